@@ -1,0 +1,79 @@
+# The two commands of the README are `make lab` and `make test`; `make help` lists the rest.
+
+# The first Python here that is new enough; `make PYTHON=/path/to/python3 ...` names another.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && exit; done; echo python3)
+PORT ?= 8888
+BROWSER ?=
+WORKERS ?= 2
+
+VENV := .venv
+BIN := $(VENV)/bin
+# One thread a process: two torch processes at default threads fight over the cores, and stored outputs were made so.
+QUIET_ENV := env -u MPLBACKEND OMP_NUM_THREADS=1 PYTHONHASHSEED=0
+PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help lab test test-all lint types unit browser check-notebooks notebooks results bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+lab: $(VENV)/.lab  ## set up, then open JupyterLab on the first notebook (PORT=8888, BROWSER=none on a server)
+	$(BIN)/jupyter lab --port=$(PORT) $(if $(filter none,$(BROWSER)),--no-browser) \
+		$(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_start_here.ipynb
+
+test: lint types unit check-notebooks browser  ## set up, then lint, types, tests, doctests, notebooks, browser
+
+test-all: $(VENV)/.dev  ## the slow suite, which `make test` leaves out
+	$(PYTEST) -n $(WORKERS) -m "slow and not browser and not gpu" --timeout=1800
+
+lint: $(VENV)/.dev  ## ruff
+	$(BIN)/ruff check
+	$(BIN)/python -m dpnotes.notebook.write --check
+
+types: $(VENV)/.dev  ## pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+unit: $(VENV)/.dev  ## tests and doctests
+	$(PYTEST) -n $(WORKERS) -m "not slow and not browser"
+
+check-notebooks: $(VENV)/.dev  ## every stored output against a fresh run
+	$(PYTEST) -n $(WORKERS) --dist loadfile --nbval --nbval-current-env notebooks
+
+browser: $(VENV)/.dev  ## the notebooks in a real chromium
+	$(PYTEST) -m browser tests
+
+notebooks: $(VENV)/.dev  ## run the notebooks and store their outputs
+	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write notebooks/*.ipynb
+
+results: $(VENV)/.dev  ## run every experiment's quick profile that has no fresh result
+	$(QUIET_ENV) $(BIN)/dpnotes run all --profile quick
+
+bench: $(VENV)/.dev  ## the speed table, against plain torch and Opacus
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove the environment and every cache; results stay
+	rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info
+	find dpnotes tests benchmarks notebooks -name __pycache__ -prune -exec rm -rf {} + \
+		-o -name .ipynb_checkpoints -prune -exec rm -rf {} +
+
+# What is missing is said in one line, before anything is made.
+$(VENV)/bin/python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "dpnotes needs Python 3.11 or newer, and '$(PYTHON)' is not: install it, or say which: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "dpnotes needs Python's venv module, and '$(PYTHON)' lacks it: on Debian and Ubuntu, apt-get install python3-venv" >&2; exit 1; }
+	@"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.lab: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing into $(VENV): a few minutes the first time."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[lab]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
+	@echo "Installing into $(VENV): a few minutes the first time."
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.lab $@

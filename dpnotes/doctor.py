@@ -1,0 +1,96 @@
+"""Is this machine ready? Each check says what was found and, where something is wrong, what to do about it."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+_REQUIRED = (
+    *("numpy", "scipy", "sympy", "torch", "dp-accounting"),
+    *("pooch", "scikit-learn", "pandas", "joblib", "matplotlib"),
+)
+_CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at.
+
+    Args:
+      subject: what was looked at.
+      level: "ok", "note" (something optional is missing) or "problem" (the package is not usable without it).
+      found: what is there.
+      advice: what to do about it, empty where nothing is to be done.
+    """
+
+    subject: str
+    level: Literal["ok", "note", "problem"]
+    found: str
+    advice: str = ""
+
+
+def chromium() -> str | None:
+    """Path of the browser that the browser tests drive, or None; `DPNOTES_CHROMIUM` goes first."""
+    named = os.environ.get("DPNOTES_CHROMIUM")
+    return next((path for name in (named, *_CHROMIUM_NAMES) if name and (path := shutil.which(name))), None)
+
+
+def examine() -> Iterator[Finding]:
+    """Look at Python, packages, GPU, widget manager, data sets and browser, in this order."""
+    yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
+    for name in _REQUIRED:
+        yield _package(name, "problem", "pip install -c constraints.txt -e .")
+    yield _gpu()
+    yield _widgets()
+    yield from _data()
+    path = chromium()
+    yield (
+        Finding("chromium", "ok", path)
+        if path
+        else Finding("chromium", "note", "not found", "only the browser tests need it: apt-get install chromium")
+    )
+
+
+def _package(name: str, missing: Literal["note", "problem"], advice: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, missing, "not installed", advice)
+
+
+def _gpu() -> Finding:
+    if importlib.util.find_spec("torch") is None:
+        return Finding("gpu", "note", "torch is not installed")
+    import torch
+
+    if torch.cuda.is_available():
+        return Finding("gpu", "ok", torch.cuda.get_device_name())
+    return Finding("gpu", "note", "no CUDA device", "none is needed; only the experiments' paper profiles want one")
+
+
+def _widgets() -> Finding:
+    """Sliders need two halves: ipywidgets in the kernel, and JupyterLab's widget manager beside the server."""
+    advice = "pip install -c constraints.txt -e '.[lab]', then restart JupyterLab"
+    for name in ("jupyterlab", "ipywidgets", "jupyterlab_widgets"):
+        finding = _package(name, "problem", advice)
+        if finding.level != "ok":
+            return Finding("widget manager", "note", f"{name} is not installed", f"sliders need it: {advice}")
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("ipywidgets", "jupyterlab_widgets"))
+    return Finding("widget manager", "ok", versions)
+
+
+def _data() -> Iterator[Finding]:
+    from dpnotes.problems import datasets
+
+    for name in datasets.NAMES:
+        location = datasets.locate(name)
+        found = f"{location.path or 'embedded'} (licence: {location.licence})"
+        if location.found:
+            yield Finding(f"data {name}", "ok", found)
+        else:
+            yield Finding(f"data {name}", "note", f"not found (licence: {location.licence})", location.advice)

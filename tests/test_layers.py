@@ -1,0 +1,132 @@
+"""Who may import whom: DESIGN's table as a test, over the syntax trees of all modules."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "dpnotes"
+
+# validate, streams and states are leaves: they import nothing of ours (states and streams may validate).
+LEAVES = {"validate", "streams", "states"}
+EVERYTHING_BELOW_PAPERS = {"core", "theory", "privacy", "problems", "oracles", "methods", "measure", "experiments"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "validate": set(),
+    "streams": {"validate"},
+    "states": {"validate"},
+    "core": {"validate", "streams", "states"},
+    "theory": {"validate"},
+    "privacy": {"core", *LEAVES},
+    "problems": {"core", *LEAVES},
+    "methods": {"core", *LEAVES},
+    "measure": {"core", *LEAVES},
+    "oracles": {"privacy", "core", *LEAVES},
+    "experiments": {"core", "problems", "privacy", "measure", *LEAVES},
+    "papers": {*EVERYTHING_BELOW_PAPERS, *LEAVES},
+    "notebook": {"experiments", "measure", "theory", *LEAVES},
+    "doctor": {"problems", "validate"},
+    # The command line finds the papers by name and imports none of them in its source.
+    "cli": {"doctor", "experiments", "theory", "papers", "validate"},
+    "__main__": {"cli"},
+}
+HEAVY = {"torch", "sympy", "scipy", "dp_accounting", "matplotlib", "pandas", "sklearn", "pooch"}
+
+
+def imports(source: str, module: str) -> Iterator[str]:
+    """Every module that a module's source imports, anywhere in it, by its absolute name."""
+    package = module.split(".")[:-1]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = ".".join(package[: len(package) + 1 - node.level] + ([node.module] if node.module else []))
+            name = base if node.level else node.module or ""
+            yield name
+            if name == "dpnotes" or name.startswith("dpnotes."):
+                yield from (f"{name}.{alias.name}" for alias in node.names)
+
+
+def violations(source: str, module: str) -> list[str]:
+    """What a module of ours imports although its layer may not."""
+    layer = module.split(".")[1]
+    found = []
+    for name in imports(source, module):
+        parts = name.split(".")
+        if parts[0] == "dpnotes" and len(parts) > 1:
+            target = parts[1]
+            if target in MAY_IMPORT and target != layer and target not in MAY_IMPORT[layer]:
+                found.append(f"{module} imports {name}")
+            if target == layer == "papers" and parts[2:3] not in ([], module.split(".")[2:3]):
+                found.append(f"{module} imports another paper, {name}")
+        elif parts[0] == "torch" and (layer == "theory" or module.endswith(".claims")):
+            found.append(f"{module} imports torch")
+    return found
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts), path
+
+
+def test_every_module_has_a_layer():
+    assert {name.split(".")[1] for name, _ in modules()} - {"__init__"} <= set(MAY_IMPORT)
+
+
+def test_no_module_imports_above_its_layer():
+    found = [v for name, path in modules() if name != "dpnotes.__init__" for v in violations(path.read_text(), name)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("dpnotes.theory.claims", "import torch"),
+        ("dpnotes.theory.claims", "def f():\n    from torch import Tensor"),
+        ("dpnotes.theory.claims", "from dpnotes.core import Price"),
+        ("dpnotes.theory.claims", "from .. import core"),
+        ("dpnotes.core", "import dpnotes.privacy.schedules"),
+        ("dpnotes.privacy.schedules", "from dpnotes import problems"),
+        ("dpnotes.experiments.runner", "import dpnotes.papers.budget_schedules.experiments"),
+        ("dpnotes.papers.budget_schedules.claims", "import torch.nn"),
+        ("dpnotes.papers.budget_schedules.algorithms", "from dpnotes.papers.noisy_sgd import claims"),
+        ("dpnotes.notebook.widgets", "from dpnotes.privacy.accounting import rho_to_epsilon"),
+    ],
+)
+def test_control_a_forbidden_import_is_seen(module: str, source: str):
+    assert violations(source, module)
+
+
+def test_control_an_allowed_import_is_not():
+    source = "import torch\nfrom dpnotes.core import Price\nfrom . import claims"
+    assert not violations(source, "dpnotes.papers.x.algorithms")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """The heavy modules that a statement loads in a fresh interpreter."""
+    program = f"import sys\n{statement}\nprint(*sorted({HEAVY!r} & set(sys.modules)))"
+    command = [sys.executable, "-c", program]
+    return set(subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent, check=True).stdout.split())
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    assert loaded_by("import dpnotes") == set()
+    assert "sympy" in loaded_by("import sympy"), "control: what is loaded is seen"
+
+
+def test_importing_the_theory_loads_only_sympy_and_scipy():
+    names = [name for name, _ in modules() if name.split(".")[1] == "theory"]
+    assert names
+    assert loaded_by("\n".join(f"import {name.removesuffix('.__init__')}" for name in names)) <= {"sympy", "scipy"}
+
+
+def test_importing_claims_loads_no_torch():
+    claims = [name for name, _ in modules() if name.endswith(".claims") and name.split(".")[1] == "papers"]
+    assert claims
+    assert "torch" not in loaded_by("\n".join(f"import {name}" for name in claims))
+
+
+def test_core_stays_small():
+    assert len((PACKAGE / "core.py").read_text().splitlines()) < 200

@@ -104,7 +104,9 @@ class Streams:
         calls = calls.to(device, torch.int64).reshape(-1, 1)
         low, high = (torch.tensor(word, device=device) for word in _words_of(purpose))
         element = torch.arange(num_blocks, device=device)[None]
-        return torch.stack(torch.broadcast_tensors(*philox((self.keys[:, :1], self.keys[:, 1:]), (element, calls, low, high))))
+        return torch.stack(
+            torch.broadcast_tensors(*philox((self.keys[:, :1], self.keys[:, 1:]), (element, calls, low, high)))
+        )
 
     def uniform(self, purpose: str, call: int | Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
         """Uniform numbers in the open interval (0, 1), shape `(runs, size)`; arguments as in `words`."""

@@ -1,0 +1,1 @@
+"""How the iterate moves."""

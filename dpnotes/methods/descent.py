@@ -1,0 +1,76 @@
+"""Gradient descent and its momentum variant on whatever gradient an oracle gives."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Estimate, Oracle, Status
+from dpnotes.states import select
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class DescentState:
+    """Point and average `(runs, dim)`, steps taken and status `(runs,)`, and the oracle's state."""
+
+    x: Tensor
+    average: Tensor
+    steps: Tensor
+    status: Tensor
+    oracle: object
+
+
+@dataclass(frozen=True)
+class Descent:
+    """`x <- x - step_size * m`, where m is the gradient estimate or its bias-corrected moving average.
+
+    Equations (1) to (3) of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070: with `b_t = 1 - momentum^t`,
+    `m_t = (momentum b_{t-1} m_{t-1} + (1 - momentum) g_t) / b_t`, which is g_t when `momentum` is 0.
+
+    Args:
+      step_size: in units of length squared over loss, above 0.
+      momentum: in [0, 1).
+
+    Raises:
+      ValueError: outside these domains.
+    """
+
+    step_size: float
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        validate.positive(step_size=self.step_size)
+        validate.non_negative(momentum=self.momentum)
+        if self.momentum >= 1:
+            raise ValueError(f"Expected 0 <= momentum={self.momentum!r} < 1.")
+
+    def init(self, x: Tensor, oracle: Oracle) -> DescentState:
+        """Start every run at its row of `x`, `(runs, dim)`."""
+        steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        average = torch.zeros_like(x) if self.momentum else x.new_zeros(len(x), 0)
+        return DescentState(x, average, steps, steps.clone(), oracle.init(x))
+
+    def step(self, state: DescentState, oracle: Oracle, streams: Streams) -> tuple[DescentState, Estimate]:
+        """One step of the runs whose status is OK; the others stay where they are."""
+        running = state.status == Status.OK
+        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
+        moves = running & (estimate.status == Status.OK)
+        steps = state.steps + 1
+        direction = estimate.gradient
+        average = state.average
+        if self.momentum:
+            weight = (1 - self.momentum) / (1 - self.momentum ** steps.double())
+            direction = average = torch.lerp(average, direction, weight.to(direction.dtype)[:, None])
+        x = state.x - self.step_size * direction
+        finite = x.isfinite().all(1)
+        status = torch.where(running, estimate.status, state.status)
+        status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
+        new = DescentState(x, average, steps, status, oracle_state)
+        old = DescentState(state.x, state.average, state.steps, status, oracle_state)
+        return select(moves & finite, new, old), estimate
+
+    def output(self, state: DescentState) -> Tensor:
+        """The last iterate, `(runs, dim)`."""
+        return state.x

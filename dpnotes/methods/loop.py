@@ -1,0 +1,80 @@
+"""The loop that drives a method: finished runs are dropped, every price goes into the ledger."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Estimate, Ledger, Method, Oracle, Price, Status
+from dpnotes.states import map_state
+from dpnotes.streams import Streams
+
+Observer = Callable[[Tensor, Any, Estimate], None]
+
+
+def drive(
+    method: Method,
+    oracle: Oracle,
+    state: Any,
+    streams: Streams,
+    max_steps: int,
+    ledger: Ledger | None = None,
+    observe: Observer | None = None,
+) -> Any:
+    """Step until every run has ended or `max_steps` are done.
+
+    Args:
+      method: how the iterate moves.
+      oracle: where its gradients come from.
+      state: from `method.init`, or what an earlier call returned (the run goes on as if it had not stopped).
+      streams: one key a run.
+      max_steps: at least 1; for a schedule of T steps, T + 1 lets the run notice its end.
+      ledger: if given, gets every price, in rows of all runs.
+      observe: if given, is called after each step with the indices of the runs still going, their state and their
+        estimate. What it computes from the data is covered by no guarantee.
+
+    Returns:
+      The state of all runs, in their order.
+    """
+    validate.at_least(1, max_steps=max_steps)
+    runs = len(streams)
+    whole = state
+    going = (state.status == Status.OK).nonzero()[:, 0]
+    if len(going) < runs:
+        state, oracle, streams = _take(going, state, oracle, streams)
+    for _ in range(max_steps):
+        if not len(going):
+            break
+        state, estimate = method.step(state, oracle, streams)
+        if ledger is not None:
+            ledger.add(_in_all_runs(estimate.price, going, runs))
+        if observe is not None:
+            observe(going, state, estimate)
+        on = (state.status == Status.OK).nonzero()[:, 0]
+        if len(on) < len(going):
+            whole = _put(whole, state, going)
+            state, oracle, streams = _take(on, state, oracle, streams)
+            going = going[on]
+    return _put(whole, state, going)
+
+
+def _take(index: Tensor, state: Any, oracle: Oracle, streams: Streams) -> tuple[Any, Oracle, Streams]:
+    return map_state(lambda t: t[index], state), oracle.take(index), streams.take(index)
+
+
+def _put(whole: Any, part: Any, index: Tensor) -> Any:
+    return map_state(lambda w, p: w.index_copy(0, index, p), whole, part)
+
+
+def _in_all_runs(price: Price, index: Tensor, runs: int) -> Price:
+    """The price with a row for every run, those that have ended not charged."""
+    multiplier = torch.ones(runs, dtype=price.noise_multiplier.dtype, device=index.device)
+    charged = torch.zeros(runs, dtype=torch.bool, device=index.device)
+    return replace(
+        price,
+        noise_multiplier=multiplier.index_copy(0, index, price.noise_multiplier),
+        charged=charged.index_copy(0, index, price.charged),
+    )

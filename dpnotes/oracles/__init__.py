@@ -1,0 +1,1 @@
+"""Where a gradient estimate comes from."""

@@ -1,0 +1,157 @@
+"""The clipped, noised full-batch gradient, released while the budget lasts."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Estimate, Mechanism, Price, Problem, Relation, Release, Sensitive, Status
+from dpnotes.privacy.accounting import SENSITIVITY_FACTOR
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.noise import TOLERANCE, NoisePlan
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What never goes back: releases so far and zCDP spent, `(runs,)` each, and the noise plan's state."""
+
+    calls: Tensor
+    spent: Tensor
+    plan: object
+
+
+@dataclass(frozen=True)
+class ClippedGradientState:
+    """`belief` is the mechanism's memory and may be restored; `meter` may not."""
+
+    belief: object
+    meter: Meter
+
+
+@dataclass(frozen=True)
+class ClippedGradient:
+    """Algorithm 1 "Privatizing Gradients" (lines 1 to 4) of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070.
+
+    The algorithm, by its lines:
+      1. request the cost of this step (`noise.propose`) and average the gradients (`problem.gradients`), each
+         scaled down to the norm `clip` if it is longer;
+      2. if the residual budget covers the cost:
+      3.   subtract the cost (`Meter.spent`);
+      4.   release the average plus Gaussian noise (`mechanism.release`);
+      7. else the run ends with the status BUDGET_EXHAUSTED, before anything is drawn.
+
+    Differences from the paper: the comparison in line 2 is `<=` with a relative tolerance of 1e-9, because with the
+    printed `<` a schedule that sums to its budget loses its last step; the neighbouring relation is named, and the
+    noise scales with the sensitivity under it (the paper's is zero-out, `clip / num_examples`); a plan that listens
+    to the loss pays for the losses it hears.
+
+    Formal guarantees:
+      Under `relation`, the releases of a run cost at most `noise.budget` in zCDP (Theorem 3.5 of the paper, with
+      `R = 2 rho`). The sensitivity is enforced by clipping, for any loss. The number of examples is public.
+
+    Args:
+      problem: what is minimised.
+      clip: the largest norm an example's gradient keeps, in units of loss over length, above 0.
+      noise: the plan, for as many runs as the points have rows.
+      relation: which data sets are neighbours.
+      mechanism: `Gaussian`, or `Exact` for a run that guarantees nothing.
+      loss_clip: the largest loss an example keeps where the plan listens to losses, above 0.
+
+    Raises:
+      ValueError: if `clip` or `loss_clip` is not positive.
+    """
+
+    problem: Problem
+    clip: float
+    noise: NoisePlan
+    relation: Relation = Relation.ZERO_OUT
+    mechanism: Mechanism = Gaussian()
+    loss_clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        validate.positive(clip=self.clip, loss_clip=self.loss_clip)
+
+    def init(self, x: Tensor) -> ClippedGradientState:
+        """The state before the first release, for points `x` `(runs, dim)`."""
+        validate.same_length(x=x, noise_plan=self.noise.budget)
+        spent = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        return ClippedGradientState(self.mechanism.init(x), Meter(spent.long(), spent, self.noise.init()))
+
+    def estimate(
+        self, state: ClippedGradientState, x: Tensor, streams: Streams, active: Tensor
+    ) -> tuple[ClippedGradientState, Estimate]:
+        """One private gradient at `x` for the runs in `active` whose budget covers it.
+
+        Args:
+          state: from `init` or the last call.
+          x: `(runs, dim)`.
+          streams: the runs' randomness.
+          active: `(runs,)` bool.
+
+        Returns:
+          The next state, and the estimate; rows that were refused are zeros and carry their status.
+        """
+        meter = state.meter
+        multiplier, exists = self.noise.propose(meter.plan, meter.calls)
+        loss_multiplier = self.noise.loss_noise_multiplier()
+        total = multiplier if loss_multiplier is None else (multiplier**-2 + loss_multiplier**-2) ** -0.5
+        affordable = meter.spent + 0.5 / total**2 <= self.noise.budget * (1 + TOLERANCE)
+        granted = active & exists & affordable
+        refusal = torch.where(exists, int(Status.BUDGET_EXHAUSTED), int(Status.FINISHED))
+        status = torch.where(granted | ~active, int(Status.OK), refusal)
+        if not bool(granted.any()):
+            nothing = Price(multiplier, granted, self.relation)
+            return state, Estimate(torch.zeros_like(x), nothing, torch.zeros_like(meter.calls), status)
+
+        gradients = self.problem.gradients(x)
+        num_examples = self.problem.num_examples
+        scale = (self.clip / gradients.norms().clamp_min(self.clip)) / num_examples
+        sensitivity = torch.full_like(meter.spent, SENSITIVITY_FACTOR[self.relation] * self.clip / num_examples)
+        belief, gradient, price = self.mechanism.release(
+            state.belief,
+            Release(
+                Sensitive(gradients.weighted_sum(scale), sensitivity, self.relation, "enforced"),
+                noise_std=multiplier * sensitivity,
+                call=meter.calls,
+                active=granted,
+            ),
+            streams,
+        )
+        plan = meter.plan
+        if loss_multiplier is not None:
+            plan, price = self._listen(plan, gradients.losses, loss_multiplier, price, meter.calls, granted, streams)
+        spent = meter.spent + price.rho()
+        cost = torch.where(granted, num_examples, 0)
+        new = ClippedGradientState(belief, Meter(meter.calls + granted.long(), spent, plan))
+        return new, Estimate(gradient, price, cost, status)
+
+    def _listen(
+        self,
+        plan: object,
+        losses: Tensor,
+        loss_multiplier: Tensor,
+        price: Price,
+        calls: Tensor,
+        granted: Tensor,
+        streams: Streams,
+    ) -> tuple[object, Price]:
+        """Release the mean clipped loss to the plan; both releases of the step as one price."""
+        # Losses lie in [0, loss_clip] once clipped, so replacing one moves the mean no further than removing it.
+        sensitivity = torch.full_like(loss_multiplier, self.loss_clip / self.problem.num_examples)
+        mean = losses.clamp(0, self.loss_clip).mean(1, keepdim=True)
+        answer = Sensitive(mean, sensitivity, self.relation, "enforced")
+        request = Release(answer, noise_std=loss_multiplier * sensitivity, call=calls, active=granted)
+        mechanism = Gaussian("loss")
+        _, released, loss_price = mechanism.release(mechanism.init(mean), request, streams)
+        both = (price.noise_multiplier**-2 + loss_price.noise_multiplier**-2) ** -0.5
+        return self.noise.observe(plan, released[:, 0], granted), replace(price, noise_multiplier=both)
+
+    def declared(self) -> Tensor:
+        """The zCDP that no run exceeds, `(runs,)`."""
+        return self.noise.budget
+
+    def take(self, index: Tensor) -> "ClippedGradient":
+        """The oracle of some of the runs."""
+        return replace(self, problem=self.problem.take(index), noise=self.noise.take(index))

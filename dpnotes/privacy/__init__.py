@@ -1,0 +1,1 @@
+"""What an answer about the data costs: mechanisms, noise schedules, accounting."""

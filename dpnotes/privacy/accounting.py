@@ -1,0 +1,185 @@
+"""From zCDP to (epsilon, delta) and back, and what a run may claim.
+
+Three conversions, each an upper bound on the true epsilon:
+
+* "classic": `rho + 2 sqrt(rho ln(1/delta))` (Bun and Steinke 2016, arXiv:1605.02065v1, Proposition 1.3);
+* "tight": the best over the Renyi orders (Canonne, Kamath and Steinke 2020, arXiv:2004.00010v6, Proposition 12);
+  both hold for every rho-zCDP mechanism;
+* "exact": for Gaussian releases whose noise was fixed in advance and costs rho in all. They compose to one Gaussian
+  mechanism (Dong, Roth and Su 2019, arXiv:1905.02383v3, Corollary 3.3), whose epsilon is known exactly (Balle and
+  Wang 2018, arXiv:1805.06530v2, Theorem 8). Nothing smaller can be claimed.
+"""
+
+import math
+from collections import Counter
+from typing import Any, Literal
+
+from dpnotes import validate
+from dpnotes.core import Assumption, Guarantee, Ledger, Relation
+
+Conversion = Literal["classic", "tight", "exact"]
+CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
+
+# The sensitivity of a mean with a public normaliser, in units of (clipping norm / number of examples).
+SENSITIVITY_FACTOR = {Relation.ZERO_OUT: 1.0, Relation.ADD_OR_REMOVE: 1.0, Relation.REPLACE_ONE: 2.0}
+
+
+def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:
+    """The epsilon of a rho-zCDP mechanism ("exact": of Gaussian releases that cost rho).
+
+    Args:
+      rho: zCDP parameter, at least 0.
+      delta: in (0, 1).
+      conversion: "classic", "tight" or "exact".
+
+    Example:
+      >>> [round(rho_to_epsilon(1.0, 1e-5, c), 3) for c in CONVERSIONS]
+      [7.786, 7.077, 6.573]
+    """
+    validate.non_negative(rho=rho)
+    validate.between(0, 1, delta=delta)
+    validate.one_of(CONVERSIONS, conversion=conversion)
+    if rho == 0:
+        return 0.0
+    if conversion == "classic":
+        return rho + 2 * math.sqrt(rho * math.log(1 / delta))
+    if conversion == "tight":
+        return _tight_epsilon(rho, delta)
+    from dp_accounting import get_epsilon_gaussian
+
+    return float(get_epsilon_gaussian(1 / math.sqrt(2 * rho), delta))
+
+
+def _tight_epsilon(rho: float, delta: float) -> float:
+    from scipy.optimize import minimize_scalar
+
+    def epsilon(log_excess: float) -> float:  # of the Renyi order 1 + exp(log_excess); every order gives a bound
+        order = 1 + math.exp(log_excess)
+        return order * rho + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+
+    # The best order is near 1 + sqrt(ln(1/delta) / rho); the bracket is wide around it.
+    centre = 0.5 * math.log(math.log(1 / delta) / rho)
+    best = minimize_scalar(epsilon, bounds=(centre - 6, centre + 6), method="bounded", options={"xatol": 1e-10})
+    return max(0.0, float(best.fun))
+
+
+def epsilon_to_rho(epsilon: float, delta: float, conversion: Conversion = "exact") -> float:
+    """The largest zCDP budget that a conversion allows, on the private side of the root.
+
+    Args:
+      epsilon: above 0.
+      delta: in (0, 1).
+      conversion: "classic", "tight" or "exact".
+
+    Returns:
+      rho with `rho_to_epsilon(rho, delta, conversion) <= epsilon`.
+
+    Example:
+      >>> round(epsilon_to_rho(4.0, 1e-8, "classic"), 6)
+      0.196352
+    """
+    validate.positive(epsilon=epsilon)
+    validate.between(0, 1, delta=delta)
+    validate.one_of(CONVERSIONS, conversion=conversion)
+    # rho <= epsilon for "classic"; the others allow more, but not without end.
+    low, high = 0.0, epsilon
+    while rho_to_epsilon(high, delta, conversion) <= epsilon:
+        low, high = high, 2 * high
+    if conversion == "classic":  # the root in closed form, written so that nothing cancels
+        log = math.log(1 / delta)
+        low = (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2
+        while rho_to_epsilon(low, delta, conversion) > epsilon:
+            low = math.nextafter(low, 0)
+        return low
+    while high - low > 1e-14 * high:
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if rho_to_epsilon(middle, delta, conversion) <= epsilon else (low, middle)
+    return low
+
+
+def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]:
+    """Three true statements about Gaussian releases of clipped means that cost `rho` when one example is zeroed out.
+
+    The classic conversion as papers print it, the exact one, and the exact one when a neighbour *replaces* an
+    example, which doubles the sensitivity and so makes rho four times as large.
+
+    Example:
+      >>> [round(g.epsilon, 4) for g in readings(epsilon_to_rho(4.0, 1e-8, "classic"), 1e-8)]
+      [4.0, 3.4565, 7.4403]
+    """
+    replaced = rho * (SENSITIVITY_FACTOR[Relation.REPLACE_ONE] / SENSITIVITY_FACTOR[Relation.ZERO_OUT]) ** 2
+    return (
+        Guarantee(rho_to_epsilon(rho, delta, "classic"), delta, Relation.ZERO_OUT, "zCDP, classic conversion"),
+        Guarantee(rho_to_epsilon(rho, delta, "exact"), delta, Relation.ZERO_OUT, "exact Gaussian"),
+        Guarantee(rho_to_epsilon(replaced, delta, "exact"), delta, Relation.REPLACE_ONE, "exact Gaussian"),
+    )
+
+
+def event(ledger: Ledger, run: int) -> Any:
+    """One run's releases as a `dp_accounting.DpEvent`: equal levels merged, fresh data as their loudest release.
+
+    Args:
+      ledger: releases with noise.
+      run: the row.
+    """
+    import dp_accounting
+
+    levels = [(p.data, float(p.noise_multiplier[run])) for p in ledger.prices if bool(p.charged[run])]
+    counts = Counter(level for data, level in levels if data == "all")
+    counts.update([min(fresh)] if (fresh := [level for data, level in levels if data == "fresh"]) else [])
+    builder = dp_accounting.DpEventBuilder()
+    for level, count in counts.items():
+        builder.compose(dp_accounting.GaussianDpEvent(level), count)
+    return builder.build()
+
+
+def guarantee(
+    ledger: Ledger,
+    run: int,
+    delta: float,
+    *,
+    fixed_noise: bool,
+    assumptions: tuple[Assumption, ...] = (),
+) -> Guarantee:
+    """What one run of a ledger may claim.
+
+    Args:
+      ledger: every release of the run, all of them Gaussian.
+      run: its row.
+      delta: in (0, 1).
+      fixed_noise: whether the noise levels were fixed before the run. If the run chose them, the cost of the ledger
+        is itself a random number, which only a filter's budget bounds: use `budget_guarantee`.
+      assumptions: what the claim rests on.
+
+    Raises:
+      ValueError: if the noise was not fixed in advance, or something was released without noise.
+    """
+    if not fixed_noise:
+        raise ValueError(
+            "Expected fixed_noise=True: for noise chosen by the run, use budget_guarantee with the filter's rho."
+        )
+    rho = float(ledger.rho()[run])
+    if not math.isfinite(rho):
+        raise ValueError(
+            f"Expected every release of run {run} to have noise; one was exact and nothing can be claimed."
+        )
+    return Guarantee(
+        rho_to_epsilon(rho, delta, "exact"), delta, ledger.prices[0].relation, "exact Gaussian", assumptions
+    )
+
+
+def budget_guarantee(
+    rho: float, delta: float, relation: Relation, assumptions: tuple[Assumption, ...] = ()
+) -> Guarantee:
+    """What a run may claim whose filter refuses to spend more than `rho`, however it chose its noise.
+
+    Adaptively chosen zCDP costs compose under a filter on their sum (Feldman and Zrnic 2021, arXiv:2008.11193v3,
+    Theorem 4.3, for every Renyi order at once), so any conversion that holds for every rho-zCDP mechanism applies.
+
+    Example:
+      >>> round(budget_guarantee(1.0, 1e-5, Relation.ZERO_OUT).epsilon, 3)
+      7.077
+    """
+    return Guarantee(rho_to_epsilon(rho, delta, "tight"), delta, relation, "zCDP filter, tight conversion", assumptions)

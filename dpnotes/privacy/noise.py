@@ -1,0 +1,163 @@
+"""Who says how much noise the next release gets: a plan fixed in advance, or one that listens to the run.
+
+A plan serves a batch of runs. What a run may spend is its `budget`; the oracle that asks for noise keeps the sum and
+refuses a release that would overspend, before it is drawn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.privacy.schedules import NoiseSchedule
+
+# Rounding allowance, relative, when a running sum of costs is compared with a budget. Schedules are built on the
+# private side, so this lets their last step happen; it does not let a further one happen.
+TOLERANCE = 1e-9
+
+
+class NoisePlan(Protocol):
+    """Noise multipliers for a batch of runs, step by step."""
+
+    budget: Tensor  # (runs,) float64: zCDP that no run may exceed
+    fixed: bool  # whether the multipliers were fixed before the run
+
+    def init(self) -> Any:
+        """What the plan remembers before the first release."""
+        ...
+
+    def propose(self, state: Any, call: Tensor) -> tuple[Tensor, Tensor]:
+        """The multiplier of the next release and whether there is one, `(runs,)` each; `call` counts from 0."""
+        ...
+
+    def loss_noise_multiplier(self) -> Tensor | None:
+        """`(runs,)` if every step also releases the loss, at this noise multiplier; else None."""
+        ...
+
+    def observe(self, state: Any, released_loss: Tensor, active: Tensor) -> Any:
+        """Take in the released losses, `(runs,)`, of the runs in `active`."""
+        ...
+
+    def take(self, index: Tensor) -> "NoisePlan":
+        """The plan of some of the runs."""
+        ...
+
+
+@dataclass(frozen=True)
+class FixedNoise:
+    """Schedules fixed in advance, one a run.
+
+    Args:
+      multipliers: `(runs, steps)` float64, rows padded at the end with 1.
+      num_steps: `(runs,)` int64, the length of each row that counts.
+      budget: `(runs,)` float64, zCDP.
+
+    Example:
+      >>> from dpnotes.privacy.schedules import uniform
+      >>> FixedNoise.of([uniform(0.5, 1), uniform(0.5, 2)]).multipliers.round(decimals=3)
+      tensor([[1.0000, 1.0000],
+              [1.4140, 1.4140]], dtype=torch.float64)
+    """
+
+    multipliers: Tensor
+    num_steps: Tensor
+    budget: Tensor
+    fixed: bool = True
+
+    @staticmethod
+    def of(schedules: Sequence[NoiseSchedule], device: torch.device | str = "cpu") -> "FixedNoise":
+        """One run a schedule, in order."""
+        validate.at_least(1, num_schedules=len(schedules))
+        rows = [torch.tensor(s.noise_multipliers, dtype=torch.float64) for s in schedules]
+        return FixedNoise(
+            torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1.0).to(device),
+            torch.tensor([s.num_steps for s in schedules], device=device),
+            torch.tensor([s.rho for s in schedules], dtype=torch.float64, device=device),
+        )
+
+    def init(self) -> Tensor:
+        """No state: an empty `(runs, 0)` tensor."""
+        return self.budget.new_zeros(len(self.budget), 0)
+
+    def propose(self, state: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
+        """The multiplier of step `call + 1`, and whether the schedule has that step."""
+        column = call.clamp_max(self.multipliers.shape[1] - 1)[:, None]
+        return self.multipliers.gather(1, column)[:, 0], call < self.num_steps
+
+    def loss_noise_multiplier(self) -> None:
+        """A fixed plan asks for no losses."""
+        return None
+
+    def observe(self, state: Tensor, released_loss: Tensor, active: Tensor) -> Tensor:
+        """Nothing to learn."""
+        return state
+
+    def take(self, index: Tensor) -> "FixedNoise":
+        """The plan of some of the runs."""
+        return FixedNoise(self.multipliers[index], self.num_steps[index], self.budget[index])
+
+
+@dataclass(frozen=True)
+class LossAdaptiveState:
+    """Cost of the next step and the last released loss, `(runs,)` each; the loss is infinite before the first."""
+
+    cost: Tensor
+    last_loss: Tensor
+
+
+@dataclass(frozen=True)
+class LossAdaptiveNoise:
+    """Spend more on the next gradient whenever the released loss did not fall.
+
+    After Lee and Kifer (2018, "Concentrated differentially private gradient descent with adaptive per-iteration
+    privacy budget", arXiv:1808.09501v1), with one difference: they choose the step size by a noisy minimum over
+    candidates and raise the budget when the choice is 0, here the loss at the current point is released with
+    Gaussian noise and compared with the last released one. Every comparison uses released numbers only.
+
+    Args:
+      budget: `(runs,)` float64, zCDP of gradients and losses together.
+      first_cost: `(runs,)` float64, zCDP of the first gradient.
+      growth: factor above 1 on the cost of the next gradient when the loss did not fall.
+      loss_multiplier: `(runs,)` float64, noise multiplier of the loss released at each step.
+    """
+
+    budget: Tensor
+    first_cost: Tensor
+    growth: float
+    loss_multiplier: Tensor
+    fixed: bool = False
+
+    def __post_init__(self) -> None:
+        validate.same_length(budget=self.budget, first_cost=self.first_cost, loss_multiplier=self.loss_multiplier)
+        for name in ("budget", "first_cost", "loss_multiplier"):
+            validate.positive(**{name: float(getattr(self, name).min())})
+        validate.real(growth=self.growth)
+        if not self.growth > 1:
+            raise ValueError(f"Expected growth={self.growth!r} > 1.")
+
+    def init(self) -> LossAdaptiveState:
+        """Start at the first cost; the first loss is lower than none."""
+        return LossAdaptiveState(self.first_cost.clone(), torch.full_like(self.first_cost, torch.inf))
+
+    def propose(self, state: LossAdaptiveState, call: Tensor) -> tuple[Tensor, Tensor]:
+        """The multiplier that the current cost buys; there is always a next step, until the budget refuses it."""
+        return (0.5 / state.cost).sqrt(), torch.ones_like(call, dtype=torch.bool)
+
+    def loss_noise_multiplier(self) -> Tensor:
+        """`(runs,)`."""
+        return self.loss_multiplier
+
+    def observe(self, state: LossAdaptiveState, released_loss: Tensor, active: Tensor) -> LossAdaptiveState:
+        """Raise the cost of the runs whose released loss did not fall."""
+        worse = active & ~(released_loss < state.last_loss)
+        return LossAdaptiveState(
+            torch.where(worse, state.cost * self.growth, state.cost),
+            torch.where(active, released_loss.double(), state.last_loss),
+        )
+
+    def take(self, index: Tensor) -> "LossAdaptiveNoise":
+        """The plan of some of the runs."""
+        return LossAdaptiveNoise(self.budget[index], self.first_cost[index], self.growth, self.loss_multiplier[index])

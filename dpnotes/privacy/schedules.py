@@ -1,0 +1,166 @@
+"""Noise schedules fixed in advance: how a zCDP budget is spread over the steps of a run.
+
+A schedule is numbers only (numpy, no torch). Each knows what it spends and refuses to overspend. A step whose noise
+multiplier is `s` costs `1 / (2 s^2)` in zCDP, and costs add up (Bun and Steinke 2016, arXiv:1605.02065v1,
+Propositions 1.6 and 1.3). The papers' budget `R` is `2 rho`.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dpnotes import validate
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseSchedule:
+    """Noise multipliers for steps 1 to T under a zCDP budget.
+
+    Args:
+      noise_multipliers: `(num_steps,)`, positive; noise standard deviation over sensitivity.
+      rho: the zCDP budget, above 0.
+      name: what plots and tables call it.
+
+    Raises:
+      ValueError: if a multiplier is not positive and finite, or the schedule spends more than `rho`.
+
+    Example:
+      >>> NoiseSchedule(np.array([1.0, 1.0]), rho=0.9, name="too loud")
+      Traceback (most recent call last):
+      ValueError: Expected 'too loud' to spend at most rho=0.9, but its 2 steps spend 1.
+    """
+
+    noise_multipliers: NDArray[np.float64]
+    rho: float
+    name: str
+
+    def __post_init__(self) -> None:
+        validate.positive(rho=self.rho)
+        multipliers = np.array(self.noise_multipliers, dtype=np.float64)
+        validate.at_least(1, num_steps=multipliers.size)
+        if multipliers.ndim != 1:
+            raise ValueError(f"Expected noise_multipliers of shape (num_steps,), got {multipliers.shape}.")
+        if not np.all((multipliers > 0) & np.isfinite(multipliers)):
+            step = int(np.argmin((multipliers > 0) & np.isfinite(multipliers)))
+            raise ValueError(f"Expected 0 < noise_multipliers[{step}]={multipliers[step]} < inf.")
+        multipliers.setflags(write=False)
+        object.__setattr__(self, "noise_multipliers", multipliers)
+        if self.spent > self.rho:
+            raise ValueError(
+                f"Expected {self.name!r} to spend at most rho={self.rho:.12g}, "
+                f"but its {self.num_steps} steps spend {self.spent:.12g}."
+            )
+
+    @property
+    def num_steps(self) -> int:
+        """T, the number of steps."""
+        return len(self.noise_multipliers)
+
+    @property
+    def costs(self) -> NDArray[np.float64]:
+        """Cost of each step in zCDP, `(num_steps,)`."""
+        return 0.5 / self.noise_multipliers**2
+
+    @property
+    def spent(self) -> float:
+        """Cost of all steps in zCDP, summed without rounding on the way."""
+        return math.fsum(self.costs)
+
+
+def from_shares(shares: ArrayLike, rho: float, name: str) -> NoiseSchedule:
+    """The schedule that gives step t the fraction `shares[t] / sum(shares)` of the budget.
+
+    Args:
+      shares: `(num_steps,)`, positive; only their ratios matter.
+      rho: the zCDP budget, above 0, spent to the last digit that does not exceed it.
+      name: what plots and tables call it.
+
+    Raises:
+      ValueError: if a share is not positive, or so small beside the others that its noise overflows.
+
+    Example:
+      >>> from_shares([1, 3], rho=0.5, name="rising").costs.round(3)
+      array([0.125, 0.375])
+    """
+    validate.positive(rho=rho)
+    share = np.asarray(shares, dtype=np.float64)
+    validate.at_least(1, num_steps=share.size)
+    if not np.all((share > 0) & np.isfinite(share)):
+        step = int(np.argmin((share > 0) & np.isfinite(share)))
+        raise ValueError(f"Expected 0 < shares[{step}]={share[step]} < inf.")
+    multipliers = np.sqrt(math.fsum(share) / (2 * rho * share))
+    while math.fsum(0.5 / multipliers**2) > rho:  # rounding: stay on the private side
+        multipliers *= 1 + 2**-52
+    return NoiseSchedule(multipliers, rho, name)
+
+
+def uniform(rho: float, num_steps: int) -> NoiseSchedule:
+    """The same noise at every step: `sigma_t^2 = T / (2 rho)`.
+
+    Example:
+      >>> float(uniform(rho=0.5, num_steps=4).noise_multipliers[0])
+      2.0
+    """
+    validate.at_least(1, num_steps=num_steps)
+    return from_shares(np.ones(num_steps), rho, "uniform")
+
+
+def from_influence(influence: ArrayLike, rho: float, name: str = "dynamic") -> NoiseSchedule:
+    """The schedule that minimises `sum_t influence_t sigma_t^2` under the budget.
+
+    By Cauchy and Schwarz the cost of step t is proportional to `sqrt(influence_t)` (Lemma 4.4 of Hong, Wang and
+    Zhou 2022, doi:10.1145/3531146.3533070).
+
+    Args:
+      influence: `(num_steps,)`, positive: what a unit of noise variance at step t does to the final loss.
+      rho: the zCDP budget, above 0.
+      name: what plots and tables call it.
+
+    Example:
+      >>> from_influence([1, 4], rho=0.75).costs.round(3)
+      array([0.25, 0.5 ])
+    """
+    values = np.asarray(influence, dtype=np.float64)
+    if not np.all((values > 0) & np.isfinite(values)):
+        step = int(np.argmin((values > 0) & np.isfinite(values)))
+        raise ValueError(f"Expected 0 < influence[{step}]={values[step]} < inf.")
+    return from_shares(np.sqrt(values), rho, name)
+
+
+def exponential(rate: float, rho: float, num_steps: int) -> NoiseSchedule:
+    """Optimal for the influence `q_t = rate^(T - t)`: noise variance decays by the factor `sqrt(rate)` a step.
+
+    Args:
+      rate: in (0, 1); 1 would be uniform.
+      rho: the zCDP budget, above 0.
+      num_steps: T, at least 1.
+
+    Example:
+      >>> schedule = exponential(rate=0.81, rho=0.5, num_steps=3)
+      >>> (schedule.noise_multipliers[1:] ** 2 / schedule.noise_multipliers[:-1] ** 2).round(6)
+      array([0.9, 0.9])
+    """
+    validate.between(0, 1, rate=rate)
+    validate.at_least(1, num_steps=num_steps)
+    steps_left = np.arange(num_steps - 1, -1, -1)
+    return from_shares(np.exp(0.5 * steps_left * math.log(rate)), rho, f"exponential {rate:g}")
+
+
+def step_decay(factor: float, period: int, rho: float, num_steps: int) -> NoiseSchedule:
+    """The noise multiplier falls by `factor` every `period` steps (step decay of Yu et al. 2019, arXiv:1904.02200v1).
+
+    Args:
+      factor: in (0, 1).
+      period: steps between two falls, at least 1.
+      rho: the zCDP budget, above 0.
+      num_steps: T, at least 1.
+
+    Example:
+      >>> step_decay(factor=0.5, period=1, rho=2.5, num_steps=2).costs.round(3)
+      array([0.5, 2. ])
+    """
+    validate.between(0, 1, factor=factor)
+    validate.at_least(1, period=period, num_steps=num_steps)
+    return from_shares(factor ** (-2.0 * (np.arange(num_steps) // period)), rho, f"step decay {factor:g}/{period}")

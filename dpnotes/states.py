@@ -1,0 +1,70 @@
+"""States are dataclasses of tensors with a leading runs axis: combine them by run, store them, restore them."""
+
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+State = TypeVar("State")
+
+
+def map_state(function: Callable[..., Tensor], *states: State) -> State:
+    """Apply `function` to the corresponding tensors of states of one type.
+
+    >>> map_state(torch.add, torch.ones(2), torch.ones(2))
+    tensor([2., 2.])
+    """
+    first = states[0]
+    if isinstance(first, Tensor):
+        return function(*states)
+    if not is_dataclass(first) or isinstance(first, type):
+        raise TypeError(f"Expected a state made of dataclasses and tensors, got {type(first).__name__}.")
+    return replace(first, **{f.name: map_state(function, *(getattr(s, f.name) for s in states)) for f in fields(first)})
+
+
+def select(mask: Tensor, new: State, old: State) -> State:
+    """For each run `new` where `mask`, `(runs,)` bool, is true, else `old`.
+
+    >>> select(torch.tensor([True, False]), torch.ones(2, 1), torch.zeros(2, 1)).flatten()
+    tensor([1., 0.])
+    """
+    return map_state(lambda a, b: torch.where(mask.view(-1, *[1] * (a.dim() - 1)), a, b), new, old)
+
+
+def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
+    """A state as a flat dict of tensors: what a checkpoint holds (`torch.save` it, load with `weights_only=True`).
+
+    >>> flatten(torch.zeros(1), "x")
+    {'x': tensor([0.])}
+    """
+    if isinstance(state, Tensor):
+        return {prefix: state}
+    return {
+        name: tensor
+        for f in fields(state)
+        for name, tensor in flatten(getattr(state, f.name), f"{prefix}.{f.name}" if prefix else f.name).items()
+    }
+
+
+def restore(template: State, tensors: dict[str, Tensor]) -> State:
+    """The state that `flatten` stored, in the shape of `template` (a state of the same type, such as a fresh one).
+
+    Raises:
+      ValueError: if the names differ, or a tensor's shape or dtype does.
+
+    >>> restore(torch.zeros(1), {"": torch.ones(1)})
+    tensor([1.])
+    """
+    expected = flatten(template)
+    if expected.keys() != tensors.keys():
+        raise ValueError(f"Expected a checkpoint with {sorted(expected)}, got {sorted(tensors)}.")
+    for name, tensor in expected.items():
+        if tensor.shape != tensors[name].shape or tensor.dtype != tensors[name].dtype:
+            raise ValueError(
+                f"Expected {name} of shape {tuple(tensor.shape)} and {tensor.dtype}, "
+                f"got {tuple(tensors[name].shape)} and {tensors[name].dtype}."
+            )
+    values = iter(tensors[name] for name in expected)
+    return map_state(lambda _: next(values), template)

@@ -52,7 +52,7 @@ results: $(VENV)/.dev  ## run every experiment's quick profile that has no fresh
 	$(QUIET_ENV) $(BIN)/dpnotes run all --profile quick
 
 bench: $(VENV)/.dev  ## the speed table, against plain torch and Opacus
-	$(BIN)/python -m pip install -q -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[bench]'
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the environment and every cache; results stay
@@ -70,10 +70,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.lab: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): a few minutes the first time."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[lab]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[lab]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): a few minutes the first time."
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.lab $@

@@ -1,0 +1,159 @@
+"""The project's own files agree with one another, and the public functions are documented."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import dpnotes
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+# The same package under conda-forge's name; matplotlib-base is matplotlib without the Qt window.
+CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
+NEEDS_EXAMPLES = ("validate", "privacy", "theory")
+
+
+def specifiers(lines: list[str]) -> dict[str, str]:
+    requirements = [Requirement(line) for line in lines]
+    return {canonicalize_name(CONDA_NAMES.get(r.name, r.name)): str(r.specifier) for r in requirements}
+
+
+def extra(name: str) -> dict[str, str]:
+    return specifiers([line for line in PROJECT["optional-dependencies"][name] if not line.startswith("dpnotes[")])
+
+
+def disagreements(environment: dict, project: dict) -> list[str]:
+    """Where environment.yml and pyproject's dependencies with the `lab` extra say different things."""
+    *conda, last = environment["dependencies"]
+    pip = last["pip"]
+    editable = [line for line in pip if line.startswith("--editable")]
+    said = specifiers([line for line in conda if line != "pip"] + [line for line in pip if line not in editable])
+    meant = specifiers(project["dependencies"]) | extra("lab") | {"python": project["requires-python"]}
+    found = [f"{name}: {said.get(name)} in environment.yml, {meant.get(name)} in pyproject.toml"
+             for name in sorted(said | meant) if said.get(name) != meant.get(name)]  # fmt: skip
+    return found + ([] if editable == ["--editable .[dev]"] else [f"editable: {editable}"])
+
+
+def test_the_conda_environment_agrees_with_pyproject():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    assert environment["channels"][0] == "conda-forge"
+    assert not disagreements(environment, PROJECT)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("pytorch>=2.11", "pytorch>=2.10"), ("  - sympy>=1.13\n", ""), ("python>=3.11", "python>=3.10"), ("[dev]", "")],
+)
+def test_control_a_different_conda_environment_is_seen(old: str, new: str):
+    text = (ROOT / "environment.yml").read_text()
+    assert old in text
+    assert disagreements(yaml.safe_load(text.replace(old, new)), PROJECT)
+
+
+def test_the_constraints_pin_every_dependency_within_its_bounds():
+    pins = specifiers([line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"])
+    assert pins["torch"] == "==2.13.0"
+    for name, bounds in (specifiers(PROJECT["dependencies"]) | extra("lab") | extra("dev") | extra("bench")).items():
+        version = pins[name].removeprefix("==")
+        assert Requirement(f"{name}{bounds}").specifier.contains(version), f"{name} {version} is outside {bounds}"
+
+
+def test_the_version_is_said_once():
+    assert "version" in PROJECT["dynamic"]
+    assert f"version: {dpnotes.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+# ---------------------------------------------------------------- the README's commands, as text
+def test_the_readme_names_make_targets_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = "".join((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", ".ci/run"))
+    named = set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.MULTILINE))
+    assert {"lab", "test", "test-all"} <= named <= targets
+    assert "no-such-target" not in targets, "control"
+
+
+def test_the_readme_s_plain_pip_lines_are_what_make_runs():
+    readme, makefile = (ROOT / "README.md").read_text(), (ROOT / "Makefile").read_text()
+    create, open_lab = re.search(r"Without make:\n\n```bash\n(.*)\n(.*)\n```", readme).groups()  # type: ignore[union-attr]
+    venv, _, install = create.partition(" && ")
+    assert venv == "python3 -m venv .venv"
+    assert install == ".venv/bin/python -m pip install -c constraints.txt -e '.[dev]'"
+    assert "-m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'" in makefile
+    assert open_lab == ".venv/bin/jupyter lab notebooks/00_start_here.ipynb"
+    assert (ROOT / "notebooks/00_start_here.ipynb").exists()
+
+
+def test_the_readme_s_commands_are_those_of_the_command_line():
+    from dpnotes import cli
+
+    named = set(re.findall(r"^\| `dpnotes ([a-z]+)", (ROOT / "README.md").read_text(), re.MULTILINE))
+    assert named == {command.name or command.callback.__name__ for command in cli.app.registered_commands if command.callback}
+
+
+def test_the_links_of_the_documentation_lead_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+# ---------------------------------------------------------------- make on a machine that lacks something
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (None, "needs Python 3.11 or newer"),
+        ("#!/bin/sh\nexit 1\n", "needs Python 3.11 or newer"),
+        ('#!/bin/sh\ncase "$2" in *ensurepip*) exit 1;; esac\n', "needs Python's venv module"),
+    ],
+)
+def test_make_says_in_one_line_what_is_missing(tmp_path: Path, script: str | None, message: str):
+    python = tmp_path / "python3"
+    if script:
+        python.write_text(script)
+        python.chmod(0o755)
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    run = subprocess.run(["make", "lab", f"PYTHON={python}"], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode != 0
+    lines = [line for line in run.stderr.splitlines() if not line.startswith("make")]
+    assert len(lines) == 1 and message in lines[0] and str(python) in lines[0]
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_the_package_runs_as_a_module():
+    run = subprocess.run([sys.executable, "-m", "dpnotes", "--version"], cwd=ROOT, capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, f"dpnotes {dpnotes.__version__}\n", "")
+
+
+# ---------------------------------------------------------------- documentation of the public interface
+def undocumented(source: str, examples: bool) -> Iterator[str]:
+    """Public functions and classes without a docstring, and with `examples` functions without an example."""
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            docstring = ast.get_docstring(node)
+            if not docstring:
+                yield f"{node.name} has no docstring"
+            elif examples and isinstance(node, ast.FunctionDef) and ">>>" not in docstring:
+                yield f"{node.name} has no example"
+
+
+def test_every_public_function_is_documented():
+    found = []
+    for path in sorted((ROOT / "dpnotes").rglob("*.py")):
+        part = path.relative_to(ROOT / "dpnotes").parts[0].removesuffix(".py")
+        found += [f"{path.relative_to(ROOT)}: {what}" for what in undocumented(path.read_text(), part in NEEDS_EXAMPLES)]
+    assert not found, "\n".join(found)
+
+
+def test_control_an_undocumented_function_is_seen():
+    source = 'def f():\n    """Half."""\n\nclass A:\n    x = 1\n\ndef _private(): ...\n'
+    assert list(undocumented(source, examples=False)) == ["A has no docstring"]
+    assert list(undocumented(source, examples=True)) == ["f has no example", "A has no docstring"]

@@ -1,0 +1,75 @@
+"""Each validator accepts its domain, and names argument, value and domain of what it refuses."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpnotes import validate
+
+NOT_REAL = ["1", None, True, 1j, [1.0]]
+NOT_FINITE = [float("nan"), float("inf"), -float("inf"), np.float64("nan")]
+
+
+@pytest.mark.parametrize("value", [1, 0.5, np.float32(0.5), np.int64(3), Fraction(1, 3)])
+def test_numbers_of_every_library_pass(value: object):
+    validate.real(x=value)
+    validate.positive(x=value)
+    validate.non_negative(x=value)
+    validate.between(0, 4, x=value)
+
+
+@pytest.mark.parametrize("check", [validate.real, validate.positive, validate.non_negative])
+@pytest.mark.parametrize("value", NOT_REAL)
+def test_what_is_no_number_is_a_type_error(check, value: object):
+    with pytest.raises(TypeError, match="^Expected epsilon=.* to be a real number"):
+        check(epsilon=value)
+
+
+@pytest.mark.parametrize("check", [validate.real, validate.positive, validate.non_negative])
+@pytest.mark.parametrize("value", NOT_FINITE)
+def test_nan_and_infinity_are_refused(check, value: float):
+    with pytest.raises(ValueError, match="^Expected epsilon=.* to be finite"):
+        check(epsilon=value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_the_sign_decides(value: float):
+    for check, legal in ((validate.positive, value > 0), (validate.non_negative, value >= 0)):
+        if legal:
+            check(x=value)
+        else:
+            with pytest.raises(ValueError, match="Expected x="):
+                check(x=value)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5])
+def test_an_open_interval_excludes_its_ends(delta: float):
+    with pytest.raises(ValueError, match=f"Expected 0 < delta={delta} < 1"):
+        validate.between(0, 1, delta=delta)
+
+
+def test_integers():
+    validate.at_least(1, num_steps=1)
+    validate.at_least(1, num_steps=np.int64(7))
+    with pytest.raises(ValueError, match="Expected num_steps=0 >= 1"):
+        validate.at_least(1, num_steps=0)
+    for value in (1.0, "1", True):
+        with pytest.raises(TypeError, match="to be an integer"):
+            validate.at_least(1, num_steps=value)
+
+
+def test_options_and_lengths():
+    validate.one_of(("cpu", "cuda"), device="cpu")
+    with pytest.raises(ValueError, match="Expected device='tpu' to be one of: cpu, cuda"):
+        validate.one_of(("cpu", "cuda"), device="tpu")
+    validate.same_length(inputs=[1, 2], labels=(3, 4))
+    with pytest.raises(ValueError, match="inputs: 2, labels: 1"):
+        validate.same_length(inputs=[1, 2], labels=[1])
+
+
+def test_the_first_bad_argument_is_named():
+    with pytest.raises(ValueError, match="Expected delta=-1 > 0"):
+        validate.positive(epsilon=1, delta=-1, rho=-2)

@@ -90,10 +90,29 @@ def from_shares(shares: ArrayLike, rho: float, name: str) -> NoiseSchedule:
     if not np.all((share > 0) & np.isfinite(share)):
         step = int(np.argmin((share > 0) & np.isfinite(share)))
         raise ValueError(f"Expected 0 < shares[{step}]={share[step]} < inf.")
-    multipliers = np.sqrt(math.fsum(share) / (2 * rho * share))
-    while math.fsum(0.5 / multipliers**2) > rho:  # rounding: stay on the private side
-        multipliers *= 1 + 2**-52
-    return NoiseSchedule(multipliers, rho, name)
+    return on_the_private_side(np.sqrt(math.fsum(share) / (2 * rho * share)), rho, name)
+
+
+def on_the_private_side(noise_multipliers: NDArray[np.float64], rho: float, name: str) -> NoiseSchedule:
+    """A schedule that sums to its budget up to rounding, with its noise raised by the last bits that rounding took.
+
+    Args:
+      noise_multipliers: `(num_steps,)`, positive, spending at most `rho` up to a relative 1e-9.
+      rho: the zCDP budget, above 0.
+      name: what plots and tables call it.
+
+    Raises:
+      ValueError: if it overspends by more than rounding.
+
+    Example:
+      >>> on_the_private_side(np.full(10, 5**0.5), rho=1.0, name="ten steps").spent <= 1.0
+      True
+    """
+    spent = NoiseSchedule(noise_multipliers, rho * (1 + 1e-9), name).spent
+    lifted = noise_multipliers * math.sqrt(max(1.0, spent / rho))
+    while math.fsum(0.5 / lifted**2) > rho:
+        lifted = lifted * (1 + 2**-52)
+    return NoiseSchedule(lifted, rho, name)
 
 
 def uniform(rho: float, num_steps: int) -> NoiseSchedule:

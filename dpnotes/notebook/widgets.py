@@ -1,0 +1,223 @@
+"""Interactive pictures: controls, a readout in words, and an image that follow each other.
+
+An `Explorer` computes data from the values of its controls, draws them on one persistent figure and says in words what
+the picture shows. It is redrawn by writing traits from `observe`, never through an output area, so it neither flickers
+nor moves, it works wherever ipywidgets do, and a test drives it without a browser: set `.value` of a control, then read
+`.data`. A reader without a kernel sees the picture as it was stored.
+"""
+
+import base64
+import html
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ipywidgets
+
+from dpnotes.notebook import plots
+
+Data = Mapping[str, Any]
+WAITING = "The picture appears when you press “{button}”."
+CHANGED = "The settings have changed: press “{button}” to follow them."
+KEPT = "The picture still shows the last settings that worked."
+
+
+class Explorer:
+    """Controls, readout and picture as one thing to put at the end of a cell.
+
+    What the reader enters may be out of range: a `ValueError` or an arithmetic error of `compute` becomes the readout,
+    and the widget lives on. Any other error is a mistake of ours: the readout names it, and it is raised.
+
+    Args:
+      controls: argument name of `compute` to the control that gives its value, in the order shown.
+      compute: keyword arguments to data, quick (under 0.2 s) unless there is a `button`.
+      draw: `draw(data, *axes)`, one axes a panel, whose last curves were removed; uses `plots`.
+      describe: data to what the picture shows, in words; HTML, and mathematics between dollar signs.
+      widths: relative widths of the panels.
+      size: width and height in inches, at 100 pixels an inch.
+      button: the label of a button that starts the work; controls then only announce a change.
+      hidden: with a `button`, nothing is computed or drawn before it is first pressed.
+
+    Attributes:
+      controls: as given.
+      data: what `compute` last returned, None before that.
+      error: what was wrong with the last settings, None if nothing was.
+      readout, image, run_button, box: the ipywidgets it consists of (`run_button` is None without `button`).
+
+    >>> explorer = Explorer(
+    ...     controls={"side": slider("side length", 1, 9, value=3)},
+    ...     compute=lambda side: {"area": side**2},
+    ...     draw=lambda data, axes: axes.bar(["area"], [data["area"]]),
+    ...     describe=lambda data: f"The area is {data['area']}.",
+    ... )
+    >>> explorer.controls["side"].value = 4
+    >>> explorer.data, explorer.readout.value
+    ({'area': 16}, 'The area is 16.')
+    >>> explorer
+    Explorer(side)
+    """
+
+    def __init__(
+        self,
+        controls: Mapping[str, Any],
+        compute: Callable[..., Data],
+        draw: Callable[..., Any],
+        describe: Callable[[Any], str],
+        widths: Sequence[float] = (1,),
+        size: tuple[float, float] = (7.2, 3.6),
+        button: str | None = None,
+        hidden: bool = False,
+    ):
+        if hidden and button is None:
+            raise ValueError("Expected a button with hidden=True: without one the picture would never appear.")
+        self.controls = dict(controls)
+        self.data: Data | None = None
+        self.error: str | None = None
+        self.figure, self.axes = plots.new_figure(widths, size)
+        self._compute, self._draw, self._describe, self._laid_out = compute, draw, describe, False
+
+        for control in self.controls.values():
+            if control.has_trait("continuous_update"):
+                control.continuous_update = False
+            control.style.description_width = "13em"
+            control.layout.width = "min(100%, 30em)"
+            control.observe(self._changed, "value")
+        self.readout = ipywidgets.HTMLMath()
+        self.image = ipywidgets.Image(format="png", layout={"max_width": "100%", "width": f"{100 * size[0]:.0f}px"})
+        self.run_button = None
+        if button is not None:
+            self.run_button = ipywidgets.Button(description=button, button_style="primary", layout={"width": "auto"})
+            self.run_button.on_click(lambda _: self.run())
+        row = ipywidgets.Box([*self.controls.values()], layout={"flex_flow": "row wrap"})
+        parts = [row, self.run_button, self.readout, self.image]
+        self.box = ipywidgets.VBox([part for part in parts if part is not None])
+        self.box.add_class("dpnotes-explorer")
+
+        if hidden:
+            for axes in self.axes:
+                axes.set_axis_off()
+            self.image.value = plots.png(self.figure)
+            self.readout.value = WAITING.format(button=button)
+        else:
+            self.run()
+
+    def run(self) -> None:
+        """Follow the controls as they stand. With a button, they rest meanwhile; interrupting the kernel stops it."""
+        if self.run_button is None:
+            return self._update()
+        parts = [*self.controls.values(), self.run_button]
+        before, self.readout.value = [part.disabled for part in parts], "Running …"
+        for part in parts:
+            part.disabled = True
+        try:
+            self._update()
+        except KeyboardInterrupt:
+            self._refuse("Stopped before it had finished.")
+        finally:
+            for part, disabled in zip(parts, before, strict=True):
+                part.disabled = disabled
+
+    def _changed(self, _: Any) -> None:
+        if self.run_button is None:
+            self._update()
+        else:
+            self.readout.value = CHANGED.format(button=self.run_button.description)
+
+    def _update(self) -> None:
+        try:
+            data = self._compute(**{name: control.value for name, control in self.controls.items()})
+            picture, words = self._picture(data), self._describe(data)
+        except (ValueError, ArithmeticError) as error:
+            self._refuse(str(error))
+        except Exception as error:
+            self._refuse(f"{type(error).__name__}: {error}")
+            raise
+        else:
+            self.data, self.error = data, None
+            self.image.value, self.readout.value = picture, words
+
+    def _picture(self, data: Data) -> bytes:
+        for text in [*self.figure.texts]:
+            text.remove()
+        for axes in self.axes:
+            axes.set_axis_on()
+            plots.wipe(axes)
+        self._draw(data, *self.axes)
+        picture = plots.png(self.figure)
+        if not self._laid_out:  # from here on the axes stay where they are: cheaper, and nothing jumps
+            self.figure.set_layout_engine("none")
+            self._laid_out = True
+        return picture
+
+    def _refuse(self, message: str) -> None:
+        self.error = message
+        kept = f" {KEPT}" if self.data is not None else ""
+        self.readout.value = f'<span style="color: var(--jp-error-color1, #B00020)">{html.escape(message)}</span>{kept}'
+
+    def __repr__(self) -> str:
+        return f"Explorer({', '.join(self.controls)})"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        picture = base64.b64encode(self.image.value).decode()
+        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "image/png": picture}
+
+
+def slider(description: str, low: float, high: float, value: float, step: float = 1) -> Any:
+    """A linear slider; integers all through give an integer slider.
+
+    Args:
+      description: what stands beside it.
+      low: least value.
+      high: largest value.
+      value: where it starts, a whole number of steps above `low`.
+      step: distance of neighbouring values.
+
+    Raises:
+      ValueError: if `value` is not on the grid; a browser would silently round it.
+
+    >>> slider("steps", 1, 150, value=60).value
+    60
+    >>> slider("rate", 0, 1, value=0.55, step=0.1)
+    Traceback (most recent call last):
+    ValueError: Expected value=0.55 on the grid from 0 to 1 by 0.1.
+    """
+    places = (value - low) / step
+    if not low <= value <= high or abs(places - round(places)) > 1e-9:
+        raise ValueError(f"Expected value={value!r} on the grid from {low} to {high} by {step}.")
+    options = {"min": low, "max": high, "step": step, "value": value, "description": description}
+    if all(isinstance(number, int) for number in (low, high, value, step)):
+        return ipywidgets.IntSlider(**options)
+    return ipywidgets.FloatSlider(**options, readout_format=f".{max(0, -math.floor(math.log10(step) + 1e-9))}f")
+
+
+def log_slider(description: str, low: float, high: float, value: float, per_decade: int = 10) -> Any:
+    """A slider over a log scale with `per_decade` values a decade, each rounded to two digits.
+
+    Python and the browser share its list of values, so neither rounds what the other sees.
+
+    Args:
+      description: what stands beside it.
+      low: least value, > 0.
+      high: largest value.
+      value: where it starts, one of the values (an error lists its neighbours).
+      per_decade: values a decade; 10 gives 1, 1.3, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 7.9, 10, and 3 gives 1, 2.2, 4.6, 10.
+
+    Raises:
+      ValueError: unless 0 < low < high, or if `value` is not one of the values.
+
+    >>> control = log_slider("training size", 100, 1e6, value=1000, per_decade=3)
+    >>> [option[0] for option in control.options][:5], control.value
+    (['100', '220', '460', '1,000', '2,200'], 1000.0)
+    >>> log_slider("delta", 1e-10, 1e-3, value=3e-8, per_decade=1)
+    Traceback (most recent call last):
+    ValueError: Expected value=3e-08 to be on the slider, for instance 1e-08 or 1e-07.
+    """
+    if not 0 < low < high:
+        raise ValueError(f"Expected 0 < low={low!r} < high={high!r}.")
+    places = range(round(per_decade * math.log10(low)), round(per_decade * math.log10(high)) + 1)
+    values = [float(f"{10 ** (place / per_decade):.1e}") for place in places]
+    if value not in values:
+        near = sorted(sorted(values, key=lambda other: abs(math.log(other / value)))[:2])
+        raise ValueError(f"Expected value={value!r} to be on the slider, for instance {near[0]:g} or {near[1]:g}.")
+    options = [(f"{number:,.0f}" if 10 <= number < 1e7 else f"{number:g}", number) for number in values]
+    return ipywidgets.SelectionSlider(options=options, value=value, description=description)

@@ -1,0 +1,221 @@
+"""Widgets driven without a browser, and the drawing functions they use."""
+
+import base64
+import subprocess
+import sys
+
+import ipywidgets
+import numpy as np
+import pytest
+
+from dpnotes.notebook import plots
+from dpnotes.notebook.widgets import KEPT, Explorer, log_slider, slider
+
+
+def explorer(compute=None, **options):
+    """One slider; the picture is a line whose height is the data."""
+    return Explorer(
+        controls={"side": slider("side", 1, 9, value=3)},
+        compute=compute or (lambda side: {"area": side**2}),
+        draw=lambda data, axes: plots.curve(axes, [0, 1], [0, data["area"]]),
+        describe=lambda data: f"The area is {data['area']}.",
+        **options,
+    )
+
+
+def refuses_four(side):
+    if side == 4:
+        raise ValueError("Expected side=4 < 4 & odd.")
+    return {"area": side**2}
+
+
+def test_setting_a_control_moves_data_readout_and_picture():
+    shown = explorer()
+    before = shown.image.value
+    shown.controls["side"].value = 5
+    assert shown.data == {"area": 25}
+    assert shown.readout.value == "The area is 25."
+    assert shown.image.value != before
+    shown.controls["side"].value = 3
+    assert shown.image.value == before  # the picture depends on the data alone, not on what was shown before
+
+
+def test_a_picture_that_ignored_its_data_would_be_noticed():
+    shown = explorer()
+    shown._draw = lambda data, axes: plots.curve(axes, [0, 1], [0, 1])
+    shown.run()
+    before = shown.image.value
+    shown.controls["side"].value = 5
+    assert shown.image.value == before
+
+
+def test_bad_input_is_a_message_and_the_widget_lives_on():
+    shown = explorer(refuses_four)
+    picture = shown.image.value
+    shown.controls["side"].value = 4
+    assert shown.error == "Expected side=4 < 4 & odd."
+    assert "Expected side=4 &lt; 4 &amp; odd." in shown.readout.value and KEPT in shown.readout.value
+    assert shown.data == {"area": 9} and shown.image.value == picture
+    shown.controls["side"].value = 5
+    assert shown.error is None and shown.data == {"area": 25} and shown.readout.value == "The area is 25."
+
+
+def test_bad_input_from_the_start_is_a_message_too():
+    def compute(side):
+        raise ZeroDivisionError("nothing to divide by")
+
+    shown = explorer(compute)
+    assert shown.data is None and shown.error == "nothing to divide by" and KEPT not in shown.readout.value
+
+
+def test_our_own_mistake_is_shown_and_raised():
+    shown = explorer(lambda side: {"area": side**2} if side < 4 else {})
+    with pytest.raises(KeyError):
+        shown.controls["side"].value = 4
+    assert "KeyError" in shown.readout.value
+
+
+def test_a_button_waits_rests_and_runs():
+    calls = []
+
+    def compute(side):
+        calls.append((side, shown.run_button.disabled if calls else None, shown.readout.value if calls else None))
+        return {"area": side**2}
+
+    shown = explorer(compute, button="Run")
+    shown.controls["side"].value = 5
+    assert shown.data == {"area": 9} and "press “Run”" in shown.readout.value
+    shown.run_button.click()
+    assert calls[-1] == (5, True, "Running …")
+    assert shown.data == {"area": 25}
+    assert not shown.run_button.disabled and not shown.controls["side"].disabled
+
+
+@pytest.mark.parametrize("error, shown_as", [(ValueError("too big"), "too big"), (KeyboardInterrupt(), "Stopped")])
+def test_a_button_comes_back_after_an_error(error, shown_as):
+    def compute(side):
+        if side == 4:
+            raise error
+        return {"area": side**2}
+
+    shown = explorer(compute, button="Run")
+    shown.controls["side"].value = 4
+    shown.run_button.click()
+    assert shown_as in shown.readout.value and not shown.run_button.disabled and shown.data == {"area": 9}
+
+
+def test_hidden_means_not_computed():
+    calls = []
+    shown = explorer(lambda side: calls.append(side) or {"area": side}, button="Reveal", hidden=True)
+    assert not calls and shown.data is None and "Reveal" in shown.readout.value
+    blank = shown.image.value
+    shown.run_button.click()
+    assert calls == [3] and shown.image.value != blank
+    with pytest.raises(ValueError, match="Expected a button"):
+        explorer(hidden=True)
+
+
+def test_the_stored_form_is_stable_and_has_a_picture():
+    bundle = explorer()._repr_mimebundle_()
+    assert bundle["text/plain"] == "Explorer(side)"
+    assert base64.b64decode(bundle["image/png"])[1:4] == b"PNG"
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_layout_freezes_after_the_first_drawing():
+    shown = explorer()
+    place = shown.axes[0].get_position().bounds
+    shown.controls["side"].value = 9
+    assert shown.axes[0].get_position().bounds == place
+
+
+def test_no_event_is_sent_while_a_slider_is_dragged():
+    control = slider("side", 1, 9, value=3)
+    assert control.continuous_update  # as ipywidgets makes it
+    Explorer({"side": control}, lambda side: {}, lambda data, axes: None, lambda data: "")
+    assert not control.continuous_update
+
+
+@pytest.mark.parametrize("low, high, value, step", [(0, 1, 0.55, 0.1), (1, 9, 10, 1), (0, 10, 3, 2)])
+def test_slider_start_values_lie_on_the_grid(low, high, value, step):
+    with pytest.raises(ValueError, match="on the grid"):
+        slider("x", low, high, value=value, step=step)
+
+
+def test_sliders_keep_the_value_they_are_given():
+    assert isinstance(slider("x", 1, 9, value=3), ipywidgets.IntSlider)
+    assert slider("x", 0, 1, value=0.7, step=0.05).value == 0.7
+    assert slider("x", 0, 1, value=0.7, step=0.05).readout_format == ".2f"
+    control = log_slider("delta", 1e-10, 1e-3, value=1e-8, per_decade=1)
+    assert control.value == 1e-8 and [option[1] for option in control.options][:2] == [1e-10, 1e-9]
+    with pytest.raises(ValueError, match="low=0"):
+        log_slider("delta", 0, 1, value=1)
+
+
+# ---------------------------------------------------------------- plots
+def drawn(draw):
+    figure, (axes,) = plots.new_figure()
+    draw(axes)
+    return plots.png(figure)
+
+
+def test_a_picture_is_the_same_bytes_each_time():
+    first = drawn(lambda axes: plots.curve(axes, [1, 2], [3, 4]))
+    assert first == drawn(lambda axes: plots.curve(axes, [1, 2], [3, 4]))
+    assert first != drawn(lambda axes: plots.curve(axes, [1, 2], [3, 5]))
+
+
+def test_a_wiped_figure_is_as_good_as_a_new_one():
+    def draw(axes, scale):
+        plots.curve(axes, [1, 10, 100], [scale, 2 * scale, 3 * scale], label="bound", log="x")
+        plots.log_axis(axes, "x", 1, 100)
+        plots.label(axes, x="examples", legend=True)
+
+    figure, (axes,) = plots.new_figure()
+    for scale in (7.0, 3.0):
+        plots.wipe(axes)
+        draw(axes, scale)
+        picture = plots.png(figure)
+    assert picture == drawn(lambda axes: draw(axes, 3.0))
+
+
+def test_log_axes_agree_with_the_data_drawn_on_them():
+    _, (axes,) = plots.new_figure()
+    plots.curve(axes, [1e-3, 10.0], [1.0, 0.0], log="xy")
+    assert axes.lines[0].get_xdata().tolist() == [-3.0, 1.0]
+    assert np.isnan(axes.lines[0].get_ydata()[1])  # 0 has no logarithm: a gap, not an error
+    plots.log_axis(axes, "x", 1e-3, 1e9)
+    assert [text.get_text() for text in axes.get_xticklabels()] == ["10⁻³", "1", "10³", "10⁶", "10⁹"]
+    plots.log_axis(axes, "y", 2, 6)
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["2", "5"]
+    with pytest.raises(ValueError, match="low=0"):
+        plots.log_axis(axes, "x", 0, 1)
+
+
+def test_a_budget_bar_shows_shares():
+    _, (axes,) = plots.new_figure()
+    plots.budget_bar(axes, [[0.5, 0.25, 0.0], [0.2, 0.3, 0.5]], ["short", "full"])
+    widths = [mesh.get_coordinates()[0, :, 0] for mesh in axes.collections]
+    np.testing.assert_allclose(widths[0], [0, 0.5, 0.75])
+    np.testing.assert_allclose(widths[1], [0, 0.2, 0.5, 1.0])
+
+
+def test_footnote_and_stamp_are_drawn():
+    def noted(axes):
+        plots.footnote(axes.figure, "not accounted: PCA")
+        plots.stamp(axes, "stale")
+
+    assert len({drawn(noted), drawn(lambda axes: plots.stamp(axes, "stale")), drawn(lambda axes: None)}) == 3
+
+
+def test_a_picture_carries_its_description():
+    data, metadata = plots.Picture(plots.new_figure()[0], "An empty frame.")._repr_mimebundle_()
+    assert data["text/plain"] == metadata["image/png"]["alt"] == "An empty frame."
+    assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
+
+
+def test_pyplot_stays_out():
+    code = (
+        "import sys, dpnotes.notebook.widgets; sys.exit('matplotlib.pyplot' in sys.modules or 'torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

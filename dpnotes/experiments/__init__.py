@@ -1,0 +1,27 @@
+"""Experiments with a pedigree: a spec, a runner that survives being killed, results that know when they are stale."""
+
+from dpnotes.experiments.chunks import Chunking, parse_memory, run_in_chunks
+from dpnotes.experiments.runner import Standing, run, status
+from dpnotes.experiments.spec import Context, Decision, Experiment, Spec, canonical_json
+from dpnotes.experiments.store import DamagedFileError, Result, clean, load, outstanding, results_folder, stamp
+
+__all__ = [
+    "Chunking",
+    "Context",
+    "DamagedFileError",
+    "Decision",
+    "Experiment",
+    "Result",
+    "Spec",
+    "Standing",
+    "canonical_json",
+    "clean",
+    "load",
+    "outstanding",
+    "parse_memory",
+    "results_folder",
+    "run",
+    "run_in_chunks",
+    "stamp",
+    "status",
+]

@@ -1,0 +1,374 @@
+"""Running an experiment: cell by cell, each kept as soon as it is finished, then one result with its manifest.
+
+Cells go through joblib, so a `joblib.parallel_config(backend="dask")` takes them to a cluster (whose machines then
+share `$DPNOTES_CACHE`). A run that was interrupted, by Ctrl-C, kill -9 or a full disk, goes on where it stopped and
+ends in the same bytes.
+"""
+
+import errno
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import dpnotes
+from dpnotes import validate
+from dpnotes.experiments import store
+from dpnotes.experiments.chunks import format_bytes, parse_memory
+from dpnotes.experiments.sources import FORMAT, Fingerprint
+from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, canonical_json
+
+_MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
+_PACKAGES = ("torch", "numpy", "scipy", "dp-accounting", "pandas", "joblib")
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def run(
+    experiment: Experiment,
+    profile: str,
+    *,
+    device: str = "auto",
+    memory: str | int | None = None,
+    resume: bool = True,
+    jobs: int = 1,
+    report: Callable[[str], None] = print,
+) -> store.Result:
+    """Compute a result, store it, and return it as `load` would.
+
+    Args:
+      experiment: what to run.
+      profile: "quick" or "paper", as far as the experiment has them.
+      device: "cpu", "cuda", or "auto" for a GPU where there is one.
+      memory: a limit such as "4GB" on what all jobs together hold, of the GPU's memory where runs are on a GPU; None
+        plans with most of what is free.
+      resume: keep finished cells, and a result that is current; otherwise start afresh.
+      jobs: cells executed at once, in processes of their own if more than one.
+      report: called with one line at a time.
+
+    Raises:
+      ValueError: an unknown profile or device, jobs < 1, a malformed memory, a result over 1 MB.
+      MemoryError: one run needs more than the memory that there is.
+      KeyboardInterrupt: Ctrl-C; the message says what is finished and how to go on.
+      OSError: a full disk among others; names the path, finished cells are kept.
+    """
+    spec = experiment.spec(profile)
+    validate.at_least(1, jobs=jobs)
+    limit = None if memory is None else parse_memory(memory)
+    fingerprint = Fingerprint.of(experiment, profile)
+    folder = store.cells_folder(spec, fingerprint.key)
+    if resume:
+        if (current := _current(experiment, profile, report)) is not None:
+            return current
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+    device = _resolve(device)
+    started = time.perf_counter()
+    progress = _Progress(experiment, spec, folder, report)
+    try:
+        plan = _Plan(device, _memory_budget(folder, device, limit, jobs), jobs)
+        tables = progress.finish_all(plan)
+        columns = store.concatenate([table.columns for table in tables])
+        decision = experiment.decide(store.frame_of(columns), spec)
+        if not isinstance(decision, Decision):
+            raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
+        manifest = _manifest(experiment, fingerprint, tables, decision, jobs, time.perf_counter() - started)
+        store.write_table(store.result_stem(spec), columns, manifest, store.MAX_RESULT_BYTES)
+    except KeyboardInterrupt:
+        report(message := f"Interrupted. {progress.kept()}")
+        raise KeyboardInterrupt(message) from None
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        message = f"No space left while writing {error.filename}. Make room; {progress.kept()}"
+        raise OSError(error.errno, message, error.filename) from error
+    report(f"{experiment.id} {profile}: {decision}")
+    return store.load(experiment, profile)
+
+
+def _current(experiment: Experiment, profile: str, report: Callable[[str], None]) -> store.Result | None:
+    try:
+        result = store.load(experiment, profile)
+    except store.DamagedFileError as error:
+        report(f"{error.__cause__} It is made again.")
+        return None
+    if result.state != "current":
+        return None
+    report(f"{experiment.id} {profile}: current, nothing to do.")
+    return result
+
+
+# ---------------------------------------------------------------- cells
+@dataclass(frozen=True)
+class _Plan:
+    device: str
+    memory_bytes: int
+    jobs: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Progress:
+    """Which cells there are, and which are finished."""
+
+    experiment: Experiment
+    spec: Spec
+    folder: Path
+    report: Callable[[str], None]
+
+    def finish_all(self, plan: _Plan) -> list[store.Table]:
+        """Tables of all cells of all stages, in order; what is not kept already is computed."""
+        tables: list[store.Table] = []
+        for stage in range(1 + len(self.experiment.stages)):
+            cells = self.cells(stage, tables)
+            self._compute([cell for cell in cells if self._kept(cell) is None], plan)
+            for cell in cells:
+                table = store.read_table(store.cell_stem(self.folder, cell))
+                if table is None:
+                    raise FileNotFoundError(
+                        f"Expected the cells in {self.folder}: let all machines share one DPNOTES_CACHE."
+                    )
+                tables.append(table)
+        return tables
+
+    def cells(self, stage: int, earlier: list[store.Table]) -> list[Cell]:
+        """The cells of one stage, given the tables of the stages before."""
+        if stage == 0:
+            cells = self.experiment.cells(self.spec)
+        else:
+            frame = store.frame_of(store.concatenate([table.columns for table in earlier]))
+            cells = self.experiment.stages[stage - 1](self.spec, frame)
+        texts = [canonical_json(cell, "cell") for cell in cells]
+        if not cells and stage == 0 or len(set(texts)) < len(texts):
+            raise ValueError(f"Expected {self.experiment.id} to list at least one cell, and none twice.")
+        return cells
+
+    def count(self) -> tuple[int, int, bool]:
+        """Cells finished, cells known, and whether stages wait that cannot list their cells yet."""
+        finished, known = 0, 0
+        tables: list[store.Table] = []
+        for stage in range(1 + len(self.experiment.stages)):
+            cells = self.cells(stage, tables)
+            kept = [table for cell in cells if (table := self._kept(cell)) is not None]
+            tables += kept
+            finished, known = finished + len(kept), known + len(cells)
+            if len(kept) < len(cells):
+                return finished, known, stage < len(self.experiment.stages)
+        return finished, known, False
+
+    def kept(self) -> str:
+        """What is finished and how to go on, in one line."""
+        finished, known, more = self.count()
+        counted = f"{finished} of {known}{' or more' if more else ''} cells are finished and kept in {self.folder}"
+        return f"{counted}; the same command goes on from there: {store.command(self.spec)}"
+
+    def _kept(self, cell: Cell) -> store.Table | None:
+        try:
+            return store.read_table(store.cell_stem(self.folder, cell))
+        except store.DamagedFileError as error:
+            self.report(f"Warning: {error} The cell is computed again.")
+            return None
+
+    def _compute(self, cells: list[Cell], plan: _Plan) -> None:
+        import joblib
+
+        # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
+        parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
+        calls = (joblib.delayed(_execute)(self.experiment, self.spec.json, cell, self.folder, plan) for cell in cells)
+        finished: Iterable[tuple[str, float, list[str]]] = parallel(calls)  # type: ignore[assignment]
+        for number, (text, seconds, notes) in enumerate(finished, start=1):
+            self.report(f"{self.experiment.id} {self.spec.profile}: {number}/{len(cells)} {text} {seconds:.1f} s")
+            for note in notes:
+                self.report(f"  {note}")
+
+
+def _execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: _Plan) -> tuple[str, float, list[str]]:
+    """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
+    text = canonical_json(cell, "cell")
+    context = Context(plan.device, plan.memory_bytes)
+    started = time.perf_counter()
+    try:
+        columns = store.as_columns(experiment.run_cell(Spec.from_json(spec), json.loads(text), context))
+    except Exception as error:
+        error.add_note(f"in cell {text} of {experiment.id}")
+        raise
+    seconds = time.perf_counter() - started
+    manifest = {
+        "cell": json.loads(text),
+        "seconds": round(seconds, 3),
+        "environment": environment(plan.device),
+        "chunking": [asdict(chunking) for chunking in context.chunking],
+        "spent": context.spent,
+    }
+    store.write_table(store.cell_stem(folder, cell), columns, manifest)
+    return text, seconds, context.notes
+
+
+# ---------------------------------------------------------------- device and memory
+def _resolve(device: str) -> str:
+    import torch
+
+    validate.one_of(("auto", "cpu", "cuda"), device=device)
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            "Expected device='cuda' to have a GPU that torch can use: see dpnotes doctor, or take device='cpu'."
+        )
+    return device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _memory_budget(folder: Path, device: str, limit: int | None, jobs: int) -> int:
+    """Bytes for the runs that one job holds at once.
+
+    Kept with the cells: what is free differs from minute to minute, and a resumed run has to chunk as before.
+    """
+    import psutil
+    import torch
+
+    path = folder / "plan.json"
+    question = {"device": device, "limit": limit, "jobs": jobs}
+    if path.exists() and (plan := json.loads(path.read_bytes()))["question"] == question:
+        return plan["memory_bytes"]
+    held = 0
+    if device == "cuda":
+        free = torch.cuda.mem_get_info()[0]
+    else:
+        free = psutil.virtual_memory().available
+        held = psutil.Process().memory_info().rss
+    share = free // jobs if limit is None else min(limit // jobs - held, free // jobs)
+    if share <= 0:
+        raise MemoryError(
+            f"Expected memory={format_bytes(limit or 0)} > {format_bytes(held * jobs)}, what {jobs} process(es) hold "
+            "before the first run."
+        )
+    budget = int(_MARGIN * share)
+    store.write_file(path, json.dumps({"question": question, "memory_bytes": budget}).encode())
+    return budget
+
+
+@cache
+def environment(device: str) -> dict[str, Any]:
+    """What the numbers may depend on beside the code: versions, device, driver, threads."""
+    import torch
+
+    versions = {"python": platform.python_version(), "dpnotes": dpnotes.__version__}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    if device == "cuda":
+        name = torch.cuda.get_device_name()
+        driver = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0]
+    else:
+        name, driver = _processor(), ""
+    return {"device": device, "name": name, "driver": driver, "threads": torch.get_num_threads(), "versions": versions}
+
+
+def _processor() -> str:
+    if sys.platform == "linux":
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _output(*command: str) -> str:
+    """What a program prints, or nothing where it is missing or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+# ---------------------------------------------------------------- the manifest
+def _manifest(
+    experiment: Experiment,
+    fingerprint: Fingerprint,
+    tables: list[store.Table],
+    decision: Decision,
+    jobs: int,
+    seconds: float,
+) -> dict[str, Any]:
+    package = os.path.dirname(dpnotes.__file__)
+    cells = [table.manifest for table in tables]
+    return {
+        "format": FORMAT,
+        "key": fingerprint.key,
+        "experiment": experiment.id,
+        "title": experiment.title,
+        "question": experiment.question,
+        "unaccounted": list(experiment.unaccounted),
+        "spec": json.loads(fingerprint.spec.json),
+        "seed": fingerprint.spec.parameters.get("seed"),
+        "modules": fingerprint.modules,
+        "data": list(fingerprint.data),
+        "decision": asdict(decision),
+        "cells": len(cells),
+        "rows": sum(len(next(iter(table.columns.values()))) for table in tables),
+        "chunking": _counted(chunking for cell in cells for chunking in cell["chunking"]),
+        "spent": _counted(event for cell in cells for event in cell["spent"]),
+        "environments": _counted(cell["environment"] for cell in cells),
+        "jobs": jobs,
+        "git_commit": _output("git", "-C", package, "rev-parse", "HEAD") or None,
+        "git_dirty": bool(_output("git", "-C", package, "status", "--porcelain", "--", ".")),
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cell_seconds": round(sum(cell["seconds"] for cell in cells), 3),
+        "wall_seconds": round(seconds, 3),
+    }
+
+
+def _counted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each different entry once, with how often it came."""
+    counts = Counter(canonical_json(entry) for entry in entries)
+    return [{**json.loads(text), "count": count} for text, count in counts.items()]
+
+
+# ---------------------------------------------------------------- where things stand
+@dataclass(frozen=True)
+class Standing:
+    """Where one result stands.
+
+    Args:
+      experiment: `paper.name`.
+      profile: of which the result is.
+      state: "current", "stale", "missing", "damaged", or "partial" (some cells are finished and wait for the rest).
+      reason: why it is not current.
+    """
+
+    experiment: str
+    profile: str
+    state: str
+    reason: str
+
+    def __str__(self) -> str:
+        return " ".join((self.experiment, self.profile, self.state, self.reason)).rstrip()
+
+
+def status(experiments: Iterable[Experiment]) -> list[Standing]:
+    """Where the results of some experiments stand, by profile; loads no data and computes nothing."""
+    return [_standing(experiment, profile) for experiment in experiments for profile in experiment.specs]
+
+
+def _standing(experiment: Experiment, profile: str) -> Standing:
+    try:
+        result = store.load(experiment, profile)
+        state, reason = result.state, result.reason
+    except store.DamagedFileError as error:
+        state, reason = "damaged", str(error)
+    if state != "current":
+        spec = experiment.spec(profile)
+        folder = store.cells_folder(spec, Fingerprint.of(experiment, profile).key)
+        finished, known, more = _Progress(experiment, spec, folder, lambda line: None).count()
+        if finished:
+            reason = f"{finished} of {known}{' or more' if more else ''} cells finished; {state}: {reason}"
+            state = "partial"
+    return Standing(experiment.id, profile, state, reason)

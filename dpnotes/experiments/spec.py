@@ -1,0 +1,236 @@
+"""What an experiment is: its parameters, its cells, and the rule by which its outcome is judged.
+
+An `Experiment` is a handful of functions beside one `Spec` a profile. The runner calls `cells` and `run_cell`, glues
+the columns together into one frame, and asks `decide` what came out. The rule that `decide` follows stands in
+words in the spec, so it is written down, and hashed, before the run.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from dpnotes import validate
+from dpnotes.experiments.chunks import Chunking, run_in_chunks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PROFILES = ("quick", "paper")
+Cell = dict[str, Any]
+Columns = Mapping[str, Any]
+
+
+def canonical_json(value: object, name: str = "value") -> str:
+    """The one JSON text of a value: sorted keys, no spaces, ASCII, no NaN.
+
+    Args:
+      value: built from None, bool, int, finite float, str, list and dict with string keys, and nothing else.
+      name: what the value is called in errors.
+
+    Raises:
+      TypeError: for any other type; the message says where it sits.
+      ValueError: for a NaN or an infinity.
+
+    >>> canonical_json({"b": [1, 2.5], "a": None})
+    '{"a":null,"b":[1,2.5]}'
+    >>> canonical_json({"rate": float("nan")}, "parameters")
+    Traceback (most recent call last):
+    ValueError: Expected parameters.rate=nan to be finite.
+    """
+    _check_json(value, name)
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _check_json(value: object, name: str) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"Expected the keys of {name} to be strings, got {key!r}.")
+            _check_json(item, f"{name}.{key}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _check_json(item, f"{name}[{index}]")
+    elif type(value) is float:
+        if not math.isfinite(value):
+            raise ValueError(f"Expected {name}={value!r} to be finite.")
+    elif value is not None and type(value) not in (bool, int, str):
+        raise TypeError(f"Expected {name} to be JSON (scalars, lists and dicts), got {type(value).__name__}.")
+
+
+def _check_name(**named: str) -> None:
+    for name, value in named.items():
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", value):
+            raise ValueError(f"Expected {name}={value!r} to be lower-case letters, digits and underscores.")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The parameters of an experiment in one profile; two specs are equal when their canonical JSON is.
+
+    Args:
+      paper: the paper's folder name, such as "budget_schedules".
+      experiment: the experiment's name within the paper.
+      profile: "quick" (2 CPU cores, seconds) or "paper" (what the figures show).
+      parameters: JSON only. `decision_rule` (str) is required; `seed` is the seed of every stream, if there are draws.
+
+    Example:
+      >>> spec = Spec("toy", "mean", "quick", {"seed": 1, "decision_rule": "reproduced when under 0.1"})
+      >>> spec.json[:66]
+      '{"experiment":"mean","paper":"toy","parameters":{"decision_rule":"'
+      >>> Spec.from_json(spec.json) == spec
+      True
+      >>> spec["seed"]
+      1
+    """
+
+    paper: str
+    experiment: str
+    profile: str
+    parameters: Mapping[str, Any] = field(compare=False)
+    json: str = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        _check_name(paper=self.paper, experiment=self.experiment)
+        validate.one_of(PROFILES, profile=self.profile)
+        text = canonical_json(dict(self.parameters), "parameters")
+        rule = self.parameters.get("decision_rule")
+        if not isinstance(rule, str) or not rule.strip():
+            raise ValueError(f"Expected parameters.decision_rule={rule!r} to say when the result counts as reproduced.")
+        # A copy of our own: what the caller does to its dict later changes nothing here.
+        object.__setattr__(self, "parameters", json.loads(text))
+        names = {"paper": self.paper, "experiment": self.experiment, "profile": self.profile}
+        object.__setattr__(self, "json", canonical_json({**names, "parameters": json.loads(text)}))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parameters[name]
+
+    @property
+    def key(self) -> str:
+        """The sha256 of the canonical JSON."""
+        return hashlib.sha256(self.json.encode()).hexdigest()
+
+    @staticmethod
+    def from_json(text: str) -> "Spec":
+        """The spec whose `json` is `text`."""
+        return Spec(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What came out, by the rule that stands in the spec; all three are acceptable outcomes.
+
+    >>> print(Decision("undecided", "the interval [-0.2, 0.1] contains 0"))
+    undecided: the interval [-0.2, 0.1] contains 0
+    """
+
+    verdict: Literal["reproduced", "not reproduced", "undecided"]
+    reason: str
+
+    def __post_init__(self) -> None:
+        validate.one_of(("reproduced", "not reproduced", "undecided"), verdict=self.verdict)
+
+    def __str__(self) -> str:
+        return f"{self.verdict}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a cell is given to work with, and where it says what happened.
+
+    Args:
+      device: "cpu" or "cuda".
+      memory_bytes: what the runs that are held at once may take.
+      chunking: how each call of `in_chunks` went; goes into the manifest.
+      spent: privacy events, as `record_spent` was told; goes into the manifest.
+      notes: lines for the person who watches; shown when the cell is finished.
+    """
+
+    device: str
+    memory_bytes: int
+    chunking: list[Chunking] = field(default_factory=list)
+    spent: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def in_chunks(
+        self, function: Callable[[range], Columns], num_runs: int, bytes_per_run: int
+    ) -> dict[str, np.ndarray]:
+        """Columns of `num_runs` runs, executed in chunks that fit the memory (see `dpnotes.experiments.chunks`)."""
+        columns, chunking = run_in_chunks(function, num_runs, bytes_per_run, self.memory_bytes, self.device)
+        self.chunking.append(chunking)
+        if chunking.halvings:
+            self.report(f"out of memory on {self.device}: went on with {chunking.chunk_size} runs a chunk")
+        return columns
+
+    def record_spent(self, **event: Any) -> None:
+        """Put a spent privacy event on record, as JSON values: mechanism, rho, relation, whatever names it."""
+        canonical_json(event, "event")
+        self.spent.append(event)
+
+    def report(self, line: str) -> None:
+        """Say something to the person who watches the run."""
+        self.notes.append(line)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Experiment:
+    """An experiment of a paper.
+
+    Args:
+      paper: the paper's folder name.
+      name: lower case; the command line calls the experiment `paper.name`.
+      title: one line, for lists and figures.
+      question: what the experiment answers.
+      specs: one `Spec` a profile.
+      cells: `cells(spec)` lists the independent pieces of work, each a JSON dict; cheap, loads no data.
+      run_cell: `run_cell(spec, cell, context)` returns columns of equal length (bool, int, float or str; a scalar
+        stands for a constant column). It depends on its arguments alone: every draw comes from the seed in the spec.
+      decide: `decide(frame, spec)` applies the spec's decision rule to the frame of all cells.
+      stages: later stages, for experiments that choose something first (tuning on auxiliary data, say):
+        `stage(spec, frame)` sees the frame of all earlier cells and lists further ones. What a later cell needs to
+        know of the earlier ones stands in its dict.
+      unaccounted: what depends on private data without being paid for; shown on the figure.
+      modules: further modules whose code the result rests on, beside those of the functions above. Imports
+        are followed from there.
+      data: one string a data set, such as "mnist sha256:..."; a change makes the result stale.
+    """
+
+    paper: str
+    name: str
+    title: str
+    question: str
+    specs: Mapping[str, Spec]
+    cells: Callable[[Spec], list[Cell]]
+    run_cell: Callable[[Spec, Cell, Context], Columns]
+    decide: "Callable[[pd.DataFrame, Spec], Decision]"
+    stages: "tuple[Callable[[Spec, pd.DataFrame], list[Cell]], ...]" = ()
+    unaccounted: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_name(paper=self.paper, name=self.name)
+        for profile, spec in self.specs.items():
+            expected, got = (self.paper, self.name, profile), (spec.paper, spec.experiment, spec.profile)
+            if got != expected:
+                raise ValueError(f"Expected the spec of {'.'.join(expected)}, got that of {'.'.join(got)}.")
+
+    @property
+    def id(self) -> str:
+        """`paper.name`, as on the command line."""
+        return f"{self.paper}.{self.name}"
+
+    def spec(self, profile: str) -> Spec:
+        """The spec of one profile; an error names the profiles that there are."""
+        validate.one_of(tuple(self.specs), profile=profile)
+        return self.specs[profile]
+
+    def all_modules(self) -> tuple[str, ...]:
+        """Names of the modules that the result rests on, imports not yet followed."""
+        functions = (self.cells, self.run_cell, self.decide, *self.stages)
+        return tuple(sorted({*self.modules, *(function.__module__ for function in functions)}))

@@ -1,0 +1,367 @@
+"""Where results are kept: one columnar file and its manifest an experiment and profile, and cells in a cache.
+
+A table is a pair of files, `NAME.npz` (columns, no pickles, same bytes for same columns) and `NAME.manifest.json`
+(what they are and how they came about, with the sha256 of both). Files are written beside their place and moved into
+it, so there is never half of one. Results stand in `notebooks/results` of the repository (or `$DPNOTES_RESULTS`), cells
+in the user's cache (or `$DPNOTES_CACHE`).
+"""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+import dpnotes
+from dpnotes.experiments.chunks import format_bytes
+from dpnotes.experiments.sources import Fingerprint
+from dpnotes.experiments.spec import Cell, Columns, Decision, Experiment, Spec, canonical_json
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MAX_RESULT_BYTES = 10**6
+_KINDS = {"b": "bool", "i": "number", "u": "number", "f": "number", "U": "text"}
+
+
+class DamagedFileError(ValueError):
+    """A stored file is not what was written."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns of equal length and the manifest that was stored with them."""
+
+    columns: dict[str, np.ndarray]
+    manifest: dict[str, Any]
+
+
+# ---------------------------------------------------------------- folders
+def results_folder() -> Path:
+    """Where results stand: `$DPNOTES_RESULTS`, or `notebooks/results` beside the package."""
+    if chosen := os.environ.get("DPNOTES_RESULTS"):
+        return Path(chosen)
+    repository = Path(dpnotes.__file__).parents[1]
+    if not (repository / "notebooks").is_dir():
+        raise FileNotFoundError(
+            f"Expected {repository / 'notebooks'}: set DPNOTES_RESULTS to the folder of the results."
+        )
+    return repository / "notebooks" / "results"
+
+
+def cache_folder() -> Path:
+    """Where finished cells wait for the rest: `$DPNOTES_CACHE`, or the user's cache folder."""
+    import pooch
+
+    chosen = os.environ.get("DPNOTES_CACHE")
+    return (Path(chosen) if chosen else pooch.os_cache("dpnotes")) / "cells"
+
+
+def cells_folder(spec: Spec, key: str) -> Path:
+    """Where the cells of one result wait."""
+    return cache_folder() / f"{spec.paper}.{spec.experiment}.{spec.profile}" / key[:16]
+
+
+def cell_stem(folder: Path, cell: Cell) -> Path:
+    """Where a cell is kept: named after its content, so its place in the list does not matter."""
+    return folder / hashlib.sha256(canonical_json(cell, "cell").encode()).hexdigest()[:16]
+
+
+def result_stem(spec: Spec) -> Path:
+    """Where a result stands."""
+    return results_folder() / f"{spec.paper}.{spec.experiment}.{spec.profile}"
+
+
+# ---------------------------------------------------------------- tables
+def as_columns(columns: Columns) -> dict[str, np.ndarray]:
+    """Arrays of equal length from what a cell returned; a scalar is repeated.
+
+    Raises:
+      ValueError: columns of different lengths or of more than one axis, or none at all.
+      TypeError: a column of anything but bool, int, float or str.
+
+    >>> as_columns({"loss": [0.5, 0.25], "schedule": "uniform"})
+    {'loss': array([0.5 , 0.25]), 'schedule': array(['uniform', 'uniform'], dtype='<U7')}
+    """
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    for name, array in arrays.items():
+        if not name.isidentifier() or name in ("file", "allow_pickle"):
+            raise ValueError(f"Expected column name {name!r} to be an identifier (and not 'file' or 'allow_pickle').")
+        if array.dtype.kind not in _KINDS:
+            raise TypeError(f"Expected column {name!r} to hold bool, int, float or str, got {array.dtype}.")
+        if array.ndim > 1:
+            raise ValueError(f"Expected column {name!r} to have one axis, got shape {array.shape}.")
+    lengths = {name: len(array) for name, array in arrays.items() if array.ndim}
+    if not arrays or len(set(lengths.values())) > 1:
+        raise ValueError(f"Expected columns of equal length, got {lengths}.")
+    length = next(iter(lengths.values()), 1)
+    return {name: array if array.ndim else np.full(length, array) for name, array in arrays.items()}
+
+
+def concatenate(parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The rows of all parts below each other; every part has the same columns, of the same kind.
+
+    >>> concatenate([{"loss": np.array([1.0])}, {"loss": np.array([2.0])}])
+    {'loss': array([1., 2.])}
+    >>> concatenate([{"loss": np.array([1.0])}, {"accuracy": np.array([2.0])}])
+    Traceback (most recent call last):
+    ValueError: Expected every cell to return the columns accuracy; got loss.
+    """
+    if not parts:
+        return {}
+    names = list(parts[-1])
+    for part in parts:
+        if set(part) != set(names):
+            raise ValueError(f"Expected every cell to return the columns {', '.join(names)}; got {', '.join(part)}.")
+    for name in names:
+        kinds = {_KINDS[part[name].dtype.kind] for part in parts}
+        if len(kinds) > 1:
+            raise ValueError(
+                f"Expected column {name!r} to be of one kind in all cells, got {', '.join(sorted(kinds))}."
+            )
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def frame_of(columns: Mapping[str, np.ndarray]) -> "pd.DataFrame":
+    """The columns as a pandas frame."""
+    import pandas as pd
+
+    return pd.DataFrame(dict(columns))
+
+
+def write_table(
+    stem: Path, columns: Mapping[str, np.ndarray], manifest: dict[str, Any], max_bytes: int | None = None
+) -> None:
+    """Write both files of a table, or neither.
+
+    Raises:
+      ValueError: more than `max_bytes`.
+      OSError: with the path; a full disk among them.
+    """
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **columns)  # type: ignore[arg-type]
+    content = buffer.getvalue()
+    if max_bytes is not None and len(content) > max_bytes:
+        raise ValueError(
+            f"Expected {_npz(stem).name} of {format_bytes(len(content))} <= {format_bytes(max_bytes)}: "
+            "let the cells return summaries instead of every number."
+        )
+    body = {**manifest, "sha256": hashlib.sha256(content).hexdigest()}
+    body["manifest_sha256"] = _digest(body)
+    text = json.dumps(body, indent=1, sort_keys=True) + "\n"
+    _write_together({_npz(stem): content, _json(stem): text.encode()})
+
+
+def read_table(stem: Path) -> Table | None:
+    """The table, or None where there is none.
+
+    Raises:
+      DamagedFileError: a file is missing, changed or cut short.
+    """
+    if not _npz(stem).exists() and not _json(stem).exists():
+        return None
+    for path in (_npz(stem), _json(stem)):
+        if not path.exists():
+            raise DamagedFileError(f"Expected {path} beside its other half, found nothing.")
+    try:
+        manifest = json.loads(_json(stem).read_bytes())
+        stated = manifest.pop("manifest_sha256")
+    except (ValueError, KeyError, AttributeError) as error:
+        raise DamagedFileError(f"Expected {_json(stem)} to be a manifest; it cannot be read.") from error
+    if stated != _digest(manifest):
+        raise DamagedFileError(f"Expected {_json(stem)} to match its own sha256; it was changed.")
+    content = _npz(stem).read_bytes()
+    if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
+        raise DamagedFileError(
+            f"Expected {_npz(stem)} to match the sha256 in its manifest; it was changed or cut short."
+        )
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            columns = {name: stored[name] for name in stored.files}
+    except (ValueError, zipfile.BadZipFile) as error:
+        raise DamagedFileError(f"Expected {_npz(stem)} to hold columns; it cannot be read.") from error
+    return Table(columns, manifest)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write one file, whole or not at all."""
+    _write_together({path: content})
+
+
+def _npz(stem: Path) -> Path:
+    return stem.with_name(f"{stem.name}.npz")
+
+
+def _json(stem: Path) -> Path:
+    return stem.with_name(f"{stem.name}.manifest.json")
+
+
+def _digest(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical_json(manifest, "manifest").encode()).hexdigest()
+
+
+def _write_together(files: dict[Path, bytes]) -> None:
+    """All files reach the disk under other names before the first takes its place."""
+    with _temporary_names(files) as names:
+        for path, content in files.items():
+            with names[path].open("wb") as file:
+                _write_and_sync(file, content)
+        for path in files:
+            os.replace(names[path], path)
+    for folder in {path.parent for path in files}:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+@contextmanager
+def _temporary_names(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
+    names: dict[Path, Path] = {}
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+            os.close(descriptor)
+            os.chmod(name, 0o644)  # mkstemp's 0600 would make a result that others cannot read
+            names[path] = Path(name)
+        yield names
+    except OSError as error:
+        if error.filename is None:  # a full disk is noticed by write, which knows no path
+            error.filename = str(next(iter(paths)))
+        raise
+    finally:
+        for name in names.values():
+            name.unlink(missing_ok=True)
+
+
+# ---------------------------------------------------------------- results
+@dataclass(frozen=True, eq=False)
+class Result:
+    """A stored result, checked against the spec, code and data as they are now.
+
+    Args:
+      experiment: what it is a result of.
+      spec: the spec as it is now.
+      frame: the rows of all cells; empty when the result is missing.
+      manifest: how it came about; empty when the result is missing.
+      state: "current", "stale" (spec, code or data changed since) or "missing".
+      changes: of a stale result, what changed, by kind: "spec", "code", "data", "format".
+      decision: by the rule in the spec; undecided unless the result is current.
+    """
+
+    experiment: Experiment
+    spec: Spec
+    frame: "pd.DataFrame"
+    manifest: dict[str, Any]
+    state: Literal["current", "stale", "missing"]
+    changes: dict[str, str]
+    decision: Decision
+
+    @property
+    def reason(self) -> str:
+        """Why it is not current; empty when it is."""
+        if self.state == "missing":
+            return f"no result stored; compute it: {command(self.spec)}"
+        return "; ".join(f"{kind} changed: {what}" for kind, what in self.changes.items())
+
+    @property
+    def stale(self) -> bool:
+        """Whether spec, code or data changed since."""
+        return self.state == "stale"
+
+    @property
+    def unaccounted(self) -> tuple[str, ...]:
+        """What depends on private data without being paid for; belongs on the figure."""
+        return self.experiment.unaccounted
+
+
+def command(spec: Spec) -> str:
+    """The command that computes a result."""
+    return f"dpnotes run {spec.paper}.{spec.experiment} --profile {spec.profile}"
+
+
+def load(experiment: Experiment, profile: str) -> Result:
+    """The stored result of an experiment; a missing or stale one says so in its `state`.
+
+    Raises:
+      ValueError: no such profile.
+      DamagedFileError: a stored file is not what was written; the message says what to do.
+    """
+    spec = experiment.spec(profile)
+    try:
+        table = read_table(result_stem(spec))
+    except DamagedFileError as error:
+        raise DamagedFileError(
+            f"{error} Restore it (git checkout -- {_npz(result_stem(spec))} {_json(result_stem(spec))}) "
+            f"or compute it again: {command(spec)}"
+        ) from error
+    if table is None:
+        return Result(experiment, spec, frame_of({}), {}, "missing", {}, Decision("undecided", "missing result"))
+    frame, manifest = frame_of(table.columns), table.manifest
+    changes = Fingerprint.of(experiment, profile).changes(manifest)
+    if changes:
+        decision = Decision("undecided", f"stale result, {' and '.join(changes)} changed")
+        return Result(experiment, spec, frame, manifest, "stale", changes, decision)
+    return Result(experiment, spec, frame, manifest, "current", {}, Decision(**manifest["decision"]))
+
+
+def stamp(result: Result) -> str | None:
+    """What a figure of this result has to say across it: None for a current one."""
+    if result.state == "missing":
+        return f"MISSING: {command(result.spec)}"
+    if result.state == "stale":
+        return f"STALE: {' and '.join(result.changes)} changed"
+    return None
+
+
+def outstanding(experiments: Iterable[Experiment]) -> str:
+    """The text of results/OUTSTANDING.md: paper results that are missing, stale or damaged. Same state, same text."""
+    lines = []
+    for experiment in sorted(experiments, key=lambda experiment: experiment.id):
+        if "paper" not in experiment.specs:
+            continue
+        try:
+            result = load(experiment, "paper")
+            state = "missing" if result.state == "missing" else (stamp(result) or "").lower()
+        except DamagedFileError:
+            state = "damaged"
+        if state:
+            lines.append(f"| {experiment.id} | {experiment.title} | {state} | `{command(experiment.specs['paper'])}` |")
+    head = "# Paper results that are outstanding\n\nGenerated by `dpnotes status --write`; do not edit.\n\n"
+    if not lines:
+        return f"{head}None.\n"
+    table = ["| experiment | title | state | command |", "|---|---|---|---|", *lines]
+    return f"{head}{chr(10).join(table)}\n"
+
+
+def clean(experiment: Experiment | None = None, profile: str | None = None) -> int:
+    """Remove cached cells: of one experiment (and profile), or all of them. Results are never touched.
+
+    Returns:
+      The number of bytes that were freed.
+    """
+    if profile is not None and experiment is not None:
+        experiment.spec(profile)
+    pattern = "*" if experiment is None else f"{experiment.id}.{profile or '*'}"
+    freed = 0
+    for folder in cache_folder().glob(pattern):
+        freed += sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        shutil.rmtree(folder)
+    return freed

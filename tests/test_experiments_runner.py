@@ -1,0 +1,538 @@
+"""From a spec to a stored result, and back: pedigree, staleness, resumption, faults."""
+
+import errno
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from dpnotes.experiments import chunks, runner, sources, store
+from dpnotes.experiments.spec import Context, Decision, Experiment, Spec
+
+REPOSITORY = Path(__file__).parents[1]
+
+# A package of its own, so that its code can be edited: four cells, then a stage that goes on with the best of them.
+HELPER = '''"""What the toy rests on."""
+
+
+def scaled(values):
+    # A comment.
+    return 2.0 * values
+'''
+TOY = '''"""A toy experiment in two stages."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+
+from dpnotes.experiments import Decision, Experiment, Spec
+from toys.helper import scaled
+
+RULE = "reproduced when the mean of the best cell is above 0"
+
+
+def cells(spec):
+    return [{"stage": "tune", "index": index} for index in range(spec["num_cells"])]
+
+
+def chosen(spec, frame):
+    best = int(frame.groupby("index")["value"].mean().idxmax())
+    return [{"stage": "main", "index": best + 100}]
+
+
+def run_cell(spec, cell, context):
+    index = cell["index"]
+    if log := os.environ.get("TOY_LOG"):
+        with open(log, "a") as file:
+            file.write(f"{index}\\n")
+    while os.environ.get("TOY_HANG") == str(index):
+        time.sleep(0.05)
+    context.record_spent(mechanism="gaussian", rho=0.125)
+
+    def values(runs):
+        return {"value": np.array([scaled(np.random.default_rng([spec["seed"], index, run]).normal()) for run in runs])}
+
+    columns = context.in_chunks(values, spec["num_runs"], bytes_per_run=1000)
+    return {"stage": cell["stage"], "index": index, **columns}
+
+
+def decide(frame, spec):
+    mean = frame.loc[frame["stage"] == "main", "value"].mean()
+    return Decision("reproduced" if mean > 0 else "not reproduced", f"mean {mean:.3f}")
+
+
+def spec(profile):
+    return Spec("toy", "mean", profile, {"seed": 7, "num_cells": 4, "num_runs": 5, "decision_rule": RULE})
+
+
+EXPERIMENT = Experiment(
+    paper="toy", name="mean", title="A mean", question="Is it positive?", specs={p: spec(p) for p in ("quick", "paper")},
+    cells=cells, run_cell=run_cell, decide=decide, stages=(chosen,), data=("numbers sha256:01",),
+    unaccounted=("the choice of the best cell",),
+)
+'''
+DRIVER = "from toys.experiment import EXPERIMENT; from dpnotes.experiments import run; run(EXPERIMENT, 'quick', device='cpu')"
+
+
+def silent(line: str) -> None:
+    pass
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Empty results and cache of the test's own, and the toy's files."""
+    package = tmp_path / "toys"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "helper.py").write_text(HELPER)
+    (package / "experiment.py").write_text(TOY)
+    monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TOY_LOG", str(tmp_path / "log"))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{REPOSITORY}")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == "toys"]:
+        monkeypatch.delitem(sys.modules, name)
+    return tmp_path
+
+
+@pytest.fixture
+def toy(folder: Path) -> ModuleType:
+    return importlib.import_module("toys.experiment")
+
+
+def run(toy: ModuleType, profile: str = "quick", report: Callable[[str], None] = silent, **settings) -> store.Result:
+    return runner.run(toy.EXPERIMENT, profile, **{"device": "cpu", "report": report, **settings})
+
+
+def computed(folder: Path) -> list[str]:
+    """Indices of the cells that were started, in order."""
+    log = folder / "log"
+    return log.read_text().split() if log.exists() else []
+
+
+def result_bytes(folder: Path) -> bytes:
+    return (folder / "results" / "toy.mean.quick.npz").read_bytes()
+
+
+def edit(path: Path, before: str, after: str) -> None:
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+
+
+def with_spec(toy: ModuleType, **changes) -> Experiment:
+    spec = toy.EXPERIMENT.specs["quick"]
+    return replace(toy.EXPERIMENT, specs={"quick": replace(spec, parameters={**spec.parameters, **changes})})
+
+
+# ---------------------------------------------------------------- a result
+def test_run_store_load(folder: Path, toy: ModuleType):
+    result = run(toy)
+    assert computed(folder)[:4] == ["0", "1", "2", "3"] and len(computed(folder)) == 5
+    assert result.state == "current" and not result.stale and result.reason == "" and store.stamp(result) is None
+    assert list(result.frame.columns) == ["stage", "index", "value"] and len(result.frame) == 25
+    tuned = result.frame[result.frame["stage"] == "tune"]
+    best = tuned.groupby("index")["value"].mean().idxmax()
+    assert set(result.frame.loc[result.frame["stage"] == "main", "index"]) == {best + 100}
+    assert tuned["value"].iloc[7] == 2.0 * np.random.default_rng([7, 1, 2]).normal()
+    assert result.decision.verdict in ("reproduced", "not reproduced")
+    assert result.unaccounted == ("the choice of the best cell",)
+    again = store.load(toy.EXPERIMENT, "quick")
+    assert again.frame.equals(result.frame) and again.decision == result.decision
+
+
+def test_manifest_says_how_it_came_about(folder: Path, toy: ModuleType):
+    manifest = run(toy).manifest
+    assert manifest["spec"] == json.loads(toy.EXPERIMENT.specs["quick"].json) and manifest["seed"] == 7
+    assert manifest["spec"]["parameters"]["decision_rule"] == toy.RULE
+    assert {"toys", "toys.experiment", "toys.helper", "dpnotes"} <= set(manifest["modules"])
+    assert manifest["chunking"] == [{"num_runs": 5, "chunk_size": 5, "halvings": 0, "count": 5}]
+    assert manifest["spent"] == [{"mechanism": "gaussian", "rho": 0.125, "count": 5}]
+    (environment,) = manifest["environments"]
+    assert environment["device"] == "cpu" and environment["name"] and environment["threads"] >= 1
+    assert {"python", "torch", "numpy", "scipy", "dp-accounting", "dpnotes"} <= set(environment["versions"])
+    assert manifest["cells"] == 5 and manifest["rows"] == 25 and manifest["jobs"] == 1
+    assert len(manifest["git_commit"]) == 40 and isinstance(manifest["git_dirty"], bool)
+    assert manifest["key"] == sources.Fingerprint.of(toy.EXPERIMENT, "quick").key
+    assert manifest["wall_seconds"] >= manifest["cell_seconds"] >= 0
+
+
+def test_a_current_result_is_not_computed_again_unless_asked(folder: Path, toy: ModuleType):
+    run(toy)
+    first = result_bytes(folder)
+    lines = []
+    run(toy, report=lines.append)
+    assert len(computed(folder)) == 5 and "current" in lines[0]
+    run(toy, resume=False)
+    assert len(computed(folder)) == 10 and result_bytes(folder) == first
+
+
+def test_two_jobs_give_the_bytes_of_one(folder: Path, toy: ModuleType):
+    run(toy)
+    alone = result_bytes(folder)
+    run(toy, jobs=2, resume=False)
+    assert len(computed(folder)) == 10 and result_bytes(folder) == alone
+    assert store.load(toy.EXPERIMENT, "quick").manifest["jobs"] == 2
+
+
+def test_results_do_not_depend_on_the_chunks(folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    run(toy)
+    together = result_bytes(folder)
+    monkeypatch.setattr(chunks, "cpu_cache_bytes", lambda: 2000)
+    result = run(toy, resume=False)
+    assert result.manifest["chunking"][0]["chunk_size"] == 2 and result_bytes(folder) == together
+
+
+def test_another_seed_gives_other_bytes(folder: Path, toy: ModuleType):
+    """Control of the comparisons of bytes in this file."""
+    run(toy)
+    first = result_bytes(folder)
+    runner.run(with_spec(toy, seed=8), "quick", device="cpu", report=silent)
+    assert result_bytes(folder) != first
+
+
+# ---------------------------------------------------------------- staleness
+def test_a_changed_spec_makes_it_stale(toy: ModuleType):
+    run(toy)
+    result = store.load(with_spec(toy, num_runs=6), "quick")
+    assert result.stale and result.reason == "spec changed: num_runs"
+    assert store.stamp(result) == "STALE: spec changed"
+    assert result.decision == Decision("undecided", "stale result, spec changed")
+
+
+def test_a_changed_rule_makes_it_stale(toy: ModuleType):
+    run(toy)
+    assert store.load(with_spec(toy, decision_rule="always"), "quick").reason == "spec changed: decision_rule"
+
+
+@pytest.mark.parametrize("module", ["helper", "experiment"])
+def test_changed_code_makes_it_stale(folder: Path, toy: ModuleType, module: str):
+    run(toy)
+    path = folder / "toys" / f"{module}.py"
+    edit(path, "return", "pass; return")
+    assert store.load(toy.EXPERIMENT, "quick").reason == f"code changed: toys.{module}"
+    edit(path, "pass; return", "return")
+    assert store.load(toy.EXPERIMENT, "quick").state == "current", "put back, it is current again"
+
+
+def test_changed_data_make_it_stale(toy: ModuleType):
+    run(toy)
+    result = store.load(replace(toy.EXPERIMENT, data=("numbers sha256:02",)), "quick")
+    assert result.reason == "data changed: numbers sha256:01, numbers sha256:02"
+
+
+def test_comments_docstrings_and_layout_do_not(folder: Path, toy: ModuleType):
+    run(toy)
+    edit(folder / "toys" / "helper.py", "# A comment.", "# Another one.\n")
+    edit(folder / "toys" / "helper.py", "What the toy rests on", "Other words")
+    edit(folder / "toys" / "helper.py", "2.0 * values", "(2.0*values)  # twice")
+    assert store.load(toy.EXPERIMENT, "quick").state == "current"
+
+
+def test_a_raised_format_makes_it_stale(toy: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    run(toy)
+    monkeypatch.setattr(sources, "FORMAT", 99)
+    assert store.load(toy.EXPERIMENT, "quick").reason == "format changed: 1 became 99"
+
+
+def test_a_stale_result_is_computed_again(folder: Path, toy: ModuleType):
+    run(toy)
+    changed = with_spec(toy, num_runs=6)
+    assert runner.run(changed, "quick", device="cpu", report=silent).state == "current"
+    assert len(store.load(changed, "quick").frame) == 30
+
+
+# ---------------------------------------------------------------- status, outstanding, clean
+def test_missing_result_says_so(toy: ModuleType):
+    result = store.load(toy.EXPERIMENT, "paper")
+    assert result.state == "missing" and result.frame.empty
+    assert store.stamp(result) == "MISSING: dpnotes run toy.mean --profile paper"
+    assert result.decision == Decision("undecided", "missing result")
+
+
+def test_status_of_every_state(folder: Path, toy: ModuleType):
+    def states():
+        return {standing.profile: (standing.state, standing.reason) for standing in runner.status([toy.EXPERIMENT])}
+
+    assert states()["quick"] == ("missing", "no result stored; compute it: dpnotes run toy.mean --profile quick")
+    run(toy)
+    assert states()["quick"] == ("current", "")
+    os.truncate(folder / "results" / "toy.mean.quick.npz", 100)
+    store.clean()
+    assert states()["quick"][0] == "damaged"
+    run(toy)
+    edit(folder / "toys" / "helper.py", "2.0", "3.0")
+    assert states()["quick"] == ("stale", "code changed: toys.helper")
+    assert str(runner.status([toy.EXPERIMENT])[0]) == "toy.mean quick stale code changed: toys.helper"
+
+
+def test_status_counts_the_cells_of_an_unfinished_run(folder: Path, toy: ModuleType):
+    run(toy)
+    for path in [*(folder / "results").iterdir(), *(folder / "cache").rglob("*.npz")]:
+        if path.parent.name == "results" or '"main"' in path.with_suffix(".manifest.json").read_text():
+            path.unlink()
+            path.with_suffix(".manifest.json").unlink(missing_ok=True)
+    standing = runner.status([toy.EXPERIMENT])[0]
+    assert standing.state == "partial" and standing.reason.startswith("4 of 5 cells finished; missing: ")
+
+
+def test_outstanding_lists_missing_and_stale_paper_results(folder: Path, toy: ModuleType):
+    assert "| toy.mean | A mean | missing | `dpnotes run toy.mean --profile paper` |" in store.outstanding(
+        [toy.EXPERIMENT]
+    )
+    run(toy, "paper")
+    assert store.outstanding([toy.EXPERIMENT]).endswith("\n\nNone.\n")
+    edit(folder / "toys" / "helper.py", "2.0", "3.0")
+    assert "| stale: code changed |" in store.outstanding([toy.EXPERIMENT])
+    os.truncate(folder / "results" / "toy.mean.paper.npz", 100)
+    assert "| damaged |" in store.outstanding([toy.EXPERIMENT])
+
+
+def test_clean_removes_cells_and_no_result(folder: Path, toy: ModuleType):
+    run(toy)
+    run(toy, "paper")
+    assert store.clean(toy.EXPERIMENT, "paper") > 0
+    assert store.clean(toy.EXPERIMENT, "paper") == 0
+    assert store.clean() > 0 and not list((folder / "cache" / "cells").iterdir())
+    assert store.load(toy.EXPERIMENT, "paper").state == store.load(toy.EXPERIMENT, "quick").state == "current"
+
+
+# ---------------------------------------------------------------- interruptions
+def started(folder: Path, hang: int) -> subprocess.Popen:
+    """A process that runs the toy and has arrived in the cell where it hangs."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        env={**os.environ, "TOY_HANG": str(hang)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    end = time.monotonic() + 60
+    while str(hang) not in computed(folder):
+        assert process.poll() is None and time.monotonic() < end, process.communicate()[0]
+        time.sleep(0.02)
+    return process
+
+
+def test_killed_and_resumed_gives_the_same_bytes(folder: Path, toy: ModuleType):
+    process = started(folder, hang=2)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert not (folder / "results").exists()
+    assert runner.status([toy.EXPERIMENT])[0].reason.startswith("2 of 4 or more cells finished")
+    process.communicate()
+    log = folder / "log"
+    log.unlink()
+    resumed = run(toy)
+    assert computed(folder)[:2] == ["2", "3"] and len(computed(folder)) == 3, "finished cells are kept"
+    interrupted = result_bytes(folder)
+    uninterrupted = run(toy, resume=False)
+    assert result_bytes(folder) == interrupted
+    times = {"finished_at", "cell_seconds", "wall_seconds"}
+    differing = {name for name in resumed.manifest if resumed.manifest[name] != uninterrupted.manifest[name]}
+    assert differing <= times
+
+
+def test_ctrl_c_says_what_is_finished_and_how_to_go_on(folder: Path, toy: ModuleType):
+    process = started(folder, hang=3)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    # Left alone, Python dies of the signal itself, which a shell reports as 130.
+    assert process.returncode == -signal.SIGINT
+    assert "Interrupted. 3 of 4 or more cells are finished and kept in" in output
+    assert "the same command goes on from there: dpnotes run toy.mean --profile quick" in output
+    (folder / "log").unlink()
+    run(toy)
+    assert computed(folder)[0] == "3" and len(computed(folder)) == 2
+
+
+def test_an_error_in_a_cell_names_the_cell_and_keeps_the_others(folder: Path, toy: ModuleType):
+    def run_cell(spec, cell, context):
+        if cell["index"] == 2:
+            raise ZeroDivisionError("nothing to divide by")
+        return toy.run_cell(spec, cell, context)
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        runner.run(replace(toy.EXPERIMENT, run_cell=run_cell, modules=("toys.experiment",)), "quick", report=silent)
+    assert caught.value.__notes__ == ['in cell {"index":2,"stage":"tune"} of toy.mean']
+    assert computed(folder) == ["0", "1"]
+
+
+# ---------------------------------------------------------------- a full disk
+@pytest.mark.parametrize("writes", [0, 1, 3, 5, 11])
+def test_full_disk(folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch, writes: int):
+    """Full at the plan, a cell's columns, a manifest, a later cell, the result: nothing half-written, nothing lost."""
+    real, room = store._write_and_sync, [writes]
+
+    def write(file, content):
+        room[0] -= 1
+        if room[0] < 0:
+            file.write(content[: len(content) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(file, content)
+
+    monkeypatch.setattr(store, "_write_and_sync", write)
+    with pytest.raises(OSError, match="No space left while writing") as caught:
+        run(toy)
+    assert caught.value.errno == errno.ENOSPC and str(folder) in caught.value.filename
+    kept = max(0, (writes - 1) // 2)
+    assert f"{kept} of" in str(caught.value) and "goes on from there: dpnotes run toy.mean" in str(caught.value)
+    assert not list(folder.rglob("*.tmp"))
+    assert (
+        len(list((folder / "cache").rglob("*.npz"))) == kept == len(list((folder / "cache").rglob("*.manifest.json")))
+    )
+    assert not list((folder / "results").glob("*"))
+    monkeypatch.setattr(store, "_write_and_sync", real)
+    (folder / "log").unlink(missing_ok=True)
+    assert run(toy).state == "current" and len(computed(folder)) == 5 - kept
+
+
+def test_full_disk_keeps_the_result_that_was_there(folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    run(toy)
+    before = result_bytes(folder)
+
+    def full(file, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(store, "_write_and_sync", full)
+    with pytest.raises(OSError, match="No space left"):
+        run(toy, resume=False)
+    assert result_bytes(folder) == before and store.load(toy.EXPERIMENT, "quick").state == "current"
+
+
+# ---------------------------------------------------------------- damaged files
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+DAMAGES = {"a bit": flip, "a cut": lambda path: os.truncate(path, 50), "a loss": lambda path: path.unlink()}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("suffix", ["npz", "manifest.json"])
+def test_a_damaged_result_is_refused_and_made_again_from_its_cells(folder: Path, toy: ModuleType, suffix: str, damage):
+    run(toy)
+    before = result_bytes(folder)
+    damage(folder / "results" / f"toy.mean.quick.{suffix}")
+    with pytest.raises(
+        store.DamagedFileError, match="compute it again: dpnotes run toy.mean --profile quick"
+    ) as caught:
+        store.load(toy.EXPERIMENT, "quick")
+    assert str(folder / "results" / "toy.mean.quick") in str(caught.value)
+    lines = []
+    run(toy, report=lines.append)
+    assert "It is made again." in lines[0]
+    assert result_bytes(folder) == before and len(computed(folder)) == 5, "no cell was computed twice"
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.parametrize("suffix", ["npz", "manifest.json"])
+def test_a_damaged_cell_is_computed_again_with_a_warning(folder: Path, toy: ModuleType, suffix: str, damage):
+    run(toy)
+    before = result_bytes(folder)
+    for path in (folder / "results").iterdir():
+        path.unlink()
+    damage(sorted((folder / "cache").rglob(f"*.{suffix}"))[0])
+    lines = []
+    run(toy, report=lines.append)
+    assert any(line.startswith("Warning: Expected") and "computed again" in line for line in lines)
+    assert len(computed(folder)) == 6 and result_bytes(folder) == before
+
+
+# ---------------------------------------------------------------- bad input
+def test_bad_settings_are_named(folder: Path, toy: ModuleType):
+    with pytest.raises(ValueError, match="Expected profile='huge' to be one of: quick, paper"):
+        run(toy, "huge")
+    with pytest.raises(ValueError, match="Expected device='tpu' to be one of: auto, cpu, cuda"):
+        run(toy, device="tpu")
+    with pytest.raises(ValueError, match="Expected jobs=0 >= 1"):
+        run(toy, jobs=0)
+    with pytest.raises(ValueError, match="Expected memory='lots' to be a size"):
+        run(toy, memory="lots")
+    with pytest.raises(MemoryError, match="Expected memory=1 MB > .* what 1 process"):
+        run(toy, memory="1MB")
+    assert computed(folder) == []
+
+
+def test_too_large_a_result_is_refused_and_its_cells_are_kept(folder: Path, toy: ModuleType):
+    with pytest.raises(
+        ValueError, match=r"Expected toy.mean.quick.npz of 1.* MB <= 1 MB: let the cells return summaries"
+    ):
+        runner.run(with_spec(toy, num_runs=30_000), "quick", report=silent)
+    assert len(list((folder / "cache").rglob("*.npz"))) == 5 and not list((folder / "results").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"a": [1, 2], "b": [1]}, "Expected columns of equal length"),
+        ({}, "Expected columns of equal length"),
+        ({"a": [[1, 2]]}, "Expected column 'a' to have one axis"),
+        ({"a": [None]}, "Expected column 'a' to hold bool, int, float or str"),
+        ({"a b": [1]}, "Expected column name 'a b' to be an identifier"),
+        ({"file": [1]}, "Expected column name 'file' to be an identifier"),
+    ],
+)
+def test_bad_columns_are_refused(columns, message: str):
+    with pytest.raises((ValueError, TypeError), match=message):
+        store.as_columns(columns)
+
+
+def test_cells_that_disagree_are_refused():
+    with pytest.raises(ValueError, match="Expected column 'a' to be of one kind in all cells, got number, text"):
+        store.concatenate([{"a": np.array([1])}, {"a": np.array(["x"])}])
+
+
+def test_cells_listed_twice_are_refused(folder: Path, toy: ModuleType):
+    def twice(spec):
+        return [{"index": 1}, {"index": 1}]
+
+    def none(spec):
+        return []
+
+    for cells in (twice, none):
+        with pytest.raises(ValueError, match="Expected toy.mean to list at least one cell, and none twice"):
+            runner.run(replace(toy.EXPERIMENT, cells=cells), "quick", report=silent)
+
+
+def test_a_cell_cannot_change_the_spec_of_another(folder: Path, toy: ModuleType):
+    seen = []
+
+    def run_cell(spec: Spec, cell: dict, context: Context):
+        seen.append(spec["seed"])
+        spec.parameters["seed"] = 0  # type: ignore[index]
+        return {"stage": "main", "index": cell.pop("index"), "value": 1.0}
+
+    runner.run(replace(toy.EXPERIMENT, run_cell=run_cell, stages=()), "quick", report=silent)
+    assert seen == [7, 7, 7, 7]
+
+
+def test_tables_hold_no_pickles_and_have_the_same_bytes_each_time(tmp_path: Path):
+    columns = {"a": np.array([1, 2]), "b": np.array(["x", "yy"]), "c": np.array([True, False])}
+    store.write_table(tmp_path / "one", columns, {})
+    with zipfile.ZipFile(tmp_path / "one.npz") as file:
+        assert {entry.date_time for entry in file.infolist()} == {(1980, 1, 1, 0, 0, 0)}, "no time of writing"
+    store.write_table(tmp_path / "two", columns, {})
+    assert (tmp_path / "one.npz").read_bytes() == (tmp_path / "two.npz").read_bytes()
+    table = store.read_table(tmp_path / "one")
+    assert table is not None and {name: column.tolist() for name, column in table.columns.items()} == {
+        "a": [1, 2],
+        "b": ["x", "yy"],
+        "c": [True, False],
+    }

@@ -1,0 +1,58 @@
+"""The front doors of the papers, one folder each. Importing this package imports none of them."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dpnotes.theory.claims import Claim, Paper
+
+PAPERS = ("budget_schedules",)
+
+
+def paper(key: str) -> "Paper":
+    """Title, authors and citation of a paper.
+
+    >>> paper("budget_schedules").year
+    2022
+    """
+    return _claims_of(key).PAPER
+
+
+def claims(*names: str) -> "tuple[Claim, ...]":
+    """The claims whose id is a name or begins with it; of all papers without names.
+
+    Args:
+      names: a paper (`budget_schedules`), a claim (`budget_schedules.thm4.5.schedule`) or its beginning.
+
+    Raises:
+      ValueError: a name fits no claim.
+
+    >>> [claim.title for claim in claims("budget_schedules.lemma4.4.optimum")]
+    ['Best schedule for any influence']
+    """
+    from dpnotes.theory.claims import select
+
+    return select([claim for key in PAPERS for claim in _claims_of(key).CLAIMS], names)
+
+
+def claim(name: str) -> "Claim":
+    """The claim with this very id.
+
+    Raises:
+      ValueError: there is none, with the nearest ids.
+
+    >>> claim("budget_schedules.thm4.2.bounds")
+    Traceback (most recent call last):
+    ValueError: Expected 'budget_schedules.thm4.2.bounds' to be a claim or the beginning of one; did you mean ...?
+    """
+    found = claims(name)
+    exact = [one for one in found if one.id == name]
+    if not exact:
+        raise ValueError(f"Expected {name!r} to be one claim, got the beginning of {', '.join(one.id for one in found)}.")
+    return exact[0]
+
+
+def _claims_of(key: str):  # noqa: ANN202 - a module, whose attributes are PAPER and CLAIMS
+    if key not in PAPERS:
+        raise ValueError(f"Expected {key!r} to be one of: {', '.join(PAPERS)}.")
+    return importlib.import_module(f"dpnotes.papers.{key}.claims")

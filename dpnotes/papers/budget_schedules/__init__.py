@@ -1,0 +1,1 @@
+"""Hong, Wang and Zhou (FAccT 2022): dynamic privacy budgets for gradient descent."""

@@ -1,0 +1,1 @@
+"""Theory that is checked: symbols with units, claims with computed verdicts, calculators. Never torch."""

@@ -1,0 +1,156 @@
+"""Claims of papers, with verdicts that are computed and never stored.
+
+A `Claim` is a place in a paper, a statement that can check itself, and, where the statement does not stand, an
+`Erratum` with the corrected statement, which is checked by the same engine.
+"""
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from dpnotes.theory.calculators import Calculator
+from dpnotes.theory.statements import Statement
+from dpnotes.theory.symbols import symbols_of
+from dpnotes.theory.verdicts import Verdict
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a citation needs, and the version that the claims were read from."""
+
+    key: str
+    title: str
+    authors: tuple[str, ...]
+    venue: str
+    year: int
+    doi: str
+    arxiv: str
+    version: str
+    bibtex: str
+
+
+class Severity(StrEnum):
+    """What following the printed formula costs."""
+
+    PRIVACY = "privacy-breaking"
+    RATE = "rate"
+    CONSTANT = "constant"
+    TYPOGRAPHICAL = "typographical"
+
+
+class Fate(StrEnum):
+    """What became of an erratum in newer versions of the paper."""
+
+    FIXED = "fixed"
+    PRESENT = "present"
+    NOT_CHECKED = "not checked"
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """A correction, worded so that one could send it to the authors.
+
+    Args:
+      severity: what the error costs.
+      wording: what is wrong, and what would be right.
+      corrected: the corrected statement; None where the sentence should simply go.
+      version: of the paper, in which it was seen.
+      fate: in newer versions.
+    """
+
+    severity: Severity
+    wording: str
+    corrected: Statement | None
+    version: str
+    fate: Fate = Fate.NOT_CHECKED
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """One statement of a paper.
+
+    Args:
+      id: paper, then place, for example `budget_schedules.thm4.5.schedule`.
+      title: what it says, in a few words.
+      locator: where it stands in the paper.
+      statement: what is checked.
+      origin: where it comes from.
+      erratum: what to print instead, for a statement that does not stand.
+      derived_here: a result of our own, unpublished.
+      calculation: turns it into numbers.
+
+    Raises:
+      ValueError: a symbol is bare or belongs to another paper.
+    """
+
+    id: str
+    title: str
+    locator: str
+    statement: Statement
+    origin: str
+    erratum: Erratum | None = None
+    derived_here: bool = False
+    calculation: Calculator | None = None
+
+    def __post_init__(self) -> None:
+        statements = [self.statement] + ([self.erratum.corrected] if self.erratum and self.erratum.corrected else [])
+        for statement in statements:
+            for symbol in symbols_of(*statement.expressions):
+                if symbol.paper != self.paper:
+                    raise ValueError(f"Expected symbols of {self.paper} in {self.id}, got {symbol} of {symbol.paper}.")
+
+    @property
+    def paper(self) -> str:
+        """The paper's key."""
+        return self.id.split(".", 1)[0]
+
+    @property
+    def printed(self) -> str:
+        """The statement as printed, LaTeX."""
+        return self.statement.latex()
+
+    @property
+    def corrected(self) -> str | None:
+        """The corrected statement, LaTeX, or None where there is nothing to correct."""
+        return self.erratum.corrected.latex() if self.erratum and self.erratum.corrected else None
+
+    def check(self) -> Verdict:
+        """Check the statement as printed; the same verdict in every run."""
+        return self.statement.verdict()
+
+    def correction(self) -> "Claim | None":
+        """The claim with its corrected statement in place of the printed one."""
+        if self.erratum is None or self.erratum.corrected is None:
+            return None
+        return replace(self, statement=self.erratum.corrected, erratum=None)
+
+    def calculator(self) -> Calculator:
+        """A function of plain keyword numbers or numpy arrays.
+
+        Raises:
+          ValueError: this claim has none.
+        """
+        if self.calculation is None:
+            raise ValueError(f"Expected a claim with a calculator, got {self.id}.")
+        return self.calculation
+
+
+def select(claims: Sequence[Claim], names: Iterable[str] = ()) -> tuple[Claim, ...]:
+    """The claims whose id is a name or starts with it at a dot; all of them without names.
+
+    Raises:
+      ValueError: a name fits no claim; the message offers the nearest ids.
+    """
+    chosen: dict[str, Claim] = {}
+    names = tuple(names)
+    if not names:
+        return tuple(claims)
+    for name in names:
+        found = [claim for claim in claims if claim.id == name or claim.id.startswith(f"{name}.")]
+        if not found:
+            near = difflib.get_close_matches(name, [claim.id for claim in claims], n=3, cutoff=0.4)
+            offer = f"; did you mean {', '.join(near)}?" if near else "."
+            raise ValueError(f"Expected {name!r} to be a claim or the beginning of one{offer}")
+        chosen.update((claim.id, claim) for claim in found)
+    return tuple(chosen.values())

@@ -1,0 +1,170 @@
+"""Symbols that belong to a paper: each carries its unit, its domain and what it means.
+
+Two papers may both write kappa; their symbols are different objects, and a claim that mixes them, or uses a bare
+sympy symbol, is refused.
+"""
+
+import math
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sympy
+from sympy.tensor.indexed import Indexed, IndexedBase
+
+from dpnotes.theory.units import NONE, Unit
+
+
+@dataclass(frozen=True)
+class Domain:
+    """An interval of real numbers or of integers.
+
+    >>> str(Domain(0, 1)), str(Domain(1, math.inf, closed=True, integer=True))
+    ('0 < _ < 1', '_ >= 1, an integer')
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    closed: bool = False  # whether a finite low end belongs to it; a finite high end does when closed, too
+    integer: bool = False
+
+    def __str__(self) -> str:
+        return self.describe("_") + (", an integer" if self.integer else "")
+
+    def describe(self, text: str) -> str:
+        """The condition that `text` is in the domain, for example `kappa > 1`."""
+        less, more = ("<=", ">=") if self.closed else ("<", ">")
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return f"{self.low:g} {less} {text} {less} {self.high:g}"
+        if math.isfinite(self.low):
+            return f"{text} {more} {self.low:g}"
+        return f"{text} {less} {self.high:g}" if math.isfinite(self.high) else f"{text} real"
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse numbers or arrays with an entry outside.
+
+        >>> Domain(1).check("kappa", 0.5)
+        Traceback (most recent call last):
+        ValueError: Expected kappa=0.5 > 1.
+        """
+        if isinstance(value, float | int) and not isinstance(value, bool):
+            inside = self.low < value < self.high or (self.closed and value in (self.low, self.high))
+            if not inside or (self.integer and value != int(value)):
+                self._refuse(name, value)
+            return
+        array = np.asarray(value)
+        if array.dtype.kind not in "iuf":
+            raise TypeError(f"Expected {name}={value!r} to be a real number or an array of them.")
+        inside = (array >= self.low) & (array <= self.high) if self.closed else (array > self.low) & (array < self.high)
+        inside = inside & np.isfinite(array)
+        if self.integer:
+            inside = inside & (array == np.floor(array))
+        if not inside.all():
+            self._refuse(name, array[~inside].flat[0].item())
+
+    def _refuse(self, name: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise ValueError(f"Expected {name}={value!r} to be finite.")
+        integer = " and an integer" if self.integer else ""
+        raise ValueError(f"Expected {self.describe(f'{name}={value!r}')}{integer}.")
+
+    def draw(self, generator: random.Random) -> sympy.Rational:
+        """A seeded rational inside, of moderate size, for exact evaluation."""
+        low = self.low if math.isfinite(self.low) else (-4.0 if not math.isfinite(self.high) else self.high - 8)
+        high = self.high if math.isfinite(self.high) else low + 8
+        if self.integer:
+            return sympy.Integer(generator.randint(math.ceil(low), math.floor(min(high, low + 5))))
+        return sympy.Rational(round(low * 97)) / 97 + sympy.Rational(generator.randint(1, 96), 97) * round(high - low)
+
+
+class PaperSymbol(sympy.Symbol):
+    """A sympy symbol of one paper; sympy offers no other way to attach a namespace than a subclass."""
+
+    __slots__ = ("domain", "meaning", "paper", "unit")
+
+    def __new__(cls, name: str, paper: str, unit: Unit, domain: Domain, meaning: str) -> "PaperSymbol":
+        symbol = sympy.Symbol.__xnew__(cls, name, **_assumptions(domain))
+        symbol.paper, symbol.unit, symbol.domain, symbol.meaning = paper, unit, domain, meaning
+        return symbol
+
+    def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.name, self.paper, self.unit, self.domain, self.meaning), {}
+
+    def _hashable_content(self) -> tuple[Any, ...]:
+        return (self.paper, *sympy.Symbol._hashable_content(self))
+
+
+def _assumptions(domain: Domain) -> dict[str, bool]:
+    known = {"integer": True} if domain.integer else {"real": True}
+    if domain.low > 0 or (domain.low == 0 and not domain.closed):
+        known["positive"] = True
+    elif domain.low == 0:
+        known["nonnegative"] = True
+    return known
+
+
+POSITIVE = Domain(0)
+REAL = Domain()
+UNIT_INTERVAL = Domain(0, 1)
+COUNT = Domain(1, math.inf, closed=True, integer=True)
+
+
+@dataclass(frozen=True)
+class PaperSymbols:
+    """The notation of one paper.
+
+    >>> ours, theirs = PaperSymbols("one"), PaperSymbols("another")
+    >>> ours.symbol("kappa", "condition number") == theirs.symbol("kappa", "curvature of a path")
+    False
+    """
+
+    paper: str
+
+    def symbol(self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE) -> PaperSymbol:
+        """One symbol with what it means."""
+        return PaperSymbol(name, self.paper, unit, domain, meaning)
+
+    def sequence(self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE) -> IndexedBase:
+        """A sequence, indexed as `q[t]`."""
+        return IndexedBase(self.symbol(name, meaning, unit, domain))
+
+
+def expand(expression: sympy.Basic, instance: dict[sympy.Symbol, int]) -> sympy.Basic:
+    """Put integers for the symbols of `instance`, write sums out, and name the terms of sequences `q_1`, `q_2`, ..."""
+    written = expression.xreplace({symbol: sympy.Integer(value) for symbol, value in instance.items()})
+    if written.has(sympy.Sum, sympy.Product):
+        written = written.doit()
+    return written.xreplace({term: _term(term) for term in written.atoms(Indexed)})
+
+
+def _term(term: Indexed) -> PaperSymbol:
+    label = term.base.label
+    name = f"{label.name}_{'_'.join(str(index) for index in term.indices)}"
+    return PaperSymbol(name, label.paper, label.unit, label.domain, label.meaning)
+
+
+def symbols_of(*expressions: sympy.Basic) -> list[PaperSymbol]:
+    """The free symbols of expressions, by name.
+
+    Raises:
+      ValueError: one of them is a bare symbol, or they belong to different papers.
+
+    >>> symbols_of(sympy.Symbol("kappa"))
+    Traceback (most recent call last):
+    ValueError: Expected symbols of a paper, got the bare symbol kappa.
+    """
+    found: dict[str, PaperSymbol] = {}
+    for expression in expressions:
+        atoms = [a for a in expression.atoms(sympy.Symbol)]
+        for symbol in atoms:
+            if not isinstance(symbol, PaperSymbol):
+                raise ValueError(f"Expected symbols of a paper, got the bare symbol {symbol}.")
+            other = found.setdefault(symbol.name, symbol)
+            if other.paper != symbol.paper:
+                raise ValueError(f"Expected symbols of one paper, got {symbol} of {other.paper} and of {symbol.paper}.")
+    papers = sorted({symbol.paper for symbol in found.values()})
+    if len(papers) > 1:
+        raise ValueError(f"Expected symbols of one paper, got symbols of {' and '.join(papers)}.")
+    free = {s.name for expression in expressions for s in expression.free_symbols if isinstance(s, sympy.Symbol)}
+    return [found[name] for name in sorted(free)]

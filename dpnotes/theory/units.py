@@ -1,0 +1,113 @@
+"""Units of measurement, and whether a formula is homogeneous in them.
+
+Two base units are enough for optimisation: the loss `[F]` and the length `[x]` of a parameter step. A gradient is
+`F/x`, a smoothness constant `F/x^2`, a probability or a number of examples has no unit.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import sympy
+from sympy.tensor.indexed import Indexed
+
+
+@dataclass(frozen=True)
+class Unit:
+    """`F^loss x^length` with rational powers.
+
+    >>> gradient = LOSS / LENGTH
+    >>> str(gradient**2 / LOSS)
+    'F x^-2'
+    """
+
+    loss: Fraction = Fraction(0)
+    length: Fraction = Fraction(0)
+
+    def __mul__(self, other: "Unit") -> "Unit":
+        return Unit(self.loss + other.loss, self.length + other.length)
+
+    def __truediv__(self, other: "Unit") -> "Unit":
+        return self * other**-1
+
+    def __pow__(self, power: Fraction | int) -> "Unit":
+        return Unit(self.loss * power, self.length * power)
+
+    def __str__(self) -> str:
+        powers = [f"{name}^{p}" if p != 1 else name for name, p in (("F", self.loss), ("x", self.length)) if p]
+        return " ".join(powers) or "1"
+
+
+NONE = Unit()
+LOSS = Unit(loss=Fraction(1))
+LENGTH = Unit(length=Fraction(1))
+
+
+class UnitsDiffer(ValueError):
+    """A formula adds or compares quantities of different units; the message names the terms and both units."""
+
+
+def unit_of(expression: sympy.Basic) -> Unit | None:
+    """The unit of an expression in paper symbols; None stands for zero, which fits every unit.
+
+    Args:
+      expression: built from `dpnotes.theory.symbols` and numbers.
+
+    Raises:
+      UnitsDiffer: two terms of a sum, or the argument of a function or an exponent, do not fit.
+      TypeError: a symbol carries no unit, so it does not come from a paper's symbols.
+
+    >>> from dpnotes.theory.symbols import PaperSymbols
+    >>> paper = PaperSymbols("example")
+    >>> smoothness = paper.symbol("M", "smoothness", unit=LOSS / LENGTH**2)
+    >>> distance = paper.symbol("r", "distance", unit=LENGTH)
+    >>> str(unit_of(smoothness * distance**2 / 2))
+    'F'
+    >>> unit_of(smoothness * distance + distance)
+    Traceback (most recent call last):
+    dpnotes.theory.units.UnitsDiffer: Expected equal units in M*r + r, got r: x, M*r: F x^-1.
+    """
+    if isinstance(expression, sympy.Number | sympy.NumberSymbol):
+        return None if expression.is_zero or not expression.is_finite else NONE
+    if isinstance(expression, Indexed):
+        return unit_of(expression.base.label)
+    if isinstance(expression, sympy.Symbol):
+        if not isinstance(getattr(expression, "unit", None), Unit):
+            raise TypeError(f"Expected a symbol with a unit, got the bare symbol {expression}.")
+        return expression.unit  # type: ignore[attr-defined]
+    if isinstance(expression, sympy.Mul):
+        units = [unit_of(argument) for argument in expression.args]
+        product = NONE
+        for unit in units:
+            if unit is None:
+                return None
+            product = product * unit
+        return product
+    if isinstance(expression, sympy.Pow):
+        base, exponent = expression.args
+        _require_none(exponent, expression)
+        unit = unit_of(base)
+        if unit is None or unit == NONE:
+            return NONE
+        if not isinstance(exponent, sympy.Rational):
+            raise UnitsDiffer(f"Expected {base} without unit under the power {exponent}, got {unit}.")
+        return unit ** Fraction(int(exponent.p), int(exponent.q))
+    if isinstance(expression, sympy.Sum):
+        return unit_of(expression.function)
+    if isinstance(expression, sympy.Abs):
+        return unit_of(expression.args[0])
+    if isinstance(expression, sympy.Add | sympy.Max | sympy.Min | sympy.Piecewise | sympy.core.relational.Relational):
+        terms = [p[0] for p in expression.args] if isinstance(expression, sympy.Piecewise) else list(expression.args)
+        units = {str(term): unit for term in terms if (unit := unit_of(term)) is not None}
+        if len(set(units.values())) > 1:
+            listed = ", ".join(f"{term}: {unit}" for term, unit in sorted(units.items(), key=lambda p: (len(p[0]), p[0])))
+            raise UnitsDiffer(f"Expected equal units in {expression}, got {listed}.")
+        return next(iter(units.values()), None)
+    for argument in expression.args:
+        _require_none(argument, expression)
+    return NONE
+
+
+def _require_none(argument: sympy.Basic, expression: sympy.Basic) -> None:
+    unit = unit_of(argument)
+    if unit not in (None, NONE):
+        raise UnitsDiffer(f"Expected {argument} without unit in {expression}, got {unit}.")

@@ -1,0 +1,41 @@
+"""What a check may find."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The kinds of verdict. The first five confirm a statement, the next four do not, the last says nothing."""
+
+    EXACT = "exact"  # proved by algebra, and for a bound: attained
+    NOT_REFUTED = "not refuted"  # agrees wherever the seeded search looked, and a bound is approached; no proof by algebra
+    UP_TO_CONSTANTS = "up to constants"
+    UP_TO_LOGS = "up to logs"
+    IMPROVABLE = "improvable"  # true, but a better bound follows from the same terms
+    NOT_IMPLIED = "not implied"  # better than what the terms give
+    CONTRADICTED = "contradicted"  # a numeric counterexample stands in the evidence
+    UNITS_DIFFER = "units differ"
+    NOT_CHECKABLE = "not checkable"
+
+
+CONFIRMING = frozenset({Kind.EXACT, Kind.NOT_REFUTED, Kind.UP_TO_CONSTANTS, Kind.UP_TO_LOGS, Kind.IMPROVABLE})
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found, with one line of evidence that is the same in every run.
+
+    >>> print(Verdict(Kind.CONTRADICTED, "at x = 2: stated 4, derived 5"))
+    contradicted: at x = 2: stated 4, derived 5
+    """
+
+    kind: Kind
+    evidence: str
+
+    @property
+    def confirms(self) -> bool:
+        """Whether the statement stands as printed."""
+        return self.kind in CONFIRMING
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.evidence}"

@@ -42,22 +42,22 @@ def drive(
     validate.at_least(1, max_steps=max_steps)
     runs = len(streams)
     whole = state
-    going = (state.status == Status.OK).nonzero()[:, 0]
-    if len(going) < runs:
-        state, oracle, streams = _take(going, state, oracle, streams)
-    for _ in range(max_steps):
-        if not len(going):
+    going = torch.arange(runs, device=streams.keys.device)
+    for step in range(max_steps + 1):
+        on = (state.status == Status.OK).nonzero()[:, 0]
+        if len(on) < len(going):
+            whole = _put(whole, state, going)
+            going = going[on]
+            if not len(going):
+                return whole
+            state, oracle, streams = _take(on, state, oracle, streams)
+        if step == max_steps:
             break
         state, estimate = method.step(state, oracle, streams)
         if ledger is not None:
             ledger.add(_in_all_runs(estimate.price, going, runs))
         if observe is not None:
             observe(going, state, estimate)
-        on = (state.status == Status.OK).nonzero()[:, 0]
-        if len(on) < len(going):
-            whole = _put(whole, state, going)
-            state, oracle, streams = _take(on, state, oracle, streams)
-            going = going[on]
     return _put(whole, state, going)
 
 

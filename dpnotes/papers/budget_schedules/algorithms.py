@@ -98,12 +98,13 @@ def private_gradient_descent(
       >>> import torch
       >>> from dpnotes.privacy.schedules import uniform
       >>> from dpnotes.problems.quadratics import Quadratic
-      >>> problem = Quadratic.random(spectrum=[1.0, 0.1], num_examples=50, seed=0)
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+      >>> start, streams = torch.ones(1, 2), Streams.of(0, ["demo"])
       >>> runs = private_gradient_descent(
-      ...     problem, [uniform(0.2, 5)], torch.ones(1, 2), Streams.of(0, ["demo"]), clip=4.0, step_size=0.5, delta=1e-8
+      ...     problem, [uniform(0.2, 5)], start, streams, clip=4.0, step_size=0.5, delta=1e-8
       ... )
       >>> print(int(runs.state.steps[0]), runs.guarantees[0])
-      5 (3.49, 1e-08)-DP, zero-out-one, by exact Gaussian
+      5 (3.491, 1e-08)-DP, zero-out-one, by exact Gaussian
     """
     validate.between(0, 1, delta=delta)
     plan = FixedNoise.of(noise, x.device) if isinstance(noise, Sequence) else noise

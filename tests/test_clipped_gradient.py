@@ -1,0 +1,292 @@
+"""The clipped oracle and the loop, held against the laws: neighbours, budgets, exactness, bits, batches."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.core import Ledger, Price, Relation, Release, Status
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.privacy import schedules
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise, NoisePlan
+from dpnotes.problems.networks import TwoLayerNetwork
+from dpnotes.states import flatten, restore
+from dpnotes.streams import Streams
+
+CLIP = 0.5
+
+
+def network(num_examples: int = 12, scale: float = 3.0, dtype: torch.dtype = torch.float64) -> TwoLayerNetwork:
+    draws = Streams.of("network", ["data"])
+    inputs = scale * draws.normal("inputs", 0, num_examples * 4, dtype).view(num_examples, 4)
+    return TwoLayerNetwork(inputs, (inputs[:, 0] > 0).long(), num_hidden=6, num_classes=2)
+
+
+def points(problem: TwoLayerNetwork, runs: int) -> Tensor:
+    dtype = problem.inputs.dtype
+    return 0.5 * Streams.of("points", range(runs)).normal("x", 0, problem.dim, dtype)
+
+
+def plan(runs: int, rho: float = 0.5, steps: int = 5) -> FixedNoise:
+    return FixedNoise.of([schedules.uniform(rho, steps)] * runs)
+
+
+@dataclass
+class Spy:
+    """A mechanism that shows what it was asked to release."""
+
+    requests: list[Release] = field(default_factory=list)
+
+    def init(self, x: Tensor) -> Tensor:
+        return Exact().init(x)
+
+    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+        self.requests.append(request)
+        return Gaussian().release(state, request, streams)
+
+
+def answer(problem: Any, x: Tensor, relation: Relation) -> Release:
+    spy = Spy()
+    oracle = ClippedGradient(problem, CLIP, plan(len(x)), relation, spy)
+    oracle.estimate(oracle.init(x), x, Streams.of(0, range(len(x))), torch.ones(len(x), dtype=torch.bool))
+    return spy.requests[0]
+
+
+# ---------------------------------------------------------------- law 1: neighbours
+@dataclass(frozen=True)
+class ZeroedOut:
+    """A problem in which one example contributes nothing."""
+
+    problem: Any
+    example: int
+    dim = property(lambda self: self.problem.dim)
+    num_examples = property(lambda self: self.problem.num_examples)
+    constants = property(lambda self: self.problem.constants)
+
+    def gradients(self, x: Tensor) -> Any:
+        whole, example = self.problem.gradients(x), self.example
+
+        @dataclass(frozen=True)
+        class Without:
+            losses: Tensor
+
+            def norms(self) -> Tensor:
+                return whole.norms()
+
+            def weighted_sum(self, weights: Tensor) -> Tensor:
+                kept = torch.ones_like(weights)
+                kept[:, example] = 0
+                return whole.weighted_sum(weights * kept)
+
+        return Without(whole.losses)
+
+
+def test_zeroing_out_an_example_moves_the_answer_by_at_most_the_sensitivity():
+    problem = network()
+    x = points(problem, 5)
+    base = answer(problem, x, Relation.ZERO_OUT).answer
+    moves = torch.stack(
+        [(base.value - answer(ZeroedOut(problem, i), x, Relation.ZERO_OUT).answer.value).norm(dim=1) for i in range(12)]
+    )
+    assert (moves <= base.l2_sensitivity * (1 + 1e-12)).all()
+    assert (moves > 0.9 * base.l2_sensitivity).any()
+    assert float(base.l2_sensitivity[0]) == CLIP / 12
+
+
+def test_replacing_an_example_moves_the_answer_by_at_most_the_sensitivity():
+    problem = network()
+    x = torch.zeros(1, problem.dim, dtype=torch.float64)  # where both classes have probability one half
+    base = answer(problem, x, Relation.REPLACE_ONE).answer
+    largest = 0.0
+    for i in range(12):
+        labels = problem.labels.clone()
+        labels[i] = 1 - labels[i]  # at equal probabilities this turns the gradient around
+        inputs = problem.inputs.clone()
+        inputs[i] *= 100
+        for other in (TwoLayerNetwork(problem.inputs, labels, 6, 2), TwoLayerNetwork(inputs, labels, 6, 2)):
+            move = (base.value - answer(other, x, Relation.REPLACE_ONE).answer.value).norm(dim=1)
+            assert (move <= base.l2_sensitivity * (1 + 1e-12)).all()
+            largest = max(largest, float(move))
+    assert largest > 0.9 * float(base.l2_sensitivity)
+    # The control: half of it, which is the zero-out sensitivity, would be too small.
+    assert largest > 1.8 * CLIP / 12
+
+
+def test_the_noise_grows_with_the_relation():
+    problem = network()
+    x = points(problem, 1)
+    zero_out, replace_one = (answer(problem, x, r).noise_std for r in (Relation.ZERO_OUT, Relation.REPLACE_ONE))
+    assert float(replace_one) == pytest.approx(2 * float(zero_out))
+    with pytest.raises(ValueError, match="Expected relation=.*to be one of: zero-out-one, replace-one"):
+        ClippedGradient(problem, CLIP, plan(1), Relation.ADD_OR_REMOVE)
+
+
+# ---------------------------------------------------------------- law 2: budgets
+def run(
+    problem: Any, noise: NoisePlan, x: Tensor, *, momentum: float = 0.0, mechanism: Any = None, max_steps: int = 50
+):
+    oracle = ClippedGradient(problem, CLIP, noise, mechanism=mechanism or Gaussian())
+    method = Descent(0.2, momentum)
+    ledger = Ledger()
+    state = drive(method, oracle, method.init(x, oracle), Streams.of(1, range(len(x))), max_steps, ledger)
+    return state, ledger, oracle
+
+
+def test_a_fixed_schedule_spends_what_it_declares_and_takes_every_step():
+    problem = network()
+    lengths = [1, 2, 9, 10, 33]
+    noise = FixedNoise.of([schedules.exponential(0.8, 0.1 * n, n) for n in lengths])
+    state, ledger, oracle = run(problem, noise, points(problem, 5))
+    assert state.steps.tolist() == lengths
+    assert (state.status == Status.FINISHED).all()
+    assert torch.allclose(ledger.rho(), oracle.declared(), rtol=1e-9)
+    assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-12)
+
+
+def test_the_filter_refuses_before_it_releases():
+    problem = network()
+    spy = Spy()
+    honest = plan(2, rho=0.5, steps=5)
+    overdrawn = replace(honest, budget=torch.tensor([0.5, 0.25], dtype=torch.float64))  # row 1 affords two steps
+    state, ledger, _ = run(problem, overdrawn, points(problem, 2), mechanism=spy)
+    assert state.steps.tolist() == [5, 2]
+    assert state.status.tolist() == [Status.FINISHED, Status.BUDGET_EXHAUSTED]
+    assert (ledger.rho() <= overdrawn.budget * (1 + 1e-9)).all()
+    assert [r.active.tolist() for r in spy.requests] == [[True, True]] * 2 + [[True, False]] + [[True]] * 2
+
+
+def test_the_adaptive_plan_never_overspends_and_pays_for_the_losses_it_hears():
+    problem = network()
+    ones = torch.ones(4, dtype=torch.float64)
+    noise = LossAdaptiveNoise(0.5 * ones, torch.tensor([0.01, 0.02, 0.05, 0.4]).double(), 1.3, 5 * ones)
+    state, ledger, _ = run(problem, noise, points(problem, 4), max_steps=200)
+    assert (state.status == Status.BUDGET_EXHAUSTED).all() and (state.steps > 0).all()
+    assert (ledger.rho() <= 0.5 * (1 + 1e-9)).all()
+    gradients_alone = 0.4
+    assert float(ledger.rho()[3]) == pytest.approx(gradients_alone + 0.5 / 25)
+
+
+# ---------------------------------------------------------------- law 3: no noise, no clipping
+def test_without_noise_and_clipping_the_estimate_is_the_gradient():
+    problem = network()
+    x = points(problem, 3).requires_grad_()
+    hidden, first_bias, output, bias = problem.layers(x)
+    logits = torch.tanh(problem.inputs @ hidden + first_bias[:, None]) @ output + bias[:, None]
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), problem.labels.repeat(3), reduction="none")
+    (expected,) = torch.autograd.grad(loss.view(3, -1).mean(1).sum(), x)
+    oracle = ClippedGradient(problem, 1e6, plan(3), mechanism=Exact())
+    x = x.detach()
+    _, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, range(3)), torch.ones(3, dtype=torch.bool))
+    assert (estimate.gradient - expected).abs().max() < 1e-10
+    assert estimate.cost.tolist() == [12, 12, 12]
+
+
+# ---------------------------------------------------------------- law 4: the noise that arrives
+@pytest.mark.parametrize("factor", [1.0, 0.95, 1.05])
+def test_the_noise_on_the_gradient_has_the_promised_scale(factor):
+    wide = TwoLayerNetwork(network().inputs, network().labels, num_hidden=8000, num_classes=2)
+    x = torch.zeros(1, wide.dim, dtype=torch.float64)
+    active = torch.ones(1, dtype=torch.bool)
+    noisy, exact = (
+        oracle.estimate(oracle.init(x), x, Streams.of(0, ["a"]), active)[1].gradient
+        for oracle in (ClippedGradient(wide, CLIP, plan(1), mechanism=m) for m in (Gaussian(), Exact()))
+    )
+    promised = float(plan(1).multipliers[0, 0]) * CLIP / 12
+    # 56,002 coordinates: the standard error of the ratio is 0.3%.
+    within = abs(float((noisy - exact).std()) / (factor * promised) - 1) < 0.015
+    assert within == (factor == 1.0)
+
+
+# ---------------------------------------------------------------- law 5: bits, batches, resumption
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
+def test_a_batch_of_runs_is_the_runs_one_by_one(momentum, dtype, tolerance):
+    problem = network(dtype=dtype)
+    x = points(problem, 4)
+    every = [schedules.uniform(2.0, n) for n in (3, 7, 12, 12)]
+    together, ledger, _ = run(problem, FixedNoise.of(every), x, momentum=momentum)
+    for i in range(4):
+        oracle = ClippedGradient(problem, CLIP, FixedNoise.of(every[i : i + 1]))
+        method = Descent(0.2, momentum)
+        alone = drive(method, oracle, method.init(x[i : i + 1], oracle), Streams.of(1, [i]), 50)
+        assert (alone.x - together.x[i]).abs().max() <= tolerance
+        assert int(alone.steps) == int(together.steps[i])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_resumed_is_uninterrupted_to_the_bit(momentum, tmp_path):
+    problem = network()
+    x = points(problem, 3)
+    noise = FixedNoise.of([schedules.uniform(2.0, n) for n in (4, 9, 12)])
+    oracle, method, streams = ClippedGradient(problem, CLIP, noise), Descent(0.2, momentum), Streams.of(1, range(3))
+    whole = drive(method, oracle, method.init(x, oracle), streams, 50)
+    half = drive(method, oracle, method.init(x, oracle), streams, 6)
+    torch.save(flatten(half), tmp_path / "half.pt")
+    back = restore(method.init(x, oracle), torch.load(tmp_path / "half.pt", weights_only=True))
+    resumed = drive(method, oracle, back, streams, 50)
+    for name, tensor in flatten(whole).items():
+        assert torch.equal(tensor, flatten(resumed)[name]), name
+    assert not torch.equal(half.x, whole.x)
+
+
+def test_noise_is_never_drawn_twice():
+    problem = network()
+    spy = Spy()
+    run(problem, plan(2, steps=6), points(problem, 2), mechanism=spy)
+    calls = torch.stack([r.call for r in spy.requests])
+    assert (calls.diff(dim=0) == 1).all()
+
+
+# ---------------------------------------------------------------- methods
+def test_momentum_is_the_bias_corrected_average_of_all_gradients():
+    problem = network()
+    x = points(problem, 1)
+    seen: list[Tensor] = []
+    oracle = ClippedGradient(problem, CLIP, plan(1, steps=4))
+    method = Descent(0.2, 0.7)
+    state = drive(
+        method,
+        oracle,
+        method.init(x, oracle),
+        Streams.of(0, ["a"]),
+        4,
+        observe=lambda _, __, e: seen.append(e.gradient),
+    )
+    position = x
+    for t in range(1, 5):
+        average = sum(0.7 ** (t - i) * seen[i - 1] for i in range(1, t + 1)) * 0.3 / (1 - 0.7**t)
+        position = position - 0.2 * average
+    assert (state.x - position).abs().max() < 1e-12
+
+
+def test_a_run_that_diverges_says_so_and_keeps_its_last_finite_point():
+    problem = network()
+    x = points(problem, 2)
+    oracle = ClippedGradient(problem, 1e3, plan(2))
+    method = Descent(1e308)
+    state = drive(method, oracle, method.init(x, oracle), Streams.of(0, range(2)), 10)
+    assert (state.status == Status.DIVERGED).all() and state.x.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: Descent(0.0), "Expected step_size=0.0 > 0"),
+        (lambda p: Descent(0.1, 1.0), "Expected 0 <= momentum=1.0 < 1"),
+        (lambda p: ClippedGradient(p, 0.0, plan(1)), "Expected clip=0.0 > 0"),
+        (lambda p: ClippedGradient(p, 1.0, plan(1), loss_clip=-1.0), "Expected loss_clip=-1.0 > 0"),
+        (
+            lambda p: ClippedGradient(p, 1.0, plan(2)).init(points(p, 3)),
+            "Expected equal lengths, got x: 3, noise_plan: 2",
+        ),
+        (lambda p: run(p, plan(1), points(p, 1), max_steps=0), "Expected max_steps=0 >= 1"),
+    ],
+)
+def test_bad_input_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make(network())

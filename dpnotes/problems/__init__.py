@@ -1,0 +1,1 @@
+"""What is minimised, with its known constants: data sets, networks, quadratics, and your own losses."""

@@ -1,0 +1,101 @@
+"""Bring your own loss: gradients by example through `torch.func`, written out."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Constant
+
+
+@dataclass(frozen=True, eq=False)
+class MaterialisedGradients:
+    """The gradients of all examples as they are.
+
+    Args:
+      losses: `(runs, examples)`.
+      each: `(runs, examples, dim)`.
+    """
+
+    losses: Tensor
+    each: Tensor
+
+    def norms(self) -> Tensor:
+        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        return torch.linalg.vector_norm(self.each, dim=-1)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        return torch.bmm(weights[:, None], self.each).squeeze(1)
+
+
+class CustomProblem:
+    """The mean over examples of your own differentiable loss, a `core.Problem`.
+
+    The gradients of all examples are written out, `(runs, examples, dim)`: right for small problems and as a reference;
+    a network with closed forms (`TwoLayerNetwork`) needs far less.
+
+    Args:
+      loss: `loss(parameters, *example) -> scalar`, with `parameters` `(dim,)` and one row of each data tensor.
+        It is traced by `torch.func.vmap`: no `.item()`, no branch on values.
+      dim: number of parameters.
+      *data: tensors with one row an example, shared by all runs, finite.
+      constants: what you know of the loss, such as `{"lipschitz": Constant(1.0, "proved", "where")}`.
+
+    Raises:
+      ValueError: for no data, lengths that disagree, NaN or infinite data.
+
+    Example:
+      >>> def loss(parameters, features, target):
+      ...     return 0.5 * (features @ parameters - target) ** 2
+      >>> problem = CustomProblem(loss, 3, torch.eye(3), torch.ones(3))
+      >>> problem.gradients(torch.zeros(2, 3)).norms()
+      tensor([[1., 1., 1.],
+              [1., 1., 1.]])
+    """
+
+    def __init__(
+        self, loss: Callable[..., Tensor], dim: int, *data: Tensor, constants: dict[str, Constant] | None = None
+    ) -> None:
+        validate.at_least(1, dim=dim, num_data_tensors=len(data))
+        validate.same_length(**{f"data[{i}]": tensor for i, tensor in enumerate(data)})
+        validate.at_least(1, num_examples=len(data[0]))
+        for i, tensor in enumerate(data):
+            if not bool(torch.isfinite(tensor).all()):
+                raise ValueError(f"Expected data[{i}] without NaN or infinite entries.")
+        self._dim, self._data, self._constants = dim, data, dict(constants or {})
+        by_example = torch.func.vmap(torch.func.grad_and_value(loss), in_dims=(None, *[0] * len(data)))
+        self._by_run = torch.func.vmap(by_example, in_dims=(0, *[None] * len(data)))
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return self._dim
+
+    @property
+    def num_examples(self) -> int:
+        """Examples of the data."""
+        return len(self._data[0])
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """What was given, and nothing else."""
+        return dict(self._constants)
+
+    @property
+    def bytes_per_run(self) -> int:
+        """Memory of one run's gradients by example, twice: `torch.func` holds intermediates of their size."""
+        return 2 * self.num_examples * self._dim * self._data[0].element_size()
+
+    def take(self, index: Tensor | slice) -> "CustomProblem":
+        """Itself: all runs share the examples."""
+        return self
+
+    def gradients(self, x: Tensor) -> MaterialisedGradients:
+        """Losses and gradients by example at the points `x`, `(runs, dim)`."""
+        if x.dim() != 2 or x.shape[1] != self._dim:
+            raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self._dim}).")
+        each, losses = self._by_run(x, *self._data)
+        return MaterialisedGradients(losses, each)

@@ -1,6 +1,7 @@
 """The project's own files agree with one another, and the public functions are documented."""
 
 import ast
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -38,8 +39,11 @@ def disagreements(environment: dict, project: dict) -> list[str]:
     editable = [line for line in pip if line.startswith("--editable")]
     said = specifiers([line for line in conda if line != "pip"] + [line for line in pip if line not in editable])
     meant = specifiers(project["dependencies"]) | extra("lab") | {"python": project["requires-python"]}
-    found = [f"{name}: {said.get(name)} in environment.yml, {meant.get(name)} in pyproject.toml"
-             for name in sorted(said | meant) if said.get(name) != meant.get(name)]  # fmt: skip
+    found = [
+        f"{name}: {said.get(name)} in environment.yml, {meant.get(name)} in pyproject.toml"
+        for name in sorted(said | meant)
+        if said.get(name) != meant.get(name)
+    ]
     return found + ([] if editable == ["--editable .[dev]"] else [f"editable: {editable}"])
 
 
@@ -65,6 +69,29 @@ def test_the_constraints_pin_every_dependency_within_its_bounds():
     for name, bounds in (specifiers(PROJECT["dependencies"]) | extra("lab") | extra("dev") | extra("bench")).items():
         version = pins[name].removeprefix("==")
         assert Requirement(f"{name}{bounds}").specifier.contains(version), f"{name} {version} is outside {bounds}"
+
+
+def undeclared(source: str, declared: set[str]) -> set[str]:
+    """Packages that a module imports and that pyproject.toml does not ask for."""
+    provided = importlib.metadata.packages_distributions()
+    tree = ast.walk(ast.parse(source))
+    names = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom) and node.module}
+    tops = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) - {"dpnotes"}
+    return {top for top in tops if not declared & {canonicalize_name(name) for name in provided.get(top, [])}}
+
+
+def test_every_import_is_declared():
+    # The notebook part is for those who installed the `lab` extra.
+    core, lab = set(specifiers(PROJECT["dependencies"])), set(extra("lab"))
+    for path in sorted((ROOT / "dpnotes").rglob("*.py")):
+        declared = core | lab if "notebook" in path.parts else core
+        assert not undeclared(path.read_text(), declared), path
+
+
+def test_control_an_undeclared_import_is_seen():
+    assert undeclared("def f():\n    from yaml import safe_load", {"numpy"}) == {"yaml"}
+    assert undeclared("import sklearn.datasets", {"scikit-learn"}) == set()
 
 
 def test_the_version_is_said_once():
@@ -96,7 +123,7 @@ def test_the_readme_s_commands_are_those_of_the_command_line():
     from dpnotes import cli
 
     named = set(re.findall(r"^\| `dpnotes ([a-z]+)", (ROOT / "README.md").read_text(), re.MULTILINE))
-    assert named == {command.name or command.callback.__name__ for command in cli.app.registered_commands if command.callback}
+    assert named == {command.name for command in cli.app.registered_commands}
 
 
 def test_the_links_of_the_documentation_lead_somewhere():
@@ -149,7 +176,8 @@ def test_every_public_function_is_documented():
     found = []
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
         part = path.relative_to(ROOT / "dpnotes").parts[0].removesuffix(".py")
-        found += [f"{path.relative_to(ROOT)}: {what}" for what in undocumented(path.read_text(), part in NEEDS_EXAMPLES)]
+        missing = undocumented(path.read_text(), part in NEEDS_EXAMPLES)
+        found += [f"{path.relative_to(ROOT)}: {what}" for what in missing]
     assert not found, "\n".join(found)
 
 

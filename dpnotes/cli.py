@@ -1,0 +1,451 @@
+"""The command line: `dpnotes`, or `python -m dpnotes`.
+
+Plain text, one thing a line, columns two spaces apart; `--json` for programs. What went wrong in a way that a person
+can mend is one line on standard error and exit status 2; Ctrl-C is 130. Papers are found by looking into
+`dpnotes.papers`, their claims load sympy, and their experiments are loaded only by the commands that need them.
+"""
+
+import csv as csv_format
+import difflib
+import functools
+import importlib
+import json
+import pkgutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+import dpnotes
+
+if TYPE_CHECKING:
+    from dpnotes.experiments import Experiment, Result
+    from dpnotes.theory.calculators import Calculator
+    from dpnotes.theory.claims import Claim, Paper
+    from dpnotes.theory.symbols import PaperSymbol
+
+app = typer.Typer(
+    help="Differentially private non-convex optimisation, from theorem to experiment.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+_BIBTEX = f"""\
+@software{{dpnotes,
+  title = {{dpnotes: differentially private non-convex optimisation, from theorem to experiment}},
+  author = {{{{The dpnotes authors}}}},
+  version = {{{dpnotes.__version__}}},
+  license = {{Apache-2.0}}
+}}"""
+
+Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON document.")]
+Profile = Annotated[str, typer.Option(help="quick (2 CPU cores, seconds) or paper (what the figures show).")]
+ExperimentName = Annotated[str, typer.Argument(metavar="PAPER.EXPERIMENT")]
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    app(prog_name="dpnotes")
+
+
+# ---------------------------------------------------------------- what there is
+def papers() -> tuple[str, ...]:
+    """The names of the papers, which are the folders of `dpnotes.papers`.
+
+    >>> "budget_schedules" in papers()
+    True
+    """
+    import dpnotes.papers
+
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(dpnotes.papers.__path__) if module.ispkg))
+
+
+def _module(paper: str, name: str) -> ModuleType:
+    return importlib.import_module(f"dpnotes.papers.{paper}.{name}")
+
+
+def _cards() -> "list[Paper]":
+    return [_module(paper, "claims").PAPER for paper in papers()]
+
+
+def all_claims() -> "list[Claim]":
+    """The claims of all papers; loads sympy and no torch.
+
+    >>> all(claim.id.startswith(papers()) for claim in all_claims())
+    True
+    """
+    return [claim for paper in papers() for claim in _module(paper, "claims").CLAIMS]
+
+
+def all_experiments() -> "list[Experiment]":
+    """The experiments of all papers; loads torch."""
+    return [experiment for paper in papers() for experiment in _module(paper, "experiments").EXPERIMENTS]
+
+
+def _claim(name: str) -> "Claim":
+    """One claim by its whole id."""
+    known = {claim.id: claim for claim in all_claims()}
+    return known[_one_of(name, known, "claim")]
+
+
+def _experiment(name: str) -> "Experiment":
+    """One experiment by its whole name."""
+    known = {experiment.id: experiment for experiment in all_experiments()}
+    return known[_one_of(name, known, "experiment")]
+
+
+def _one_of(name: str, known: Iterable[str], kind: str) -> str:
+    """The name itself, or an error that offers the nearest ones."""
+    known = list(known)
+    if name in known:
+        return name
+    inside = [other for other in known if name and name in other]
+    near = inside[:5] or difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    offer = f"did you mean {', '.join(near)}?" if near else "`dpnotes list` shows all."
+    raise ValueError(f"Expected {name!r} to be the name of one {kind}; {offer}")
+
+
+# ---------------------------------------------------------------- how it is said
+def _fail(message: object) -> NoReturn:
+    typer.echo(f"dpnotes: {_line(message)}", err=True)
+    raise typer.Exit(2)
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text).split())
+
+
+def _columns(*parts: tuple[str, int] | str) -> str:
+    """Parts of one line, two spaces apart; a pair is padded to a width."""
+    padded = [f"{part[0]:<{part[1]}}" if isinstance(part, tuple) else _line(part) for part in parts]
+    return "  ".join(padded).rstrip()
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def _command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command whose expected errors are one line and exit status 2."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def guarded(*arguments: Any, **options: Any) -> None:
+            try:
+                function(*arguments, **options)
+            except BrokenPipeError:
+                raise  # `dpnotes list | head -1`: typer ends quietly
+            except (ValueError, OSError, MemoryError) as error:
+                _fail(error)
+
+        return app.command(name)(guarded)
+
+    return register
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        typer.echo(f"dpnotes {dpnotes.__version__}")
+        raise typer.Exit
+
+
+# ---------------------------------------------------------------- the commands
+@_command("list")
+def list_(as_json: Json = False) -> None:
+    """Papers, claims and experiments."""
+    cards, claims, experiments = _cards(), all_claims(), all_experiments()
+    if as_json:
+        _print_json(
+            {
+                "papers": [asdict(card) for card in cards],
+                "claims": [{"id": c.id, "title": c.title, "locator": c.locator} for c in claims],
+                "experiments": [{"id": e.id, "title": e.title, "profiles": sorted(e.specs)} for e in experiments],
+            }
+        )
+        return
+    rows = [("paper", card.key, f"{card.title} ({card.venue} {card.year})") for card in cards]
+    rows += [("claim", claim.id, f"{claim.title} ({claim.locator})") for claim in claims]
+    rows += [("experiment", e.id, f"{e.title} ({', '.join(sorted(e.specs))})") for e in experiments]
+    width = max(len(identifier) for _, identifier, _ in rows)
+    for kind, identifier, text in rows:
+        typer.echo(_columns((kind, 10), (identifier, width), text))
+
+
+@_command("check")
+def check(
+    claims: Annotated[list[str] | None, typer.Argument(metavar="[CLAIM]...", help="Ids, or beginnings of ids.")] = None,
+    errata: Annotated[bool, typer.Option("--errata", help="Only what is wrong in print, with its correction.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check claims: a line each, the counts last."""
+    from dpnotes.theory.claims import select
+
+    chosen = select(all_claims(), claims or ())
+    if errata:
+        _check_errata([claim for claim in chosen if claim.erratum is not None], as_json)
+        return
+    width = max(len(claim.id) for claim in chosen)
+    found = []
+    for claim in chosen:
+        verdict = claim.check()
+        found.append({"id": claim.id, "verdict": str(verdict.kind), "evidence": verdict.evidence})
+        if not as_json:
+            typer.echo(_columns((claim.id, width), (str(verdict.kind), 15), verdict.evidence))
+    counts = Counter(row["verdict"] for row in found)
+    if as_json:
+        _print_json({"claims": found, "counts": counts})
+    else:
+        typer.echo(_counted(len(found), "claim", "claims", counts))
+
+
+def _check_errata(claims: "Sequence[Claim]", as_json: bool) -> None:
+    found = []
+    for claim in claims:
+        erratum, correction = claim.erratum, claim.correction()
+        assert erratum is not None
+        row = {
+            "id": claim.id,
+            "severity": str(erratum.severity),
+            "printed": claim.printed,
+            "corrected": claim.corrected or erratum.wording,
+            "evidence": str(claim.check()),
+            "evidence_of_correction": str(correction.check()) if correction else None,
+            "wording": erratum.wording,
+            "version": erratum.version,
+            "newer_versions": str(erratum.fate),
+        }
+        found.append(row)
+        if not as_json:
+            mended = f"; corrected, {row['evidence_of_correction']}" if correction else ""
+            texts = f"printed: {row['printed']}", f"corrected: {row['corrected']}", f"{row['evidence']}{mended}"
+            typer.echo(_columns((claim.id, 40), (row["severity"], 16), *texts))
+    counts = Counter(row["severity"] for row in found)
+    if as_json:
+        _print_json({"errata": found, "counts": counts})
+    else:
+        typer.echo(_counted(len(found), "erratum", "errata", counts))
+
+
+def _counted(total: int, one: str, many: str, counts: Counter[str]) -> str:
+    listed = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return f"{total} {one if total == 1 else many}{': ' if listed else ''}{listed}"
+
+
+@_command("calc")
+def calc(
+    claim: Annotated[str, typer.Argument(metavar="CLAIM")],
+    numbers: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")] = None,
+    as_json: Json = False,
+) -> None:
+    """Put numbers into a claim's formula.
+
+    Without numbers, list what it takes and what it gives.
+    """
+    calculator = _calculator(claim)
+    if not numbers:
+        takes = {name: _described(symbol) for name, symbol in calculator.parameters.items()}
+        gives = dict(calculator.outputs)
+        if as_json:
+            _print_json({"takes": takes, "gives": gives})
+            return
+        width = max(map(len, [*takes, *gives]))
+        for kind, pairs in (("takes", takes), ("gives", gives)):
+            for name, meaning in pairs.items():
+                typer.echo(_columns(kind, (name, width), meaning))
+        return
+    try:
+        results = calculator(**_parsed(numbers))
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in results.items()}
+    if as_json:
+        _print_json(plain)
+        return
+    width = max(len(name) for name in plain)
+    for name, value in plain.items():
+        typer.echo(_columns((name, width), f"{value:.10g}" if isinstance(value, float) else str(value)))
+
+
+def _calculator(name: str) -> "Calculator":
+    claim = _claim(name)
+    if claim.calculation is None:
+        able = [other.id for other in all_claims() if other.calculation is not None and other.paper == claim.paper]
+        raise ValueError(f"Expected a claim with a formula to calculate, got {name}; there are {', '.join(able)}.")
+    return claim.calculator()
+
+
+def _described(symbol: "PaperSymbol") -> str:
+    unit = "" if str(symbol.unit) == "1" else f" [{symbol.unit}]"
+    integer = ", an integer" if symbol.domain.integer else ""
+    return f"{symbol.meaning}{unit}; {symbol.domain.describe(symbol.name)}{integer}"
+
+
+def _parsed(numbers: Sequence[str]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for text in numbers:
+        name, _, value = text.partition("=")
+        try:
+            number = int(value) if value.strip("+-").isdecimal() else float(value)
+        except ValueError:
+            raise ValueError(f"Expected {text!r} to be a name and a number, such as kappa=100 or delta=1e-8.") from None
+        if name in values:
+            raise ValueError(f"Expected {name} once, got it twice.")
+        values[name] = number
+    return values
+
+
+@_command("cite")
+def cite(name: Annotated[str, typer.Argument(metavar="CLAIM", help="A claim, its beginning, or a paper.")]) -> None:
+    """BibTeX of a claim's paper and of this package."""
+    from dpnotes.theory.claims import select
+
+    paper = select(all_claims(), [name])[0].paper
+    (card,) = (card for card in _cards() if card.key == paper)
+    typer.echo(f"{card.bibtex.strip()}\n\n{_BIBTEX}")
+
+
+@_command("run")
+def run(
+    names: Annotated[
+        list[str], typer.Argument(metavar="PAPER.EXPERIMENT...", help="Or a paper for all of its, or all.")
+    ],
+    profile: Profile = "quick",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    memory: Annotated[
+        str | None, typer.Option(help="What the run may hold, such as 4GB; default: most of what is free.")
+    ] = None,
+    resume: Annotated[bool, typer.Option(help="Keep finished cells and a current result, or start afresh.")] = True,
+    jobs: Annotated[int, typer.Option(help="Cells computed at once.")] = 1,
+) -> None:
+    """Run experiments and store their results.
+
+    What was interrupted goes on where it stopped, and ends in the same bytes.
+    """
+    from dpnotes import experiments as parts
+
+    chosen = _chosen(names)
+    for experiment in chosen:
+        experiment.spec(profile)  # a wrong profile is said before the first long run
+    for experiment in chosen:
+        parts.run(
+            experiment,
+            profile,
+            device=device,
+            memory=memory,
+            resume=resume,
+            jobs=jobs,
+            report=lambda line: typer.echo(line),
+        )
+
+
+def _chosen(names: Sequence[str]) -> "list[Experiment]":
+    """Experiments by name; a paper stands for all of its own, `all` for all."""
+    known = {experiment.id: experiment for experiment in all_experiments()}
+    chosen: dict[str, Experiment] = {}
+    for name in names:
+        found = [e for e in known.values() if name == "all" or e.paper == name]
+        chosen |= {e.id: e for e in found or [known[_one_of(name, known, "experiment or paper")]]}
+    return list(chosen.values())
+
+
+@_command("status")
+def status(
+    write: Annotated[bool, typer.Option("--write", help="Also rewrite OUTSTANDING.md beside the results.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Which results are current, stale or missing."""
+    from dpnotes import experiments as parts
+
+    experiments = all_experiments()
+    standings = parts.status(experiments)
+    if write:
+        (parts.results_folder() / "OUTSTANDING.md").write_text(parts.outstanding(experiments), encoding="utf-8")
+    if as_json:
+        _print_json([asdict(standing) for standing in standings])
+        return
+    width = max(len(standing.experiment) for standing in standings)
+    for standing in standings:
+        typer.echo(_columns((standing.experiment, width), (standing.profile, 5), (standing.state, 7), standing.reason))
+    typer.echo(_counted(len(standings), "result", "results", Counter(standing.state for standing in standings)))
+
+
+@_command("results")
+def results(
+    name: ExperimentName,
+    profile: Profile = "quick",
+    csv: Annotated[bool, typer.Option("--csv")] = False,
+    as_json: Json = False,
+) -> None:
+    """A stored result as a table, with its decision."""
+    from dpnotes import experiments as parts
+
+    result = parts.load(_experiment(name), profile)
+    if result.state == "missing":
+        raise ValueError(f"{name} {profile}: {result.reason}")
+    if csv:
+        writer = csv_format.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(result.frame.columns)
+        writer.writerows(result.frame.itertuples(index=False, name=None))
+        sys.stdout.flush()
+    elif as_json:
+        rows = json.loads(result.frame.to_json(orient="records", double_precision=15) or "[]")
+        _print_json(
+            {
+                "state": result.state,
+                "reason": result.reason,
+                "decision": asdict(result.decision),
+                "rows": rows,
+                "manifest": result.manifest,
+            }
+        )
+    else:
+        typer.echo(result.frame.to_string(index=False))
+        for line in _remarks(result):
+            typer.echo(line)
+
+
+def _remarks(result: "Result") -> Iterable[str]:
+    yield f"state     {_line(f'{result.state} {result.reason}')}"
+    yield f"decision  {_line(result.decision)}"
+    yield f"rule      {_line(result.spec['decision_rule'])}"
+    for text in result.unaccounted:
+        yield f"unaccounted  {_line(text)}"
+
+
+@_command("clean")
+def clean(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[PAPER.EXPERIMENT]...", help="Default: all.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
+) -> None:
+    """Remove the cached cells of runs; results stay."""
+    from dpnotes import experiments as parts
+
+    freed = (
+        sum(parts.clean(experiment, profile) for experiment in _chosen(names)) if names else parts.clean(None, profile)
+    )
+    typer.echo(f"{freed / 1e6:.1f} MB removed; results stay.")
+
+
+@_command("doctor")
+def doctor(as_json: Json = False) -> None:
+    """Is this machine ready, and what to do if not."""
+    from dpnotes.doctor import examine
+
+    findings = list(examine())
+    if as_json:
+        _print_json([asdict(finding) for finding in findings])
+    else:
+        for finding in findings:
+            advice = f"-> {finding.advice}" if finding.advice else ""
+            typer.echo(_columns((finding.level, 7), (finding.subject, 14), finding.found, advice))
+    problems = sum(finding.level == "problem" for finding in findings)
+    if problems:
+        typer.echo(f"dpnotes: {problems} of {len(findings)} findings are problems.", err=True)
+        raise typer.Exit(1)

@@ -79,12 +79,24 @@ def spec(profile):
 
 
 EXPERIMENT = Experiment(
-    paper="toy", name="mean", title="A mean", question="Is it positive?", specs={p: spec(p) for p in ("quick", "paper")},
-    cells=cells, run_cell=run_cell, decide=decide, stages=(chosen,), data=("numbers sha256:01",),
+    paper="toy",
+    name="mean",
+    title="A mean",
+    question="Is it positive?",
+    specs={profile: spec(profile) for profile in ("quick", "paper")},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+    stages=(chosen,),
+    data=("numbers sha256:01",),
     unaccounted=("the choice of the best cell",),
 )
 '''
-DRIVER = "from toys.experiment import EXPERIMENT; from dpnotes.experiments import run; run(EXPERIMENT, 'quick', device='cpu')"
+DRIVER = """
+from dpnotes.experiments import run
+from toys.experiment import EXPERIMENT
+run(EXPERIMENT, "quick", device="cpu")
+"""
 
 
 def silent(line: str) -> None:
@@ -282,10 +294,11 @@ def test_status_of_every_state(folder: Path, toy: ModuleType):
 
 def test_status_counts_the_cells_of_an_unfinished_run(folder: Path, toy: ModuleType):
     run(toy)
-    for path in [*(folder / "results").iterdir(), *(folder / "cache").rglob("*.npz")]:
-        if path.parent.name == "results" or '"main"' in path.with_suffix(".manifest.json").read_text():
+    for path in list(folder.rglob("*.npz")):
+        manifest = path.with_suffix(".manifest.json")
+        if path.parent.name == "results" or '"main"' in manifest.read_text():
             path.unlink()
-            path.with_suffix(".manifest.json").unlink(missing_ok=True)
+            manifest.unlink()
     standing = runner.status([toy.EXPERIMENT])[0]
     assert standing.state == "partial" and standing.reason.startswith("4 of 5 cells finished; missing: ")
 

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from test_layers import imports
 
 import dpnotes
 
@@ -20,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # The same package under conda-forge's name; matplotlib-base is matplotlib without the Qt window.
 CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
+PROVIDED_BY = importlib.metadata.packages_distributions()
 NEEDS_EXAMPLES = ("validate", "privacy", "theory")
 
 
@@ -73,12 +75,9 @@ def test_the_constraints_pin_every_dependency_within_its_bounds():
 
 def undeclared(source: str, declared: set[str]) -> set[str]:
     """Packages that a module imports and that pyproject.toml does not ask for."""
-    provided = importlib.metadata.packages_distributions()
-    tree = ast.walk(ast.parse(source))
-    names = {alias.name for node in tree if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom) and node.module}
-    tops = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names) - {"dpnotes"}
-    return {top for top in tops if not declared & {canonicalize_name(name) for name in provided.get(top, [])}}
+    tops = {name.split(".")[0] for name in imports(source, "dpnotes.module")}
+    tops -= {*sys.stdlib_module_names, "dpnotes"}
+    return {top for top in tops if not declared & {canonicalize_name(name) for name in PROVIDED_BY.get(top, [])}}
 
 
 def test_every_import_is_declared():

@@ -1,0 +1,271 @@
+"""The command line, through typer's runner and as a real process, on the real papers and on a toy experiment."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dpnotes import cli, doctor
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+
+ROOT = Path(__file__).parents[1]
+RUNNER = CliRunner()
+A_CLAIM = "budget_schedules.thm4.5.T"
+
+
+def call(*arguments: str, code: int = 0) -> Result:
+    result = RUNNER.invoke(cli.app, list(arguments))
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def one_error(*arguments: str) -> str:
+    """The one line on standard error with which a command refuses."""
+    result = call(*arguments, code=2)
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("dpnotes: ")
+    return line
+
+
+def process(*arguments: str, program: str = "from dpnotes.cli import main; main()", **options: Any) -> subprocess.Popen:
+    command = [sys.executable, "-c", program, *arguments]
+    options.setdefault("env", os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"})
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **options)
+
+
+# ---------------------------------------------------------------- a toy experiment
+def toy_cells(spec: Spec) -> list[dict[str, Any]]:
+    return [{"number": number} for number in range(3)]
+
+
+def toy_run_cell(spec: Spec, cell: dict[str, Any], context: Context) -> dict[str, Any]:
+    if cell["number"] == 2 and os.environ.get("TOY_HANGS"):
+        time.sleep(60)
+    return {"number": [cell["number"]], "square": [cell["number"] ** 2 + 0.5]}
+
+
+def toy_decide(frame: Any, spec: Spec) -> Decision:
+    return Decision("reproduced", f"{len(frame)} rows")
+
+
+TOY = Experiment(
+    paper="toy",
+    name="squares",
+    title="Squares of small numbers",
+    question="How large are they?",
+    specs={"quick": Spec("toy", "squares", "quick", {"decision_rule": "always"})},
+    cells=toy_cells,
+    run_cell=toy_run_cell,
+    decide=toy_decide,
+    unaccounted=("the choice of the numbers",),
+)
+# What a process runs so that it knows the toy, too.
+WITH_TOY = "import test_cli; from dpnotes import cli; cli.all_experiments = lambda: [test_cli.TOY]; cli.main()"
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setattr(cli, "all_experiments", lambda: [TOY])
+    monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "results").mkdir()
+    return tmp_path
+
+
+# ---------------------------------------------------------------- what there is
+def test_list_names_papers_claims_and_experiments():
+    lines = call("list").stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {"paper", "claim", "experiment"}
+    names = {line.split()[1] for line in lines}
+    assert {"budget_schedules", A_CLAIM} <= names
+    assert names == set(cli.papers()) | {c.id for c in cli.all_claims()} | {e.id for e in cli.all_experiments()}
+    document = json.loads(call("list", "--json").stdout)
+    assert {entry["id"] for entry in document["claims"]} == {claim.id for claim in cli.all_claims()}
+
+
+def test_version_and_help_are_plain():
+    assert call("--version").stdout.startswith("dpnotes 0.")
+    for command in ("list", "run", "status", "clean", "results", "check", "calc", "cite", "doctor"):
+        text = call(command, "--help").stdout
+        assert text.startswith("Usage: ") and text.isascii(), "no boxes"
+
+
+# ---------------------------------------------------------------- claims
+def test_check_prints_a_line_a_claim_and_the_counts_last():
+    *lines, last = call("check", A_CLAIM, "budget_schedules.lemma4.4").stdout.splitlines()
+    rows = [line.split("  ") for line in lines]
+    assert rows[0][0] == A_CLAIM and len(lines) >= 2
+    verdicts = {claim.id: claim.check() for claim in cli.all_claims() if claim.id in {row[0] for row in rows}}
+    for line, (identifier, verdict) in zip(lines, verdicts.items(), strict=False):
+        assert line.startswith(identifier) and verdict.kind in line and " ".join(verdict.evidence.split()) in line
+    assert last.startswith(f"{len(lines)} claims: ")
+
+
+def test_check_errata_and_json():
+    *lines, last = call("check", "--errata", "budget_schedules").stdout.splitlines()
+    assert lines and last.startswith(f"{len(lines)} errat")
+    for line in lines:
+        assert "printed: " in line and "corrected: " in line
+    errata = json.loads(call("check", "--errata", "--json").stdout)["errata"]
+    assert {entry["id"] for entry in errata} == {claim.id for claim in cli.all_claims() if claim.erratum}
+    document = json.loads(call("check", A_CLAIM, "--json").stdout)
+    assert [entry["id"] for entry in document["claims"]] == [A_CLAIM]
+    assert sum(document["counts"].values()) == 1
+
+
+def test_calc():
+    lines = call("calc", A_CLAIM).stdout.splitlines()
+    assert any(line.startswith("takes  kappa") and "kappa > 1" in line for line in lines)
+    assert any(line.startswith("gives") for line in lines)
+    printed = dict(line.split() for line in call("calc", A_CLAIM, "kappa=1000", "alpha=1e-4").stdout.splitlines())
+    exact = json.loads(call("calc", A_CLAIM, "kappa=1000", "alpha=1e-4", "--json").stdout)
+    claim = {claim.id: claim for claim in cli.all_claims()}[A_CLAIM]
+    assert exact == pytest.approx(claim.calculator()(kappa=1000, alpha=1e-4))
+    assert {name: float(value) for name, value in printed.items()} == pytest.approx(exact, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("calc", A_CLAIM, "kappa=0.5", "alpha=1e-4"), "Expected kappa=0.5 > 1"),
+        (("calc", A_CLAIM, "kappa=nan", "alpha=1e-4"), "kappa"),
+        (("calc", A_CLAIM, "kappa=10"), "missing alpha"),
+        (("calc", A_CLAIM, "kappa=10", "alpha=1e-4", "n=3"), "unknown n"),
+        (("calc", A_CLAIM, "kappa=10", "kappa=11"), "Expected kappa once"),
+        (("calc", A_CLAIM, "kappa"), "Expected 'kappa' to be a name and a number"),
+        (("calc", A_CLAIM, "kappa=ten"), "Expected 'kappa=ten' to be a name and a number"),
+        (("calc", A_CLAIM[:-1] + "t"), f"did you mean {A_CLAIM}"),
+        (("check", "budget_schedule.thm4.5.T"), A_CLAIM),
+        (("cite", "no such claim"), "'no such claim'"),
+        (("run", "budget_schedules.no_such"), "Expected 'budget_schedules.no_such'"),
+        (("results", "nothing"), "Expected 'nothing'"),
+    ],
+)
+def test_bad_input_is_one_line_that_names_it(arguments: tuple[str, ...], message: str):
+    assert message in one_error(*arguments)
+
+
+def test_cite_prints_the_paper_and_the_package():
+    text = call("cite", A_CLAIM).stdout
+    assert text.count("\n@") == 1 and text.startswith("@inproceedings{") and "@software{dpnotes" in text
+    assert text.count("{") == text.count("}")
+
+
+# ---------------------------------------------------------------- experiments
+def test_run_results_status_and_clean(toy: Path):
+    assert "missing" in call("status").stdout
+    assert "no result stored" in one_error("results", "toy.squares")
+    assert "reproduced: 3 rows" in call("run", "toy.squares").stdout
+    assert "nothing to do" in call("run", "toy").stdout
+    assert "nothing to do" not in call("run", "all", "--no-resume").stdout
+    table = call("results", "toy.squares").stdout
+    for text in ("square", "4.5", "decision  reproduced: 3 rows", "unaccounted  the choice of the numbers"):
+        assert text in table
+    assert call("results", "toy.squares", "--csv").stdout == "number,square\n0,0.5\n1,1.5\n2,4.5\n"
+    document = json.loads(call("results", "toy.squares", "--json").stdout)
+    assert document["rows"][2] == {"number": 2, "square": 4.5} and document["state"] == "current"
+    *_, line, last = call("status", "--write").stdout.splitlines()
+    assert line.split()[:3] == ["toy.squares", "quick", "current"] and last == "1 result: 1 current"
+    assert (toy / "results/OUTSTANDING.md").exists()
+    assert json.loads(call("status", "--json").stdout)[0]["state"] == "current"
+    assert any((toy / "cache").rglob("*.npz"))
+    assert "results stay" in call("clean", "toy.squares").stdout
+    assert not any((toy / "cache").rglob("*.npz"))
+    assert "current" in call("status").stdout
+    call("clean")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--profile", "paper"), "Expected profile='paper' to be one of: quick"),
+        (("--device", "tpu"), "Expected device='tpu'"),
+        (("--memory", "lots"), "Expected memory='lots'"),
+        (("--memory", "1kB"), "memory"),
+        (("--jobs", "0"), "Expected jobs=0 >= 1"),
+    ],
+)
+def test_bad_options_of_run(toy: Path, options: tuple[str, ...], message: str):
+    assert message in one_error("run", "toy.squares", *options)
+
+
+def test_a_damaged_result_is_said_and_made_again(toy: Path):
+    call("run", "toy.squares")
+    (path,) = (toy / "results").glob("toy*.npz")
+    path.write_bytes(path.read_bytes()[:-20])
+    assert "damaged" in call("status").stdout
+    assert "dpnotes run toy.squares" in one_error("results", "toy.squares")
+    call("run", "toy.squares")
+    assert "reproduced" in call("results", "toy.squares").stdout
+
+
+# ---------------------------------------------------------------- as a real process
+def test_ctrl_c_keeps_what_is_finished_and_exits_with_130(toy: Path):
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
+    run = process("run", "toy.squares", program=WITH_TOY, env=environment | {"TOY_HANGS": "1"})
+    deadline = time.monotonic() + 30
+    while len(list((toy / "cache").rglob("*.npz"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    stdout, stderr = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert "Interrupted. 2 of 3 cells are finished" in stdout and "Traceback" not in stderr
+    again = process("run", "toy.squares", program=WITH_TOY, env=environment)
+    stdout, stderr = again.communicate(timeout=30)
+    assert (again.returncode, stderr) == (0, "")
+    assert "1/1" in stdout and "reproduced: 3 rows" in stdout
+
+
+def test_a_closed_pipe_is_quiet():
+    run = process("check", "budget_schedules")
+    assert run.stdout is not None and run.stderr is not None
+    run.stdout.close()
+    assert run.stderr.read() == ""
+    run.stderr.close()
+    assert run.wait(timeout=30) == 1
+
+
+def test_an_error_of_a_process_is_one_line():
+    run = process("calc", "nothing")
+    stdout, stderr = run.communicate(timeout=30)
+    assert (run.returncode, stdout, len(stderr.splitlines())) == (2, "", 1)
+
+
+def test_claims_need_no_torch():
+    program = "import sys; sys.modules['torch'] = None; from dpnotes.cli import main; main()"
+    for command in (("check", A_CLAIM), ("calc", A_CLAIM, "kappa=10", "alpha=0.1"), ("cite", A_CLAIM)):
+        run = process(*command, program=program)
+        stdout, stderr = run.communicate(timeout=30)
+        assert (run.returncode, stderr) == (0, "") and stdout
+    run = process("status", program=program)
+    assert run.communicate(timeout=30) and run.returncode != 0, "control: torch was really kept away"
+
+
+# ---------------------------------------------------------------- doctor
+def test_doctor_finds_this_machine_usable():
+    text = call("doctor").stdout
+    for subject in ("python", "torch", "gpu", "widget manager", "data digits", "data mnist", "licence", "chromium"):
+        assert subject in text
+    findings = json.loads(call("doctor", "--json").stdout)
+    assert not [finding for finding in findings if finding["level"] == "problem"]
+    assert all(finding["advice"] for finding in findings if finding["level"] != "ok")
+
+
+def test_doctor_names_what_is_missing_and_what_to_do(monkeypatch: pytest.MonkeyPatch):
+    def version(name: str) -> str:
+        raise doctor.importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.importlib.metadata, "version", version)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    result = call("doctor", code=1)
+    assert "pip install -c constraints.txt" in result.stdout and "apt-get install chromium" in result.stdout
+    assert "problems" in result.stderr

@@ -235,8 +235,8 @@ def _fetch(file: str) -> Path:
     if (cache / file).is_file():
         _check(cache / file)
     raise DataNotFound(
-        f"Expected the MNIST file {file}, found it neither in $DPNOTES_DATA "
-        f"({os.environ.get('DPNOTES_DATA', 'not set')}) nor in the cache, and no download succeeded ({'; '.join(reasons)}). Fetch {MNIST_MIRRORS[0]}{file} "
+        f"Expected the MNIST file {file}, found it neither in DPNOTES_DATA={os.environ.get('DPNOTES_DATA')!r} "
+        f"nor in the cache, and no download succeeded ({'; '.join(reasons)}). Fetch {MNIST_MIRRORS[0]}{file} "
         f"on a machine with a network and put it, as it is, into {cache} or into $DPNOTES_DATA/mnist."
     )
 

@@ -173,6 +173,8 @@ class TwoLayerNetwork:
 
     def gradients(self, x: Tensor) -> NetworkGradients:
         """Losses and factored gradients by example at the points `x`, `(runs, dim)`."""
+        if self.inputs.dim() == 3:
+            validate.same_length(x=x, inputs=self.inputs)
         first, second = self._matrices(x)
         inputs = self._extended.expand(len(x), -1, -1)
         hidden = self._hidden(inputs, first)
@@ -206,9 +208,8 @@ class TwoLayerNetwork:
         return loss / labels.shape[1], correct / labels.shape[1]
 
     def _matrices(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        runs = len(x) if self.inputs.dim() == 2 else len(self.inputs)
-        if x.shape != (runs, self.dim):
-            raise ValueError(f"Expected x.shape={tuple(x.shape)} to be ({runs}, {self.dim}).")
+        if x.dim() != 2 or x.shape[1] != self.dim:
+            raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self.dim}).")
         split = (self.num_inputs + 1) * self.num_hidden
         return x[:, :split].unflatten(1, (-1, self.num_hidden)), x[:, split:].unflatten(1, (-1, self.num_classes))
 

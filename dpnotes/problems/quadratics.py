@@ -198,12 +198,13 @@ class Quadratic:
         std = np.asarray(noise_std, dtype=np.float64)
         if std.ndim == 0 or not np.isfinite(std).all() or (std < 0).any():
             raise ValueError("Expected noise_std to be an array (..., num_steps) of finite numbers >= 0.")
-        start = np.asarray(x0, dtype=np.float64) - np.asarray(self.center.cpu(), dtype=np.float64)
+        start = np.asarray(x0, dtype=np.float64)
         if start.shape != (self.dim,):
             raise ValueError(f"Expected x0.shape={start.shape} to be ({self.dim},).")
         responses, decay = self._responses(step_size, std.shape[-1], momentum)
         influence = 0.5 * responses**2 @ self._eigenvalues
-        return 0.5 * (decay * start) ** 2 @ self._eigenvalues + std**2 @ influence
+        away = start - np.asarray(self.center.cpu(), dtype=np.float64)
+        return 0.5 * (decay * away) ** 2 @ self._eigenvalues + std**2 @ influence
 
     @property
     def _eigenvalues(self) -> NDArray[np.float64]:

@@ -1,0 +1,85 @@
+"""Bring your own loss: agreement with closed forms, refusals, and the page of the documentation, executed."""
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from dpnotes.core import Constant, Problem
+from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.networks import TwoLayerNetwork
+from dpnotes.problems.quadratics import Quadratic, log_spectrum
+from dpnotes.streams import Streams
+
+PAGE = Path(__file__).parents[1] / "docs" / "bring_your_own.md"
+
+
+def test_agrees_with_the_closed_form_of_a_network() -> None:
+    draws = Streams.of("custom", [0])
+    inputs = draws.normal("inputs", 0, 40).view(10, 4)
+    network = TwoLayerNetwork(inputs, torch.arange(10) % 3, num_hidden=5, num_classes=3)
+
+    def loss(x: torch.Tensor, features: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        w1, b1, w2, b2 = (part[0] for part in network.layers(x[None]))
+        return torch.nn.functional.cross_entropy(torch.tanh(features @ w1 + b1) @ w2 + b2, label)
+
+    custom: Problem = CustomProblem(loss, network.dim, inputs, network.labels)
+    x = network.initial(Streams.of("custom", range(3)))
+    found, expected = custom.gradients(x), network.gradients(x)
+    weights = expected.norms()
+    torch.testing.assert_close(found.losses, expected.losses, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found.norms(), weights, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found.weighted_sum(weights), expected.weighted_sum(weights), rtol=1e-10, atol=1e-12)
+    assert (custom.dim, custom.num_examples) == (network.dim, 10)
+
+
+def test_mean_weights_give_the_gradient_of_the_mean_loss() -> None:
+    quadratic = Quadratic.sample(log_spectrum(3, condition_number=5.0), 6, 0.5, seed=0)
+
+    def loss(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+        return 0.5 * (quadratic.spectrum * x**2).sum() + offset @ x
+
+    custom = CustomProblem(loss, 3, quadratic.offsets, constants=quadratic.constants)
+    x = torch.ones(2, 3, dtype=torch.float64)
+    mean = custom.gradients(x).weighted_sum(torch.full((2, 6), 1 / 6, dtype=torch.float64))
+    torch.testing.assert_close(mean, quadratic.spectrum.expand(2, 3), rtol=1e-10, atol=1e-12)
+    assert custom.constants["smoothness"] == Constant(1.0, "proved", "largest eigenvalue of the Hessian")
+    assert custom.take(torch.tensor([1])) is custom
+
+
+def test_bytes_per_run_covers_the_gradients() -> None:
+    custom = CustomProblem(lambda x, row: (x * row).sum(), 7, torch.ones(5, 7))
+    each = custom.gradients(torch.zeros(1, 7)).each
+    assert custom.bytes_per_run >= each.numel() * each.element_size()
+
+
+def test_bad_input_is_named() -> None:
+    def loss(x: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+        return x @ row
+
+    good = torch.ones(4, 2)
+    for call, message in (
+        (lambda: CustomProblem(loss, 2), "num_data_tensors=0 >= 1"),
+        (lambda: CustomProblem(loss, 0, good), "dim=0 >= 1"),
+        (lambda: CustomProblem(loss, 2, good[:0]), "num_examples=0 >= 1"),
+        (lambda: CustomProblem(loss, 2, good, good[:3]), r"data\[0\]: 4, data\[1\]: 3"),
+        (lambda: CustomProblem(loss, 2, good * math.nan), r"data\[0\] without NaN"),
+        (lambda: CustomProblem(loss, 2, good).gradients(torch.zeros(3)), "x.shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_the_page_runs_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 22
+    exec(compile(code, str(PAGE), "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0].split(" ")[0] for line in lines] == ["uniform", "exponential"]
+    for line in lines:
+        found = re.search(r"mean loss (\d\.\d+), \((\d\.\d+), 1e-06\)-DP", line)
+        assert found, line
+        assert float(found[1]) < 0.4 < math.log(2)  # zero parameters have the loss ln 2
+        assert 1 < float(found[2]) < 3

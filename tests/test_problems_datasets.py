@@ -1,0 +1,262 @@
+"""Data sets: found, verified, parsed, cut down; offline, corrupt and unknown ones are named errors."""
+
+import gzip
+import hashlib
+import math
+import os
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from http.server import HTTPServer, SimpleHTTPRequestHandler
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dpnotes.problems import datasets
+from dpnotes.problems.datasets import DataCorrupt, DataNotFound, Dataset
+
+REAL = Path(os.environ.get("DPNOTES_DATA", "/nowhere"))
+NOWHERE = ("http://127.0.0.1:9/",)  # the discard port: refused at once
+
+
+def idx(array: np.ndarray) -> bytes:
+    return struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture
+def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with four small files in MNIST's format, whose sha256 are the expected ones; no network is in reach."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    images = np.arange(3 * 4 * 4).reshape(3, 4, 4) * 5
+    content = {
+        "train-images-idx3-ubyte.gz": images,
+        "train-labels-idx1-ubyte.gz": np.array([3, 5, 0]),
+        "t10k-images-idx3-ubyte.gz": images[:2],
+        "t10k-labels-idx1-ubyte.gz": np.array([5, 3]),
+    }
+    sums = {}
+    for name, array in content.items():
+        (folder / name).write_bytes(gzip.compress(idx(array), mtime=0))
+        sums[name] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    monkeypatch.setattr(datasets, "MNIST_SHA256", sums)
+    monkeypatch.setattr(datasets, "MNIST_MIRRORS", NOWHERE)
+    monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("DPNOTES_DATA", raising=False)
+    return folder
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def server(small: Path) -> Iterator[str]:
+    """The same files behind a web server."""
+    with HTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(small))) as http:
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}/"
+        http.shutdown()
+        thread.join()
+
+
+def test_digits_are_always_there() -> None:
+    digits = datasets.load("digits")
+    assert (len(digits.train_inputs), len(digits.test_inputs), digits.num_classes) == (1437, 360, 10)
+    assert (float(digits.train_inputs.min()), float(digits.train_inputs.max())) == (0, 1)
+    assert sorted(set(digits.test_labels.tolist())) == list(range(10))
+    location = datasets.locate("digits")
+    assert location.found
+    assert Path(location.path).is_dir()
+    # The split is part of every result on digits: it may not change.
+    assert digits.fingerprint == "e5e61989e4e6038fbf40f20623e89a9f33dcd9e82dab47ebf2ecfd078b3b0226"
+
+
+@pytest.mark.parametrize("inside", ("", "mnist"))
+def test_local_copies_are_used(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
+    folder = tmp_path / "data" / inside
+    folder.parent.mkdir(exist_ok=True)
+    small.rename(folder)
+    monkeypatch.setenv("DPNOTES_DATA", str(tmp_path / "data"))
+    mnist = datasets.load("mnist")
+    assert mnist.train_labels.tolist() == [3, 5, 0]
+    torch.testing.assert_close(mnist.train_inputs[1], torch.arange(16, 32) * 5 / 255)
+    assert mnist.licence == "CC BY-SA 3.0"
+    location = datasets.locate("mnist")
+    assert (location.found, Path(location.path), location.advice) == (True, folder, "")
+    assert not (tmp_path / "cache").exists()
+
+
+def test_download_goes_into_the_cache_once(server: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not datasets.locate("mnist").found
+    monkeypatch.setattr(datasets, "MNIST_MIRRORS", (*NOWHERE, server))  # the first mirror is down
+    first = datasets.load("mnist")
+    assert datasets.locate("mnist").found
+    monkeypatch.setattr(datasets, "MNIST_MIRRORS", NOWHERE)
+    assert datasets.load("mnist").fingerprint == first.fingerprint
+
+
+def test_corrupt_download_is_refused(server: str, small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "MNIST_MIRRORS", (server,))
+    (small / "train-images-idx3-ubyte.gz").write_bytes(b"<html>moved</html>")
+    with pytest.raises(DataNotFound, match="train-images-idx3-ubyte.gz"):
+        datasets.load("mnist")
+
+
+def test_offline_says_which_file_goes_where(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "data" / "mnist"
+    folder.mkdir(parents=True)
+    for file in list(small.iterdir()):
+        if "t10k-labels" not in file.name:
+            file.rename(folder / file.name)
+    monkeypatch.setenv("DPNOTES_DATA", str(folder.parent))
+    with pytest.raises(FileNotFoundError) as caught:
+        datasets.load("mnist")
+    assert isinstance(caught.value, DataNotFound)
+    message = str(caught.value)
+    for part in ("t10k-labels-idx1-ubyte.gz", str(folder.parent), str(tmp_path / "cache" / "mnist"), NOWHERE[0]):
+        assert part in message
+    location = datasets.locate("mnist")
+    assert not location.found
+    assert Path(location.path) == folder
+    assert "t10k-labels-idx1-ubyte.gz" in location.advice
+
+
+@pytest.mark.parametrize("where", ("data", "cache"))
+def test_corrupt_file_is_named_with_both_sums(
+    small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    folder = tmp_path / where / "mnist"
+    folder.parent.mkdir()
+    small.rename(folder)
+    monkeypatch.setenv("DPNOTES_DATA", str(tmp_path / "data"))
+    broken = folder / "t10k-images-idx3-ubyte.gz"
+    broken.write_bytes(broken.read_bytes()[:-1] + b"x")
+    with pytest.raises(DataCorrupt) as caught:
+        datasets.load("mnist")
+    message = str(caught.value)
+    for part in (str(broken), datasets.MNIST_SHA256[broken.name], hashlib.sha256(broken.read_bytes()).hexdigest()):
+        assert part in message
+    location = datasets.locate("mnist")
+    assert not location.found
+    assert str(broken) in location.advice
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    (
+        (b"", "start as an idx file"),
+        (b"\x00\x00\x08", "start as an idx file"),
+        (b"\x00\x00\x0d\x01\x00\x00\x00\x01\x07", "start as an idx file"),  # floats
+        (b"\x00\x00\x08\x02\x00\x00\x00\x01", "start as an idx file"),  # cut off in the sizes
+        (b"\x00\x00\x08\x01\x00\x00\x00\x02\x07", r"hold \(2,\) numbers, found 1"),
+        (b"\x00\x00\x08\x01\x00\x00\x00\x01\x07\x07", r"hold \(1,\) numbers, found 2"),
+    ),
+)
+def test_malformed_idx_is_refused(content: bytes, message: str) -> None:
+    with pytest.raises(DataCorrupt, match=f"Expected labels to {message}"):
+        datasets.parse_idx(content, "labels")
+
+
+def test_idx_round_trip() -> None:
+    array = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+    np.testing.assert_array_equal(datasets.parse_idx(idx(array), "array"), array)
+
+
+@pytest.mark.skipif(
+    not (REAL / "mnist").is_dir(), reason="DPNOTES_DATA names no folder with mnist/: real MNIST not tested"
+)
+def test_real_mnist() -> None:
+    assert datasets.locate("mnist").found
+    mnist = datasets.load("mnist")
+    assert (mnist.train_inputs.shape, mnist.test_inputs.shape) == ((60_000, 784), (10_000, 784))
+    assert mnist.train_labels[:5].tolist() == [5, 0, 4, 1, 9]
+    assert float(mnist.train_inputs.max()) == 1
+    mnist35 = datasets.keep_classes(mnist, (3, 5))
+    assert (len(mnist35.train_inputs), len(mnist35.test_inputs)) == (11_552, 1_902)
+
+
+def test_unknown_names_list_the_known_ones() -> None:
+    for call in (datasets.load, datasets.locate):
+        with pytest.raises(ValueError, match="name='imagenet' to be one of: digits, mnist"):
+            call("imagenet")
+
+
+def test_keep_classes_relabels_in_the_given_order() -> None:
+    digits = datasets.load("digits")
+    kept = datasets.keep_classes(digits, (5, 3))
+    threes = digits.train_inputs[digits.train_labels == 3]
+    assert torch.equal(kept.train_inputs[kept.train_labels == 1], threes)
+    assert int((kept.test_labels == 0).sum()) == int((digits.test_labels == 5).sum())
+    assert kept.num_classes == 2
+    for classes in ((3,), (3, 3), (3, 10), (-1, 3)):
+        with pytest.raises(ValueError, match="classes="):
+            datasets.keep_classes(digits, classes)
+
+
+def test_subsets_are_nested_and_seeded() -> None:
+    digits = datasets.load("digits")
+    large, small = datasets.subset(digits, 200, seed=7), datasets.subset(digits, 50, seed=7)
+    assert torch.equal(large.train_inputs[:50], small.train_inputs)
+    assert torch.equal(large.train_labels[:50], small.train_labels)
+    assert not torch.equal(datasets.subset(digits, 50, seed=8).train_inputs, small.train_inputs)
+    everything = datasets.subset(digits, 1437, seed=7)
+    assert sorted(everything.train_labels.tolist()) == sorted(digits.train_labels.tolist())
+    assert torch.equal(small.test_inputs, digits.test_inputs)
+    for size in (0, 1438):
+        with pytest.raises(ValueError, match=f"num_examples={size}"):
+            datasets.subset(digits, size, seed=7)
+
+
+def test_fingerprint_is_of_the_content() -> None:
+    digits = datasets.load("digits")
+    assert replace(digits, name="other").fingerprint == digits.fingerprint
+    changed = digits.train_inputs.clone()
+    changed[0, 0] += 1e-3
+    for other in (
+        replace(digits, train_inputs=changed),
+        replace(digits, num_classes=11),
+        replace(digits, train_inputs=digits.test_inputs, train_labels=digits.test_labels),
+    ):
+        assert other.fingerprint != digits.fingerprint
+
+
+def test_gaussian_auxiliary_data_can_be_learnt_and_are_no_ones() -> None:
+    auxiliary = datasets.gaussian_like(2000, 20, 3, seed=0)
+    assert auxiliary.train_inputs.shape == auxiliary.test_inputs.shape == (2000, 20)
+    assert abs(float(auxiliary.train_inputs.var()) - 1) < 0.03
+    assert auxiliary.train_labels.bincount().min() > 300
+    # Least squares on the training half predicts the test half: train and test share a teacher, and not their inputs.
+    one_hot = torch.nn.functional.one_hot(auxiliary.train_labels).float()
+    fit = torch.linalg.lstsq(auxiliary.train_inputs, one_hot - one_hot.mean(0)).solution
+    assert float(((auxiliary.test_inputs @ fit).argmax(1) == auxiliary.test_labels).float().mean()) > 0.85
+    assert not torch.equal(auxiliary.train_inputs, auxiliary.test_inputs)
+    assert datasets.gaussian_like(2000, 20, 3, seed=0).fingerprint == auxiliary.fingerprint
+    assert datasets.gaussian_like(2000, 20, 3, seed=1).fingerprint != auxiliary.fingerprint
+    with pytest.raises(ValueError, match="num_classes=1"):
+        datasets.gaussian_like(10, 2, 1, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    (
+        ({"train_inputs": torch.tensor([[math.nan, 0.0]])}, "train_inputs of toy without NaN"),
+        ({"test_inputs": torch.tensor([[math.inf, 0.0]])}, "test_inputs of toy without NaN"),
+        ({"train_labels": torch.tensor([0, 1])}, "train_inputs: 1, train_labels: 2"),
+        ({"test_labels": torch.tensor([], dtype=torch.int64)}, "test_inputs: 1, test_labels: 0"),
+        ({"test_inputs": torch.zeros(1, 3)}, "test_inputs.shape"),
+        ({"train_inputs": torch.zeros(1), "test_inputs": torch.zeros(1)}, "train_inputs.shape"),
+        ({"train_labels": torch.tensor([2])}, "train_labels of toy in 0 ... 1"),
+        ({"num_classes": 1}, "num_classes=1 >= 2"),
+    ),
+)
+def test_bad_data_are_named(change: dict, message: str) -> None:
+    toy = Dataset("toy", torch.zeros(1, 2), torch.tensor([0]), torch.ones(1, 2), torch.tensor([1]), 2, "none", "here")
+    with pytest.raises(ValueError, match=message):
+        replace(toy, **change)

@@ -1,0 +1,303 @@
+"""Ghost norms and weighted sums of the two-layer network against torch.func, which writes every gradient out."""
+
+import json
+import math
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.profiler import profile
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dpnotes.core import Problem
+from dpnotes.problems.networks import Activation, TwoLayerNetwork
+from dpnotes.streams import Streams
+
+
+def network(
+    activation: Activation = "tanh",
+    num_classes: int = 2,
+    runs: int | None = None,
+    num_examples: int = 17,
+    num_inputs: int = 5,
+    num_hidden: int = 7,
+    dtype: torch.dtype = torch.float64,
+) -> TwoLayerNetwork:
+    shape = (num_examples,) if runs is None else (runs, num_examples)
+    generator = torch.Generator().manual_seed(0)
+    inputs = 2 * torch.randn(*shape, num_inputs, generator=generator, dtype=torch.float64).to(dtype)
+    labels = torch.randint(0, num_classes, shape, generator=generator)
+    return TwoLayerNetwork(inputs, labels, num_hidden, num_classes, activation)
+
+
+def points(problem: TwoLayerNetwork, runs: int = 3) -> Tensor:
+    return 2 * problem.initial(Streams.of("points", range(runs)))
+
+
+def loss_of_one(problem: TwoLayerNetwork, x: Tensor, features: Tensor, label: Tensor) -> Tensor:
+    """The same loss, written the slow and obvious way."""
+    w1, b1, w2, b2 = (part.squeeze(0) for part in problem.layers(x[None]))
+    act = torch.tanh if problem.activation == "tanh" else torch.relu
+    logits = act(features @ w1 + b1) @ w2 + b2
+    return torch.logsumexp(logits, 0) - (logits * (torch.arange(problem.num_classes) == label)).sum()
+
+
+def reference(problem: TwoLayerNetwork, x: Tensor) -> tuple[Tensor, Tensor]:
+    """All gradients `(runs, examples, dim)` and losses, by vmap of grad over runs and examples."""
+    one = torch.func.grad_and_value(lambda x, f, y: loss_of_one(problem, x, f, y))
+    each = torch.func.vmap(one, in_dims=(None, 0, 0))
+    data_dim = 0 if problem.inputs.dim() == 3 else None
+    return torch.func.vmap(each, in_dims=(0, data_dim, data_dim))(x, problem.inputs, problem.labels)
+
+
+CASES = list(product(("tanh", "relu"), (2, 10), (None, 3)))
+
+
+@pytest.mark.parametrize(("activation", "num_classes", "data_runs"), CASES)
+def test_float64_agrees_with_torch_func(activation: Activation, num_classes: int, data_runs: int | None) -> None:
+    problem = network(activation, num_classes, data_runs)
+    x = points(problem)
+    expected, losses = reference(problem, x)
+    found = problem.gradients(x)
+    torch.testing.assert_close(found.losses, losses, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found.norms(), expected.norm(dim=-1), rtol=1e-10, atol=1e-12)
+    weights = torch.linspace(-1, 2, 3 * 17, dtype=torch.float64).view(3, 17)
+    torch.testing.assert_close(
+        found.weighted_sum(weights), torch.einsum("rn,rnd->rd", weights, expected), rtol=1e-10, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(("activation", "num_classes", "data_runs"), CASES)
+def test_float32_agrees_with_torch_func(activation: Activation, num_classes: int, data_runs: int | None) -> None:
+    problem = network(activation, num_classes, data_runs, num_examples=50, num_hidden=100, dtype=torch.float32)
+    exact = TwoLayerNetwork(problem.inputs.double(), problem.labels, 100, num_classes, activation)
+    x = points(problem)
+    expected, _ = reference(exact, x.double())
+    found = problem.gradients(x)
+    assert found.losses.dtype == torch.float32
+    assert ((found.norms() / expected.norm(dim=-1)) - 1).abs().max() < 1e-5
+    total = found.weighted_sum(torch.full((3, 50), 1 / 50))
+    assert ((total - expected.mean(1)).norm(dim=1) / expected.mean(1).norm(dim=1)).max() < 1e-5
+
+
+def test_reference_sees_each_bias_and_layer() -> None:
+    """The control: leaving any one layer's bias out of the norm is off by far more than the tolerances above."""
+    problem = network()
+    x = points(problem)
+    expected, _ = reference(problem, x)
+    split = 6 * 7
+    first, second = expected[..., :split].unflatten(-1, (6, 7)), expected[..., split:].unflatten(-1, (8, 2))
+    for without in (first[..., :-1, :], second[..., :-1, :]):
+        other = second if without.shape[-1] == 7 else first
+        norms = torch.hypot(without.flatten(2).norm(dim=-1), other.flatten(2).norm(dim=-1))
+        assert (norms / problem.gradients(x).norms() - 1).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("dtype", (torch.float32, torch.float64))
+def test_clipping_just_above_and_just_below_the_norm(dtype: torch.dtype) -> None:
+    problem = network(dtype=dtype)
+    x = points(problem, 1)
+    expected, _ = reference(problem, x)
+    found = problem.gradients(x)
+    norm, gap = float(expected.norm(dim=-1)[0, 4]), 1e-4
+    for clip, shrinks in ((norm * (1 + gap), False), (norm * (1 - gap), True)):
+        weights = torch.zeros(1, 17, dtype=dtype)
+        weights[0, 4] = (clip / found.norms()[0, 4]).clamp(max=1)
+        answer = found.weighted_sum(weights)[0]
+        assert bool(weights[0, 4] < 1) is shrinks
+        assert float(answer.norm()) == pytest.approx(min(norm, clip), rel=1e-6)
+        torch.testing.assert_close(answer, expected[0, 4] * min(1, clip / norm), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ("tanh", "relu"))
+def test_zero_gradients_have_norm_zero(activation: Activation) -> None:
+    """A label predicted with certainty: the error underflows, and nothing becomes NaN."""
+    problem = network(activation)
+    x = torch.zeros(1, problem.dim, dtype=torch.float64)
+    problem.layers(x)[3][0, :] = torch.tensor([2000.0, -2000.0])
+    found = problem.gradients(x)
+    certain = problem.labels == 0
+    assert certain.any()
+    assert (found.norms()[0, certain] == 0).all()
+    assert (found.norms()[0, ~certain] > 1).all()
+    assert found.weighted_sum(certain[None].double()).abs().max() == 0
+
+
+@pytest.mark.parametrize("activation", ("tanh", "relu"))
+def test_mean_weights_give_the_gradient_of_the_mean_loss(activation: Activation) -> None:
+    problem = network(activation, num_classes=4)
+    modules = {"tanh": nn.Tanh, "relu": nn.ReLU}
+    net = nn.Sequential(nn.Linear(5, 7), modules[activation](), nn.Linear(7, 4)).double()
+    x = torch.zeros(1, problem.dim, dtype=torch.float64)
+    w1, b1, w2, b2 = problem.layers(x)
+    p1, c1, p2, c2 = net.parameters()
+    for mine, theirs in ((w1, p1.T), (b1, c1), (w2, p2.T), (b2, c2)):
+        mine[0] = theirs.detach()
+    loss = nn.functional.cross_entropy(net(problem.inputs), problem.labels)
+    loss.backward()
+    found = problem.gradients(x)
+    gradient = found.weighted_sum(torch.full((1, 17), 1 / 17, dtype=torch.float64))
+    for mine, theirs in zip(problem.layers(gradient), (p1.grad.T, c1.grad, p2.grad.T, c2.grad), strict=True):  # type: ignore[union-attr]
+        torch.testing.assert_close(mine[0], theirs, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found.losses.mean(1), loss.detach()[None], rtol=1e-12, atol=0)
+
+
+def test_tanh_is_tanh() -> None:
+    z = torch.cat([torch.linspace(-30, 30, 6001), torch.tensor([0.0, 1e-30, 1e4, -1e4])])
+    problem = TwoLayerNetwork(z[:, None], torch.zeros(len(z), dtype=torch.int64), 1)
+    x = torch.zeros(1, problem.dim)
+    problem.layers(x)[0].fill_(1.0)
+    hidden = problem.gradients(x).hidden[0, :, 0]
+    assert (hidden.double() - torch.tanh(z.double())).abs().max() < 2e-7
+    assert hidden.abs().max() <= 1
+
+
+def test_a_batch_of_runs_is_the_runs_one_by_one() -> None:
+    problem = network(runs=3)
+    x = points(problem)
+    together = problem.gradients(x)
+    for run in range(3):
+        alone = problem.take(torch.tensor([run])).gradients(x[run : run + 1])
+        torch.testing.assert_close(alone.norms()[0], together.norms()[run], rtol=1e-12, atol=0)
+    shared = network()
+    assert shared.take(torch.tensor([1])) is shared
+
+
+def test_evaluate_in_blocks() -> None:
+    problem = network("relu", num_classes=3, num_examples=4)
+    other = network("relu", num_classes=3, num_examples=11)
+    x = points(problem)
+    loss, accuracy = problem.evaluate(x, other.inputs, other.labels)
+    w1, b1, w2, b2 = problem.layers(x)
+    logits = torch.relu(other.inputs @ w1 + b1[:, None]) @ w2 + b2[:, None]
+    torch.testing.assert_close(loss, other.gradients(x).losses.mean(1))
+    torch.testing.assert_close(accuracy, (logits.argmax(-1) == other.labels).double().mean(1))
+    per_run = other.inputs.expand(3, -1, -1)
+    torch.testing.assert_close(problem.evaluate(x, per_run, other.labels.expand(3, -1))[0], loss)
+
+
+def test_initial_points_are_those_of_linear_layers() -> None:
+    problem = network(num_hidden=4000)
+    x = problem.initial(Streams.of("start", ["a", "b"]))
+    w1, b1, w2, b2 = problem.layers(x)
+    for part, fan_in in ((w1, 5), (b1, 5), (w2, 4000)):
+        bound = 1 / math.sqrt(fan_in)
+        assert 0.999 * bound < part.abs().max() <= bound
+        assert abs(float(part.var()) * 3 / bound**2 - 1) < 0.05
+    assert b2.abs().max() <= 1 / math.sqrt(4000)
+    assert not torch.equal(x[0], x[1])
+    single = network(num_hidden=4000, dtype=torch.float32).initial(Streams.of("start", ["b"]))
+    assert torch.equal(single[0], x[1].float())
+
+
+class LargestTensor(TorchDispatchMode):
+    """Remembers the largest tensor that any operation returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(tensor, Tensor):
+                self.elements = max(self.elements, tensor.numel())
+        return result
+
+
+@pytest.mark.parametrize("num_classes", (2, 10))
+def test_gradients_by_example_are_never_materialised(num_classes: int) -> None:
+    problem = network(num_examples=40, num_hidden=30, num_inputs=20, num_classes=num_classes)
+    x = points(problem)
+    with LargestTensor() as largest:
+        found = problem.gradients(x)
+        found.weighted_sum(found.norms())
+    assert largest.elements == 3 * 40 * 30
+    with LargestTensor() as largest:  # the control sees a materialised gradient
+        reference(problem, x)
+    assert largest.elements >= 3 * 40 * 20 * 30
+
+
+@pytest.mark.parametrize("runs", (1, 3))
+@pytest.mark.parametrize(
+    ("num_examples", "num_classes", "data_runs"), ((300, 2, False), (20, 10, False), (300, 2, True))
+)
+def test_bytes_per_run_is_the_measured_peak(
+    runs: int, num_examples: int, num_classes: int, data_runs: bool, tmp_path: Path
+) -> None:
+    problem = network(
+        num_examples=num_examples,
+        num_classes=num_classes,
+        num_inputs=60,
+        num_hidden=200,
+        runs=runs if data_runs else None,
+        dtype=torch.float32,
+    )
+    start = points(problem, runs)
+    with profile(profile_memory=True) as trace:
+        x = start.clone()
+        found = problem.gradients(x)
+        weights = found.norms().clamp_min(4.0).reciprocal()
+        x -= found.weighted_sum(weights)
+        del found
+    trace.export_chrome_trace(str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    memory = sorted((e["ts"], e["args"]["Bytes"]) for e in events if e.get("name") == "[memory]")
+    held = peak = 0
+    for _, change in memory:
+        held += change
+        peak = max(peak, held)
+    assert 0.6 * problem.bytes_per_run <= peak / runs <= problem.bytes_per_run
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    (
+        ({"inputs": torch.tensor([[1.0, math.nan]])}, "without NaN"),
+        ({"inputs": torch.ones(1, 2, dtype=torch.int64)}, "floating point"),
+        ({"inputs": torch.ones(2)}, "of shape"),
+        ({"labels": torch.tensor([0, 1])}, "int64 of shape"),
+        ({"labels": torch.tensor([0.0])}, "int64"),
+        ({"labels": torch.tensor([2])}, r"labels in 0 ... 1, got 2 ... 2"),
+        ({"labels": torch.tensor([-1])}, r"got -1"),
+        ({"num_hidden": 0}, "num_hidden=0 >= 1"),
+        ({"num_classes": 1}, "num_classes=1 >= 2"),
+        ({"activation": "sine"}, "activation='sine' to be one of: tanh, relu"),
+    ),
+)
+def test_bad_input_is_named(change: dict, message: str) -> None:
+    good = {"inputs": torch.ones(1, 2), "labels": torch.tensor([0]), "num_hidden": 3}
+    TwoLayerNetwork(**good)
+    with pytest.raises(ValueError, match=message):
+        TwoLayerNetwork(**{**good, **change})
+
+
+def test_points_of_another_shape_are_refused() -> None:
+    problem = network(runs=2)
+    with pytest.raises(ValueError, match="x: 3, inputs: 2"):
+        problem.gradients(torch.zeros(3, problem.dim, dtype=torch.float64))
+    with pytest.raises(ValueError, match="x.shape"):
+        network().gradients(torch.zeros(1, 3, dtype=torch.float64))
+
+
+def test_is_a_problem_and_states_what_it_knows() -> None:
+    problem: Problem = TwoLayerNetwork(torch.zeros(2, 60), torch.tensor([0, 1]), 1000)
+    assert problem.dim == 63_002
+    assert problem.constants["lower_bound"].value == 0
+    assert "lipschitz" not in problem.constants
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("activation", ("tanh", "relu"))
+def test_cuda_agrees_with_cpu(activation: Activation) -> None:
+    problem = network(activation)
+    on_gpu = TwoLayerNetwork(problem.inputs.cuda(), problem.labels.cuda(), 7, 2, activation)
+    x = points(problem)
+    here, there = problem.gradients(x), on_gpu.gradients(x.cuda())
+    torch.testing.assert_close(there.norms().cpu(), here.norms(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(
+        there.weighted_sum(there.norms()).cpu(), here.weighted_sum(here.norms()), rtol=1e-10, atol=1e-12
+    )

@@ -1,0 +1,176 @@
+"""Quadratics: gradients against autograd, and the exact expected excess risk against recursions and simulation."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from dpnotes.core import Problem
+from dpnotes.problems.quadratics import Quadratic, log_spectrum
+from dpnotes.streams import Streams
+
+
+def problem(dim: int = 6, num_examples: int = 9, spread: float = 0.7) -> Quadratic:
+    base = Quadratic.sample(log_spectrum(dim, condition_number=20.0), num_examples, spread, seed=1)
+    return Quadratic(base.spectrum, base.offsets, torch.linspace(-1, 1, dim, dtype=torch.float64))
+
+
+def points(quadratic: Quadratic, runs: int = 4) -> torch.Tensor:
+    return Streams.of("points", range(runs)).normal("x", 0, quadratic.dim)
+
+
+def test_gradients_agree_with_torch_func() -> None:
+    quadratic = problem()
+    x = points(quadratic)
+
+    def loss(x: torch.Tensor, offset: torch.Tensor) -> torch.Tensor:
+        away = x - quadratic.center
+        return 0.5 * away @ torch.diag(quadratic.spectrum) @ away + offset @ away
+
+    each = torch.func.vmap(torch.func.grad_and_value(loss), in_dims=(None, 0))
+    expected, losses = torch.func.vmap(each, in_dims=(0, None))(x, quadratic.offsets)
+    found = quadratic.gradients(x)
+    exactly = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
+    exactly(found.losses, losses)
+    exactly(found.norms(), expected.norm(dim=-1))
+    weights = torch.linspace(-1, 2, 36, dtype=torch.float64).view(4, 9)
+    exactly(found.weighted_sum(weights), torch.einsum("rn,rnd->rd", weights, expected))
+    mean = found.weighted_sum(torch.full((4, 9), 1 / 9, dtype=torch.float64))
+    exactly(mean, quadratic.spectrum * (x - quadratic.center))
+    exactly(found.losses.mean(1), quadratic.excess_risk(x))
+
+
+def test_norm_of_a_vanishing_gradient_does_not_cancel() -> None:
+    quadratic = problem()
+    x = (quadratic.center - quadratic.offsets[3] / quadratic.spectrum)[None]
+    assert float(quadratic.gradients(x).norms()[0, 3]) < 1e-14
+
+
+def test_constants_hold_and_are_attained() -> None:
+    quadratic = problem()
+    as_protocol: Problem = quadratic  # for the type checker
+    constants = as_protocol.constants
+    slowest = quadratic.center + torch.eye(6, dtype=torch.float64)[-1:]
+    squared = float(
+        quadratic.gradients(slowest).weighted_sum(torch.full((1, 9), 1 / 9, dtype=torch.float64)).square().sum()
+    )
+    assert squared == pytest.approx(2 * constants["polyak_lojasiewicz"].value * float(quadratic.excess_risk(slowest)))
+    assert constants["smoothness"].value / constants["polyak_lojasiewicz"].value == pytest.approx(20)
+    assert float(quadratic.excess_risk(quadratic.center[None])) == constants["minimum"].value == 0
+    on_sphere = points(quadratic, 200)
+    on_sphere = quadratic.center + 2 * on_sphere / on_sphere.norm(dim=1, keepdim=True)
+    norms, bound = quadratic.gradients(on_sphere).norms(), quadratic.lipschitz_within(2.0).value
+    assert norms.max() <= bound
+    assert norms.max() > quadratic.lipschitz_within(1.0).value  # the control: the radius matters
+    assert float(quadratic.offsets.norm(dim=1).max()) == pytest.approx(0.7)
+
+
+def moments(quadratic: Quadratic, x0: np.ndarray, step_size: float, std: np.ndarray, momentum: float) -> float:
+    """Expected excess risk by propagating means and covariances of (point, average) forwards."""
+    total = 0.0
+    for eigenvalue, start in zip(quadratic.spectrum.numpy(), x0 - quadratic.center.numpy(), strict=True):
+        mean, covariance = np.array([start, 0.0]), np.zeros((2, 2))
+        for t, s in enumerate(std, 1):
+            unbias = 1 - momentum**t
+            to_average = np.array([(1 - momentum) * eigenvalue, momentum])
+            matrix = np.stack([np.array([1.0, 0.0]) - step_size / unbias * to_average, to_average])
+            noise = (1 - momentum) * np.array([-step_size / unbias, 1.0])
+            mean, covariance = matrix @ mean, matrix @ covariance @ matrix.T + s**2 * np.outer(noise, noise)
+        total += 0.5 * eigenvalue * (mean[0] ** 2 + covariance[0, 0])
+    return total
+
+
+@pytest.mark.parametrize("momentum", (0.0, 0.6, 0.9))
+def test_expected_excess_risk_agrees_with_forward_moments(momentum: float) -> None:
+    quadratic = problem()
+    x0 = np.linspace(2, -1, 6)
+    schedules = np.stack([np.full(30, 0.3), np.geomspace(1, 0.01, 30), np.zeros(30)])
+    found = quadratic.expected_excess_risk(x0, 0.8, schedules, momentum)
+    assert found.shape == (3,)
+    for value, schedule in zip(found, schedules, strict=True):
+        assert value == pytest.approx(moments(quadratic, x0, 0.8, schedule, momentum), rel=1e-12)
+    assert quadratic.expected_excess_risk(x0, 0.8, schedules.reshape(3, 1, 30), momentum).shape == (3, 1)
+
+
+def test_influence_is_its_closed_form_and_the_derivative() -> None:
+    quadratic = problem()
+    eigenvalues, steps = quadratic.spectrum.numpy(), np.arange(1, 41)
+    found = quadratic.noise_influence(0.8, 40)
+    closed = 0.32 * (eigenvalues * (1 - 0.8 * eigenvalues) ** (2 * (40 - steps[:, None]))).sum(1)
+    np.testing.assert_allclose(found, closed, rtol=1e-12)
+    for momentum in (0.0, 0.7):
+        influence = quadratic.noise_influence(0.8, 40, momentum)
+        one_noisy_step = 2.0 * np.eye(40)
+        quiet, *noisy = quadratic.expected_excess_risk(
+            np.ones(6), 0.8, np.concatenate([np.zeros((1, 40)), one_noisy_step]), momentum
+        )
+        np.testing.assert_allclose((np.array(noisy) - quiet) / 4, influence, rtol=1e-9)
+    # The control: the influence of the shape printed for the bound, (1 - 1/kappa)^(T-t), is another one.
+    assert np.abs(found / found[-1] / (1 - 1 / 20) ** (40.0 - steps) - 1).max() > 0.5
+
+
+@pytest.mark.parametrize("momentum", (0.0, 0.8))
+def test_simulation_lands_on_the_expectation(momentum: float) -> None:
+    """The mean of 4000 runs lies within 4 standard errors (false alarm 6e-5); that of 1.1 times the noise does not."""
+    quadratic, runs, num_steps, step_size = problem(dim=4), 4000, 25, 0.9
+    std = np.geomspace(0.6, 0.2, num_steps)
+    streams = Streams.of("simulation", range(runs))
+    x = torch.full((runs, 4), 1.5, dtype=torch.float64)
+    uniform = torch.full((runs, 9), 1 / 9, dtype=torch.float64)
+    average = torch.zeros_like(x)
+    for step in range(1, num_steps + 1):
+        noisy = quadratic.gradients(x).weighted_sum(uniform) + std[step - 1] * streams.normal("noise", step, 4)
+        average = momentum * average + (1 - momentum) * noisy
+        x = x - step_size * average / (1 - momentum**step)
+    risks = quadratic.excess_risk(x)
+    error = float(risks.std()) / math.sqrt(runs)
+    right, wrong = quadratic.expected_excess_risk([1.5] * 4, step_size, np.stack([std, 1.1 * std]), momentum)
+    assert abs(float(risks.mean()) - right) < 4 * error
+    assert abs(float(risks.mean()) - wrong) > 4 * error
+
+
+def test_spectrum_and_sampling() -> None:
+    spectrum = log_spectrum(5, condition_number=100.0, smoothness=3.0)
+    torch.testing.assert_close(spectrum[:-1] / spectrum[1:], torch.full((4,), 100**0.25, dtype=torch.float64))
+    assert float(spectrum[0]) == 3.0
+    assert Quadratic.sample(torch.ones(3), 4, 1.0, seed=0).offsets.dtype == torch.float32
+    assert Quadratic.sample(torch.ones(3), 4, 0.0, seed=0).offsets.abs().max() == 0
+    first, again, other = (Quadratic.sample(spectrum, 6, 1.0, seed).offsets for seed in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "offsets", "center", "message"),
+    (
+        ([1.0, 0.0], [[0.0, 0.0]], [0.0, 0.0], "smallest_eigenvalue=0.0 > 0"),
+        ([1.0, 1.0], [[0.0]], [0.0, 0.0], "to be"),
+        ([1.0, 1.0], [[0.0, 0.0]], [0.0], "to be"),
+        ([1.0, 1.0], [[1.0, 0.0]], [0.0, 0.0], "mean 0"),
+        ([1.0, 1.0], [[math.nan, 0.0]], [0.0, 0.0], "offsets without NaN"),
+        ([1.0, math.inf], [[0.0, 0.0]], [0.0, 0.0], "spectrum without NaN"),
+    ),
+)
+def test_bad_problems_are_named(spectrum: list, offsets: list, center: list, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Quadratic(torch.tensor(spectrum), torch.tensor(offsets), torch.tensor(center))
+
+
+def test_bad_arguments_are_named() -> None:
+    quadratic = problem()
+    start = [0.0] * 6
+    for call, message in (
+        (lambda: log_spectrum(3, condition_number=0.5), "condition_number=0.5 >= 1"),
+        (lambda: quadratic.expected_excess_risk(start, -0.1, [1.0]), "step_size=-0.1 > 0"),
+        (lambda: quadratic.expected_excess_risk(start, 0.1, [-1.0]), "noise_std"),
+        (lambda: quadratic.expected_excess_risk(start, 0.1, 1.0), "noise_std"),
+        (lambda: quadratic.expected_excess_risk(start, 0.1, [1.0], momentum=1.0), "momentum=1.0 < 1"),
+        (lambda: quadratic.expected_excess_risk([0.0], 0.1, [1.0]), "x0.shape"),
+        (lambda: quadratic.noise_influence(0.1, 0), "num_steps=0 >= 1"),
+        (lambda: quadratic.gradients(torch.zeros(1, 2)), "x.shape"),
+        (lambda: Quadratic.sample(quadratic.spectrum, 4, -1.0, seed=0), "spread=-1.0 >= 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -166,7 +166,7 @@ class Identity:
       instances: integers for the ends of sums; the identity is proved for each.
       example: the point that a counterexample is shown at.
       conditions: what the seeded points must satisfy.
-      digits: decimal places of a printed number, where the paper gives a rounded one.
+      digits: decimal places of a printed number, where the paper gives a rounded (or truncated) one.
     """
 
     subject: sympy.Expr
@@ -209,13 +209,13 @@ class Identity:
             for point in _points(symbols, self.example, conditions):
                 num_points += 1
                 left, right = stated(point), expected(point)
-                same = _agree(left, right) if self.digits is None else abs(left - right) <= 0.5 * 10.0**-self.digits
+                same = _agree(left, right) if self.digits is None else abs(left - right) < 10.0**-self.digits
                 if not same:
-                    at = _place({**instance, **point}) or "once"
-                    return Verdict(Kind.CONTRADICTED, f"at {at}: stated {number(left)}, derived {number(right)}")
+                    at = f"at {_place({**instance, **point})}: " if {**instance, **point} else ""
+                    return Verdict(Kind.CONTRADICTED, f"{at}stated {number(left)}, derived {number(right)}")
             proved = proved and (self.digits is not None or _is_zero(value - derived))
         if self.digits is not None:
-            return Verdict(Kind.EXACT, f"derived {mpmath.nstr(right, 10)}, equal to {self.digits} decimal places")
+            return Verdict(Kind.EXACT, f"derived {mpmath.nstr(right, 10)}, within one unit of the last printed digit")
         cases = ", ".join(dict.fromkeys(_place(instance) for instance in self.instances if instance))
         cases = f" ({cases})" if cases else ""
         if proved:
@@ -419,7 +419,7 @@ class Inequality:
     Args:
       quantity: what is bounded; derived, not mutated.
       bound: as printed.
-      region: for each free symbol the interval that the search covers, in equal steps of the logarithm; integers
+      region: for each free symbol or sequence the interval that the search covers, in equal steps of the logarithm; integers
         for symbols of an integer domain.
       sense: the relation.
       where: definitions put in first.
@@ -430,7 +430,7 @@ class Inequality:
 
     quantity: sympy.Expr
     bound: sympy.Expr
-    region: Mapping[sympy.Symbol, tuple[float, float]]
+    region: Mapping[Any, tuple[float, float]]
     sense: Literal["<=", "<", ">="] = "<="
     where: Values = field(default_factory=dict)
     conditions: tuple[Relational, ...] = ()
@@ -479,10 +479,10 @@ class Inequality:
         factor = search.ratio(point)
         if factor is not None and factor > _SHARP:
             return Verdict(Kind.IMPROVABLE, f"holds with a factor of at least {factor:.3g} to spare at all of {effort}")
-        close = "attained" if factor is None or factor < 1 + 1e-9 else f"approached within {factor - 1:.1g}"
+        close = "" if factor is None else "; attained" if factor < 1 + 1e-9 else f"; approached within {factor - 1:.1g}"
         if not conditions and _is_non_negative(upper - lower, strict=self.sense == "<"):
-            return Verdict(Kind.EXACT, f"the difference has a sign by algebra; {close}")
-        return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}; {close}")
+            return Verdict(Kind.EXACT, f"the difference has a sign by algebra{close}")
+        return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}{close}")
 
     def _broken(
         self, point: Values, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any] = ()
@@ -519,6 +519,8 @@ def _is_non_negative(difference: sympy.Expr, strict: bool) -> bool:
             shifted = shifted.xreplace({symbol: low + (sympy.Dummy(nonnegative=True) if domain.closed else rest)})
         else:
             return False
+    if not shifted.is_rational_function():
+        return False
     numerator, denominator = sympy.fraction(sympy.cancel(sympy.together(shifted)))
     numerator, denominator = sympy.expand(numerator), sympy.expand(denominator)
     if denominator.is_negative:
@@ -530,7 +532,9 @@ class _Search:
     """Seeded search for the least of `upper - lower`, in relative terms, over a box in logarithmic coordinates."""
 
     def __init__(self, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any], region: Mapping[Any, Any]):
-        missing = [str(s) for s in symbols if s not in region]
+        sequences = {base.label.name: ends for base, ends in region.items() if isinstance(base, IndexedBase)}
+        region = {s: region.get(s, sequences.get(s.name.split("_")[0])) for s in symbols}
+        missing = [str(s) for s, ends in region.items() if ends is None]
         if missing:
             raise ValueError(f"Expected an interval to search for {', '.join(missing)}.")
         self.symbols = list(symbols)

@@ -133,7 +133,7 @@ class PaperSymbols:
 def expand(expression: sympy.Basic, instance: dict[sympy.Symbol, int]) -> sympy.Basic:
     """Put integers for the symbols of `instance`, write sums out, and name the terms of sequences `q_1`, `q_2`, ..."""
     written = expression.xreplace({symbol: sympy.Integer(value) for symbol, value in instance.items()})
-    if written.has(sympy.Sum, sympy.Product):
+    if written.has(sympy.Sum):
         written = written.doit()
     return written.xreplace({term: _term(term) for term in written.atoms(Indexed)})
 

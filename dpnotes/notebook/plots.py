@@ -212,11 +212,8 @@ def heat_map(
     [-0.5, 2.5, -0.5, 1.5]
     """
     x, y, values = _scaled(x, "x" in log), _scaled(y, "y" in log), np.asarray(values, dtype=float)
-    edges = []
-    for centres in (x, y):
-        half = (centres[1] - centres[0]) / 2
-        edges += [float(centres[0] - half), float(centres[-1] + half)]
-    axes.imshow(values, extent=edges, origin="lower", aspect="auto", cmap="cividis", interpolation="nearest")
+    extent = (*_edges(x), *_edges(y))
+    axes.imshow(values, extent=extent, origin="lower", aspect="auto", cmap="cividis", interpolation="nearest")
     lines = axes.contour(x, y, values, levels=list(contours), colors="white", linewidths=1)
     axes.clabel(lines, fmt=lambda level: f"{level:g}{unit}", fontsize=8)
 
@@ -298,6 +295,11 @@ def _scaled(values: ArrayLike, log: bool) -> np.ndarray:
     if not log:
         return values
     return np.log10(np.where(values > 0, values, np.nan))
+
+
+def _edges(centres: np.ndarray) -> tuple[float, float]:
+    half = (centres[1] - centres[0]) / 2
+    return float(centres[0] - half), float(centres[-1] + half)
 
 
 def _mixed(colour: str, white: float) -> tuple[float, ...]:

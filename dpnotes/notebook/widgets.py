@@ -35,6 +35,7 @@ class Explorer:
       describe: data to what the picture shows, in words; HTML, and mathematics between dollar signs.
       widths: relative widths of the panels.
       size: width and height in inches, at 100 pixels an inch.
+      heading: stands above the controls; HTML, and mathematics between dollar signs.
       button: the label of a button that starts the work; controls then only announce a change.
       hidden: with a `button`, nothing is computed or drawn before it is first pressed.
 
@@ -65,6 +66,7 @@ class Explorer:
         describe: Callable[[Any], str],
         widths: Sequence[float] = (1,),
         size: tuple[float, float] = (7.2, 3.6),
+        heading: str = "",
         button: str | None = None,
         hidden: bool = False,
     ):
@@ -84,20 +86,22 @@ class Explorer:
             control.observe(self._changed, "value")
         self.readout = ipywidgets.HTMLMath()
         self.image = ipywidgets.Image(format="png", layout={"max_width": "100%", "width": f"{100 * size[0]:.0f}px"})
-        self.run_button = None
+        self.run_button: Any = None
         if button is not None:
             self.run_button = ipywidgets.Button(description=button, button_style="primary", layout={"width": "auto"})
             self.run_button.on_click(lambda _: self.run())
         row = ipywidgets.Box([*self.controls.values()], layout={"flex_flow": "row wrap"})
-        parts = [row, self.run_button, self.readout, self.image]
+        title = ipywidgets.HTMLMath(heading) if heading else None
+        parts = [title, row, self.run_button, self.readout, self.image]
         self.box = ipywidgets.VBox([part for part in parts if part is not None])
         self.box.add_class("dpnotes-explorer")
 
         if hidden:
+            self.readout.value = WAITING.format(button=button)
             for axes in self.axes:
                 axes.set_axis_off()
+            self.figure.text(0.5, 0.5, self.readout.value, ha="center", color=plots.GREY)
             self.image.value = plots.png(self.figure)
-            self.readout.value = WAITING.format(button=button)
         else:
             self.run()
 

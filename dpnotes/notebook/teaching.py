@@ -1,0 +1,325 @@
+"""What a teaching notebook asks and shows beside its pictures: exercises, predictions, sources, tables.
+
+All of it prints or shows text that is the same in every run, so that a stored notebook can be compared with a new run.
+"""
+
+import html
+import inspect
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dpnotes.experiments import store
+from dpnotes.theory.claims import Claim
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpnotes.notebook.widgets import Explorer
+
+
+# ---------------------------------------------------------------- exercises
+class Exercise:
+    """A question that checks its answer, with hints one at a time and a solution.
+
+    Args:
+      question: what is asked; Markdown.
+      mistake: an answer to what is wrong with it, or to "" if it is right. An error it raises on a strange answer
+        counts as wrong.
+      hints: from gentle to plain.
+      solution: how one gets there.
+
+    >>> exercise = Exercise("What is 6 times 7?", near(42), hints=["It is even."], solution="6 * 7 = 42.")
+    >>> exercise.check(...)
+    Not answered yet: put your answer in place of the dots.
+    >>> exercise.check(40)
+    Not yet: 40 is too small.
+    >>> exercise.hint()
+    Hint 1 of 1: It is even.
+    >>> exercise.check(42)
+    Right.
+    """
+
+    def __init__(self, question: str, mistake: Callable[[Any], str], hints: Sequence[str], solution: str):
+        self.question, self._mistake, self._hints, self._solution, self._hinted = question, mistake, hints, solution, 0
+
+    def check(self, answer: Any) -> None:
+        """Say whether `answer` is right and, if not, what is wrong with it; `...` stands for no answer."""
+        if answer is ...:
+            print("Not answered yet: put your answer in place of the dots.")
+            return
+        try:
+            mistake = self._mistake(answer)
+        except Exception as error:  # the reader's answer may be anything, and so may what it raises
+            mistake = f"it raises {type(error).__name__}: {error}"
+        print(f"Not yet: {mistake}" if mistake else "Right.")
+
+    def hint(self) -> None:
+        """Print the next hint; after the last one it starts again."""
+        number = self._hinted % len(self._hints) + 1
+        self._hinted += 1
+        print(f"Hint {number} of {len(self._hints)}: {self._hints[number - 1]}")
+
+    def solution(self) -> None:
+        """Print the solution."""
+        print(self._solution)
+
+    def __repr__(self) -> str:
+        return f"Exercise: {self.question}"
+
+    def _repr_markdown_(self) -> str:
+        return f"**Exercise.** {self.question}"
+
+
+def near(value: float, relative: float = 0.01) -> Callable[[Any], str]:
+    """The rule of an `Exercise` whose answer is a number.
+
+    Args:
+      value: the right one.
+      relative: how far an answer may be off.
+
+    >>> near(3.4565)(3.46), near(3.4565)(4), near(3.4565)("four")
+    ('', '4 is too large.', "'four' is not a number.")
+    """
+
+    def mistake(answer: Any) -> str:
+        try:
+            number = float(answer)
+        except (TypeError, ValueError):
+            return f"{answer!r} is not a number."
+        if math.isclose(number, value, rel_tol=relative):
+            return ""
+        return f"{answer} is {'too small' if number < value else 'too large' if number > value else 'no number'}."
+
+    return mistake
+
+
+def predict(
+    question: str,
+    choices: Sequence[str],
+    run: Callable[[], Mapping[str, Any]],
+    draw: Callable[..., Any],
+    describe: Callable[[Any], str],
+    **options: Any,
+) -> "Explorer":
+    """Ask for a prediction, and only then run: nothing is computed or drawn before one has been recorded.
+
+    Args:
+      question: what will happen? HTML, and mathematics between dollar signs.
+      choices: the answers to choose from.
+      run: the work; gives the data.
+      draw: as for an `Explorer`.
+      describe: data to words; the reader's prediction is put before them.
+      options: further ones of `Explorer`.
+
+    Returns:
+      The widget; its `.data` has the prediction too.
+
+    >>> asked = predict("Is 2 + 2 even?", ["yes", "no"], lambda: {"sum": 2 + 2}, lambda data, axes: None,
+    ...                 lambda data: f"The sum is {data['sum']}.")
+    >>> asked.run()
+    >>> asked.error, asked.data
+    ('First choose what you expect.', None)
+    >>> asked.controls["prediction"].value = "yes"
+    >>> asked.run()
+    >>> asked.readout.value
+    'You expected “yes”. The sum is 4.'
+    """
+    import ipywidgets
+
+    from dpnotes.notebook.widgets import Explorer
+
+    def compute(prediction: str | None) -> dict[str, Any]:
+        if prediction is None:
+            raise ValueError("First choose what you expect.")
+        return {**run(), "prediction": prediction}
+
+    return Explorer(
+        controls={"prediction": ipywidgets.RadioButtons(options=choices, value=None, description="I expect")},
+        compute=compute,
+        draw=draw,
+        describe=lambda data: f"You expected “{html.escape(data['prediction'])}”. {describe(data)}",
+        heading=question,
+        button="Record my prediction and run",
+        hidden=True,
+        **options,
+    )
+
+
+# ---------------------------------------------------------------- tables
+@dataclass(frozen=True, repr=False)
+class Table:
+    """A table of short texts; mathematics between dollar signs.
+
+    Args:
+      columns: the headings.
+      rows: one text a column.
+      caption: what it is a table of.
+
+    >>> Table(["schedule", "steps"], [["uniform", "24"], ["dynamic", "31"]])
+    schedule  steps
+    uniform   24
+    dynamic   31
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    caption: str = ""
+
+    def __repr__(self) -> str:
+        lines = [self.columns, *self.rows]
+        widths = [max(len(line[place]) for line in lines) for place in range(len(self.columns))]
+        texts = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
+        return "\n".join([self.caption] * bool(self.caption) + texts)
+
+    def _repr_html_(self) -> str:
+        caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
+        head = "".join(f'<th style="text-align: left">{html.escape(column)}</th>' for column in self.columns)
+        body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in self.rows)
+        return f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
+
+
+def _cell(text: str) -> str:
+    return f'<td style="text-align: left; vertical-align: top">{html.escape(text)}</td>'
+
+
+def claims_table(claims: Iterable[Claim]) -> Table:
+    """Each claim as printed, the verdict computed now, and what we would print, with its own verdict.
+
+    Args:
+      claims: of one paper or of several.
+
+    >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
+    >>> print(repr(claims_table(CLAIMS[:1])).splitlines()[0].split())
+    ['claim', 'where', 'printed', 'verdict', 'ours']
+    """
+    rows = []
+    for claim in claims:
+        correction = claim.correction()
+        ours = "as printed" if claim.erratum is None else "to be left out"
+        if correction is not None:
+            ours = f"${correction.printed}$ ({correction.check().kind})"
+        rows.append([claim.title, claim.locator, f"${claim.printed}$", str(claim.check()), ours])
+    return Table(["claim", "where", "printed", "verdict", "ours"], rows)
+
+
+def results_table(frame: "pd.DataFrame", formats: Mapping[str, str], caption: str = "") -> Table:
+    """Columns of a data frame as text.
+
+    Args:
+      frame: the rows to show.
+      formats: heading to the column's name and how to write it, as in a format string: `"{num_steps:d}"`; several
+        columns may share a cell, `"{mean:.3f} ± {error:.3f}"`.
+      caption: what it is a table of.
+
+    >>> import pandas as pd
+    >>> results_table(pd.DataFrame({"n": [250], "mean": [0.1234]}), {"N": "{n}", "loss": "{mean:.2f}"})
+    N    loss
+    250  0.12
+    """
+    rows = [[form.format(**row) for form in formats.values()] for row in frame.to_dict("records")]
+    return Table([*formats], rows, caption)
+
+
+def provenance(result: store.Result) -> str:
+    """Where a result comes from, in lines to print under its figure or table.
+
+    Args:
+      result: as loaded from the store; a stale or missing one says so first.
+    """
+    stamp = store.stamp(result)
+    lines = [stamp] if stamp else []
+    if result.manifest:
+        manifest = result.manifest
+        commit = (manifest["git_commit"] or "unknown")[:12] + (
+            ", with uncommitted changes" if manifest["git_dirty"] else ""
+        )
+        machines = "; ".join(sorted({_machine(environment) for environment in manifest["environments"]}))
+        lines += [
+            f"{manifest['experiment']}, profile {result.spec.profile}, key {manifest['key'][:12]}",
+            f"code {commit}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
+        ]
+    lines += [f"not accounted: {text}" for text in result.unaccounted]
+    return "\n".join(lines)
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    return f"torch {environment['versions']['torch']} on {environment['name']}"
+
+
+# ---------------------------------------------------------------- an algorithm beside its source
+@dataclass(frozen=True)
+class Excerpt:
+    """Lines of a function's source, found by what stands in them, so that they cannot drift from the code.
+
+    Args:
+      function: whose source.
+      start: a text in the first line shown.
+      end: a text in the last one, the same line by default.
+
+    Raises:
+      ValueError: if the source has no such lines any more.
+
+    >>> Excerpt(near, "math.isclose").text
+    'if math.isclose(number, value, rel_tol=relative):'
+    """
+
+    function: Callable[..., Any]
+    start: str
+    end: str = ""
+
+    def __post_init__(self) -> None:
+        _ = self.text
+
+    @property
+    def text(self) -> str:
+        """The lines, without their common indentation."""
+        lines = inspect.getsource(self.function).splitlines()
+        first = next((place for place, line in enumerate(lines) if self.start in line), None)
+        if first is None:
+            raise ValueError(f"Expected {self.start!r} in the source of {self.function.__qualname__}.")
+        last = next((place for place in range(first, len(lines)) if (self.end or self.start) in lines[place]), None)
+        if last is None:
+            raise ValueError(
+                f"Expected {self.end!r} after {self.start!r} in the source of {self.function.__qualname__}."
+            )
+        return textwrap.dedent("\n".join(lines[first : last + 1]))
+
+
+@dataclass(frozen=True, repr=False)
+class SourceBeside:
+    """The numbered lines of a paper's algorithm, each beside the source that does it.
+
+    Args:
+      algorithm: its name in the paper.
+      lines: the paper's line and what implements it, one or more excerpts.
+
+    >>> SourceBeside("Algorithm 0", [("1: compare", [Excerpt(near, "math.isclose")])])
+    Algorithm 0
+    1: compare
+        near: if math.isclose(number, value, rel_tol=relative):
+    """
+
+    algorithm: str
+    lines: Sequence[tuple[str, Sequence[Excerpt]]]
+
+    def __repr__(self) -> str:
+        texts = [self.algorithm]
+        for line, excerpts in self.lines:
+            texts.append(line)
+            texts += [textwrap.indent(f"{e.function.__qualname__}: {e.text}", "    ") for e in excerpts]
+        return "\n".join(texts)
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for line, excerpts in self.lines:
+            sources = "".join(
+                f"<div><em>{html.escape(e.function.__qualname__)}</em>"
+                f'<pre style="margin: 0 0 0.5em 0">{html.escape(e.text)}</pre></div>'
+                for e in excerpts
+            )
+            rows.append(f'<tr>{_cell(line)}<td style="text-align: left">{sources}</td></tr>\n')
+        head = f'<th style="text-align: left">{html.escape(self.algorithm)}</th><th style="text-align: left">here</th>'
+        return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody></table>"

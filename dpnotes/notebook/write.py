@@ -1,0 +1,208 @@
+"""Run notebooks and store their outputs: the only writer of the notebooks in this repository.
+
+    python -m dpnotes.notebook.write [--check] [FILE ...]
+
+Without files, all of `notebooks/`. `--check` runs nothing and only looks whether each file is as this would write it.
+
+What is stored is what a second run gives to the byte: kernels get one thread and a fixed hash seed, streams are
+joined, and what changes from run to run (times, cell ids, widget models that die with their kernel) is left out. A
+notebook with an error is not written. The rules of `violations` hold for every notebook in the repository.
+"""
+
+import argparse
+import copy
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+from traitlets.config import Config
+
+LARGEST = 1_000_000  # bytes
+WIDGET = "application/vnd.jupyter.widget-view+json"
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def environment() -> dict[str, str]:
+    """Return the environment that kernels run in: one thread, a fixed hash seed, inline figures.
+
+    >>> environment()["OMP_NUM_THREADS"], "MPLBACKEND" in environment()
+    ('1', False)
+    """
+    fixed = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    return {name: value for name, value in os.environ.items() if name != "MPLBACKEND"} | fixed
+
+
+def execute(notebook: NotebookNode, folder: Path, timeout: int = 600) -> NotebookNode:
+    """Run a copy of `notebook` in a fresh kernel that starts in `folder`.
+
+    Args:
+      notebook: of nbformat 4.
+      folder: where the kernel starts.
+      timeout: seconds a cell.
+
+    Returns:
+      The copy with its outputs, tidied.
+
+    Raises:
+      CellExecutionError: if a cell raises; it names the cell and shows the traceback.
+      CellTimeoutError: if a cell takes longer than `timeout`.
+    """
+    client = NotebookClient(
+        copy.deepcopy(notebook),
+        timeout=timeout,
+        kernel_name="python3",
+        record_timing=False,
+        store_widget_state=False,
+        resources={"metadata": {"path": str(folder)}},
+        # Without it ipykernel warns at each start that it talks over plain TCP.
+        config=Config({"KernelManager": {"transport_encryption": "auto"}}),
+    )
+    return tidy(client.execute(env=environment()))
+
+
+def tidy(notebook: NotebookNode) -> NotebookNode:
+    """Return a copy of `notebook` without what changes from run to run.
+
+    >>> cell = nbformat.v4.new_code_cell("1", metadata={"collapsed": True})
+    >>> tidy(nbformat.v4.new_notebook(cells=[cell], metadata={"widgets": {}})).metadata.keys()
+    dict_keys(['kernelspec', 'language_info'])
+    """
+    notebook = copy.deepcopy(notebook)
+    notebook.update(metadata=nbformat.from_dict(METADATA), nbformat=4, nbformat_minor=5)
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number:02d}"
+        folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+        cell.metadata = nbformat.from_dict({"jupyter": {"source_hidden": True}} if folded else {})
+        if cell.cell_type == "code":
+            cell.outputs = _joined(cell.outputs)
+        for output in cell.get("outputs", []):
+            output.get("data", {}).pop(WIDGET, None)
+            if "metadata" in output:
+                kept = output.metadata.get("image/png", {})
+                output.metadata = nbformat.from_dict({"image/png": {"alt": kept["alt"]}} if "alt" in kept else {})
+    return notebook
+
+
+def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
+    # How a stream is cut into messages is a matter of timing.
+    joined: list[NotebookNode] = []
+    for output in outputs:
+        if joined and output.output_type == "stream" == joined[-1].output_type and output.name == joined[-1].name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def violations(text: str) -> Iterator[str]:
+    """Say what keeps a notebook out of the repository, one line a reason.
+
+    Args:
+      text: the content of the file.
+
+    Yields:
+      The cell's number, from 0, and what is wrong with it.
+
+    >>> cell = nbformat.v4.new_code_cell("1 + 1;")
+    >>> list(violations(to_text(nbformat.v4.new_notebook(cells=[cell]))))
+    ['cell 0: was never run, so nothing compares it', 'cell 0: ends with a semicolon, which fails a comparison']
+    """
+    if len(text.encode()) > LARGEST:
+        yield f"has {len(text.encode())} bytes, more than {LARGEST}"
+    notebook = nbformat.reads(text, as_version=4)
+    if "widgets" in notebook.metadata:
+        yield "metadata.widgets stores widget models that no longer exist"
+    for number, cell in enumerate(notebook.cells):
+        if cell.cell_type == "code":
+            for reason in _cell_violations(cell):
+                yield f"cell {number}: {reason}"
+    if text != to_text(notebook):
+        yield "is not as python -m dpnotes.notebook.write writes it"
+
+
+def _cell_violations(cell: NotebookNode) -> Iterator[str]:
+    if cell.execution_count is None:
+        yield "was never run, so nothing compares it"
+    if cell.source.rstrip().endswith(";"):
+        yield "ends with a semicolon, which fails a comparison"
+    for output in cell.outputs:
+        if output.output_type == "error":
+            yield f"stores an error, {output.ename}"
+        if output.get("name") == "stderr":
+            yield f"stores a warning: {output.text.strip().splitlines()[-1]}"
+        data: dict[str, Any] = output.get("data", {})
+        if WIDGET in data:
+            yield "stores a view of a widget whose model no longer exists"
+        if "image/svg+xml" in data or "<svg" in "".join(data.get("text/html", "")):
+            yield "stores svg, whose identifiers change with each run"
+
+
+def to_text(notebook: NotebookNode) -> str:
+    """Return the file content for a notebook, tidied.
+
+    >>> to_text(nbformat.v4.new_notebook()).splitlines()[-1]
+    '}'
+    """
+    return nbformat.writes(tidy(notebook)) + "\n"
+
+
+def write(path: Path) -> list[str]:
+    """Run the notebook at `path` and store it there, unless it breaks a rule.
+
+    Args:
+      path: a notebook; it is replaced in one step.
+
+    Returns:
+      What kept it from being written, empty if it was.
+    """
+    try:
+        text = to_text(execute(nbformat.read(path, as_version=4), path.parent))
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        return [re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip()]  # without colours: this goes into logs
+    found = [*violations(text)]
+    if not found:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
+            file.write(text)
+        os.chmod(file.name, path.stat().st_mode)
+        os.replace(file.name, path)
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write or check notebooks; the exit status is 1 if any was refused.
+
+    Args:
+      arguments: as on the command line.
+    """
+    parser = argparse.ArgumentParser(prog="python -m dpnotes.notebook.write", description="Run and store notebooks.")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: notebooks/*.ipynb")
+    parser.add_argument("--check", action="store_true", help="run nothing, only look whether the files are in order")
+    options = parser.parse_args(arguments)
+    files = options.files or sorted(Path("notebooks").glob("*.ipynb"))
+    refused = 0
+    for path in files:
+        if not path.is_file():
+            found = ["there is no such file"]
+        else:
+            found = [*violations(path.read_text(encoding="utf-8"))] if options.check else write(path)
+        refused += bool(found)
+        for reason in found:
+            print(f"{path}: {reason}", file=sys.stderr)
+        if not found:
+            print(f"{path}: {'in order' if options.check else 'written'}")
+    return int(refused > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+"""The notebooks of the repository keep the rules, and each rule can be broken."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from dpnotes.notebook.write import LARGEST, WIDGET, to_text, violations
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_the_notebook_keeps_the_rules(path):
+    assert [*violations(path.read_text(encoding="utf-8"))] == []
+
+
+def good():
+    """A notebook with one cell that was run."""
+    data = {"text/plain": "2", "image/png": "aaaa"}
+    output = nbformat.v4.new_output("execute_result", data=data, execution_count=1)
+    cell = nbformat.v4.new_code_cell("1 + 1", execution_count=1, outputs=[output])
+    return nbformat.reads(to_text(nbformat.v4.new_notebook(cells=[cell])), as_version=4)
+
+
+def test_a_good_notebook_is_let_through():
+    assert [*violations(to_text(good()))] == []
+
+
+def never_run(notebook):
+    notebook.cells[0].execution_count = None
+
+
+def error(notebook):
+    notebook.cells[0].outputs = [nbformat.v4.new_output("error", ename="ValueError", evalue="", traceback=[])]
+
+
+def warning(notebook):
+    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", name="stderr", text="UserWarning: hm\n")]
+
+
+def widget_state(notebook):
+    notebook.metadata.widgets = {"application/vnd.jupyter.widget-state+json": {}}
+
+
+def widget_view(notebook):
+    notebook.cells[0].outputs[0].data[WIDGET] = {"model_id": "1"}
+
+
+def svg(notebook):
+    notebook.cells[0].outputs[0].data["image/svg+xml"] = "<svg/>"
+
+
+def svg_in_html(notebook):
+    notebook.cells[0].outputs[0].data["text/html"] = "<p><svg></svg></p>"
+
+
+def semicolon(notebook):
+    notebook.cells[0].source = "1 + 1;\n"
+
+
+def too_large(notebook):
+    notebook.cells[0].outputs[0].data["image/png"] = "a" * LARGEST
+
+
+def foreign_metadata(notebook):
+    notebook.metadata.kernelspec.display_name = "my kernel"
+
+
+@pytest.mark.parametrize(
+    "break_it, reason",
+    [
+        (never_run, "cell 0: was never run"),
+        (error, "cell 0: stores an error, ValueError"),
+        (warning, "cell 0: stores a warning: UserWarning: hm"),
+        (widget_state, "metadata.widgets"),
+        (widget_view, "cell 0: stores a view of a widget"),
+        (svg, "cell 0: stores svg"),
+        (svg_in_html, "cell 0: stores svg"),
+        (semicolon, "cell 0: ends with a semicolon"),
+        (too_large, "bytes, more than"),
+        (foreign_metadata, "is not as python -m dpnotes.notebook.write writes it"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_control_each_rule_catches_its_breach(break_it, reason):
+    notebook = good()
+    break_it(notebook)
+    found = [*violations(nbformat.writes(notebook) + "\n")]
+    assert any(reason in line for line in found), found

@@ -1,0 +1,156 @@
+"""Exercises, predictions, tables and sources of the notebooks."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dpnotes.experiments import Context, Decision, Experiment, Spec, store
+from dpnotes.notebook.teaching import (
+    Excerpt,
+    Exercise,
+    SourceBeside,
+    Table,
+    claims_table,
+    near,
+    predict,
+    provenance,
+    results_table,
+)
+from dpnotes.papers.budget_schedules.claims import CLAIMS
+from dpnotes.theory.claims import select
+
+
+def exercise(mistake=None):
+    return Exercise("How many?", mistake or near(2.0), hints=["More than one.", "Fewer than three."], solution="Two.")
+
+
+@pytest.mark.parametrize(
+    "answer, said",
+    [
+        (..., "Not answered yet: put your answer in place of the dots.\n"),
+        (2, "Right.\n"),
+        (2.01, "Right.\n"),
+        (1.9, "Not yet: 1.9 is too small.\n"),
+        (float("nan"), "Not yet: nan is no number.\n"),
+        ("two", "Not yet: 'two' is not a number.\n"),
+        (None, "Not yet: None is not a number.\n"),
+    ],
+)
+def test_an_exercise_says_what_is_wrong(capsys, answer: Any, said: str):
+    exercise().check(answer)
+    assert capsys.readouterr().out == said
+
+
+def test_an_answer_that_raises_is_a_wrong_answer(capsys):
+    exercise(lambda function: "" if function(0) == 1 else "f(0) should be 1.").check(lambda x: 1 / x)
+    assert capsys.readouterr().out == "Not yet: it raises ZeroDivisionError: division by zero\n"
+
+
+def test_hints_come_one_at_a_time_and_then_again(capsys):
+    asked = exercise()
+    for _ in range(3):
+        asked.hint()
+    asked.solution()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["Hint 1 of 2: More than one.", "Hint 2 of 2: Fewer than three.", *lines[:1], "Two."]
+
+
+def test_nothing_runs_before_a_prediction_is_recorded():
+    ran = []
+    asked = predict("Is it <b>even</b>?", ["yes & no", "no"], lambda: ran.append(1) or {"sum": 4},
+                    lambda data, axes: None, lambda data: f"It is {data['sum']}.")  # fmt: skip
+    asked.run_button.click()
+    assert not ran and asked.data is None and asked.error == "First choose what you expect."
+    asked.controls["prediction"].value = "yes & no"
+    assert not ran, "choosing is not yet recording"
+    asked.run_button.click()
+    assert ran and asked.data == {"sum": 4, "prediction": "yes & no"}
+    assert asked.readout.value == "You expected “yes &amp; no”. It is 4."
+
+
+def test_a_table_escapes_what_it_shows():
+    table = Table(["a<b"], [["x<y & $z$"]], caption="c>d")
+    assert "x&lt;y &amp; $z$" in table._repr_html_() and "<b>" not in table._repr_html_()
+    assert repr(table) == "c>d\na<b\nx<y & $z$"
+
+
+def test_the_claims_table_computes_its_verdicts():
+    right, wrong = select(CLAIMS, ["budget_schedules.thm4.5.schedule", "budget_schedules.lemmaC.4.inversion"])
+    table = claims_table([right, wrong])
+    assert table.rows[0][3].startswith("exact") and table.rows[0][4] == "as printed"
+    assert table.rows[1][3].startswith("contradicted") and table.rows[1][4].endswith("(exact)")
+
+
+def test_the_results_table_formats_columns():
+    frame = pd.DataFrame({"n": [250, 1000], "mean": [0.5, 0.25], "error": [0.01, 0.02], "unused": [1, 2]})
+    table = results_table(frame, {"N": "{n:,}", "loss": "{mean:.2f} ± {error:.2f}"}, caption="Loss")
+    assert repr(table) == "Loss\nN      loss\n250    0.50 ± 0.01\n1,000  0.25 ± 0.02"
+
+
+def result(state: str, manifest: dict[str, Any]) -> store.Result:
+    spec = Spec("toy", "mean", "quick", {"decision_rule": "always"})
+
+    def run_cell(spec: Spec, cell: dict[str, Any], context: Context) -> dict[str, Any]:
+        return {"x": 1}
+
+    experiment = Experiment(
+        paper="toy",
+        name="mean",
+        title="A toy",
+        question="?",
+        specs={"quick": spec},
+        cells=lambda spec: [{}],
+        run_cell=run_cell,
+        decide=lambda frame, spec: Decision("reproduced", ""),
+        unaccounted=("the scaling",),
+    )
+    changes = {"code": "dpnotes.core"} if state == "stale" else {}
+    return store.Result(experiment, spec, pd.DataFrame(), manifest, state, changes, Decision("undecided", ""))  # type: ignore[arg-type]
+
+
+MANIFEST = {
+    "experiment": "toy.mean",
+    "key": "0123456789abcdef",
+    "git_commit": "fedcba9876543210",
+    "git_dirty": True,
+    "environments": [{"device": "cpu", "name": "a processor", "versions": {"torch": "2.13.0"}}],
+    "cell_seconds": 12.3,
+}
+
+
+def test_provenance_of_a_current_result():
+    assert provenance(result("current", MANIFEST)).splitlines() == [
+        "toy.mean, profile quick, key 0123456789ab",
+        "code fedcba987654, with uncommitted changes; torch 2.13.0 on a processor; 12 s of computing",
+        "not accounted: the scaling",
+    ]
+
+
+def test_provenance_says_first_when_a_result_is_stale_or_missing():
+    assert provenance(result("stale", MANIFEST)).startswith("STALE: code changed\n")
+    assert provenance(result("missing", {})).splitlines() == [
+        "MISSING: dpnotes run toy.mean --profile quick",
+        "not accounted: the scaling",
+    ]
+
+
+def sample(x: int) -> int:
+    """A docstring."""
+    y = x < 2
+    return int(y)
+
+
+def test_an_excerpt_is_the_source_as_it_stands():
+    assert Excerpt(sample, "y = x", "return").text == "y = x < 2\nreturn int(y)"
+    beside = SourceBeside(
+        "Algorithm 0", [("1: compare & return", [Excerpt(sample, "y = x", "return")]), ("2: end", [])]
+    )
+    assert "y = x &lt; 2" in beside._repr_html_() and "1: compare &amp; return" in beside._repr_html_()
+    assert repr(beside).splitlines()[1] == "1: compare & return"
+
+
+@pytest.mark.parametrize("start, end", [("z = x", ""), ("y = x", "yield")])
+def test_an_excerpt_that_is_gone_is_an_error(start: str, end: str):
+    with pytest.raises(ValueError, match="in the source of sample|after 'y = x' in the source of sample"):
+        Excerpt(sample, start, end)

@@ -1,0 +1,103 @@
+"""The notebook writer: what it stores, what it refuses, and that nbval then compares it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from dpnotes.notebook.write import main
+
+ROOT = Path(__file__).parents[1]
+EXPLORER = """\
+from dpnotes.notebook import plots
+from dpnotes.notebook.widgets import Explorer, slider
+
+explorer = Explorer(
+    controls={"side": slider("side", 1, 9, value=3)},
+    compute=lambda side: {"area": side**2},
+    draw=lambda data, axes: plots.curve(axes, [0, 1], [0, data["area"]]),
+    describe=lambda data: f"The area is {data['area']}.",
+)
+explorer"""
+ENVIRONMENT = """\
+import os
+print(os.environ["OMP_NUM_THREADS"], os.environ["PYTHONHASHSEED"], os.path.basename(os.getcwd()))
+print({"b", "a", "c"})"""
+
+
+def notebook(path: Path, *sources: str) -> Path:
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = notebook(tmp_path_factory.mktemp("written") / "good.ipynb", EXPLORER, ENVIRONMENT)
+    assert main([str(path)]) == 0
+    return path
+
+
+def test_what_is_stored(written: Path):
+    stored = json.loads(written.read_text())
+    explorer, environment = stored["cells"]
+    assert explorer["outputs"][0]["data"].keys() == {"text/plain", "image/png"}
+    assert explorer["outputs"][0]["data"]["text/plain"] == ["Explorer(side)"]
+    assert environment["outputs"][0]["text"][0] == f"1 0 {written.parent.name}\n"
+    assert [cell["execution_count"] for cell in stored["cells"]] == [1, 2]
+    assert stored["metadata"].keys() == {"kernelspec", "language_info"}
+    assert main(["--check", str(written)]) == 0
+
+
+def test_a_second_run_gives_the_same_bytes(written: Path):
+    before = written.read_bytes()
+    assert main([str(written)]) == 0
+    assert written.read_bytes() == before
+
+
+def test_nbval_compares_what_is_stored(written: Path, tmp_path: Path):
+    def compare(path: Path) -> subprocess.CompletedProcess[str]:
+        # With the environment hostile and from elsewhere: the conftest at the root puts it right.
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+            + ["--confcutdir", str(ROOT), "-p", "conftest", "--nbval", "--nbval-current-env", str(path)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "OMP_NUM_THREADS": "2", "PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)},
+            check=False,
+        )
+
+    same = compare(written)
+    assert same.returncode == 0, same.stdout
+    broken = tmp_path / written.parent.name / "broken.ipynb"
+    broken.parent.mkdir()
+    broken.write_text(written.read_text().replace("Explorer(side)", "Explorer(edge)"))
+    assert compare(broken).returncode == 1, "control: a changed output must be seen"
+
+
+@pytest.mark.parametrize(
+    "source, reason",
+    [
+        ("raise ValueError('no')", "ValueError: no"),
+        ("import warnings; warnings.warn('hm')", "stores a warning"),
+        ("1 + 1;", "semicolon"),
+        ("from IPython.display import HTML; HTML('<svg></svg>')", "svg"),
+        ("print('x' * 1_000_001)", "bytes, more than"),
+    ],
+)
+def test_a_bad_notebook_is_refused_and_left_alone(tmp_path: Path, capsys, source: str, reason: str):
+    path = notebook(tmp_path / "bad.ipynb", source)
+    before = path.read_bytes()
+    assert main([str(path)]) == 1
+    assert reason in capsys.readouterr().err
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+
+
+def test_a_missing_file_is_named(capsys):
+    assert main(["--check", "no/such.ipynb"]) == 1
+    assert "no/such.ipynb: there is no such file" in capsys.readouterr().err

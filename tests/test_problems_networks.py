@@ -280,6 +280,8 @@ def test_points_of_another_shape_are_refused() -> None:
         problem.gradients(torch.zeros(3, problem.dim, dtype=torch.float64))
     with pytest.raises(ValueError, match="x.shape"):
         network().gradients(torch.zeros(1, 3, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"inputs.shape=\(2, 4\) to have 5 features"):
+        problem.evaluate(points(problem, 2), torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64))
 
 
 def test_is_a_problem_and_states_what_it_knows() -> None:

@@ -197,6 +197,8 @@ class TwoLayerNetwork:
           inputs: `(examples, num_inputs)` or `(runs, examples, num_inputs)`, of any number of examples.
           labels: `(examples,)` or `(runs, examples)`.
         """
+        if inputs.shape[-1] != self.num_inputs:
+            raise ValueError(f"Expected inputs.shape={tuple(inputs.shape)} to have {self.num_inputs} features.")
         first, second = self._matrices(x)
         extended = _extend(inputs, labels, self.num_classes).expand(len(x), -1, -1)
         labels = labels.expand(len(x), -1)

@@ -167,7 +167,7 @@ def cells(spec):
 def run_cell(spec, cell, context):
     def total(runs):
         return {"total": np.ones((len(runs), SIZE // 8)).sum(axis=1)}
-    return context.in_chunks(total, 60, SIZE if spec["truthful"] else SIZE // 10)
+    return context.in_chunks(total, 40, SIZE if spec["truthful"] else SIZE // 10)
 
 def decide(frame, spec):
     return Decision("reproduced", "it ran")

@@ -130,7 +130,13 @@ class _Progress:
         tables: list[store.Table] = []
         for stage in range(1 + len(self.experiment.stages)):
             cells = self.cells(stage, tables)
-            self._compute([cell for cell in cells if self._kept(cell) is None], plan)
+            waiting = [cell for cell in cells if self._kept(cell) is None]
+            if len(waiting) < len(cells):
+                kept = len(cells) - len(waiting)
+                self.report(
+                    f"{self.experiment.id} {self.spec.profile}: {kept} of {len(cells)} cells were finished before"
+                )
+            self._compute(waiting, plan)
             for cell in cells:
                 table = store.read_table(store.cell_stem(self.folder, cell))
                 if table is None:
@@ -299,6 +305,7 @@ def _manifest(
     seconds: float,
 ) -> dict[str, Any]:
     package = os.path.dirname(dpnotes.__file__)
+    commit = _output("git", "-C", package, "rev-parse", "HEAD") or None
     cells = [table.manifest for table in tables]
     return {
         "format": FORMAT,
@@ -318,8 +325,8 @@ def _manifest(
         "spent": _counted(event for cell in cells for event in cell["spent"]),
         "environments": _counted(cell["environment"] for cell in cells),
         "jobs": jobs,
-        "git_commit": _output("git", "-C", package, "rev-parse", "HEAD") or None,
-        "git_dirty": bool(_output("git", "-C", package, "status", "--porcelain", "--", ".")),
+        "git_commit": commit,
+        "git_dirty": bool(_output("git", "-C", package, "status", "--porcelain", "--", ".")) if commit else None,
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cell_seconds": round(sum(cell["seconds"] for cell in cells), 3),
         "wall_seconds": round(seconds, 3),

@@ -1,7 +1,9 @@
 """What the code of a result was: a digest a module, blind to comments, docstrings and layout.
 
 Imports are followed in the text, without executing anything: from the modules of an experiment to every module of
-the same packages that they import, inside functions too. An import by a computed name (`importlib`) is not seen.
+the same packages that they import, inside functions too. A package's `__init__` counts where a name is imported from
+it, not for being passed on the way to one of its modules: a new experiment in a list does not make the others stale.
+An import by a computed name (`importlib`) is not seen.
 The runner and the store themselves (`dpnotes.experiments`) are left out, as their results do not depend on how
 cells are executed and kept (that is tested); `FORMAT` stands for them in the key.
 """
@@ -92,7 +94,7 @@ def digests(modules: Iterable[str]) -> dict[str, str]:
       ValueError: a named module has no source file (it was typed into a notebook, say).
 
     >>> sorted(digests(["dpnotes.streams"]))
-    ['dpnotes', 'dpnotes.streams', 'dpnotes.validate']
+    ['dpnotes.streams', 'dpnotes.validate']
     """
     waiting = sorted(set(modules))
     tops = {"dpnotes", *(name.split(".")[0] for name in waiting)}
@@ -105,27 +107,23 @@ def digests(modules: Iterable[str]) -> dict[str, str]:
     seen = set[str]()
     while waiting:
         name = waiting.pop()
-        if name in seen or name.split(".")[0] not in tops or f"{name}.".startswith(f"{_RUNNER}."):
+        if name in seen or f"{name}.".startswith(f"{_RUNNER}."):
             continue
         seen.add(name)
         path = _find(name)
         if path is None:
-            continue  # `from module import name`, where name is no module
+            continue
         found[name], imports = _analysed(path.read_text(encoding="utf-8"))
-        waiting += _parents(name)
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         for module, level, names in imports:
             if level:
                 base = ".".join(package.split(".")[: len(package.split(".")) - level + 1])
                 module = f"{base}.{module}" if module else base
             assert module is not None
-            waiting += [module, *_parents(module), *(f"{module}.{item}" for item in names)]
+            if module.split(".")[0] in tops:
+                inner = [f"{module}.{item}" for item in names]
+                waiting += [item if _find(item) else module for item in inner] or [module]
     return dict(sorted(found.items()))
-
-
-def _parents(name: str) -> list[str]:
-    parts = name.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts))]
 
 
 @dataclass(frozen=True)

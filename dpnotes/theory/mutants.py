@@ -23,7 +23,7 @@ def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
         for change, mutant in [("sign", -expression), ("number", 2 * expression), *_of(expression)]:
             if change == "number" and isinstance(statement, Ratio):
                 continue
-            if mutant in seen or not mutant.is_number and mutant.has(sympy.nan, sympy.zoo):
+            if mutant in seen or mutant.has(sympy.nan, sympy.zoo):
                 continue
             seen.add(mutant)
             printed = [*statement.printed[:place], mutant, *statement.printed[place + 1 :]]

@@ -279,15 +279,16 @@ class Optimum:
         conditions = [_define(c, self.where) for c in self.conditions]
         at, height, steepness = (_evaluator([self.variable, *symbols], e) for e in (self.variable, objective, slope))
         place, value = _evaluator(symbols, argument), _evaluator(symbols, least)
-        points = _points(symbols, self.example, conditions)
+        points = _points(symbols, self.example, conditions)[:5]
         for point in points:
             where = place(point)
             if not (isinstance(where, mpmath.mpf) and mpmath.isfinite(where) and where > 0):
                 return Verdict(Kind.CONTRADICTED, f"at {_place(point)}: {self.variable} = {number(where)} is not positive")
             reached = height({**point, self.variable: where})
             best_at, best = _descend(lambda v, p=point: height({**p, self.variable: v}), where)
-            relative = steepness({**point, self.variable: where}) * where / reached
-            if best < reached * (1 - mpmath.mpf(10) ** -9) or abs(relative) > mpmath.mpf(10) ** -_AGREE:
+            scale = max(abs(reached), abs(best), mpmath.mpf(10) ** -_AGREE)
+            relative = abs(steepness({**point, self.variable: where}) * where) / scale
+            if best < reached - scale * mpmath.mpf(10) ** -9 or not relative < mpmath.mpf(10) ** -_AGREE:
                 return Verdict(
                     Kind.CONTRADICTED,
                     f"at {_place(point)}: {self.variable} = {number(where)} gives {number(reached)}, "
@@ -473,12 +474,16 @@ class Inequality:
         if not math.isfinite(closest):
             broken = self._broken(point, symbols, lower, upper)
             return broken or Verdict(Kind.CONTRADICTED, f"at {_place(point)}: the bound is not a real number")
-        if broken := (self._broken(_rounded(point), symbols, lower, upper, conditions) or self._broken(point, symbols, lower, upper)):
-            return broken
+        for candidate in (_rounded(point), point):
+            if all(s.domain.holds(v) for s, v in candidate.items()) or candidate is point:
+                if broken := self._broken(candidate, symbols, lower, upper, conditions):
+                    return broken
         effort = f"{search.evaluations} seeded points"
         factor = search.ratio(point)
         if factor is not None and factor > _SHARP:
             return Verdict(Kind.IMPROVABLE, f"holds with a factor of at least {factor:.3g} to spare at all of {effort}")
+        if factor is None and closest > _SHARP - 1 and lower != 0 and upper != 0:
+            return Verdict(Kind.IMPROVABLE, f"holds with room to spare at all of {effort}")
         close = "" if factor is None else "; attained" if factor < 1 + 1e-9 else f"; approached within {factor - 1:.1g}"
         if not conditions and _is_non_negative(upper - lower, strict=self.sense == "<"):
             return Verdict(Kind.EXACT, f"the difference has a sign by algebra{close}")

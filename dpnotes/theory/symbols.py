@@ -6,6 +6,7 @@ sympy symbol, is refused.
 
 import math
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,11 @@ class Domain:
             return f"{text} {more} {self.low:g}"
         return f"{text} {less} {self.high:g}" if math.isfinite(self.high) else f"{text} real"
 
+    def holds(self, value: Any) -> bool:
+        """Whether one number is inside."""
+        inside = self.low < value < self.high or (self.closed and value in (self.low, self.high))
+        return bool(inside) and (not self.integer or value == int(value))
+
     def check(self, name: str, value: Any) -> None:
         """Refuse numbers or arrays with an entry outside.
 
@@ -49,8 +55,7 @@ class Domain:
         ValueError: Expected kappa=0.5 > 1.
         """
         if isinstance(value, float | int) and not isinstance(value, bool):
-            inside = self.low < value < self.high or (self.closed and value in (self.low, self.high))
-            if not inside or (self.integer and value != int(value)):
+            if not self.holds(value):
                 self._refuse(name, value)
             return
         array = np.asarray(value)
@@ -130,12 +135,22 @@ class PaperSymbols:
         return IndexedBase(self.symbol(name, meaning, unit, domain))
 
 
-def expand(expression: sympy.Basic, instance: dict[sympy.Symbol, int]) -> sympy.Basic:
+def expand(expression: sympy.Basic, instance: Mapping[sympy.Symbol, int]) -> Any:
     """Put integers for the symbols of `instance`, write sums out, and name the terms of sequences `q_1`, `q_2`, ..."""
-    written = expression.xreplace({symbol: sympy.Integer(value) for symbol, value in instance.items()})
-    if written.has(sympy.Sum):
-        written = written.doit()
+    written = _write_out(expression.xreplace({symbol: sympy.Integer(value) for symbol, value in instance.items()}))
     return written.xreplace({term: _term(term) for term in written.atoms(Indexed)})
+
+
+def _write_out(expression: sympy.Basic) -> sympy.Basic:
+    """Sums as sums of their terms; sympy's own `doit` looks for closed forms first, and may not come back."""
+    if not expression.has(sympy.Sum):
+        return expression
+    if isinstance(expression, sympy.Sum):
+        ((index, low, high),) = expression.limits
+        return sympy.Add(
+            *(_write_out(expression.function.xreplace({index: sympy.Integer(v)})) for v in range(int(low), int(high) + 1))
+        )
+    return expression.func(*(_write_out(argument) for argument in expression.args))
 
 
 def _term(term: Indexed) -> PaperSymbol:

@@ -397,7 +397,9 @@ def _privacy() -> tuple[Claim, ...]:
             "sec4.3.cost",
             "Cost of a subsampled step",
             "Section 4.3",
-            Identity(_S.symbol("rho_t", "cost of a step"), c * p**2 / sigma, c * p**2 / sigma**2),
+            Identity(
+                _S.symbol("rho_t", "cost of a step"), c * p**2 / sigma, c * p**2 / sigma**2, example={c: 0.5, p: 0.01, sigma: 2}
+            ),
             "The constraint in the next sentence: the sum of p^2/sigma_t^2 is R.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
@@ -469,6 +471,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
     recursion = Integer(1)
     for step in (1, 2, 3):
         recursion = gamma * recursion + R * alpha * noise[step]
+    propagated = _S.symbol("Q", "propagated noise, the sum of q_t sigma_t^2")
     bound = gamma**T + R * sympy.Sum(gamma ** (T - t) * alpha * noise[t], (t, 1, T))
     return (
         _claim(
@@ -539,9 +542,9 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Theorem 4.2, eq. (7)",
             Inequality(
                 (1 - u) ** (2 * T) + R * alpha * u * sympy.Sum((1 - u) ** (2 * (T - t)) * noise[t], (t, 1, T)),
-                bound,
+                gamma**T + R * propagated,
                 {u: (1e-3, 0.9999), kappa: (1.001, 1e3), R: (0.1, 10), alpha: (1e-6, 10), noise: (1e-3, 1e3)},
-                where=_GD,
+                where={propagated: sympy.Sum(gamma ** (T - t) * alpha * noise[t], (t, 1, T)), **_GD},
                 conditions=(u * kappa >= 1,),
                 instance={T: 3},
             ),
@@ -656,11 +659,12 @@ def _gradient_descent() -> tuple[Claim, ...]:
             calculation=UNIFORM,
         ),
         _claim(
-            "sec4.1.1.wang",
-            "Relaxation attributed to Wang et al.",
-            "Theorem 4.3, sketch of proof",
-            Inequality(alpha * kappa * (1 - gamma**x) * x, alpha * kappa * x**2, {alpha: (1e-6, 1), kappa: (2, 1e4), x: (1, 1e4)}, where=_GD),
-            "kappa (1 - gamma^T) <= T, so that alpha T^2 would do as well, without the factor kappa that is said to explode.",
+            "sec4.1.1.relaxation",
+            "Relaxed noise term of the uniform schedule",
+            "compare Theorem 4.3, sketch of proof",
+            Inequality(kappa * (1 - gamma**x) * x, x**2, {kappa: (1.001, 1e4), x: (1, 1e4)}, where=_GD),
+            "kappa (1 - gamma^T) <= T. The paper relaxes to alpha kappa T^2, and finds that it explodes with kappa; that kappa is superfluous.",
+            derived_here=True,
         ),
         _claim(
             "lemma4.4.optimum",
@@ -886,4 +890,694 @@ def _gradient_descent() -> tuple[Claim, ...]:
 _DERIVATIVE = _S.symbol("\\partial ERUB/\\partial\\sigma_t", "derivative of the excess risk bound")
 flat = _S.symbol("kappa", "condition number, 1 allowed", domain=_FROM_ONE)
 
-CLAIMS: tuple[Claim, ...] = (*_privacy(), *_gradient_descent())
+# ---------------------------------------------------------------- momentum
+zeta = _S.symbol("zeta", "coefficient of the momentum effect")
+_v = _S.symbol("v_t", "moving average of gradients", LOSS / LENGTH)
+_m = _S.symbol("m_t", "bias-corrected moving average of gradients", LOSS / LENGTH)
+_grad = _S.symbol("g_t", "private gradient", LOSS / LENGTH)
+_AVERAGE = _S.symbol("v_{t+1}", "moving average of gradients", LOSS / LENGTH)
+_A = beta * gamma / ((gamma - beta) ** 2 * (1 - beta) ** 3)
+_COEFFICIENT = _S.symbol("A", "beta gamma / ((gamma - beta)^2 (1 - beta)^3)")
+_SLOW = {gamma: 1 - eta0 / kappa}
+_PEAK = gamma ** (x - 1) * (1 - beta**x)  # h of Lemma C.8
+_FACTOR = (1 - beta) / (1 - beta**x)
+_BEFORE_THAT = gamma ** (last - 1) * (1 - beta**last) >= 1 - beta
+_MOMENTUM_REGION = {beta: (0.01, 0.99), gamma: (0.02, 0.99999), x: (1, 200), last: (1, 200)}
+_SMALL = kappa * alpha / (kappa * alpha + eta0)  # gamma^{T/2} at the T of Theorem 4.8
+_HALF = gamma ** ((That - 1) / 2)
+_LATE = gamma ** (2 * That - 2) * (gamma ** (T + 1 - i) - beta ** (2 * (T + 1 - i))) / (gamma - beta**2)
+_EARLY = 2 * gamma ** (T + i) / (gamma * (gamma - beta**2))
+_INFLUENCES = {beta: (0.05, 0.95), gamma: (0.1, 0.999), That: (1, 40), T: (2, 80), i: (1, 80)}
+_PRINTED_TAIL = gamma ** (That - 1) * gamma ** (2 * That) / (gamma - beta**2) * gamma ** (T - i)
+_CORRECT_TAIL = gamma ** (That - 1) * gamma**That / (gamma - beta**2) * gamma ** (T - i)
+
+
+_U3 = _S.symbol("U_3", "noise variance of Theorem 4.6")
+
+
+def _weight(index: int, num_steps: int) -> sympy.Expr:
+    """The exact influence w_i of the noise of step i with momentum, from U_3 of Theorem 4.6."""
+    terms = (
+        gamma ** (num_steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 * beta ** (2 * (step - index))
+        for step in range(index, num_steps + 1)
+    )
+    return sympy.Add(*terms)
+
+
+def _momentum_run(num_steps: int) -> tuple[sympy.Expr, sympy.Expr]:
+    """Excess risk after some steps, and the momentum effect sum, on f = u M theta^2/2 in one dimension, over f_1.
+
+    Everything is relative: M = 1, theta_1 = 1, f_1 = u/2; the noise of step t has variance R alpha u s_t, which is what
+    alpha = G^2/(2 R M N^2 f_1) makes of (G sigma_t/N)^2.
+    """
+    place, average = {0: Integer(1)}, {}  # coefficients: 0 of the mean, t of the noise of step t
+    effect = Integer(0)
+    for step in range(1, num_steps + 1):
+        query = {key: u * value for key, value in place.items()} | {step: Integer(1)}
+        average = {key: beta * average.get(key, 0) + (1 - beta) * query[key] for key in query}
+        place = {key: place.get(key, 0) - eta0 / 2 / (1 - beta**step) * average[key] for key in average}
+        effect += gamma ** (num_steps - step) * _second_moment(average)
+    return _second_moment(place), effect / (u / 2)
+
+
+def _second_moment(coefficients: dict[int, Any]) -> sympy.Expr:
+    return sympy.Add(*(value**2 * (R * alpha * u * noise[key] if key else 1) for key, value in coefficients.items()))
+
+
+def _momentum_bound(factor: sympy.Expr, contraction: sympy.Expr, zeta_value: sympy.Expr, share: sympy.Expr) -> Inequality:
+    """EER <= (gamma^T + factor R eta_0 alpha U_3) (f_1 - f^*) - zeta share eta_0/M (momentum effect), at T = 2."""
+    excess, effect = _momentum_run(2)
+    variance = sympy.Add(*(_weight(index, 2) * noise[index] for index in (1, 2)))
+    return Inequality(
+        excess + zeta * share * eta0 * effect,
+        gamma**T + factor * R * eta0 * alpha * _U3,
+        {u: (1e-3, 0.9999), kappa: (1.001, 1e3), beta: (1e-3, 0.95), eta0: (1e-3, 4), R: (0.1, 10), alpha: (1e-6, 10), noise: (1e-3, 1e3)},
+        where={zeta: zeta_value, _U3: variance, T: 2, gamma: contraction},
+        conditions=(u * kappa >= 1, zeta >= 0, gamma > beta),
+        example={u: 0.5, kappa: 2, beta: 0.1, eta0: 0.5, R: 1, alpha: 1e-6} | {expand(noise[index], {}): 1 for index in (1, 2)},
+    )
+
+
+def _momentum() -> tuple[Claim, ...]:
+    step_limit = _S.symbol("\\max\\eta_0", "largest relative step size")
+    term = _S.symbol("V", "a part of U_3")
+    recursion = (1 - beta) * (beta**2 * g[1] + beta * g[2] + g[3])
+    closed = _S.symbol("U_1", "sum of k beta^k")
+    power_sum = sympy.Sum(k * beta**k, (k, t - i, t - 1))
+    shape = ({t: 5, i: 3}, {t: 4, i: 1}, {t: 6, i: 4})
+    shrinking = {That: 2, T: 5}, {That: 3, T: 4}
+    static = sympy.Sum(gamma ** (T - t) * ((1 - beta) / (1 - beta**t)) ** 2 * sympy.Sum(beta ** (2 * (t - i)), (i, 1, t)), (t, 1, T))
+    first = gamma ** (That - 2) * sympy.Sum(gamma**t * sympy.Sum(beta ** (2 * (t - i)) * noise[i], (i, 1, t)), (t, 1, That))
+    first_inner = sympy.Sum((gamma ** (i - That - 1) - beta ** (2 * (That + 1 - i))) / (1 - gamma * beta**2) * noise[i], (i, 1, That))
+    second = sympy.Sum(gamma ** (T - t) * sympy.Sum(beta ** (2 * (t - i)) * noise[i], (i, 1, t)), (t, That + 1, T))
+    second_closed = sympy.Sum(
+        (gamma ** (T + 1 - i) - beta ** (2 * (T + 1 - i))) / (gamma - beta**2) * noise[i], (i, That + 1, T)
+    ) + sympy.Sum(
+        (gamma ** (T - That) - beta ** (2 * (T - That))) / (gamma - beta**2) * beta ** (2 * (That + 1 - i)) * noise[i], (i, 1, That)
+    )
+    tail = gamma ** ((That - 1) / Integer(2)) * sympy.Sum(gamma ** (-t / Integer(2)), (t, That + 1, T))
+    tail_power = gamma ** ((That - T - 1) / Integer(2))
+    statement_zeta = 1 - eta0**2 / (beta * (1 - beta) ** 3) - eta0 / 4
+    return (
+        _claim(
+            "eq3",
+            "Bias correction",
+            "eq. (3) and eq. (13)",
+            Identity(
+                _S.symbol("m_{t+1}", "bias-corrected moving average", LOSS / LENGTH),
+                (beta * (1 - beta ** (x - 1)) * _m + (1 - beta) * _grad) / (1 - beta**x),
+                (beta * _v + (1 - beta) * _grad) / (1 - beta**x),
+                where={_m: _v / (1 - beta ** (x - 1))},
+                conditions=(x > 1,),
+            ),
+            "m_{t+1} = v_{t+1}/(1 - beta^t), at step t = x.",
+        ),
+        _claim(
+            "eq13",
+            "Moving average written out",
+            "eq. (13)",
+            Identity(_AVERAGE, (1 - beta) * sympy.Sum(beta ** (t - i) * g[t], (i, 1, t)), recursion, instances=({t: 3},)),
+            "The recursion v_{t+1} = beta v_t + (1 - beta) g_t from v_1 = 0.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "g_t inside the sum should be g_i.",
+                Identity(_AVERAGE, (1 - beta) * sympy.Sum(beta ** (t - i) * g[i], (i, 1, t)), recursion, instances=({t: 3},)),
+            ),
+        ),
+        _claim(
+            "eq28",
+            "Polarisation identity",
+            "eq. (28)",
+            Identity(-_grad * _v, (_grad - _v) ** 2 - _grad**2 - _v**2, -_grad * _v),
+            "One coordinate, with b_t nabla_t written as g_t.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "A factor 1/2 is lost, and with it the theorem: see thm4.6.bound.",
+                Identity(-_grad * _v, ((_grad - _v) ** 2 - _grad**2 - _v**2) / 2, -_grad * _v),
+            ),
+        ),
+        _claim(
+            "thm4.6.slow",
+            "Contraction with momentum",
+            "Theorem 4.6",
+            Inequality(
+                (1 - eta0 / (2 * kappa)) ** 2,
+                1 - eta0 / kappa,
+                {eta0: (1e-3, 1), kappa: (1.001, 1e3)},
+                example={eta0: 0.5, kappa: 2},
+            ),
+            "f = mu theta^2/2 without noise, T = 1: the step eta_0/(2M) reduces f by (1 - eta_0/(2 kappa))^2; the hypothesis on eta_0 holds "
+            "for small beta.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "gamma = 1 - eta_0/kappa should be 1 - eta_0/(2 kappa), for the step size eta_0/(2M).",
+                Inequality((1 - eta0 / (2 * kappa)) ** 2, 1 - eta0 / (2 * kappa), {eta0: (1e-3, 1), kappa: (1.001, 1e3)}),
+            ),
+        ),
+        _claim(
+            "thm4.6.bound",
+            "Excess risk bound with momentum",
+            "Theorem 4.6, eq. (14)",
+            _momentum_bound(Integer(2), 1 - eta0 / kappa, 1 - eta0 / 4 - _A * eta0**2, Rational(1, 2)),
+            "The exact excess risk of two steps on f = u M theta^2/2 with noise, 1/kappa <= u <= 1, under the proof's zeta >= 0, beta < gamma.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "The factor 1/2 lost in eq. (28) makes the theorem false. With the step size eta_0/(2M) it holds with gamma = 1 - eta_0/(2 kappa), "
+                "R eta_0 alpha U_3 in place of 2 R eta_0 alpha U_3, zeta = 1 - eta_0/2 - A eta_0^2, A = beta gamma (gamma - beta)^-2 "
+                "(1 - beta)^-3, eta_0/(4M) in place of eta_0/(2M), and beta < gamma.",
+                _momentum_bound(Integer(1), 1 - eta0 / (2 * kappa), 1 - eta0 / 2 - _A * eta0**2, Rational(1, 4)),
+            ),
+        ),
+        _claim(
+            "thm4.6.step",
+            "Largest step size",
+            "Theorem 4.6",
+            Identity(
+                step_limit,
+                8 / (sqrt(1 + 64 * _COEFFICIENT) + 1),
+                (sqrt(Rational(1, 16) + 4 * _COEFFICIENT) - Rational(1, 4)) / (2 * _COEFFICIENT),
+            ),
+            "The positive root of 1 - eta_0/4 - A eta_0^2, the zeta of the proof.",
+        ),
+        _claim(
+            "thm4.6.zeta",
+            "Coefficient of the momentum effect",
+            "Theorem 4.6",
+            Identity(zeta, statement_zeta, 1 - eta0 / 4 - _A * eta0**2, example={beta: 0.1, gamma: 0.9, eta0: 0.5}),
+            "The zeta of the proof.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "1/(beta (1 - beta)^3) in the statement should be beta gamma/((gamma - beta)^2 (1 - beta)^3), as in the proof.",
+                Identity(zeta, 1 - eta0 / 4 - _A * eta0**2, 1 - eta0 / 4 - _A * eta0**2, example={beta: 0.1, gamma: 0.9, eta0: 0.5}),
+            ),
+        ),
+        _claim(
+            "thm4.6.example",
+            "Step size at beta = 0.9, gamma = 0.99",
+            "Section 4.2, below Theorem 4.6",
+            Identity(step_limit, Rational(98, 100) / M, _STEP_LIMIT, where=_EXAMPLE, digits=2),
+            "The bound on eta_0 of the theorem.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "At beta = 0.9, gamma = 0.99 the bound is eta_0 <= 0.0030, not 0.98/M; eta_0 has no unit, so that 1/M cannot stand there.",
+                Identity(step_limit, Rational(30, 10000), _STEP_LIMIT, where=_EXAMPLE, digits=4),
+            ),
+        ),
+        _claim(
+            "thm4.6.beta",
+            "Condition on beta and gamma",
+            "Theorem 4.6 and Lemma C.7",
+            Inequality(
+                sympy.Sum(k * u**k, (k, 1, T)).xreplace({u: ratio}),
+                ratio / (1 - ratio) ** 2,
+                {ratio: (1e-3, 30)},
+                conditions=(sympy.Ne(ratio, 1),),
+                instance={T: 8},
+                example={ratio: 2},
+            ),
+            "Lemma C.7 sums k a^k with a = beta/gamma, where only beta != gamma is asked for.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "beta != gamma should be beta < gamma.",
+                Inequality(
+                    sympy.Sum(k * u**k, (k, 1, T)),
+                    u / (1 - u) ** 2,
+                    {u: (1e-3, 0.999)},
+                    instance={T: 8},
+                ),
+            ),
+        ),
+        _claim(
+            "lemmaC.6",
+            "Constant of the gradient variance",
+            "Lemma C.6",
+            Identity(
+                _S.symbol("C", "a constant", LENGTH**2 / LOSS),
+                eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3 * (gamma - beta) ** 2),
+                eta0**3 / (4 * M * (1 - beta) ** 2) * 2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta)),
+                conditions=(beta < gamma,),
+            ),
+            "The line before times the constant of Lemma C.7.",
+        ),
+        _claim(
+            "lemmaC.7.sum",
+            "Closed form of U_1",
+            "Lemma C.7, proof",
+            Identity(
+                closed,
+                ((t - i) * beta ** (t - i) + (beta ** (t - i + 1) - beta) / (1 - beta)) / (1 - beta),
+                power_sum,
+                instances=shape,
+                example={beta: 0.9},
+            ),
+            "The sum of k beta^k from t - i to t - 1.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The sum over j has t - 1 terms beta^t, not a geometric series. The final bound of the lemma holds for beta < gamma.",
+                Identity(
+                    closed,
+                    ((t - i) * beta ** (t - i) + (beta ** (t - i + 1) - beta**t) / (1 - beta) - (t - 1) * beta**t) / (1 - beta),
+                    power_sum,
+                    instances=shape,
+                    example={beta: 0.9},
+                ),
+            ),
+        ),
+        _claim(
+            "lemmaC.7.bound",
+            "Sum of the gradient variance",
+            "Lemma C.7",
+            Inequality(
+                (u / (1 - u) ** 2 + beta / (1 - beta) * u / (1 - u)) / (1 - beta),
+                2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta)),
+                {u: (1e-3, 0.999), gamma: (1e-2, 0.99999)},
+                where={beta: gamma * u},
+            ),
+            "The coefficient of |v_{i+1}|^2 for T and i to infinity, where it is largest; u = beta/gamma.",
+        ),
+        _claim(
+            "lemmaC.7.line",
+            "A line of the proof of Lemma C.7",
+            "Lemma C.7, proof",
+            Inequality(
+                (u / (1 - u) ** 2 + beta / (1 - beta) * u / (1 - u)) / (1 - beta),
+                u / ((1 - u) ** 2 * (1 - beta)),
+                {u: (1e-3, 0.999), gamma: (1e-2, 0.99999)},
+                where={beta: gamma * u},
+                example={u: 0.5, gamma: 0.9},
+            ),
+            "The third line after 'Thus', with a = u.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The line without the factor 2 is false; the next one, with it, is right.",
+                Inequality(
+                    (u / (1 - u) ** 2 + beta / (1 - beta) * u / (1 - u)) / (1 - beta),
+                    2 * u / ((1 - u) ** 2 * (1 - beta)),
+                    {u: (1e-3, 0.999), gamma: (1e-2, 0.99999)},
+                    where={beta: gamma * u},
+                ),
+            ),
+        ),
+        _claim(
+            "lemmaC.8.derivative",
+            "Derivative of h",
+            "Lemma C.8, proof",
+            Identity(
+                sympy.Derivative(_PEAK, x),
+                gamma ** (x - 1) * (1 - beta**x * (1 + log(beta) / log(gamma))) * log(gamma),
+                sympy.diff(_PEAK, x),
+            ),
+            "h(t) = gamma^{t-1} (1 - beta^t).",
+        ),
+        _claim(
+            "lemmaC.8.concave",
+            "Concavity of h",
+            "Lemma C.8, proof",
+            Inequality(
+                sympy.diff(_PEAK, x, 2), Integer(0), {beta: (0.01, 0.99), gamma: (0.02, 0.999), x: (1, 200)},
+                example={beta: 0.5, gamma: 0.9, x: 20},
+            ),
+            "The second derivative.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "h is not concave; it is log-concave, hence unimodal, which is all that the proof needs.",
+                Inequality(
+                    sympy.diff(log(_PEAK), x, 2), Integer(0), {beta: (0.01, 0.99), gamma: (0.02, 0.999), x: (1, 50)}
+                ),
+            ),
+        ),
+        _claim(
+            "lemmaC.8.monotone",
+            "Monotonicity of (1 - beta)/(1 - beta^t)",
+            "Lemma C.8, proof",
+            Inequality(_FACTOR, _FACTOR.xreplace({x: x + 1}), {beta: (0.01, 0.99), x: (1, 200)}, example={beta: 0.5, x: 1}),
+            "The proof says that it increases with t.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "'Increases' should be 'decreases'; the conclusion needs the latter.",
+                Inequality(_FACTOR, _FACTOR.xreplace({x: x + 1}), {beta: (0.01, 0.99), x: (1, 200)}, ">="),
+            ),
+        ),
+        _claim(
+            "lemmaC.8.first",
+            "Before That",
+            "Lemma C.8",
+            Inequality(_FACTOR, gamma ** (x - 1), _MOMENTUM_REGION, conditions=(_BEFORE_THAT, x <= last)),
+            "h is unimodal and h(1) = 1 - beta <= h(That); x <= y = That.",
+        ),
+        _claim(
+            "lemmaC.8.second",
+            "After That",
+            "Lemma C.8",
+            Inequality(_FACTOR, gamma ** (last - 1), _MOMENTUM_REGION, conditions=(_BEFORE_THAT, x >= last)),
+            "(1 - beta)/(1 - beta^t) decreases; x >= y = That.",
+        ),
+        _claim(
+            "sec4.2.factor",
+            "The momentum factor at the beginning",
+            "Section 4.2",
+            Inequality(_FACTOR.xreplace({x: Integer(1)}), gamma, {gamma: (0.01, 0.999), beta: (0.01, 0.99)}),
+            "The text says that (1 - beta)/(1 - beta^t) is less than gamma^t at the beginning; t = 1.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "gamma^t should be gamma^{t-1}, as in Lemma C.8.",
+                Inequality(_FACTOR, gamma ** (x - 1), _MOMENTUM_REGION, conditions=(_BEFORE_THAT, x <= last)),
+            ),
+        ),
+        _claim(
+            "thm4.7.U3",
+            "Noise variance of the uniform schedule",
+            "Theorem 4.7, proof",
+            Identity(
+                _S.symbol("U_3", "noise variance"),
+                sympy.Sum(gamma ** (T - t) * (1 - beta) / (1 - beta**t) * (1 + beta**t) / (1 + beta), (t, 1, T)),
+                static,
+                instances=({T: 1}, {T: 2}, {T: 4}),
+            ),
+            "U_3 of Theorem 4.6 at a constant sigma, over sigma^2.",
+        ),
+        _claim(
+            "thm4.7.factor",
+            "Momentum factor of the uniform schedule",
+            "Theorem 4.7, proof",
+            Inequality(_FACTOR * (1 + beta**x) / (1 + beta), Integer(1), {beta: (1e-3, 0.99), x: (1, 200)}),
+            "Both (1 - beta)/(1 - beta^t) and (1 + beta^t)/(1 + beta) are at most 1.",
+        ),
+        _claim(
+            "thm4.7.sum",
+            "Sum of the two phases",
+            "Theorem 4.7, proof",
+            Identity(
+                _S.symbol("U_3", "noise variance"),
+                gamma**T / gamma * (That + (gamma ** (That - T) - 1) / (1 - gamma)),
+                sympy.Sum(gamma ** (T - t) * gamma ** (t - 1), (t, 1, That))
+                + sympy.Sum(gamma ** (T - t) * gamma ** (That - 1), (t, That + 1, T)),
+                instances=shrinking,
+            ),
+            "Lemma C.8 in U_3, over sigma^2.",
+        ),
+        _claim(
+            "thm4.7.log",
+            "Logarithm and root",
+            "Theorem 4.7, proof",
+            Inequality(log(1 + s), sqrt(s), {s: (1e-6, 1e6)}),
+            "The least ratio of sqrt(x) to ln(1 + x) is 1.24, at x = 3.92.",
+        ),
+        _claim(
+            "thm4.7.constant",
+            "Constant of the first phase",
+            "Theorem 4.7, proof",
+            Identity(_S.symbol("C", "a constant"), 4 * kappa / gamma, 8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha)),
+            "ln^2(1 + x) <= x at x = eta_0/(kappa alpha) in the line before.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "4 kappa/gamma should be 8 kappa/gamma; it vanishes in the O, and the constant c of the theorem is not used.",
+                Identity(_S.symbol("C", "a constant"), 8 * kappa / gamma, 8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha)),
+            ),
+        ),
+        _claim(
+            "thm4.7.contraction",
+            "1/(1 - gamma) with momentum",
+            "Theorem 4.7, proof, and Theorem 4.10, proof",
+            Identity(1 / (1 - gamma), kappa, 1 / (1 - gamma), where=_SLOW, example={kappa: 10, eta0: 0.2}),
+            "gamma = 1 - eta_0/kappa in Section 4.2.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "kappa should be kappa/eta_0; then the bound of Theorem 4.10 is alpha R' U_3^g <= alpha_g sigma_g^2/eta_0.",
+                Identity(1 / (1 - gamma), kappa / eta0, 1 / (1 - gamma), where=_SLOW, example={kappa: 10, eta0: 0.2}),
+            ),
+        ),
+        _claim(
+            "thm4.7.early",
+            "Error while T <= That",
+            "compare Theorem 4.7, Theorem 4.8 and Appendix B",
+            Inequality(gamma**x, gamma * (1 - beta), {beta: (0.01, 0.99), gamma: (0.02, 0.99999), x: (1, 2000)}, ">=",
+                       conditions=(gamma ** (x - 1) * (1 - beta**x) >= 1 - beta,)),
+            "gamma^{T-1} >= (1 - beta)/(1 - beta^T) >= 1 - beta: the bound stays above gamma (1 - beta), so that the first branch of both "
+            "theorems never applies to small errors, whatever N.",
+            derived_here=True,
+        ),
+        _claim(
+            "thm4.8.V1",
+            "First part of the noise variance",
+            "Theorem 4.8, proof",
+            Identity(term, gamma ** (2 * That - 3) * first_inner, first, instances=({That: 2}, {That: 3})),
+            "Geometric sums, exchanged.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The exponent 2 That - 3 should be 2 That - 1; the following line has the right power.",
+                Identity(term, gamma ** (2 * That - 1) * first_inner, first, instances=({That: 2}, {That: 3})),
+            ),
+        ),
+        _claim(
+            "thm4.8.V2",
+            "Second part of the noise variance",
+            "Theorem 4.8, proof",
+            Identity(term, second_closed, second, instances=shrinking),
+            "Geometric sums, exchanged.",
+        ),
+        _claim(
+            "thm4.8.c2",
+            "Constant of the late influence",
+            "Theorem 4.8, proof",
+            Inequality(
+                _LATE,
+                _PRINTED_TAIL,
+                _INFLUENCES,
+                conditions=(beta < gamma, That < i, i <= T),
+                example={beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 10},
+            ),
+            "The exact late influence in the line before, for That < i <= T.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "c_2 = gamma^{2 That}/(gamma - beta^2) should be gamma^{That}/(gamma - beta^2); as printed, q_t is no upper bound.",
+                Inequality(_LATE, _CORRECT_TAIL, _INFLUENCES, conditions=(beta < gamma, That < i, i <= T)),
+            ),
+        ),
+        _claim(
+            "thm4.8.indicator",
+            "Which influence holds when",
+            "Theorem 4.8",
+            Inequality(
+                _EARLY,
+                _CORRECT_TAIL,
+                _INFLUENCES,
+                conditions=(beta < gamma, i <= That, That < T),
+                example={beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 3},
+            ),
+            "The early influence, i <= That < T, against what the indicator of T > That gives it (with the corrected c_2).",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "The indicators should be of t <= That and t > That, not of T.",
+                Inequality(_EARLY, 2 / (gamma * (gamma - beta**2)) * gamma ** (T + i), _INFLUENCES, conditions=(beta < gamma, i <= That, That < T)),
+            ),
+        ),
+        _claim(
+            "thm4.8.decreasing",
+            "Influence while t <= That",
+            "Section 4.2, discussion",
+            Inequality(_weight(6, 20), _weight(5, 20), {}, where=_TWENTY_STEPS),
+            "The text says that the influence decreases while t <= That; exact influences of steps 6 and 5 at beta = 1/2, gamma = 9/10, T = 20, "
+            "where That = 7.",
+            erratum=_erratum(
+                Severity.RATE,
+                "Only the majorant q_t decreases up to That; the exact influence rises from step 4 on, so that the preferred noise does not "
+                "increase up to That.",
+                Inequality(_weight(6, 20), _weight(5, 20), {}, ">=", where=_TWENTY_STEPS),
+            ),
+        ),
+        _claim(
+            "thm4.8.early_sum",
+            "Sum of the early influence",
+            "Theorem 4.8, proof",
+            Identity(
+                term,
+                gamma ** (T + 1) * ((1 - gamma ** (T / Integer(2))) / (1 - sqrt(gamma))) ** 2,
+                gamma**T * sympy.Sum(gamma ** (t / Integer(2)), (t, 1, T)) ** 2,
+                instances=({T: 1}, {T: 2}, {T: 5}),
+            ),
+            "A geometric sum.",
+        ),
+        _claim(
+            "thm4.8.late_sum",
+            "Sum of the late influence",
+            "Theorem 4.8, proof",
+            Identity(term, (tail_power - 1) / (1 - sqrt(gamma)), tail, instances=shrinking),
+            "A geometric sum, without sqrt(c_2).",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "-1 should be -gamma^{-1/2}.",
+                Identity(term, (tail_power - 1 / sqrt(gamma)) / (1 - sqrt(gamma)), tail, instances=shrinking),
+            ),
+        ),
+        _claim(
+            "thm4.8.late_value",
+            "Late influence at the chosen T",
+            "Theorem 4.8, proof",
+            Identity(term, (_HALF - (1 - _HALF) * kappa * alpha) / (kappa * alpha + eta0), _HALF - _SMALL, instances=({That: 3},)),
+            "gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "The first term of the numerator should be eta_0 gamma^{(That-1)/2}.",
+                Identity(
+                    term, (eta0 * _HALF - (1 - _HALF) * kappa * alpha) / (kappa * alpha + eta0), _HALF - _SMALL, instances=({That: 3},)
+                ),
+            ),
+        ),
+        _claim(
+            "thm4.8.early_value",
+            "Early influence at the chosen T",
+            "Theorem 4.8, proof",
+            Identity(term, 1 / (kappa * alpha + 1), 1 - _SMALL),
+            "gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "1/(kappa alpha + 1) should be eta_0/(kappa alpha + eta_0).",
+                Identity(term, eta0 / (kappa * alpha + eta0), 1 - _SMALL),
+            ),
+        ),
+    )
+
+
+ratio = _S.symbol("r", "beta/gamma")
+_EXAMPLE = {_COEFFICIENT: _A, beta: Rational(9, 10), gamma: Rational(99, 100)}
+_STEP_LIMIT = 8 / (sqrt(1 + 64 * _COEFFICIENT) + 1)
+_TWENTY_STEPS = {beta: Rational(1, 2), gamma: Rational(9, 10)}
+
+# ---------------------------------------------------------------- stochastic gradients and population risk
+sigma_g = _S.symbol("sigma_g", "scale of the stochastic gradient", LOSS / LENGTH)
+m = _S.symbol("m", "strong convexity", LOSS / LENGTH**2)
+r = _S.symbol("r", "distance to the mean", LENGTH)
+horizon = _S.symbol("N", "number of training examples, as a real number", domain=_FROM_ONE)
+
+
+def _stochastic_and_population() -> tuple[Claim, ...]:
+    risk = _S.symbol("TER", "true excess risk", LOSS)
+    quadratic = {mu: (0.01, 10), G: (0.01, 100), r: (0.1, 10), N: (1, 1e8), p: (1e-3, 0.999)}
+    private_rate = D / (horizon**2 * R)
+    sixty = {D: 60, R: Rational(2, 5)}
+    return (
+        _claim(
+            "thm4.9.alpha",
+            "Stochastic noise level",
+            "Theorem 4.9, proof",
+            Identity(
+                _S.symbol("\\alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2),
+                D / (2 * mu * n**2 * gap),
+                N**2 * R / n**2 * kappa * _ALPHA / G**2,
+                where={kappa: M / mu},
+            ),
+            "R' kappa alpha/G^2 with R' = N^2 R/n^2 and eq. (4), in which n^2 R' = N^2 R.",
+        ),
+        _claim(
+            "thm4.9.variance",
+            "Variance of a stochastic private gradient",
+            "Theorem 4.9, proof",
+            Identity(
+                _S.symbol("Var", "variance", (LOSS / LENGTH) ** 2),
+                sigma_g**2 + (G * sigma / n) ** 2,
+                D * sigma_g**2 / n**2 + D * G**2 * sigma**2 / n**2,
+            ),
+            "E|sigma_g xi/n + G sigma nu/n|^2 for independent xi and nu with E|xi|^2 = E|nu|^2 = D.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "1/n^2 and D are missing: (sigma_g^2 + G^2 sigma_t^2) D/n^2. (Besides, the deviation of a mean of n gradients falls like "
+                "1/sqrt(n), not like 1/n, and then the term is not of the order D/(N^2 R).)",
+                Identity(
+                    _S.symbol("Var", "variance", (LOSS / LENGTH) ** 2),
+                    (sigma_g**2 + G**2 * sigma**2) * D / n**2,
+                    D * sigma_g**2 / n**2 + D * G**2 * sigma**2 / n**2,
+                ),
+            ),
+        ),
+        _claim(
+            "thm4.9.batch",
+            "Batch size",
+            "Theorem 4.9",
+            Inequality(N * sqrt(R), N, {N: (1, 1e6), R: (0.01, 100)}, example={N: 1000, R: 4}),
+            "n = max(N sqrt(R), 1) is a batch of at most N examples.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "N sqrt(R) is above N for R > 1, and not small against N for moderate R (0.63 N in the paper's experiments); R <= 1 is needed.",
+                Inequality(N * sqrt(R), N, {N: (1, 1e6), R: (0.01, 100)}, conditions=(R <= 1,)),
+            ),
+        ),
+        _claim(
+            "thm4.11",
+            "Population risk with high probability",
+            "Theorem 4.11, eq. (15)",
+            Inequality(
+                mu * r**2 / 2,
+                sqrt(2 * G**2 / (mu * N)) * sqrt(mu * r**2 / 2) + 4 * G**2 / (p * mu * N),
+                quadratic,
+                conditions=(G >= mu * r,),
+                example={mu: 1, G: 1, r: 1, N: 10**6, p: 0.1},
+            ),
+            "All examples equal, f = mu |theta - x|^2/2 at distance r <= G/mu: true and empirical excess risk are both mu r^2/2.",
+            erratum=_erratum(
+                Severity.RATE,
+                "The 1/N under the first root should go: it belongs to the version for sums. Equations (16), (17) and Table 2 inherit it.",
+                Inequality(
+                    mu * r**2 / 2,
+                    sqrt(2 * G**2 / mu) * sqrt(mu * r**2 / 2) + 4 * G**2 / (p * mu * N),
+                    quadratic,
+                    conditions=(G >= mu * r,),
+                ),
+            ),
+        ),
+        _claim(
+            "sec4.4.markov",
+            "From expectation to probability",
+            "Section 4.4, above eq. (16)",
+            Identity(risk, gap, gap / (1 - Rational(1, 2))),
+            "Delta stands for F(R/k). Markov's inequality at failure probability 1/2 a run, so that k runs fail with probability 2^-k.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "One of k runs is below 2 F(R/k), not F(R/k), with probability 1 - 2^-k; and to know which one takes a private selection "
+                "with a budget of its own.",
+                Identity(risk, 2 * gap, gap / (1 - Rational(1, 2))),
+            ),
+        ),
+        _claim(
+            "thm4.13",
+            "Stability and generalisation",
+            "Theorem 4.13",
+            Uncheckable("a uniformly stable algorithm generalises", Reason.CITED),
+            "Shalev-Shwartz and Ben-David (2014).",
+        ),
+        _claim(
+            "thm4.14",
+            "Stability of private gradient descent",
+            "Theorem 4.14",
+            Uncheckable("private gradient descent is uniformly stable", Reason.CITED),
+            "Bassily et al. (2019), who assume convexity, which the theorem does not state.",
+        ),
+        _claim(
+            "sec4.4.dropped",
+            "The dropped stability term",
+            "Section 4.4, below Theorem 4.14",
+            Ratio(
+                private_rate + log(horizon**2 * R / D) / horizon,
+                private_rate,
+                {horizon: (1e4, 1)},
+                "O",
+                where=sixty,
+                example={horizon: 1e5},
+            ),
+            "G = M = 1, D = 60, R = 0.4: the excess risk of the dynamic schedule plus G^2 eta T/N, against Table 2.",
+            erratum=_erratum(
+                Severity.RATE,
+                "The term G^2 eta T/N, about ln(N^2 R/D)/N, is not constant, and it dominates D/(N^2 R); TER <= EER does not follow.",
+                Ratio(
+                    private_rate + log(horizon**2 * R / D) / horizon,
+                    log(horizon**2 * R / D) / horizon,
+                    {horizon: (1e4, 1)},
+                    "O",
+                    where=sixty,
+                ),
+            ),
+        ),
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (*_privacy(), *_gradient_descent(), *_momentum(), *_stochastic_and_population())

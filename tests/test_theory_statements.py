@@ -1,0 +1,161 @@
+"""Every kind of statement says yes to what is true, and no to what is not."""
+
+import pytest
+import sympy
+from sympy import Integer, Rational, exp, log, oo, sqrt
+
+from dpnotes.theory.claims import Claim, select
+from dpnotes.theory.mutants import mutants
+from dpnotes.theory.statements import Allocation, Identity, Inequality, Limit, Optimum, Ratio, Reason, Uncheckable
+from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols
+from dpnotes.theory.units import LENGTH
+from dpnotes.theory.verdicts import Kind
+
+PAPER = PaperSymbols("example")
+A, B, X = (PAPER.symbol(name, "a positive number") for name in "abx")
+R = PAPER.symbol("R", "budget")
+N = PAPER.symbol("n", "a count", domain=COUNT)
+T, I = PAPER.symbol("T", "steps", domain=COUNT), PAPER.symbol("i", "step", domain=COUNT)
+Q, S = PAPER.sequence("q", "influence"), PAPER.sequence("s", "noise")
+LONG = PAPER.symbol("l", "a length", LENGTH)
+
+
+def kind(statement):
+    return statement.verdict().kind
+
+
+def test_identity():
+    assert kind(Identity(X, (A + B) ** 2, A**2 + 2 * A * B + B**2)) == Kind.EXACT
+    wrong = Identity(X, A**2 + A * B + B**2, (A + B) ** 2, example={A: 1, B: 2}).verdict()
+    assert wrong.kind == Kind.CONTRADICTED and wrong.evidence == "at a = 1, b = 2: stated 7, derived 9"
+    assert not wrong.confirms
+
+
+def test_identity_in_a_region_where_it_is_not_real():
+    assert kind(Identity(X, sqrt(A - 10), sqrt(A - 10) + 1)) == Kind.CONTRADICTED
+
+
+def test_identity_with_sums():
+    total = sympy.Sum(I, (I, 1, N))
+    instances = tuple({N: k} for k in (1, 2, 5))
+    assert kind(Identity(X, N * (N + 1) / 2, total, instances=instances)) == Kind.EXACT
+    assert kind(Identity(X, N * N, total, instances=instances)) == Kind.CONTRADICTED
+
+
+def test_identity_with_a_rounded_number():
+    assert kind(Identity(X, Rational(314, 100), sympy.pi, digits=2)) == Kind.EXACT
+    assert kind(Identity(X, Rational(312, 100), sympy.pi, digits=2)) == Kind.CONTRADICTED
+
+
+def test_units_are_compared_first():
+    assert kind(Identity(X, A * LONG, A**2 * A)) == Kind.UNITS_DIFFER
+    assert kind(Identity(X, A + LONG, A)) == Kind.UNITS_DIFFER
+    assert kind(Inequality(A, LONG, {A: (1, 2), LONG: (3, 4)})) == Kind.UNITS_DIFFER
+
+
+def test_optimum():
+    cost = A * X + B / X
+    assert kind(Optimum(cost, X, sqrt(B / A), 2 * sqrt(A * B))) == Kind.EXACT
+    assert kind(Optimum(cost, X, sqrt(B / A), 3 * sqrt(A * B))) == Kind.CONTRADICTED
+    wrong = Optimum(cost, X, B / A, example={A: 1, B: 100}).verdict()
+    assert wrong.kind == Kind.CONTRADICTED and "x = 100 gives 101, but x = 10 gives 20" in wrong.evidence
+
+
+def test_a_stationary_point_that_is_no_minimum_is_refused():
+    assert kind(Optimum(X**2 * (X - 3) ** 2 + X, X, Integer(1))) == Kind.CONTRADICTED
+    assert kind(Optimum(-((X - 1) ** 2), X, Integer(1))) == Kind.CONTRADICTED
+
+
+def test_allocation():
+    objective = sympy.Sum(Q[I] * S[I], (I, 1, T))
+    best = sympy.Sum(sqrt(Q[N] / Q[I]), (N, 1, T)) / R
+    least = sympy.Sum(sqrt(Q[I]), (I, 1, T)) ** 2 / R
+    assert kind(Allocation(objective, S, I, best, least, R, (T, (1, 2, 3)))) == Kind.EXACT
+    for share, value in [(best * 2, least), (T / R + 0 * I, least), (best, 2 * least)]:
+        assert kind(Allocation(objective, S, I, share, value, R, (T, (2, 3)))) == Kind.CONTRADICTED
+
+
+def test_inequality():
+    region = {A: (0.01, 100), B: (0.01, 100)}
+    assert kind(Inequality(2 * A * B, A**2 + B**2, region)) == Kind.NOT_REFUTED
+    assert kind(Inequality(A, A + B, region)) in (Kind.EXACT, Kind.NOT_REFUTED)
+    assert kind(Inequality(A, 2 * A, region)) == Kind.IMPROVABLE
+    wrong = Inequality(2 * A * B, A**2 + B**2 - Rational(1, 10000), region)
+    assert kind(wrong) == Kind.CONTRADICTED
+
+
+def test_inequality_finds_a_narrow_counterexample():
+    spike = exp(-((A - 3) ** 2) * 400)
+    assert kind(Inequality(spike, Rational(999, 1000), {A: (0.1, 100)})) == Kind.CONTRADICTED
+    assert kind(Inequality(spike, Integer(1), {A: (0.1, 100)})) == Kind.NOT_REFUTED
+
+
+def test_strict_inequality_at_equality():
+    assert kind(Inequality(A, A, {A: (1, 2)}, "<")) == Kind.CONTRADICTED
+    assert kind(Inequality(A, A, {A: (1, 2)})) == Kind.EXACT
+
+
+def test_conditions_bound_the_search():
+    region = {A: (0.01, 100), B: (0.01, 100)}
+    assert kind(Inequality(A, B, region)) == Kind.CONTRADICTED
+    assert kind(Inequality(A, B, region, conditions=(A <= B,))) == Kind.NOT_REFUTED
+    with pytest.raises(ValueError, match="interval to search for b"):
+        Inequality(A, B, {A: (1, 2)}).verdict()
+
+
+def test_limit():
+    assert kind(Limit(X * log(1 + A / X), X, oo, A)) == Kind.EXACT
+    assert kind(Limit(X * log(1 + A / X), X, oo, Integer(0))) == Kind.CONTRADICTED
+
+
+@pytest.mark.parametrize(
+    ("rate", "theta", "upper"),
+    [
+        (X**2, Kind.UP_TO_CONSTANTS, Kind.UP_TO_CONSTANTS),
+        (X**2 * log(2 + X), Kind.UP_TO_LOGS, Kind.UP_TO_LOGS),
+        (X ** Rational(25, 12), Kind.CONTRADICTED, Kind.IMPROVABLE),
+        (X ** Rational(23, 12), Kind.NOT_IMPLIED, Kind.NOT_IMPLIED),
+        (-(X**2), Kind.CONTRADICTED, Kind.CONTRADICTED),
+    ],
+)
+def test_ratio(rate, theta, upper):
+    quantity = 3 * X**2 + X
+    assert kind(Ratio(quantity, rate, {X: (1, 1)}, "Theta")) == theta
+    assert kind(Ratio(quantity, rate, {X: (1, 1)}, "O")) == upper
+
+
+def test_uncheckable_gives_its_reason():
+    verdict = Uncheckable("something", Reason.CITED).verdict()
+    assert verdict.kind == Kind.NOT_CHECKABLE and verdict.evidence == Reason.CITED and not verdict.confirms
+
+
+def test_mutants_differ_from_the_original_and_from_each_other():
+    statement = Identity(X, 3 * A**2 * sqrt(B) - 1, 3 * A**2 * sqrt(B) - 1)
+    found = [mutant.value for _, mutant in mutants(statement)]
+    assert len(found) == len(set(found)) and statement.value not in found and len(found) > 10
+    assert {kind(mutant) for _, mutant in mutants(statement)} == {Kind.CONTRADICTED}
+    assert not any("number" in change for change, _ in mutants(Ratio(X, 2 * X, {X: (1, 1)})))
+
+
+def claim(name="example.one", statement=None):
+    return Claim(name, "title", "Theorem 1", statement or Identity(X, A, A), "here")
+
+
+def test_a_claim_refuses_symbols_of_another_paper():
+    with pytest.raises(ValueError, match=r"Expected symbols of other in other\.one"):
+        claim("other.one")
+    with pytest.raises(ValueError, match="bare symbol"):
+        claim(statement=Identity(X, sympy.Symbol("a"), A))
+    kappa = PaperSymbols("other").symbol("kappa", "another one", domain=Domain(1))
+    with pytest.raises(ValueError, match="one paper"):
+        claim(statement=Identity(X, A * kappa, A))
+
+
+def test_select():
+    claims = [claim("example.thm1.rate"), claim("example.thm1.step"), claim("example.thm10")]
+    assert [c.id for c in select(claims, ["example.thm1"])] == ["example.thm1.rate", "example.thm1.step"]
+    assert select(claims) == tuple(claims)
+    with pytest.raises(ValueError, match=r"'example.thm1.stp' .* did you mean example\.thm1\.step"):
+        select(claims, ["example.thm1.stp"])
+    with pytest.raises(ValueError, match="Expected a claim with a calculator, got example.one"):
+        claim().calculator()

@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import ArrayLike
 from PIL import Image
 
@@ -42,7 +43,9 @@ def new_figure(
     >>> figure.canvas.get_width_height()
     (720, 360)
     """
-    figure = Figure(figsize=size, dpi=100, layout="constrained", facecolor="white")
+    # The padding leaves room for wider tick labels once an explorer has frozen its layout.
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.06)
+    figure = Figure(figsize=size, dpi=100, layout=layout, facecolor="white")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     return figure, tuple(axes)

@@ -81,10 +81,11 @@ class Explorer:
         for control in self.controls.values():
             if control.has_trait("continuous_update"):
                 control.continuous_update = False
-            control.style.description_width = "13em"
-            control.layout.width = "min(100%, 30em)"
+            control.style.description_width = "12em"
+            control.layout.width = "min(100%, 36em)"
             control.observe(self._changed, "value")
         self.readout = ipywidgets.HTMLMath()
+        self.readout.add_class("dpnotes-readout")
         self.image = ipywidgets.Image(format="png", layout={"max_width": "100%", "width": f"{100 * size[0]:.0f}px"})
         self.run_button: Any = None
         if button is not None:

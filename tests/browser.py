@@ -1,0 +1,191 @@
+"""JupyterLab in a real chromium, offline: a server of its own, a page that keeps what it complained about."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpnotes import doctor
+from dpnotes.notebook.write import environment
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Playwright, Route
+
+CHROMIUM = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage",
+]  # fmt: skip
+# No news toast, which comes and goes; every cell in the page, not only those in view.
+SETTINGS = {
+    "apputils-extension/notification": '{"fetchNews": "false", "checkForUpdates": false}',
+    "notebook-extension/tracker": '{"windowingMode": "none"}',
+}
+
+
+@contextlib.contextmanager
+def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[str]:
+    """Serve the folder `root`, with settings and caches under `home` and nothing of the user's; gives the address."""
+    for name, text in SETTINGS.items():
+        path = home / f"settings/@jupyterlab/{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    folders = {
+        "JUPYTER_CONFIG_DIR": "config", "JUPYTER_RUNTIME_DIR": "runtime", "JUPYTER_DATA_DIR": "data",
+        "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces", "IPYTHONDIR": "ipython",
+    }  # fmt: skip
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [
+        "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+        "--IdentityProvider.token=", f"--ServerApp.root_dir={root}", "--expose-app-in-browser",
+        "--LabApp.extension_manager=readonly",
+    ]  # fmt: skip
+    log = home / "lab.log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "jupyterlab", *options],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment() | {name: str(home / folder) for name, folder in folders.items()},
+            start_new_session=True,
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _wait_for(f"{url}/api/status", server, log, seconds)
+            yield url
+        finally:
+            server.terminate()
+            try:
+                server.wait(15)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+
+
+def _wait_for(url: str, server: subprocess.Popen[bytes], log: Path, seconds: float) -> None:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            opener.open(url, timeout=2).close()
+            return
+        except OSError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()}") from None
+            time.sleep(0.1)
+
+
+def launch(playwright: "Playwright") -> "Browser":
+    """The chromium of the system."""
+    return playwright.chromium.launch(executable_path=doctor.chromium(), args=CHROMIUM)
+
+
+@dataclass
+class Notebook:
+    """A notebook open in JupyterLab, and what went wrong meanwhile.
+
+    Args:
+      page: the browser's page.
+      complaints: console errors and warnings, failed and external requests.
+    """
+
+    page: "Page"
+    complaints: list[str] = field(default_factory=list)
+
+    @staticmethod
+    @contextlib.contextmanager
+    def opened(browser: "Browser", url: str, name: str) -> Iterator["Notebook"]:
+        """The notebook called `name` in the served folder."""
+        page = browser.new_page(viewport={"width": 1300, "height": 1500})
+        notebook = Notebook(page)
+        said = notebook.complaints.append
+
+        def console(message: "ConsoleMessage") -> None:
+            if message.type in ("error", "warning"):
+                said(f"console {message.type}: {message.text}")
+
+        def only_local(route: "Route") -> None:
+            said(f"external request: {route.request.url}")
+            route.abort()
+
+        page.on("console", console)
+        page.on("pageerror", lambda error: said(f"page error: {error}"))
+        page.on("response", lambda answer: said(f"{answer.status}: {answer.url}") if answer.status >= 400 else None)
+        page.route(
+            lambda address: not address.startswith((url, url.replace("http", "ws"), "data:", "blob:")), only_local
+        )
+        try:
+            page.goto(f"{url}/doc/tree/{name}")
+            page.wait_for_selector(".jp-Notebook .jp-Cell")
+            yield notebook
+        finally:
+            page.close()
+
+    def run_all(self, milliseconds: float = 240_000) -> None:
+        """Run every cell through JupyterLab's own command, until nothing is queued and the kernel is idle."""
+        self.page.wait_for_function(
+            "() => window.jupyterapp?.shell.currentWidget?.context?.isReady", timeout=milliseconds
+        )
+        self.page.evaluate("""async () => {
+            const widget = window.jupyterapp.shell.currentWidget;
+            await widget.context.ready;
+            await widget.sessionContext.ready;
+            await widget.sessionContext.session?.kernel?.info;
+            await window.jupyterapp.commands.execute('notebook:run-all-cells');
+        }""")
+        self.wait_until_idle(milliseconds)
+
+    def wait_until_idle(self, milliseconds: float = 60_000) -> None:
+        """Wait until no cell is queued and the kernel is idle."""
+        self.page.wait_for_function(
+            """() => {
+            const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session?.kernel;
+            const prompts = [...document.querySelectorAll('.jp-InputPrompt')];
+            return kernel?.status === 'idle' && !prompts.some(prompt => prompt.textContent.includes('[*]'));
+        }""",
+            timeout=milliseconds,
+        )
+
+    def explorers(self) -> list["Locator"]:
+        """The explorers that follow their sliders at once."""
+        found = self.page.locator(".dpnotes-explorer")
+        following = found.filter(has=self.page.locator(".noUi-handle")).filter(
+            has_not=self.page.locator("button.jupyter-button")
+        )
+        following.first.wait_for(state="visible", timeout=10_000)
+        return following.all()
+
+    def move_slider(self, explorer: "Locator", slider: int, key: str, times: int, seconds: float = 5) -> bool:
+        """Press `key` on a slider; whether readout and picture then changed, both of them."""
+        picture = explorer.locator("img")
+        readout = explorer.locator(".dpnotes-readout")
+        before = picture.evaluate("element => element.src"), readout.inner_text()
+        explorer.locator(".noUi-handle").nth(slider).focus()
+        for _ in range(times):
+            self.page.keyboard.press(key)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            after = picture.evaluate("element => element.src"), readout.inner_text()
+            if after[0] != before[0] and after[1] != before[1]:
+                return True
+            self.page.wait_for_timeout(100)
+        return False
+
+    def errors(self) -> list[str]:
+        """Outputs that are errors or warnings, and mathematics that could not be set."""
+        return self.page.evaluate("""() => [
+            ...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.stderr"]'),
+            ...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]'),
+            ...document.querySelectorAll('mjx-merror, .MathJax_Error'),
+        ].map(element => element.textContent.slice(0, 300))""")
+
+    def pixels(self, path: Path) -> None:
+        """A picture of the whole notebook, for a person to look at."""
+        self.page.screenshot(path=path, full_page=True)

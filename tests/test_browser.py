@@ -1,0 +1,89 @@
+"""The notebooks in a real chromium: all cells run, sliders move readout and picture, nothing complains."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import pytest
+
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    if os.environ.get("CI"):
+        raise
+    pytest.skip("playwright was not found: pip install -e '.[dev]'", allow_module_level=True)
+
+from browser import Notebook, jupyterlab, launch
+
+from dpnotes import doctor
+from dpnotes.notebook.write import METADATA
+
+pytestmark = pytest.mark.browser
+FOLDER = Path(__file__).parents[1] / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+FAULTY = """\
+from IPython.display import HTML, display
+from dpnotes.notebook import plots
+from dpnotes.notebook.widgets import Explorer, slider
+
+display(HTML('<img src="http://example.org/tracker.png">'))
+Explorer(
+    controls={"side": slider("side", 1, 9, value=3)},
+    compute=lambda side: {"area": side**2},
+    draw=lambda data, axes: plots.curve(axes, [0, 1], [0, 1]),
+    describe=lambda data: f"The area is {data['area']}.",
+)"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copies of the notebooks, for JupyterLab writes to what it opens, and one with faults."""
+    root = tmp_path_factory.mktemp("notebooks")
+    for path in NOTEBOOKS:
+        shutil.copy(path, root)
+    shutil.copytree(FOLDER / "results", root / "results")
+    cells = [
+        nbformat.v4.new_markdown_cell(r"$\begin{nosuchthing} x$"),
+        nbformat.v4.new_code_cell(FAULTY),
+        nbformat.v4.new_code_cell("1 / 0"),
+    ]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), root / "faulty.ipynb")
+    return root
+
+
+@pytest.fixture(scope="module")
+def opened(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    """Opens a notebook by its name; one server and one browser serve all tests."""
+    if doctor.chromium() is None:
+        pytest.fail("chromium was not found")
+    with jupyterlab(folder, tmp_path_factory.mktemp("home")) as url, sync_playwright() as playwright:
+        chromium = launch(playwright)
+        yield lambda name: Notebook.opened(chromium, url, name)
+        chromium.close()
+
+
+@pytest.mark.parametrize("name", [path.name for path in NOTEBOOKS])
+def test_the_notebook_runs_and_its_sliders_work(opened, name: str):
+    with opened(name) as notebook:
+        notebook.run_all()
+        assert notebook.errors() == []
+        for number, explorer in enumerate(notebook.explorers()):
+            moved = notebook.move_slider(explorer, 0, "ArrowRight", 3) or notebook.move_slider(
+                explorer, 0, "ArrowLeft", 3
+            )
+            assert moved, f"explorer {number}: readout and picture did not both follow its first slider"
+        notebook.wait_until_idle()
+        assert notebook.errors() == []
+        assert notebook.complaints == []
+
+
+def test_control_what_goes_wrong_is_seen(opened):
+    with opened("faulty.ipynb") as notebook:
+        notebook.run_all()
+        errors = " ".join(notebook.errors())
+        assert "ZeroDivisionError" in errors and "nosuchthing" in errors
+        (explorer,) = notebook.explorers()
+        assert not notebook.move_slider(explorer, 0, "ArrowRight", 2, seconds=2), "its picture ignores its data"
+        assert any("external request: http://example.org/tracker.png" in said for said in notebook.complaints)

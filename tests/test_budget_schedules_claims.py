@@ -41,7 +41,9 @@ def test_verdicts_are_the_expected_ones(verdicts):
 def test_corrections_stand(verdicts):
     found = {c.id: str(fixed.check().kind) for c in CLAIMS if (fixed := c.correction())}
     assert found == {k: row["corrected"] for k, row in EXPECTED.items() if row["corrected"]}
-    assert all(Kind(kind) in {Kind.EXACT, Kind.NOT_REFUTED, Kind.UP_TO_CONSTANTS, Kind.IMPROVABLE} for kind in found.values())
+    assert all(
+        Kind(kind) in {Kind.EXACT, Kind.NOT_REFUTED, Kind.UP_TO_CONSTANTS, Kind.IMPROVABLE} for kind in found.values()
+    )
 
 
 def test_a_claim_has_an_erratum_exactly_when_it_is_not_confirmed(verdicts):
@@ -80,14 +82,18 @@ def test_verdicts_are_the_same_in_another_process(verdicts):
     names = ("budget_schedules.lemmaC.4", "budget_schedules.thm4.3", "budget_schedules.thm4.8")
     code = code.replace("claims()", f"claims(*{names!r})")
     environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout
     assert json.loads(out) == {k: str(v) for k, v in verdicts.items() if k.startswith(names)}
 
 
 def test_claims_load_no_torch():
     code = "import sys; import dpnotes.papers.budget_schedules.claims; print('torch' in sys.modules)"
     environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
+    ).stdout
     assert out.strip() == "False"
 
 
@@ -96,7 +102,9 @@ def weakened(original, mutant):
     if not isinstance(original, Inequality) or not isinstance(mutant, Inequality):
         return False
     weaker, stronger = (original.bound, mutant.bound) if original.sense != ">=" else (mutant.bound, original.bound)
-    implied = Inequality(weaker, stronger, original.region, "<=", original.where, original.conditions, original.instance)
+    implied = Inequality(
+        weaker, stronger, original.region, "<=", original.where, original.conditions, original.instance
+    )
     return implied.verdict().confirms
 
 
@@ -185,13 +193,24 @@ def test_schedule_spends_the_budget_and_meets_the_least_bound():
     influence = (1 - 1 / kappa) ** (steps - np.arange(1, steps + 1)) * alpha
     reached = (1 - 1 / kappa) ** steps + budget * (influence * squared).sum()
     assert reached == pytest.approx(calculate("thm4.5.bound", T=steps, kappa=kappa, alpha=alpha)["dynamic"], rel=1e-12)
-    zero_based = (np.sqrt((1 - 1 / kappa) ** -steps) - 1) / (1 - np.sqrt(1 - 1 / kappa)) * np.sqrt((1 - 1 / kappa) ** np.arange(steps))
+    zero_based = (
+        (np.sqrt((1 - 1 / kappa) ** -steps) - 1)
+        / (1 - np.sqrt(1 - 1 / kappa))
+        * np.sqrt((1 - 1 / kappa) ** np.arange(steps))
+    )
     assert (budget / zero_based).sum() < 0.96 * budget  # the control: steps counted from 0 waste budget
 
 
 def test_gain_of_the_digest():
     numbers = calculate(
-        "gain", N=np.array([1_000, 3_000, 10_000, 100_000, 1_000_000, 10_000_000]), kappa=10.0, D=60, G=4.0, R=0.3927, M=1.0, Delta=math.log(2)
+        "gain",
+        N=np.array([1_000, 3_000, 10_000, 100_000, 1_000_000, 10_000_000]),
+        kappa=10.0,
+        D=60,
+        G=4.0,
+        R=0.3927,
+        M=1.0,
+        Delta=math.log(2),
     )["gain"]
     assert numbers == pytest.approx([1.035, 1.32, 1.86, 3.0, 4.1, 5.3], rel=0.02)
 
@@ -207,7 +226,12 @@ def test_gain_of_the_digest():
         ("thm4.5.minimiser", {"kappa": 2}, TypeError, r"Expected the arguments kappa, alpha: missing alpha\."),
         ("thm4.5.minimiser", {"kappa": 2, "alpha": 1, "beta": 1}, TypeError, r"unknown beta\."),
         ("thm4.5.schedule", {"t": 5, "T": 4, "kappa": 2.0, "R": 1.0}, ValueError, r"Expected t=5 <= T=4\."),
-        ("thm4.5.schedule", {"t": 0, "T": 4, "kappa": 2.0, "R": 1.0}, ValueError, r"Expected t=0 >= 1 and an integer\."),
+        (
+            "thm4.5.schedule",
+            {"t": 0, "T": 4, "kappa": 2.0, "R": 1.0},
+            ValueError,
+            r"Expected t=0 >= 1 and an integer\.",
+        ),
     ],
 )
 def test_calculators_refuse_what_is_outside(name, numbers, error, message):

@@ -15,7 +15,7 @@ PAPER = PaperSymbols("example")
 A, B, X = (PAPER.symbol(name, "a positive number") for name in "abx")
 R = PAPER.symbol("R", "budget")
 N = PAPER.symbol("n", "a count", domain=COUNT)
-T, I = PAPER.symbol("T", "steps", domain=COUNT), PAPER.symbol("i", "step", domain=COUNT)
+T, J = PAPER.symbol("T", "steps", domain=COUNT), PAPER.symbol("j", "step", domain=COUNT)
 Q, S = PAPER.sequence("q", "influence"), PAPER.sequence("s", "noise")
 LONG = PAPER.symbol("l", "a length", LENGTH)
 
@@ -36,7 +36,7 @@ def test_identity_in_a_region_where_it_is_not_real():
 
 
 def test_identity_with_sums():
-    total = sympy.Sum(I, (I, 1, N))
+    total = sympy.Sum(J, (J, 1, N))
     instances = tuple({N: k} for k in (1, 2, 5))
     assert kind(Identity(X, N * (N + 1) / 2, total, instances=instances)) == Kind.EXACT
     assert kind(Identity(X, N * N, total, instances=instances)) == Kind.CONTRADICTED
@@ -67,12 +67,12 @@ def test_a_stationary_point_that_is_no_minimum_is_refused():
 
 
 def test_allocation():
-    objective = sympy.Sum(Q[I] * S[I], (I, 1, T))
-    best = sympy.Sum(sqrt(Q[N] / Q[I]), (N, 1, T)) / R
-    least = sympy.Sum(sqrt(Q[I]), (I, 1, T)) ** 2 / R
-    assert kind(Allocation(objective, S, I, best, least, R, (T, (1, 2, 3)))) == Kind.EXACT
-    for share, value in [(best * 2, least), (T / R + 0 * I, least), (best, 2 * least)]:
-        assert kind(Allocation(objective, S, I, share, value, R, (T, (2, 3)))) == Kind.CONTRADICTED
+    objective = sympy.Sum(Q[J] * S[J], (J, 1, T))
+    best = sympy.Sum(sqrt(Q[N] / Q[J]), (N, 1, T)) / R
+    least = sympy.Sum(sqrt(Q[J]), (J, 1, T)) ** 2 / R
+    assert kind(Allocation(objective, S, J, best, least, R, (T, (1, 2, 3)))) == Kind.EXACT
+    for share, value in [(best * 2, least), (T / R + 0 * J, least), (best, 2 * least)]:
+        assert kind(Allocation(objective, S, J, share, value, R, (T, (2, 3)))) == Kind.CONTRADICTED
 
 
 def test_inequality():

@@ -52,7 +52,11 @@ def test_symbols_of_two_papers_are_different_and_do_not_mix():
 
 
 def test_sums_are_written_out_and_terms_named():
-    step, steps, influence = PAPER.symbol("t", "step", domain=COUNT), PAPER.symbol("T", "steps", domain=COUNT), PAPER.sequence("q", "")
+    step, steps, influence = (
+        PAPER.symbol("t", "step", domain=COUNT),
+        PAPER.symbol("T", "steps", domain=COUNT),
+        PAPER.sequence("q", ""),
+    )
     total = sympy.Sum(influence[step] * sympy.Sum(influence[step], (step, 1, 1)), (step, 1, steps))
     written = expand(sympy.Sum(influence[step], (step, 1, steps)), {steps: 3})
     assert str(written) == "q_1 + q_2 + q_3" and [s.name for s in symbols_of(written)] == ["q_1", "q_2", "q_3"]
@@ -63,7 +67,11 @@ def test_sums_are_written_out_and_terms_named():
 @pytest.mark.parametrize(
     ("domain", "inside", "outside"),
     [
-        (Domain(1), [1.5, np.array([2.0, 3.0]), np.float32(2)], [1, 1.0, 0.5, math.inf, math.nan, np.array([2.0, 0.5])]),
+        (
+            Domain(1),
+            [1.5, np.array([2.0, 3.0]), np.float32(2)],
+            [1, 1.0, 0.5, math.inf, math.nan, np.array([2.0, 0.5])],
+        ),
         (Domain(0, 1), [0.5], [0, 1, 2.0]),
         (COUNT, [1, 7, np.array([1, 2])], [0, 1.5, np.array([1.5])]),
         (Domain(), [-3.0], [math.inf]),

@@ -39,16 +39,19 @@ def claim(name: str) -> "Claim":
     """The claim with this very id.
 
     Raises:
-      ValueError: there is none, with the nearest ids.
+      ValueError: there is none, with the nearest ids, or the name is the beginning of several.
 
-    >>> claim("budget_schedules.thm4.2.bounds")
+    >>> claim("budget_schedules.lemma4.4")
     Traceback (most recent call last):
-    ValueError: Expected 'budget_schedules.thm4.2.bounds' to be a claim or the beginning of one; did you mean ...?
+    ValueError: Expected 'budget_schedules.lemma4.4' to be one claim, got the beginning of
+        budget_schedules.lemma4.4.optimum, budget_schedules.lemma4.4.gap.
     """
     found = claims(name)
     exact = [one for one in found if one.id == name]
     if not exact:
-        raise ValueError(f"Expected {name!r} to be one claim, got the beginning of {', '.join(one.id for one in found)}.")
+        raise ValueError(
+            f"Expected {name!r} to be one claim, got the beginning of {', '.join(one.id for one in found)}."
+        )
     return exact[0]
 
 

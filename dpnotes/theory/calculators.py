@@ -36,7 +36,9 @@ class Calculator:
         if numbers.keys() != set(names):
             missing = [name for name in names if name not in numbers]
             unknown = [name for name in numbers if name not in names]
-            parts = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(unknown)}"] * bool(unknown)
+            parts = [f"missing {', '.join(missing)}"] * bool(missing) + [f"unknown {', '.join(unknown)}"] * bool(
+                unknown
+            )
             raise TypeError(f"Expected the arguments {', '.join(names)}: {'; '.join(parts)}.")
         for symbol in self.symbols:
             symbol.domain.check(symbol.name, numbers[symbol.name])

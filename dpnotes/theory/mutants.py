@@ -11,7 +11,7 @@ _SHIFT = sympy.Rational(1, 12)
 
 
 def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
-    """Every printed expression with one sign turned, one exponent shifted by 1/12, one symbol dropped or one number doubled.
+    """Small changes of the printed expressions: one sign, one exponent by 1/12, one symbol dropped, one number doubled.
 
     Numbers are left alone in a statement about orders of magnitude, which does not see them.
 

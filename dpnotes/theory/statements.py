@@ -18,10 +18,10 @@ import numpy as np
 import sympy
 from sympy import log
 from sympy.core.relational import Relational
-from sympy.tensor.indexed import Indexed, IndexedBase
+from sympy.tensor.indexed import IndexedBase
 
 from dpnotes.theory.symbols import expand, symbols_of
-from dpnotes.theory.units import NONE, UnitsDiffer, unit_of
+from dpnotes.theory.units import UnitsDiffer, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 Values = Mapping[sympy.Symbol, Any]
@@ -139,7 +139,9 @@ def _is_zero(difference: sympy.Expr) -> bool:
 
 
 def _radicals(difference: sympy.Expr) -> sympy.Expr:
-    return sympy.simplify(sympy.expand(sympy.radsimp(sympy.powdenest(sympy.expand_log(difference, force=True), force=True))))
+    return sympy.simplify(
+        sympy.expand(sympy.radsimp(sympy.powdenest(sympy.expand_log(difference, force=True), force=True)))
+    )
 
 
 def _compare_units(*expressions: sympy.Basic) -> Verdict | None:
@@ -186,7 +188,13 @@ class Identity:
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All of them."""
-        return (self.subject, self.value, self.derived, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
+        return (
+            self.subject,
+            self.value,
+            self.derived,
+            *(sympy.sympify(v) for v in self.where.values()),
+            *self.conditions,
+        )
 
     def restate(self, *printed: sympy.Expr) -> "Identity":
         """With another value."""
@@ -254,7 +262,13 @@ class Optimum:
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
         """All of them."""
-        return (self.objective, self.variable, *self.printed, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
+        return (
+            self.objective,
+            self.variable,
+            *self.printed,
+            *(sympy.sympify(v) for v in self.where.values()),
+            *self.conditions,
+        )
 
     def restate(self, *printed: sympy.Expr) -> "Optimum":
         """With another argument and least value."""
@@ -283,7 +297,9 @@ class Optimum:
         for point in points:
             where = place(point)
             if not (isinstance(where, mpmath.mpf) and mpmath.isfinite(where) and where > 0):
-                return Verdict(Kind.CONTRADICTED, f"at {_place(point)}: {self.variable} = {number(where)} is not positive")
+                return Verdict(
+                    Kind.CONTRADICTED, f"at {_place(point)}: {self.variable} = {number(where)} is not positive"
+                )
             reached = height({**point, self.variable: where})
             best_at, best = _descend(lambda v, p=point: height({**p, self.variable: v}), where)
             scale = max(abs(reached), abs(best), mpmath.mpf(10) ** -_AGREE)
@@ -296,7 +312,8 @@ class Optimum:
                 )
             if not _agree(reached, value(point)):
                 return Verdict(
-                    Kind.CONTRADICTED, f"at {_place(point)}: least value stated {number(value(point))}, derived {number(reached)}"
+                    Kind.CONTRADICTED,
+                    f"at {_place(point)}: least value stated {number(value(point))}, derived {number(reached)}",
                 )
         lower = f"no lower value at {len(points)} seeded points"
         proved = _is_zero(slope.xreplace({self.variable: argument}))
@@ -325,7 +342,7 @@ def _descend(height: Callable[[Any], Any], start: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Allocation:
-    """`noise[t] = share` minimises a sum over steps under a budget `sum_t 1/noise[t] = budget`, with least value `least`.
+    """`noise[t] = share` minimises a sum over steps under `sum_t 1/noise[t] = budget`, with least value `least`.
 
     Checked by the conditions of Karush, Kuhn and Tucker in `1/noise[t]`, in which the objective is convex and the
     constraint affine, so that they are sufficient.
@@ -395,7 +412,8 @@ class Allocation:
             raise ValueError(f"Expected an objective that is a sum of terms convex in 1/{self.noise}.")
         differences = [(f"budget {self.budget}", sum(1 / share for share in shares), self.budget)]
         differences += [
-            (f"marginal cost of step {t + 2}", m.xreplace(at), margins[0].xreplace(at)) for t, m in enumerate(margins[1:])
+            (f"marginal cost of step {t + 2}", m.xreplace(at), margins[0].xreplace(at))
+            for t, m in enumerate(margins[1:])
         ]
         differences.append(("least value", least, in_spend.xreplace(at)))
         for what, left, right in differences:
@@ -405,7 +423,8 @@ class Allocation:
                 if not _agree(stated(point), expected(point)):
                     place = _place({**instance, **point})
                     return Verdict(
-                        Kind.CONTRADICTED, f"{what} at {place}: {number(stated(point))} against {number(expected(point))}"
+                        Kind.CONTRADICTED,
+                        f"{what} at {place}: {number(stated(point))} against {number(expected(point))}",
                     )
             if not _is_zero(left - right):
                 raise ValueError(f"Expected sympy to prove what agrees numerically: {what} for {steps} steps.")
@@ -420,7 +439,7 @@ class Inequality:
     Args:
       quantity: what is bounded; derived, not mutated.
       bound: as printed.
-      region: for each free symbol or sequence the interval that the search covers, in equal steps of the logarithm; integers
+      region: for each free symbol or sequence the interval that the search covers, uniformly in the logarithm; integers
         for symbols of an integer domain.
       sense: the relation.
       where: definitions put in first.
@@ -500,7 +519,9 @@ class Inequality:
         if real:
             with mpmath.workdps(_DIGITS):
                 slack = right - left
-                if slack > 0 or (self.sense != "<" and slack >= -(mpmath.mpf(10) ** -_AGREE) * max(abs(left), abs(right))):
+                if slack > 0 or (
+                    self.sense != "<" and slack >= -(mpmath.mpf(10) ** -_AGREE) * max(abs(left), abs(right))
+                ):
                     return None
         names = ("bound", "quantity") if self.sense == ">=" else ("quantity", "bound")
         place = _place({**self.instance, **point}) or "every point"
@@ -513,7 +534,7 @@ def _rounded(point: Values) -> dict[Any, Any]:
 
 
 def _is_non_negative(difference: sympy.Expr, strict: bool) -> bool:
-    """Whether all coefficients have one sign once every symbol is written as its least value plus something positive."""
+    """Whether all coefficients have one sign once every symbol is its least value plus something positive."""
     shifted = difference
     for symbol in symbols_of(difference):
         rest, domain = sympy.Dummy(positive=True), symbol.domain
@@ -536,7 +557,9 @@ def _is_non_negative(difference: sympy.Expr, strict: bool) -> bool:
 class _Search:
     """Seeded search for the least of `upper - lower`, in relative terms, over a box in logarithmic coordinates."""
 
-    def __init__(self, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any], region: Mapping[Any, Any]):
+    def __init__(
+        self, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any], region: Mapping[Any, Any]
+    ):
         sequences = {base.label.name: ends for base, ends in region.items() if isinstance(base, IndexedBase)}
         region = {s: region.get(s, sequences.get(s.name.split("_")[0])) for s in symbols}
         missing = [str(s) for s, ends in region.items() if ends is None]
@@ -563,7 +586,10 @@ class _Search:
         self.evaluations += len(logs)
         with np.errstate(all="ignore"):
             if np.iscomplexobj(upper) or np.iscomplexobj(lower):
-                lower, upper = np.real(np.where(np.imag(lower) == 0, lower, np.nan)), np.real(np.where(np.imag(upper) == 0, upper, np.nan))
+                lower, upper = (
+                    np.real(np.where(np.imag(lower) == 0, lower, np.nan)),
+                    np.real(np.where(np.imag(upper) == 0, upper, np.nan)),
+                )
             scale = np.maximum(np.maximum(np.abs(lower), np.abs(upper)), 1e-300)
             slack = (upper - lower) / scale
             slack = np.where(np.isnan(upper) & np.isfinite(lower), -np.inf, slack)
@@ -600,7 +626,10 @@ class _Search:
                     width *= 0.4
             if value < best_slack:
                 best, best_slack = here, value
-        point = {s: int(round(math.exp(v))) if s.domain.integer else math.exp(v) for s, v in zip(self.symbols, best, strict=True)}
+        point = {
+            s: int(round(math.exp(v))) if s.domain.integer else math.exp(v)
+            for s, v in zip(self.symbols, best, strict=True)
+        }
         return float(best_slack), point
 
     def ratio(self, point: Values) -> float | None:
@@ -731,13 +760,17 @@ class Ratio:
                     ratios.append(values[exact])
                 bad = [r for r in ratios if not (isinstance(r, mpmath.mpf) and mpmath.isfinite(r) and r > 0)]
                 if bad:
-                    return Verdict(Kind.CONTRADICTED, f"quantity over rate is {number(bad[0])} within {decades} decades")
+                    return Verdict(
+                        Kind.CONTRADICTED, f"quantity over rate is {number(bad[0])} within {decades} decades"
+                    )
                 extremes.append((float(mpmath.log(min(ratios))), float(mpmath.log(max(ratios)))))
         (low8, high8), (low16, high16), (low, high) = extremes
         upper, lower = _growth(high8, high16, high), _growth(-low8, -low16, -low)
         span = f"quantity / rate in [{number(mpmath.exp(low))}, {number(mpmath.exp(high))}] over 32 decades"
         if upper == "power":
-            return Verdict(Kind.NOT_IMPLIED, f"the quantity outgrows the rate: {span}{self._shown(symbols, quantity, rate)}")
+            return Verdict(
+                Kind.NOT_IMPLIED, f"the quantity outgrows the rate: {span}{self._shown(symbols, quantity, rate)}"
+            )
         if lower == "power":
             kind = Kind.CONTRADICTED if self.sense == "Theta" else Kind.IMPROVABLE
             return Verdict(kind, f"the rate outgrows the quantity: {span}{self._shown(symbols, quantity, rate)}")

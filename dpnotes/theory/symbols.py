@@ -89,6 +89,7 @@ class PaperSymbol(sympy.Symbol):
     __slots__ = ("domain", "meaning", "paper", "unit")
 
     def __new__(cls, name: str, paper: str, unit: Unit, domain: Domain, meaning: str) -> "PaperSymbol":
+        """A symbol; `PaperSymbols.symbol` is the way to make one."""
         symbol = sympy.Symbol.__xnew__(cls, name, **_assumptions(domain))
         symbol.paper, symbol.unit, symbol.domain, symbol.meaning = paper, unit, domain, meaning
         return symbol
@@ -148,7 +149,10 @@ def _write_out(expression: sympy.Basic) -> sympy.Basic:
     if isinstance(expression, sympy.Sum):
         ((index, low, high),) = expression.limits
         return sympy.Add(
-            *(_write_out(expression.function.xreplace({index: sympy.Integer(v)})) for v in range(int(low), int(high) + 1))
+            *(
+                _write_out(expression.function.xreplace({index: sympy.Integer(v)}))
+                for v in range(int(low), int(high) + 1)
+            )
         )
     return expression.func(*(_write_out(argument) for argument in expression.args))
 

@@ -99,7 +99,9 @@ def unit_of(expression: sympy.Basic) -> Unit | None:
         terms = [p[0] for p in expression.args] if isinstance(expression, sympy.Piecewise) else list(expression.args)
         units = {str(term): unit for term in terms if (unit := unit_of(term)) is not None}
         if len(set(units.values())) > 1:
-            listed = ", ".join(f"{term}: {unit}" for term, unit in sorted(units.items(), key=lambda p: (len(p[0]), p[0])))
+            listed = ", ".join(
+                f"{term}: {unit}" for term, unit in sorted(units.items(), key=lambda p: (len(p[0]), p[0]))
+            )
             raise UnitsDiffer(f"Expected equal units in {expression}, got {listed}.")
         return next(iter(units.values()), None)
     for argument in expression.args:

@@ -8,7 +8,9 @@ class Kind(StrEnum):
     """The kinds of verdict. The first five confirm a statement, the next four do not, the last says nothing."""
 
     EXACT = "exact"  # proved by algebra, and for a bound: attained
-    NOT_REFUTED = "not refuted"  # agrees wherever the seeded search looked, and a bound is approached; no proof by algebra
+    NOT_REFUTED = (
+        "not refuted"  # agrees wherever the seeded search looked, and a bound is approached; no proof by algebra
+    )
     UP_TO_CONSTANTS = "up to constants"
     UP_TO_LOGS = "up to logs"
     IMPROVABLE = "improvable"  # true, but a better bound follows from the same terms

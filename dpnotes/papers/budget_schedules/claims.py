@@ -147,7 +147,12 @@ def _uniform_steps(kappa: Any, alpha: Any) -> Any:
 def _uniform(kappa: Any, alpha: Any) -> dict[str, Any]:
     best = _uniform_steps(kappa, alpha)
     integer, value = _best_integer(_erub_uniform, best, kappa, alpha)
-    return {"steps": best[()], "erub": _erub_uniform(best, kappa, alpha)[()], "integer_steps": integer, "integer_erub": value}
+    return {
+        "steps": best[()],
+        "erub": _erub_uniform(best, kappa, alpha)[()],
+        "integer_steps": integer,
+        "integer_erub": value,
+    }
 
 
 def _dynamic_steps(kappa: Any, alpha: Any) -> Any:
@@ -230,10 +235,16 @@ _ROOT_SQUARED = sympy.expand((sqrt(_L + epsilon) - sqrt(_L)) ** 2)
 _HEADLINE = {epsilon: 4, delta: 1e-8}
 _HEADLINE_RHO = _RIGHT_RHO.xreplace({epsilon: Integer(4), delta: Integer(10) ** -8})
 _PER_ORDER = _S.symbol("D_a", "Renyi divergence over its order")
-_RESIDUAL, _NEXT_RESIDUAL = _S.symbol("R_T", "residual budget before step T"), _S.symbol("R_{T+1}", "residual budget after step T")
+_RESIDUAL, _NEXT_RESIDUAL = (
+    _S.symbol("R_T", "residual budget before step T"),
+    _S.symbol("R_{T+1}", "residual budget after step T"),
+)
 _SPENT = {_RESIDUAL: R - sympy.Sum(1 / noise[t], (t, 1, T - 1)), _NEXT_RESIDUAL: R - sympy.Sum(1 / noise[t], (t, 1, T))}
 _SUBSAMPLED = log(
-    sympy.Sum(sympy.binomial(n, k - 1) * (1 - p) ** (n - k + 1) * p ** (k - 1) * exp((k - 1) * (k - 2) / (2 * sigma**2)), (k, 1, n + 1))
+    sympy.Sum(
+        sympy.binomial(n, k - 1) * (1 - p) ** (n - k + 1) * p ** (k - 1) * exp((k - 1) * (k - 2) / (2 * sigma**2)),
+        (k, 1, n + 1),
+    )
 ) / (n * (n - 1))
 _SENSITIVITY = {G: (0.1, 10), N: (1, 1e4), u: (1e-3, 1), v: (1e-3, 1)}
 
@@ -244,7 +255,9 @@ def _privacy() -> tuple[Claim, ...]:
             "lemmaC.1",
             "Composition and post-processing",
             "Lemma C.1",
-            Uncheckable("the composition of two mechanisms is zCDP with the sum of their parameters", Reason.ALL_MECHANISMS),
+            Uncheckable(
+                "the composition of two mechanisms is zCDP with the sum of their parameters", Reason.ALL_MECHANISMS
+            ),
             "Bun and Steinke (2016), Lemma 1.7. The lemma says (rho_1, a)-zCDP, but rho-zCDP has no second parameter.",
         ),
         _claim(
@@ -264,9 +277,14 @@ def _privacy() -> tuple[Claim, ...]:
             "From zCDP to (epsilon, delta)",
             "Lemma C.4",
             Optimum(
-                rho * (1 + steps) + _L / steps, steps, sqrt(_L / rho), rho + 2 * sqrt(rho * _L), example={rho: 0.1963, delta: 1e-8}
+                rho * (1 + steps) + _L / steps,
+                steps,
+                sqrt(_L / rho),
+                rho + 2 * sqrt(rho * _L),
+                example={rho: 0.1963, delta: 1e-8},
             ),
-            "rho-zCDP bounds epsilon by rho a + ln(1/delta)/(a - 1) for every order a; this is the least over T = a - 1 > 0.",
+            "rho-zCDP bounds epsilon by rho a + ln(1/delta)/(a - 1) for every order a; this is the least over T = a - "
+            "1 > 0.",
         ),
         _claim(
             "lemmaC.4.inversion",
@@ -276,8 +294,8 @@ def _privacy() -> tuple[Claim, ...]:
             "x = sqrt(rho) is the positive root of x^2 + 2 x sqrt(L) = epsilon, with L = ln(1/delta).",
             erratum=_erratum(
                 Severity.PRIVACY,
-                "The sign before the root should be minus. With plus, the budget for (4, 1e-8) would be rho = 81.49, which gives "
-                "only (159, 1e-8); the paper's own numbers (0.1963, R = 0.3927) use the right root.",
+                "The sign before the root should be minus. With plus, the budget for (4, 1e-8) would be rho = 81.49, "
+                "which gives only (159, 1e-8); the paper's own numbers (0.1963, R = 0.3927) use the right root.",
                 Identity(rho, _RIGHT_RHO, _ROOT_SQUARED, example=_HEADLINE),
             ),
             calculation=ZCDP,
@@ -313,8 +331,9 @@ def _privacy() -> tuple[Claim, ...]:
             "R_MA = epsilon^2/ln(1/delta) against R_zCDP = 2 rho by the right root, for epsilon <= 2 ln(1/delta).",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "R_zCDP > R_MA is false for every (epsilon, delta): R_zCDP/R_MA = 2/(1 + sqrt(1 + epsilon/ln(1/delta)))^2 < 1/2. It "
-                "seemed true through the wrong sign in Lemma C.4. R_MA hides a constant, so that the comparison says nothing.",
+                "R_zCDP > R_MA is false for every (epsilon, delta): R_zCDP/R_MA = 2/(1 + sqrt(1 + "
+                "epsilon/ln(1/delta)))^2 < 1/2. It seemed true through the wrong sign in Lemma C.4. R_MA hides a "
+                "constant, so that the comparison says nothing.",
                 Inequality(
                     2 * epsilon**2 / (sqrt(epsilon + _L) + sqrt(_L)) ** 2,
                     epsilon**2 / (2 * _L),
@@ -336,8 +355,8 @@ def _privacy() -> tuple[Claim, ...]:
             "R_1 = R and R_{t+1} = R_t - 1/sigma_t^2; half the spent budget is the zCDP parameter.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
-                "R - R_T should be R - R_{T+1}: R_T is what is left before step T. Likewise the theorem says that theta_T is the "
-                "output, while its proof and the excess risk speak of theta_{T+1}.",
+                "R - R_T should be R - R_{T+1}: R_T is what is left before step T. Likewise the theorem says that "
+                "theta_T is the output, while its proof and the excess risk speak of theta_{T+1}.",
                 Inequality(
                     sympy.Sum(1 / (2 * noise[t]), (t, 1, T)),
                     (R - _NEXT_RESIDUAL) / 2,
@@ -362,8 +381,8 @@ def _privacy() -> tuple[Claim, ...]:
             "The last step of a schedule that spends R exactly, as Theorems 4.3, 4.5 and Lemma 4.4 ask for.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "The test should be rho_t <= R_t, with a tolerance for rounding: with the strict one a schedule with sum rho_t = R "
-                "stops after T - 1 steps, and floating point decides at random.",
+                "The test should be rho_t <= R_t, with a tolerance for rounding: with the strict one a schedule with "
+                "sum rho_t = R stops after T - 1 steps, and floating point decides at random.",
                 Inequality(
                     1 / noise[T],
                     _RESIDUAL,
@@ -385,11 +404,13 @@ def _privacy() -> tuple[Claim, ...]:
             "Sensitivity when one example differs",
             "Section 3 and eq. (18)",
             Inequality(G * (u + v) / N, G / N, _SENSITIVITY, example={G: 1, N: 100, u: 1, v: 1}),
-            "Two data sets that differ in one example: its gradients, of norms u G and v G, may point in opposite directions.",
+            "Two data sets that differ in one example: its gradients, of norms u G and v G, may point in opposite "
+            "directions.",
             erratum=_erratum(
                 Severity.PRIVACY,
-                "Section 3 calls data sets adjacent that differ in one sample, and Definition 3.4 takes them of equal size. Then the "
-                "sensitivity is 2G/N and the cost four times as large; eq. (18) holds for zeroing out one example at fixed N.",
+                "Section 3 calls data sets adjacent that differ in one sample, and Definition 3.4 takes them of equal "
+                "size. Then the sensitivity is 2G/N and the cost four times as large; eq. (18) holds for zeroing out "
+                "one example at fixed N.",
                 Inequality(G * (u + v) / N, 2 * G / N, _SENSITIVITY),
             ),
         ),
@@ -398,7 +419,10 @@ def _privacy() -> tuple[Claim, ...]:
             "Cost of a subsampled step",
             "Section 4.3",
             Identity(
-                _S.symbol("rho_t", "cost of a step"), c * p**2 / sigma, c * p**2 / sigma**2, example={c: 0.5, p: 0.01, sigma: 2}
+                _S.symbol("rho_t", "cost of a step"),
+                c * p**2 / sigma,
+                c * p**2 / sigma**2,
+                example={c: 0.5, p: 0.01, sigma: 2},
             ),
             "The constraint in the next sentence: the sum of p^2/sigma_t^2 is R.",
             erratum=_erratum(
@@ -418,12 +442,13 @@ def _privacy() -> tuple[Claim, ...]:
                 instance={n: 20},
                 example={p: 0.01, sigma: 1},
             ),
-            "Renyi divergence of order n = 20 of the subsampled Gaussian from the Gaussian, over its order, with c = 10.",
+            "Renyi divergence of order n = 20 of the subsampled Gaussian from the Gaussian, over its order, with c = "
+            "10.",
             erratum=_erratum(
                 Severity.PRIVACY,
-                "A subsampled Gaussian does not satisfy c p^2/(2 sigma^2)-zCDP for any constant c: at high orders nothing is gained over "
-                "1/(2 sigma^2). Amplification by p^2 holds up to orders of about sigma^2 ln(1/p) (truncated CDP), so that neither "
-                "R' = R/p^2 nor Lemma C.4 applies.",
+                "A subsampled Gaussian does not satisfy c p^2/(2 sigma^2)-zCDP for any constant c: at high orders "
+                "nothing is gained over 1/(2 sigma^2). Amplification by p^2 holds up to orders of about sigma^2 "
+                "ln(1/p) (truncated CDP), so that neither R' = R/p^2 nor Lemma C.4 applies.",
                 Inequality(_SUBSAMPLED, 1 / (2 * sigma**2), {p: (1e-3, 0.999), sigma: (1, 10)}, instance={n: 20}),
             ),
         ),
@@ -437,7 +462,8 @@ def _privacy() -> tuple[Claim, ...]:
             "Two examples x = 1 and x = -1, so that D = M = 1 and the gradient of x = -1 has norm |theta| + 1.",
             erratum=_erratum(
                 Severity.PRIVACY,
-                "The mean of the losses is bounded where their maximum is needed. (|theta| + 1)/N is right. The lemma is not used.",
+                "The mean of the losses is bounded where their maximum is needed. (|theta| + 1)/N is right. The lemma "
+                "is not used.",
                 Inequality((theta + 1) / N, (theta + 1) / N, {theta: (1e-2, 1e2)}, instance={N: 2}),
             ),
         ),
@@ -481,12 +507,12 @@ def _gradient_descent() -> tuple[Claim, ...]:
             Inequality(
                 u * exp(2 * steps), Integer(1), {u: (1e-6, 0.999), steps: (1e-3, 10)}, example={u: 0.01, steps: 3}
             ),
-            "f(theta) - f^* = u G^2/(2 mu), at most G^2/(2 mu) by both assumptions; gradient ascent for a time T/mu multiplies it by at "
-            "least e^{2T}.",
+            "f(theta) - f^* = u G^2/(2 mu), at most G^2/(2 mu) by both assumptions; gradient ascent for a time T/mu "
+            "multiplies it by at least e^{2T}.",
             erratum=_erratum(
                 Severity.RATE,
-                "On the whole space only constant losses satisfy both. A bounded domain is needed (left by gradient ascent in time), or "
-                "clipping, whose bias Theorem 4.2 does not treat.",
+                "On the whole space only constant losses satisfy both. A bounded domain is needed (left by gradient "
+                "ascent in time), or clipping, whose bias Theorem 4.2 does not treat.",
                 Inequality(
                     u * exp(2 * steps),
                     Integer(1),
@@ -503,8 +529,11 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "ERUB = gamma^T + R sum_t q_t sigma_t^2, eq. (7).",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
-                "q_t is not the derivative of ERUB by sigma_t, but the coefficient of R sigma_t^2; the derivative is 2 R q_t sigma_t.",
-                Identity(_DERIVATIVE, 2 * R * q[t] * sigma, sympy.diff(R * q[t] * sigma**2, sigma), instances=({t: 1},)),
+                "q_t is not the derivative of ERUB by sigma_t, but the coefficient of R sigma_t^2; the derivative is "
+                "2 R q_t sigma_t.",
+                Identity(
+                    _DERIVATIVE, 2 * R * q[t] * sigma, sympy.diff(R * q[t] * sigma**2, sigma), instances=({t: 1},)
+                ),
             ),
         ),
         _claim(
@@ -512,14 +541,16 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "alpha as the error of noise-free descent",
             "eq. (4)",
             Identity(gamma**steps, alpha, gamma ** (log(1 / alpha) / rate), where={gamma: exp(-rate)}),
-            "gamma^T at T = ln(1/alpha)/ln(1/gamma). Without noise there is no R, so this compares stopping times, not algorithms.",
+            "gamma^T at T = ln(1/alpha)/ln(1/gamma). Without noise there is no R, so this compares stopping times, "
+            "not algorithms.",
         ),
         _claim(
             "thm4.2.noise",
             "Noise of one step",
             "Theorem 4.2, proof",
             Identity(alpha, _ALPHA, M / 2 * (G / (M * N)) ** 2 * D / (R * gap)),
-            "Smoothness adds (M/2) eta^2 E|G sigma nu/N|^2 at eta = 1/M, with E|nu|^2 = D; this is R alpha sigma^2 times the initial gap.",
+            "Smoothness adds (M/2) eta^2 E|G sigma nu/N|^2 at eta = 1/M, with E|nu|^2 = D; this is R alpha sigma^2 "
+            "times the initial gap.",
         ),
         _claim(
             "thm4.2.rate",
@@ -554,8 +585,13 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq9",
             "Bound of the uniform schedule",
             "eq. (9)",
-            Identity(risk, gamma**T + alpha * kappa * (1 - gamma**T) * T, gamma**T + sympy.Sum(gamma ** (T - t) * alpha * T, (t, 1, T)),
-                     where={kappa: 1 / (1 - gamma)}, instances=({T: 1}, {T: 2}, {T: 5})),
+            Identity(
+                risk,
+                gamma**T + alpha * kappa * (1 - gamma**T) * T,
+                gamma**T + sympy.Sum(gamma ** (T - t) * alpha * T, (t, 1, T)),
+                where={kappa: 1 / (1 - gamma)},
+                instances=({T: 1}, {T: 2}, {T: 5}),
+            ),
             "Eq. (7) at sigma_t^2 = T/R.",
             calculation=CURVE,
         ),
@@ -565,7 +601,9 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Theorem 4.3, sketch of proof",
             Identity(
                 sympy.Derivative(_UNIFORM, steps),
-                gamma**steps * log(gamma) + alpha * kappa * (1 - gamma**steps) - alpha * kappa * steps * gamma**steps * log(gamma),
+                gamma**steps * log(gamma)
+                + alpha * kappa * (1 - gamma**steps)
+                - alpha * kappa * steps * gamma**steps * log(gamma),
                 sympy.diff(_UNIFORM, steps),
             ),
             "The paper calls its root intractable; it is Wright's omega function, see thm4.3.minimum.",
@@ -585,8 +623,8 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "The paper says that T suffers from explosion as kappa grows, and changes it to eq. (24) for that reason.",
             erratum=_erratum(
                 Severity.RATE,
-                "For fixed alpha the T of eq. (23) falls below 0 once kappa^2 alpha is above about 1, where its own condition fails and T = 0 "
-                "is the minimiser; it does not explode.",
+                "For fixed alpha the T of eq. (23) falls below 0 once kappa^2 alpha is above about 1, where its own "
+                "condition fails and T = 0 is the minimiser; it does not explode.",
                 Limit(_T23, kappa, oo, -oo, where=_GD, example={kappa: 1e6, alpha: 1e-3}),
             ),
         ),
@@ -613,8 +651,12 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq25",
             "Uniform bound at eq. (24)",
             "eq. (25)",
-            Identity(risk, (1 + kappa * log(1 + rate / alpha)) / (1 + rate / alpha), _UNIFORM.xreplace({steps: log(1 + rate / alpha) / rate}),
-                     where={gamma: exp(-rate)}),
+            Identity(
+                risk,
+                (1 + kappa * log(1 + rate / alpha)) / (1 + rate / alpha),
+                _UNIFORM.xreplace({steps: log(1 + rate / alpha) / rate}),
+                where={gamma: exp(-rate)},
+            ),
             "Eq. (24) put into eq. (22).",
         ),
         _claim(
@@ -628,7 +670,13 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "thm4.3.log_upper",
             "Upper bound of ln(1/gamma)",
             "Theorem 4.3, proof",
-            Inequality(ell, 1 / (c * kappa), {**_CURVATURES, c: (1e-3, 1 - 1e-4)}, where=_GD, conditions=(kappa * (1 - c) >= 1,)),
+            Inequality(
+                ell,
+                1 / (c * kappa),
+                {**_CURVATURES, c: (1e-3, 1 - 1e-4)},
+                where=_GD,
+                conditions=(kappa * (1 - c) >= 1,),
+            ),
             "ln(1 + 1/(kappa - 1)) <= 1/(kappa - 1) <= 1/(c kappa) for kappa >= 1/(1 - c).",
         ),
         _claim(
@@ -639,8 +687,9 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Eq. (24) stands for the minimiser of eq. (22) in the proof, and its value is called ERUB_min.",
             erratum=_erratum(
                 Severity.RATE,
-                "Eq. (24) does not minimise eq. (22). The minimiser is T = ln(w)/ln(1/gamma) with w + ln w = 1 + ln(1/gamma)/(alpha kappa) "
-                "(Wright's omega function); at kappa = 1000, alpha = 1e-4 the bound at (24) is 218 times the initial error.",
+                "Eq. (24) does not minimise eq. (22). The minimiser is T = ln(w)/ln(1/gamma) with w + ln w = 1 + "
+                "ln(1/gamma)/(alpha kappa) (Wright's omega function); at kappa = 1000, alpha = 1e-4 the bound at (24) "
+                "is 218 times the initial error.",
                 Optimum(_UNIFORM, steps, log(w) / ell, _UNIFORM_LEAST, where=_BY_OMEGA),
             ),
             calculation=UNIFORM,
@@ -649,11 +698,18 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "thm4.3.rate",
             "Rate of the uniform schedule",
             "Theorem 4.3, eq. (8)",
-            Ratio(_UNIFORM_EXACT, kappa**2 / (kappa + 1 / alpha) * log(1 + 1 / (kappa * alpha)), _FAR, where=_GD, example=_SHARP),
+            Ratio(
+                _UNIFORM_EXACT,
+                kappa**2 / (kappa + 1 / alpha) * log(1 + 1 / (kappa * alpha)),
+                _FAR,
+                where=_GD,
+                example=_SHARP,
+            ),
             "The exact minimum of eq. (22), by Wright's omega function.",
             erratum=_erratum(
                 Severity.RATE,
-                "Eq. (8) is the bound at eq. (24), not its minimum; it holds for kappa^2 alpha << 1 only, so that alpha_0 depends on kappa.",
+                "Eq. (8) is the bound at eq. (24), not its minimum; it holds for kappa^2 alpha << 1 only, so that "
+                "alpha_0 depends on kappa.",
                 Ratio(_UNIFORM_EXACT, kappa**2 * alpha * log(1 + 1 / (kappa**2 * alpha)), _FAR, where=_GD),
             ),
             calculation=UNIFORM,
@@ -663,7 +719,8 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Relaxed noise term of the uniform schedule",
             "compare Theorem 4.3, sketch of proof",
             Inequality(kappa * (1 - gamma**x) * x, x**2, {kappa: (1.001, 1e4), x: (1, 1e4)}, where=_GD),
-            "kappa (1 - gamma^T) <= T. The paper relaxes to alpha kappa T^2, and finds that it explodes with kappa; that kappa is superfluous.",
+            "kappa (1 - gamma^T) <= T. The paper relaxes to alpha kappa T^2, and finds that it explodes with kappa; "
+            "that kappa is superfluous.",
             derived_here=True,
         ),
         _claim(
@@ -743,12 +800,14 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "thm4.5.T",
             "Step count of Theorem 4.5",
             "Theorem 4.5",
-            Optimum(_DYNAMIC, steps, 2 * kappa * log(1 + 1 / (kappa * alpha)), where=_GD, example={kappa: 1000, alpha: 1e-5}),
+            Optimum(
+                _DYNAMIC, steps, 2 * kappa * log(1 + 1 / (kappa * alpha)), where=_GD, example={kappa: 1000, alpha: 1e-5}
+            ),
             "The theorem says that this T minimises ERUB (up to rounding).",
             erratum=_erratum(
                 Severity.RATE,
-                "The T of Theorem 4.5 is not the minimiser, eq. (27), of its proof: (1 - sqrt(gamma))^2 is about 1/(4 kappa^2), "
-                "not 1/kappa. It does no harm while kappa^2 alpha is below 0.001.",
+                "The T of Theorem 4.5 is not the minimiser, eq. (27), of its proof: (1 - sqrt(gamma))^2 is about 1/(4 "
+                "kappa^2), not 1/kappa. It does no harm while kappa^2 alpha is below 0.001.",
                 Optimum(_DYNAMIC, steps, _T27, where=_GD, example={kappa: 1000, alpha: 1e-5}),
             ),
             calculation=DYNAMIC,
@@ -778,14 +837,25 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "thm4.5.upper",
             "Upper bound of the least dynamic bound",
             "Theorem 4.5, proof",
-            Inequality(_DYNAMIC_EXACT, 4 * kappa**2 * alpha / (kappa**2 * alpha + 1), {**_CURVATURES, alpha: (1e-16, 1)}, where=_GD),
+            Inequality(
+                _DYNAMIC_EXACT,
+                4 * kappa**2 * alpha / (kappa**2 * alpha + 1),
+                {**_CURVATURES, alpha: (1e-16, 1)},
+                where=_GD,
+            ),
             "The minimum is alpha K^2/(1 + alpha K^2) with K <= 2 kappa.",
         ),
         _claim(
             "thm4.5.lower",
             "Lower bound of the least dynamic bound",
             "Theorem 4.5, proof",
-            Inequality(_DYNAMIC_EXACT, kappa**2 * alpha / (kappa**2 * alpha + 1) / 4, {**_CURVATURES, alpha: (1e-16, 1)}, ">=", where=_GD),
+            Inequality(
+                _DYNAMIC_EXACT,
+                kappa**2 * alpha / (kappa**2 * alpha + 1) / 4,
+                {**_CURVATURES, alpha: (1e-16, 1)},
+                ">=",
+                where=_GD,
+            ),
             "The minimum is alpha K^2/(1 + alpha K^2) with K >= kappa, so that the factor 1/4 is not needed.",
         ),
         _claim(
@@ -804,7 +874,8 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Lemma 4.4 needs q_1 = gamma^{T-1} alpha > 0, here at T = 2, while the theorem allows kappa >= 1.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
-                "kappa >= 1 should be kappa > 1: at kappa = 1 the influence of all steps but the last is 0, and the schedule divides by it.",
+                "kappa >= 1 should be kappa > 1: at kappa = 1 the influence of all steps but the last is 0, and the "
+                "schedule divides by it.",
                 Inequality(Integer(0), alpha * (1 - 1 / kappa), {kappa: (1.001, 1e3), alpha: (1e-6, 1)}, "<"),
             ),
         ),
@@ -812,7 +883,13 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq12.uniform",
             "Uniform rate for many examples",
             "eq. (12)",
-            Ratio(_UNIFORM_EXACT, kappa**2 * alpha * log(1 / (kappa * alpha)), {alpha: (1e-4, -1)}, "O", where={**_GD, kappa: 10}),
+            Ratio(
+                _UNIFORM_EXACT,
+                kappa**2 * alpha * log(1 / (kappa * alpha)),
+                {alpha: (1e-4, -1)},
+                "O",
+                where={**_GD, kappa: 10},
+            ),
             "Fixed kappa, here 10, and alpha to 0.",
         ),
         _claim(
@@ -828,7 +905,9 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Section 4.1.3",
             Limit(_ALPHA, N, oo, oo),
             "The paper takes N large enough that alpha >> 1.",
-            erratum=_erratum(Severity.TYPOGRAPHICAL, "alpha >> 1 should be alpha << 1.", Limit(_ALPHA, N, oo, Integer(0))),
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL, "alpha >> 1 should be alpha << 1.", Limit(_ALPHA, N, oo, Integer(0))
+            ),
         ),
         _claim(
             "sec4.1.3.eq8_limit",
@@ -845,8 +924,8 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "For fixed alpha, w + ln w = 1 + ln(1/gamma)/(alpha kappa) falls to 1 as kappa grows.",
             erratum=_erratum(
                 Severity.RATE,
-                "The least uniform bound tends to 1, not to 1/alpha: T = 0 already gives 1. Both schedules are Theta(1), and the "
-                "dynamic one is not more stable.",
+                "The least uniform bound tends to 1, not to 1/alpha: T = 0 already gives 1. Both schedules are "
+                "Theta(1), and the dynamic one is not more stable.",
                 Limit(_UNIFORM_LEAST, w, Integer(1), Integer(1)),
             ),
         ),
@@ -862,7 +941,8 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Where the dynamic schedule gains",
             "Section 1, end",
             Inequality(_GAIN_LAW.xreplace({s: 2 * s}), _GAIN_LAW, {s: (1e-6, 1e12)}, example={s: 10}),
-            "s = 1/(kappa^2 alpha) doubles with the budget; the introduction expects more gain from smaller samples and budgets.",
+            "s = 1/(kappa^2 alpha) doubles with the budget; the introduction expects more gain from smaller samples "
+            "and budgets.",
             erratum=_erratum(
                 Severity.RATE,
                 "The gain grows with sample size and budget, as Section 5 also finds.",
@@ -944,17 +1024,28 @@ def _second_moment(coefficients: dict[int, Any]) -> sympy.Expr:
     return sympy.Add(*(value**2 * (R * alpha * u * noise[key] if key else 1) for key, value in coefficients.items()))
 
 
-def _momentum_bound(factor: sympy.Expr, contraction: sympy.Expr, zeta_value: sympy.Expr, share: sympy.Expr) -> Inequality:
+def _momentum_bound(
+    factor: sympy.Expr, contraction: sympy.Expr, zeta_value: sympy.Expr, share: sympy.Expr
+) -> Inequality:
     """EER <= (gamma^T + factor R eta_0 alpha U_3) (f_1 - f^*) - zeta share eta_0/M (momentum effect), at T = 2."""
     excess, effect = _momentum_run(2)
     variance = sympy.Add(*(_weight(index, 2) * noise[index] for index in (1, 2)))
     return Inequality(
         excess + zeta * share * eta0 * effect,
         gamma**T + factor * R * eta0 * alpha * _U3,
-        {u: (1e-3, 0.9999), kappa: (1.001, 1e3), beta: (1e-3, 0.95), eta0: (1e-3, 4), R: (0.1, 10), alpha: (1e-6, 10), noise: (1e-3, 1e3)},
+        {
+            u: (1e-3, 0.9999),
+            kappa: (1.001, 1e3),
+            beta: (1e-3, 0.95),
+            eta0: (1e-3, 4),
+            R: (0.1, 10),
+            alpha: (1e-6, 10),
+            noise: (1e-3, 1e3),
+        },
         where={zeta: zeta_value, _U3: variance, T: 2, gamma: contraction},
         conditions=(u * kappa >= 1, zeta >= 0, gamma > beta),
-        example={u: 0.5, kappa: 2, beta: 0.1, eta0: 0.5, R: 1, alpha: 1e-6} | {expand(noise[index], {}): 1 for index in (1, 2)},
+        example={u: 0.5, kappa: 2, beta: 0.1, eta0: 0.5, R: 1, alpha: 1e-6}
+        | {expand(noise[index], {}): 1 for index in (1, 2)},
     )
 
 
@@ -966,14 +1057,21 @@ def _momentum() -> tuple[Claim, ...]:
     power_sum = sympy.Sum(k * beta**k, (k, t - i, t - 1))
     shape = ({t: 5, i: 3}, {t: 4, i: 1}, {t: 6, i: 4})
     shrinking = {That: 2, T: 5}, {That: 3, T: 4}
-    static = sympy.Sum(gamma ** (T - t) * ((1 - beta) / (1 - beta**t)) ** 2 * sympy.Sum(beta ** (2 * (t - i)), (i, 1, t)), (t, 1, T))
-    first = gamma ** (That - 2) * sympy.Sum(gamma**t * sympy.Sum(beta ** (2 * (t - i)) * noise[i], (i, 1, t)), (t, 1, That))
-    first_inner = sympy.Sum((gamma ** (i - That - 1) - beta ** (2 * (That + 1 - i))) / (1 - gamma * beta**2) * noise[i], (i, 1, That))
+    static = sympy.Sum(
+        gamma ** (T - t) * ((1 - beta) / (1 - beta**t)) ** 2 * sympy.Sum(beta ** (2 * (t - i)), (i, 1, t)), (t, 1, T)
+    )
+    first = gamma ** (That - 2) * sympy.Sum(
+        gamma**t * sympy.Sum(beta ** (2 * (t - i)) * noise[i], (i, 1, t)), (t, 1, That)
+    )
+    first_inner = sympy.Sum(
+        (gamma ** (i - That - 1) - beta ** (2 * (That + 1 - i))) / (1 - gamma * beta**2) * noise[i], (i, 1, That)
+    )
     second = sympy.Sum(gamma ** (T - t) * sympy.Sum(beta ** (2 * (t - i)) * noise[i], (i, 1, t)), (t, That + 1, T))
     second_closed = sympy.Sum(
         (gamma ** (T + 1 - i) - beta ** (2 * (T + 1 - i))) / (gamma - beta**2) * noise[i], (i, That + 1, T)
     ) + sympy.Sum(
-        (gamma ** (T - That) - beta ** (2 * (T - That))) / (gamma - beta**2) * beta ** (2 * (That + 1 - i)) * noise[i], (i, 1, That)
+        (gamma ** (T - That) - beta ** (2 * (T - That))) / (gamma - beta**2) * beta ** (2 * (That + 1 - i)) * noise[i],
+        (i, 1, That),
     )
     tail = gamma ** ((That - 1) / Integer(2)) * sympy.Sum(gamma ** (-t / Integer(2)), (t, That + 1, T))
     tail_power = gamma ** ((That - T - 1) / Integer(2))
@@ -996,12 +1094,16 @@ def _momentum() -> tuple[Claim, ...]:
             "eq13",
             "Moving average written out",
             "eq. (13)",
-            Identity(_AVERAGE, (1 - beta) * sympy.Sum(beta ** (t - i) * g[t], (i, 1, t)), recursion, instances=({t: 3},)),
+            Identity(
+                _AVERAGE, (1 - beta) * sympy.Sum(beta ** (t - i) * g[t], (i, 1, t)), recursion, instances=({t: 3},)
+            ),
             "The recursion v_{t+1} = beta v_t + (1 - beta) g_t from v_1 = 0.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
                 "g_t inside the sum should be g_i.",
-                Identity(_AVERAGE, (1 - beta) * sympy.Sum(beta ** (t - i) * g[i], (i, 1, t)), recursion, instances=({t: 3},)),
+                Identity(
+                    _AVERAGE, (1 - beta) * sympy.Sum(beta ** (t - i) * g[i], (i, 1, t)), recursion, instances=({t: 3},)
+                ),
             ),
         ),
         _claim(
@@ -1026,12 +1128,14 @@ def _momentum() -> tuple[Claim, ...]:
                 {eta0: (1e-3, 1), kappa: (1.001, 1e3)},
                 example={eta0: 0.5, kappa: 2},
             ),
-            "f = mu theta^2/2 without noise, T = 1: the step eta_0/(2M) reduces f by (1 - eta_0/(2 kappa))^2; the hypothesis on eta_0 holds "
-            "for small beta.",
+            "f = mu theta^2/2 without noise, T = 1: the step eta_0/(2M) reduces f by (1 - eta_0/(2 kappa))^2; the "
+            "hypothesis on eta_0 holds for small beta.",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "gamma = 1 - eta_0/kappa should be 1 - eta_0/(2 kappa), for the step size eta_0/(2M).",
-                Inequality((1 - eta0 / (2 * kappa)) ** 2, 1 - eta0 / (2 * kappa), {eta0: (1e-3, 1), kappa: (1.001, 1e3)}),
+                Inequality(
+                    (1 - eta0 / (2 * kappa)) ** 2, 1 - eta0 / (2 * kappa), {eta0: (1e-3, 1), kappa: (1.001, 1e3)}
+                ),
             ),
         ),
         _claim(
@@ -1039,12 +1143,14 @@ def _momentum() -> tuple[Claim, ...]:
             "Excess risk bound with momentum",
             "Theorem 4.6, eq. (14)",
             _momentum_bound(Integer(2), 1 - eta0 / kappa, 1 - eta0 / 4 - _A * eta0**2, Rational(1, 2)),
-            "The exact excess risk of two steps on f = u M theta^2/2 with noise, 1/kappa <= u <= 1, under the proof's zeta >= 0, beta < gamma.",
+            "The exact excess risk of two steps on f = u M theta^2/2 with noise, 1/kappa <= u <= 1, under the proof's "
+            "zeta >= 0, beta < gamma.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "The factor 1/2 lost in eq. (28) makes the theorem false. With the step size eta_0/(2M) it holds with gamma = 1 - eta_0/(2 kappa), "
-                "R eta_0 alpha U_3 in place of 2 R eta_0 alpha U_3, zeta = 1 - eta_0/2 - A eta_0^2, A = beta gamma (gamma - beta)^-2 "
-                "(1 - beta)^-3, eta_0/(4M) in place of eta_0/(2M), and beta < gamma.",
+                "The factor 1/2 lost in eq. (28) makes the theorem false. With the step size eta_0/(2M) it holds with "
+                "gamma = 1 - eta_0/(2 kappa), R eta_0 alpha U_3 in place of 2 R eta_0 alpha U_3, zeta = 1 - eta_0/2 - "
+                "A eta_0^2, A = beta gamma (gamma - beta)^-2 (1 - beta)^-3, eta_0/(4M) in place of eta_0/(2M), and "
+                "beta < gamma.",
                 _momentum_bound(Integer(1), 1 - eta0 / (2 * kappa), 1 - eta0 / 2 - _A * eta0**2, Rational(1, 4)),
             ),
         ),
@@ -1067,8 +1173,14 @@ def _momentum() -> tuple[Claim, ...]:
             "The zeta of the proof.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "1/(beta (1 - beta)^3) in the statement should be beta gamma/((gamma - beta)^2 (1 - beta)^3), as in the proof.",
-                Identity(zeta, 1 - eta0 / 4 - _A * eta0**2, 1 - eta0 / 4 - _A * eta0**2, example={beta: 0.1, gamma: 0.9, eta0: 0.5}),
+                "1/(beta (1 - beta)^3) in the statement should be beta gamma/((gamma - beta)^2 (1 - beta)^3), as in "
+                "the proof.",
+                Identity(
+                    zeta,
+                    1 - eta0 / 4 - _A * eta0**2,
+                    1 - eta0 / 4 - _A * eta0**2,
+                    example={beta: 0.1, gamma: 0.9, eta0: 0.5},
+                ),
             ),
         ),
         _claim(
@@ -1079,7 +1191,8 @@ def _momentum() -> tuple[Claim, ...]:
             "The bound on eta_0 of the theorem.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "At beta = 0.9, gamma = 0.99 the bound is eta_0 <= 0.0030, not 0.98/M; eta_0 has no unit, so that 1/M cannot stand there.",
+                "At beta = 0.9, gamma = 0.99 the bound is eta_0 <= 0.0030, not 0.98/M; eta_0 has no unit, so that 1/M "
+                "cannot stand there.",
                 Identity(step_limit, Rational(30, 10000), _STEP_LIMIT, where=_EXAMPLE, digits=4),
             ),
         ),
@@ -1133,10 +1246,12 @@ def _momentum() -> tuple[Claim, ...]:
             "The sum of k beta^k from t - i to t - 1.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
-                "The sum over j has t - 1 terms beta^t, not a geometric series. The final bound of the lemma holds for beta < gamma.",
+                "The sum over j has t - 1 terms beta^t, not a geometric series. The final bound of the lemma holds "
+                "for beta < gamma.",
                 Identity(
                     closed,
-                    ((t - i) * beta ** (t - i) + (beta ** (t - i + 1) - beta**t) / (1 - beta) - (t - 1) * beta**t) / (1 - beta),
+                    ((t - i) * beta ** (t - i) + (beta ** (t - i + 1) - beta**t) / (1 - beta) - (t - 1) * beta**t)
+                    / (1 - beta),
                     power_sum,
                     instances=shape,
                     example={beta: 0.9},
@@ -1194,7 +1309,9 @@ def _momentum() -> tuple[Claim, ...]:
             "Concavity of h",
             "Lemma C.8, proof",
             Inequality(
-                sympy.diff(_PEAK, x, 2), Integer(0), {beta: (0.01, 0.99), gamma: (0.02, 0.999), x: (1, 200)},
+                sympy.diff(_PEAK, x, 2),
+                Integer(0),
+                {beta: (0.01, 0.99), gamma: (0.02, 0.999), x: (1, 200)},
                 example={beta: 0.5, gamma: 0.9, x: 20},
             ),
             "The second derivative.",
@@ -1210,7 +1327,9 @@ def _momentum() -> tuple[Claim, ...]:
             "lemmaC.8.monotone",
             "Monotonicity of (1 - beta)/(1 - beta^t)",
             "Lemma C.8, proof",
-            Inequality(_FACTOR, _FACTOR.xreplace({x: x + 1}), {beta: (0.01, 0.99), x: (1, 200)}, example={beta: 0.5, x: 1}),
+            Inequality(
+                _FACTOR, _FACTOR.xreplace({x: x + 1}), {beta: (0.01, 0.99), x: (1, 200)}, example={beta: 0.5, x: 1}
+            ),
             "The proof says that it increases with t.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
@@ -1287,12 +1406,21 @@ def _momentum() -> tuple[Claim, ...]:
             "thm4.7.constant",
             "Constant of the first phase",
             "Theorem 4.7, proof",
-            Identity(_S.symbol("C", "a constant"), 4 * kappa / gamma, 8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha)),
+            Identity(
+                _S.symbol("C", "a constant"),
+                4 * kappa / gamma,
+                8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha),
+            ),
             "ln^2(1 + x) <= x at x = eta_0/(kappa alpha) in the line before.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "4 kappa/gamma should be 8 kappa/gamma; it vanishes in the O, and the constant c of the theorem is not used.",
-                Identity(_S.symbol("C", "a constant"), 8 * kappa / gamma, 8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha)),
+                "4 kappa/gamma should be 8 kappa/gamma; it vanishes in the O, and the constant c of the theorem is "
+                "not used.",
+                Identity(
+                    _S.symbol("C", "a constant"),
+                    8 * kappa / gamma,
+                    8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha),
+                ),
             ),
         ),
         _claim(
@@ -1303,7 +1431,8 @@ def _momentum() -> tuple[Claim, ...]:
             "gamma = 1 - eta_0/kappa in Section 4.2.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "kappa should be kappa/eta_0; then the bound of Theorem 4.10 is alpha R' U_3^g <= alpha_g sigma_g^2/eta_0.",
+                "kappa should be kappa/eta_0; then the bound of Theorem 4.10 is alpha R' U_3^g <= alpha_g "
+                "sigma_g^2/eta_0.",
                 Identity(1 / (1 - gamma), kappa / eta0, 1 / (1 - gamma), where=_SLOW, example={kappa: 10, eta0: 0.2}),
             ),
         ),
@@ -1311,10 +1440,15 @@ def _momentum() -> tuple[Claim, ...]:
             "thm4.7.early",
             "Error while T <= That",
             "compare Theorem 4.7, Theorem 4.8 and Appendix B",
-            Inequality(gamma**x, gamma * (1 - beta), {beta: (0.01, 0.99), gamma: (0.02, 0.99999), x: (1, 2000)}, ">=",
-                       conditions=(gamma ** (x - 1) * (1 - beta**x) >= 1 - beta,)),
-            "gamma^{T-1} >= (1 - beta)/(1 - beta^T) >= 1 - beta: the bound stays above gamma (1 - beta), so that the first branch of both "
-            "theorems never applies to small errors, whatever N.",
+            Inequality(
+                gamma**x,
+                gamma * (1 - beta),
+                {beta: (0.01, 0.99), gamma: (0.02, 0.99999), x: (1, 2000)},
+                ">=",
+                conditions=(gamma ** (x - 1) * (1 - beta**x) >= 1 - beta,),
+            ),
+            "gamma^{T-1} >= (1 - beta)/(1 - beta^T) >= 1 - beta: the bound stays above gamma (1 - beta), so that the "
+            "first branch of both theorems never applies to small errors, whatever N.",
             derived_here=True,
         ),
         _claim(
@@ -1350,7 +1484,8 @@ def _momentum() -> tuple[Claim, ...]:
             "The exact late influence in the line before, for That < i <= T.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "c_2 = gamma^{2 That}/(gamma - beta^2) should be gamma^{That}/(gamma - beta^2); as printed, q_t is no upper bound.",
+                "c_2 = gamma^{2 That}/(gamma - beta^2) should be gamma^{That}/(gamma - beta^2); as printed, q_t is no "
+                "upper bound.",
                 Inequality(_LATE, _CORRECT_TAIL, _INFLUENCES, conditions=(beta < gamma, That < i, i <= T)),
             ),
         ),
@@ -1365,11 +1500,17 @@ def _momentum() -> tuple[Claim, ...]:
                 conditions=(beta < gamma, i <= That, That < T),
                 example={beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 3},
             ),
-            "The early influence, i <= That < T, against what the indicator of T > That gives it (with the corrected c_2).",
+            "The early influence, i <= That < T, against what the indicator of T > That gives it (with the corrected "
+            "c_2).",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "The indicators should be of t <= That and t > That, not of T.",
-                Inequality(_EARLY, 2 / (gamma * (gamma - beta**2)) * gamma ** (T + i), _INFLUENCES, conditions=(beta < gamma, i <= That, That < T)),
+                Inequality(
+                    _EARLY,
+                    2 / (gamma * (gamma - beta**2)) * gamma ** (T + i),
+                    _INFLUENCES,
+                    conditions=(beta < gamma, i <= That, That < T),
+                ),
             ),
         ),
         _claim(
@@ -1377,12 +1518,12 @@ def _momentum() -> tuple[Claim, ...]:
             "Influence while t <= That",
             "Section 4.2, discussion",
             Inequality(_weight(6, 20), _weight(5, 20), {}, where=_TWENTY_STEPS),
-            "The text says that the influence decreases while t <= That; exact influences of steps 6 and 5 at beta = 1/2, gamma = 9/10, T = 20, "
-            "where That = 7.",
+            "The text says that the influence decreases while t <= That; exact influences of steps 6 and 5 at beta = "
+            "1/2, gamma = 9/10, T = 20, where That = 7.",
             erratum=_erratum(
                 Severity.RATE,
-                "Only the majorant q_t decreases up to That; the exact influence rises from step 4 on, so that the preferred noise does not "
-                "increase up to That.",
+                "Only the majorant q_t decreases up to That; the exact influence rises from step 4 on, so that the "
+                "preferred noise does not increase up to That.",
                 Inequality(_weight(6, 20), _weight(5, 20), {}, ">=", where=_TWENTY_STEPS),
             ),
         ),
@@ -1414,13 +1555,21 @@ def _momentum() -> tuple[Claim, ...]:
             "thm4.8.late_value",
             "Late influence at the chosen T",
             "Theorem 4.8, proof",
-            Identity(term, (_HALF - (1 - _HALF) * kappa * alpha) / (kappa * alpha + eta0), _HALF - _SMALL, instances=({That: 3},)),
+            Identity(
+                term,
+                (_HALF - (1 - _HALF) * kappa * alpha) / (kappa * alpha + eta0),
+                _HALF - _SMALL,
+                instances=({That: 3},),
+            ),
             "gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "The first term of the numerator should be eta_0 gamma^{(That-1)/2}.",
                 Identity(
-                    term, (eta0 * _HALF - (1 - _HALF) * kappa * alpha) / (kappa * alpha + eta0), _HALF - _SMALL, instances=({That: 3},)
+                    term,
+                    (eta0 * _HALF - (1 - _HALF) * kappa * alpha) / (kappa * alpha + eta0),
+                    _HALF - _SMALL,
+                    instances=({That: 3},),
                 ),
             ),
         ),
@@ -1481,8 +1630,8 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
             "E|sigma_g xi/n + G sigma nu/n|^2 for independent xi and nu with E|xi|^2 = E|nu|^2 = D.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
-                "1/n^2 and D are missing: (sigma_g^2 + G^2 sigma_t^2) D/n^2. (Besides, the deviation of a mean of n gradients falls like "
-                "1/sqrt(n), not like 1/n, and then the term is not of the order D/(N^2 R).)",
+                "1/n^2 and D are missing: (sigma_g^2 + G^2 sigma_t^2) D/n^2. (Besides, the deviation of a mean of n "
+                "gradients falls like 1/sqrt(n), not like 1/n, and then the term is not of the order D/(N^2 R).)",
                 Identity(
                     _S.symbol("Var", "variance", (LOSS / LENGTH) ** 2),
                     (sigma_g**2 + G**2 * sigma**2) * D / n**2,
@@ -1498,7 +1647,8 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
             "n = max(N sqrt(R), 1) is a batch of at most N examples.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
-                "N sqrt(R) is above N for R > 1, and not small against N for moderate R (0.63 N in the paper's experiments); R <= 1 is needed.",
+                "N sqrt(R) is above N for R > 1, and not small against N for moderate R (0.63 N in the paper's "
+                "experiments); R <= 1 is needed.",
                 Inequality(N * sqrt(R), N, {N: (1, 1e6), R: (0.01, 100)}, conditions=(R <= 1,)),
             ),
         ),
@@ -1513,10 +1663,12 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
                 conditions=(G >= mu * r,),
                 example={mu: 1, G: 1, r: 1, N: 10**6, p: 0.1},
             ),
-            "All examples equal, f = mu |theta - x|^2/2 at distance r <= G/mu: true and empirical excess risk are both mu r^2/2.",
+            "All examples equal, f = mu |theta - x|^2/2 at distance r <= G/mu: true and empirical excess risk are "
+            "both mu r^2/2.",
             erratum=_erratum(
                 Severity.RATE,
-                "The 1/N under the first root should go: it belongs to the version for sums. Equations (16), (17) and Table 2 inherit it.",
+                "The 1/N under the first root should go: it belongs to the version for sums. Equations (16), (17) and "
+                "Table 2 inherit it.",
                 Inequality(
                     mu * r**2 / 2,
                     sqrt(2 * G**2 / mu) * sqrt(mu * r**2 / 2) + 4 * G**2 / (p * mu * N),
@@ -1530,11 +1682,12 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
             "From expectation to probability",
             "Section 4.4, above eq. (16)",
             Identity(risk, gap, gap / (1 - Rational(1, 2))),
-            "Delta stands for F(R/k). Markov's inequality at failure probability 1/2 a run, so that k runs fail with probability 2^-k.",
+            "Delta stands for F(R/k). Markov's inequality at failure probability 1/2 a run, so that k runs fail with "
+            "probability 2^-k.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "One of k runs is below 2 F(R/k), not F(R/k), with probability 1 - 2^-k; and to know which one takes a private selection "
-                "with a budget of its own.",
+                "One of k runs is below 2 F(R/k), not F(R/k), with probability 1 - 2^-k; and to know which one takes "
+                "a private selection with a budget of its own.",
                 Identity(risk, 2 * gap, gap / (1 - Rational(1, 2))),
             ),
         ),
@@ -1567,7 +1720,8 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
             "G = M = 1, D = 60, R = 0.4: the excess risk of the dynamic schedule plus G^2 eta T/N, against Table 2.",
             erratum=_erratum(
                 Severity.RATE,
-                "The term G^2 eta T/N, about ln(N^2 R/D)/N, is not constant, and it dominates D/(N^2 R); TER <= EER does not follow.",
+                "The term G^2 eta T/N, about ln(N^2 R/D)/N, is not constant, and it dominates D/(N^2 R); TER <= EER "
+                "does not follow.",
                 Ratio(
                     private_rate + log(horizon**2 * R / D) / horizon,
                     log(horizon**2 * R / D) / horizon,

@@ -21,8 +21,8 @@ help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 lab: $(VENV)/.lab  ## set up, then open JupyterLab on the first notebook (PORT=8888, BROWSER=none on a server)
-	$(BIN)/jupyter lab --port=$(PORT) $(if $(filter none,$(BROWSER)),--no-browser) \
-		$(if $(filter 0,$(shell id -u)),--allow-root) notebooks/00_start_here.ipynb
+	$(BIN)/jupyter lab --port=$(PORT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
+		$(if $(filter none,$(BROWSER)),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
 
 test: lint types unit check-notebooks browser  ## set up, then lint, types, tests, doctests, notebooks, browser
 

@@ -102,11 +102,11 @@ def test_version_and_help_are_plain():
 # ---------------------------------------------------------------- claims
 def test_check_prints_a_line_a_claim_and_the_counts_last():
     *lines, last = call("check", A_CLAIM, "budget_schedules.lemma4.4").stdout.splitlines()
-    rows = [line.split("  ") for line in lines]
-    assert rows[0][0] == A_CLAIM and len(lines) >= 2
-    verdicts = {claim.id: claim.check() for claim in cli.all_claims() if claim.id in {row[0] for row in rows}}
-    for line, (identifier, verdict) in zip(lines, verdicts.items(), strict=False):
-        assert line.startswith(identifier) and verdict.kind in line and " ".join(verdict.evidence.split()) in line
+    claims = {claim.id: claim for claim in cli.all_claims()}
+    assert lines[0].startswith(f"{A_CLAIM} ") and len(lines) >= 2
+    for line in lines:
+        verdict = claims[line.split()[0]].check()
+        assert f" {verdict.kind} " in line and " ".join(verdict.evidence.split()) in line
     assert last.startswith(f"{len(lines)} claims: ")
 
 

@@ -115,6 +115,7 @@ def test_the_readme_s_plain_pip_lines_are_what_make_runs():
     assert install == ".venv/bin/python -m pip install -c constraints.txt -e '.[dev]'"
     assert "-m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'" in makefile
     assert open_lab == ".venv/bin/jupyter lab notebooks/00_start_here.ipynb"
+    assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in makefile
     assert (ROOT / "notebooks/00_start_here.ipynb").exists()
 
 
@@ -129,6 +130,8 @@ def test_the_links_of_the_documentation_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
+    index = (ROOT / "docs/README.md").read_text()
+    assert not [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in index], "not in the list of pages"
 
 
 # ---------------------------------------------------------------- make on a machine that lacks something

@@ -51,8 +51,8 @@ class ExampleGradients(Protocol):
     Losses, norms and weights are `(runs, examples)`; a weighted sum of gradients is `(runs, dim)`.
     """
 
-    losses: Tensor
-
+    @property
+    def losses(self) -> Tensor: ...
     def norms(self) -> Tensor: ...
     def weighted_sum(self, weights: Tensor) -> Tensor: ...
 
@@ -167,6 +167,7 @@ class Mechanism(Protocol):
     """The only door through which an answer about the data leaves."""
 
     def init(self, x: Tensor) -> Any: ...
+    def cost(self, noise_multiplier: Tensor) -> Tensor: ...  # zCDP of a release, which a filter asks for before it
     def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]: ...
 
 

@@ -45,6 +45,9 @@ class Spy:
     def init(self, x: Tensor) -> Tensor:
         return Exact().init(x)
 
+    def cost(self, noise_multiplier: Tensor) -> Tensor:
+        return Gaussian().cost(noise_multiplier)
+
     def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
         self.requests.append(request)
         return Gaussian().release(state, request, streams)
@@ -160,6 +163,14 @@ def test_the_filter_refuses_before_it_releases():
     assert [r.active.tolist() for r in spy.requests] == [[True, True]] * 2 + [[True, False]] + [[True]] * 2
 
 
+def test_no_finite_budget_affords_a_release_without_noise():
+    problem = network()
+    state, _, _ = run(problem, plan(1), points(problem, 1), mechanism=Exact())
+    assert state.status.tolist() == [Status.BUDGET_EXHAUSTED] and state.steps.tolist() == [0]
+    state, _, _ = run(problem, FixedNoise.none([4]), points(problem, 1), mechanism=Exact())
+    assert state.status.tolist() == [Status.FINISHED] and state.steps.tolist() == [4]
+
+
 def test_the_adaptive_plan_never_overspends_and_pays_for_the_losses_it_hears():
     problem = network()
     ones = torch.ones(4, dtype=torch.float64)
@@ -179,7 +190,7 @@ def test_without_noise_and_clipping_the_estimate_is_the_gradient():
     logits = torch.tanh(problem.inputs @ hidden + first_bias[:, None]) @ output + bias[:, None]
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), problem.labels.repeat(3), reduction="none")
     (expected,) = torch.autograd.grad(loss.view(3, -1).mean(1).sum(), x)
-    oracle = ClippedGradient(problem, 1e6, plan(3), mechanism=Exact())
+    oracle = ClippedGradient(problem, 1e6, FixedNoise.none([1] * 3), mechanism=Exact())
     x = x.detach()
     _, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, range(3)), torch.ones(3, dtype=torch.bool))
     assert (estimate.gradient - expected).abs().max() < 1e-10
@@ -194,7 +205,10 @@ def test_the_noise_on_the_gradient_has_the_promised_scale(factor):
     active = torch.ones(1, dtype=torch.bool)
     noisy, exact = (
         oracle.estimate(oracle.init(x), x, Streams.of(0, ["a"]), active)[1].gradient
-        for oracle in (ClippedGradient(wide, CLIP, plan(1), mechanism=m) for m in (Gaussian(), Exact()))
+        for oracle in (
+            ClippedGradient(wide, CLIP, plan(1)),
+            ClippedGradient(wide, CLIP, FixedNoise.none([1]), mechanism=Exact()),
+        )
     )
     promised = float(plan(1).multipliers[0, 0]) * CLIP / 12
     # 56,002 coordinates: the standard error of the ratio is 0.3%.

@@ -12,6 +12,8 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import TOLERANCE, NoisePlan
 from dpnotes.streams import Streams
 
+_LOSS_MECHANISM = Gaussian("loss")
+
 
 @dataclass(frozen=True)
 class Meter:
@@ -55,12 +57,14 @@ class ClippedGradient:
       problem: what is minimised.
       clip: the largest norm an example's gradient keeps, in units of loss over length, above 0.
       noise: the plan, for as many runs as the points have rows.
-      relation: which data sets are neighbours.
-      mechanism: `Gaussian`, or `Exact` for a run that guarantees nothing.
+      relation: which data sets are neighbours, zero-out or replace-one; adding or removing an example would change
+        the number of examples that the mean is divided by.
+      mechanism: `Gaussian`, or `Exact` for a run that guarantees nothing (with the plan `FixedNoise.none`: a finite
+        budget refuses it).
       loss_clip: the largest loss an example keeps where the plan listens to losses, above 0.
 
     Raises:
-      ValueError: if `clip` or `loss_clip` is not positive.
+      ValueError: if `clip` or `loss_clip` is not positive, or the relation is another one.
     """
 
     problem: Problem
@@ -72,6 +76,7 @@ class ClippedGradient:
 
     def __post_init__(self) -> None:
         validate.positive(clip=self.clip, loss_clip=self.loss_clip)
+        validate.one_of(tuple(SENSITIVITY_FACTOR), relation=self.relation)
 
     def init(self, x: Tensor) -> ClippedGradientState:
         """The state before the first release, for points `x` `(runs, dim)`."""
@@ -96,8 +101,10 @@ class ClippedGradient:
         meter = state.meter
         multiplier, exists = self.noise.propose(meter.plan, meter.calls)
         loss_multiplier = self.noise.loss_noise_multiplier()
-        total = multiplier if loss_multiplier is None else (multiplier**-2 + loss_multiplier**-2) ** -0.5
-        affordable = meter.spent + 0.5 / total**2 <= self.noise.budget * (1 + TOLERANCE)
+        cost = self.mechanism.cost(multiplier)
+        if loss_multiplier is not None:
+            cost = cost + _LOSS_MECHANISM.cost(loss_multiplier)
+        affordable = meter.spent + cost <= self.noise.budget * (1 + TOLERANCE)
         granted = active & exists & affordable
         refusal = torch.where(exists, int(Status.BUDGET_EXHAUSTED), int(Status.FINISHED))
         status = torch.where(granted | ~active, int(Status.OK), refusal)
@@ -123,9 +130,8 @@ class ClippedGradient:
         if loss_multiplier is not None:
             plan, price = self._listen(plan, gradients.losses, loss_multiplier, price, meter.calls, granted, streams)
         spent = meter.spent + price.rho()
-        cost = torch.where(granted, num_examples, 0)
         new = ClippedGradientState(belief, Meter(meter.calls + granted.long(), spent, plan))
-        return new, Estimate(gradient, price, cost, status)
+        return new, Estimate(gradient, price, torch.where(granted, num_examples, 0), status)
 
     def _listen(
         self,
@@ -143,8 +149,7 @@ class ClippedGradient:
         mean = losses.clamp(0, self.loss_clip).mean(1, keepdim=True)
         answer = Sensitive(mean, sensitivity, self.relation, "enforced")
         request = Release(answer, noise_std=loss_multiplier * sensitivity, call=calls, active=granted)
-        mechanism = Gaussian("loss")
-        _, released, loss_price = mechanism.release(mechanism.init(mean), request, streams)
+        _, released, loss_price = _LOSS_MECHANISM.release(_LOSS_MECHANISM.init(mean), request, streams)
         both = (price.noise_multiplier**-2 + loss_price.noise_multiplier**-2) ** -0.5
         return self.noise.observe(plan, released[:, 0], granted), replace(price, noise_multiplier=both)
 

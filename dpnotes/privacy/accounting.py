@@ -20,8 +20,9 @@ from dpnotes.core import Assumption, Guarantee, Ledger, Relation
 Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
 
-# The sensitivity of a mean with a public normaliser, in units of (clipping norm / number of examples).
-SENSITIVITY_FACTOR = {Relation.ZERO_OUT: 1.0, Relation.ADD_OR_REMOVE: 1.0, Relation.REPLACE_ONE: 2.0}
+# The sensitivity of a mean of clipped vectors, in units of (clipping norm / number of examples). Adding or removing an
+# example is not among them: it changes the number of examples, which such a mean divides by.
+SENSITIVITY_FACTOR = {Relation.ZERO_OUT: 1.0, Relation.REPLACE_ONE: 2.0}
 
 
 def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:

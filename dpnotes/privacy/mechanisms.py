@@ -28,6 +28,10 @@ class Gaussian:
         """Independent noise has no memory: an empty `(runs, 0)` tensor."""
         return x.new_zeros(len(x), 0)
 
+    def cost(self, noise_multiplier: Tensor) -> Tensor:
+        """The zCDP of one release, `(runs,)`."""
+        return 0.5 / noise_multiplier.double() ** 2
+
     def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """Release the answer of the active runs.
 
@@ -53,6 +57,10 @@ class Exact:
     def init(self, x: Tensor) -> Tensor:
         """No memory: an empty `(runs, 0)` tensor."""
         return x.new_zeros(len(x), 0)
+
+    def cost(self, noise_multiplier: Tensor) -> Tensor:
+        """Infinite, `(runs,)`: no finite budget affords a release without noise."""
+        return torch.full_like(noise_multiplier, torch.inf, dtype=torch.float64)
 
     def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """The answers of the active runs themselves, whatever noise is asked for, at a noise multiplier of 0."""

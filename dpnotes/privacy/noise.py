@@ -78,6 +78,13 @@ class FixedNoise:
             torch.tensor([s.rho for s in schedules], dtype=torch.float64, device=device),
         )
 
+    @staticmethod
+    def none(num_steps: Sequence[int], device: torch.device | str = "cpu") -> "FixedNoise":
+        """The plan for the mechanism `Exact`: an infinite budget, since nothing less affords it."""
+        validate.at_least(1, num_runs=len(num_steps), fewest_steps=min(num_steps, default=0))
+        ones = torch.ones(len(num_steps), 1, dtype=torch.float64, device=device)
+        return FixedNoise(ones, torch.tensor(num_steps, device=device), torch.full_like(ones[:, 0], torch.inf))
+
     def init(self) -> Tensor:
         """No state: an empty `(runs, 0)` tensor."""
         return self.budget.new_zeros(len(self.budget), 0)

@@ -131,7 +131,7 @@ def test_the_links_of_the_documentation_lead_somewhere():
         for link in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
     index = (ROOT / "docs/README.md").read_text()
-    assert not [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in index], "not in the list of pages"
+    assert not [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in index], "pages not listed"
 
 
 # ---------------------------------------------------------------- make on a machine that lacks something

@@ -13,34 +13,41 @@ _SHIFT = sympy.Rational(1, 12)
 def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
     """Small changes of the printed expressions: one sign, one exponent by 1/12, one symbol dropped, one number doubled.
 
-    Numbers are left alone in a statement about orders of magnitude, which does not see them.
+    A statement about orders of magnitude does not see numbers, nor symbols that it holds at a number: both are left
+    alone.
 
     Yields:
       What was changed, and the statement that says so.
+
+    >>> from dpnotes.theory.symbols import PaperSymbols
+    >>> from dpnotes.theory.statements import Identity
+    >>> x = PaperSymbols("example").symbol("x", "a number")
+    >>> [change for change, _ in mutants(Identity(x, 3 * x, 3 * x))]
+    ['sign: -3*x', 'number: 6*x', 'exponent: 3*x**(13/12)', 'exponent: 3*x**(11/12)', 'symbol dropped: 3']
     """
+    orders = isinstance(statement, Ratio)
+    fixed = {s for s, value in statement.where.items() if sympy.sympify(value).is_number} if orders else set()
     for place, expression in enumerate(statement.printed):
         seen = {expression}
-        for change, mutant in [("sign", -expression), ("number", 2 * expression), *_of(expression)]:
-            if change == "number" and isinstance(statement, Ratio):
-                continue
-            if mutant in seen or mutant.has(sympy.nan, sympy.zoo):
+        for change, mutant in [("sign", -expression), ("number", 2 * expression), *_of(expression, fixed)]:
+            if mutant in seen or mutant.has(sympy.nan, sympy.zoo) or (orders and change == "number"):
                 continue
             seen.add(mutant)
             printed = [*statement.printed[:place], mutant, *statement.printed[place + 1 :]]
             yield f"{change}: {mutant}", statement.restate(*printed)
 
 
-def _of(expression: sympy.Basic) -> Iterator[tuple[str, sympy.Expr]]:
+def _of(expression: sympy.Basic, fixed: set[sympy.Symbol]) -> Iterator[tuple[str, sympy.Expr]]:
     """Mutants of a tree: changes at its root, then those of each argument, put back."""
-    yield from _at_root(expression)
-    if isinstance(expression, Indexed | sympy.Symbol) or not expression.args:
+    if expression in fixed or (isinstance(expression, sympy.Pow) and expression.args[0] in fixed):
         return
-    # The second and later arguments of a sum are its limits, the conditions of a piecewise are no formulas.
+    yield from _at_root(expression)
+    if isinstance(expression, Indexed | sympy.Symbol):
+        return
+    # The second and later arguments of a sum are its limits.
     arguments = expression.args[:1] if isinstance(expression, sympy.Sum) else expression.args
     for index, argument in enumerate(arguments):
-        if isinstance(argument, sympy.Tuple) or argument.is_Relational or argument.is_Boolean:
-            continue
-        for change, mutant in _of(argument):
+        for change, mutant in _of(argument, fixed):
             yield change, expression.func(*expression.args[:index], mutant, *expression.args[index + 1 :])
 
 
@@ -48,8 +55,7 @@ def _at_root(expression: sympy.Basic) -> Iterator[tuple[str, sympy.Expr]]:
     if isinstance(expression, sympy.Number):
         if expression not in (0, 1, -1):
             yield "number", 2 * expression
-        return
-    if isinstance(expression, sympy.Symbol | Indexed):
+    elif isinstance(expression, sympy.Symbol | Indexed):
         yield "exponent", expression ** (1 + _SHIFT)
         yield "exponent", expression ** (1 - _SHIFT)
         yield "symbol dropped", sympy.Integer(1)
@@ -59,5 +65,4 @@ def _at_root(expression: sympy.Basic) -> Iterator[tuple[str, sympy.Expr]]:
         yield "exponent", base ** (exponent - _SHIFT)
     elif isinstance(expression, sympy.Add):
         for index, term in enumerate(expression.args):
-            others = expression.args[:index] + expression.args[index + 1 :]
-            yield "sign", sympy.Add(*others, -term)
+            yield "sign", sympy.Add(*expression.args[:index], *expression.args[index + 1 :], -term)

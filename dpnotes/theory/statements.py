@@ -503,7 +503,7 @@ class Inequality:
             return Verdict(Kind.IMPROVABLE, f"holds with a factor of at least {factor:.3g} to spare at all of {effort}")
         if factor is None and closest > _SHARP - 1 and lower != 0 and upper != 0:
             return Verdict(Kind.IMPROVABLE, f"holds with room to spare at all of {effort}")
-        close = "" if factor is None else "; attained" if factor < 1 + 1e-9 else f"; approached within {factor - 1:.1g}"
+        close = "" if factor is None else _closeness(factor)
         if not conditions and _is_non_negative(upper - lower, strict=self.sense == "<"):
             return Verdict(Kind.EXACT, f"the difference has a sign by algebra{close}")
         return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}{close}")
@@ -526,6 +526,11 @@ class Inequality:
         names = ("bound", "quantity") if self.sense == ">=" else ("quantity", "bound")
         place = _place({**self.instance, **point}) or "every point"
         return Verdict(Kind.CONTRADICTED, f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}")
+
+
+def _closeness(factor: float) -> str:
+    # Powers of ten: the last bits of a search differ between processors, its evidence must not.
+    return "; attained" if factor < 1 + 1e-9 else f"; approached within 1e{math.ceil(math.log10(factor - 1)):+03d}"
 
 
 def _rounded(point: Values) -> dict[Any, Any]:

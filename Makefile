@@ -52,8 +52,8 @@ results: $(VENV)/.dev  ## run every experiment's quick profile that has no fresh
 	$(QUIET_ENV) $(BIN)/dpnotes run all --profile quick
 
 bench: $(VENV)/.dev  ## the speed table, against plain torch and Opacus
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[bench]'
-	$(BIN)/python -m benchmarks
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	for script in benchmarks/[!_]*.py; do $(BIN)/python "$$script" || exit 1; done
 
 clean:  ## remove the environment and every cache; results stay
 	rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info

@@ -93,4 +93,4 @@ def _data() -> Iterator[Finding]:
         if location.found:
             yield Finding(f"data {name}", "ok", found)
         else:
-            yield Finding(f"data {name}", "note", f"not found (licence: {location.licence})", location.advice)
+            yield Finding(f"data {name}", "note", f"not found in {location.path} (licence: {location.licence})", location.advice)

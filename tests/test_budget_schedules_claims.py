@@ -101,10 +101,8 @@ def weakened(original, mutant):
     """Whether a mutant is a bound that the printed one implies: nothing of it is to be refuted."""
     if not isinstance(original, Inequality) or not isinstance(mutant, Inequality):
         return False
-    weaker, stronger = (original.bound, mutant.bound) if original.sense != ">=" else (mutant.bound, original.bound)
-    implied = Inequality(
-        weaker, stronger, original.region, "<=", original.where, original.conditions, original.instance
-    )
+    ends = (original.bound, mutant.bound) if original.sense != ">=" else (mutant.bound, original.bound)
+    implied = Inequality(*ends, original.region, "<=", original.where, original.conditions, original.instance)
     return implied.verdict().confirms
 
 
@@ -146,6 +144,7 @@ def calculate(name, **numbers):
 def test_zcdp_conversion_is_the_papers_own_number():
     found = calculate("lemmaC.4.inversion", epsilon=4.0, delta=1e-8)
     assert found["rho"] == pytest.approx(0.1963518534, abs=1e-10) and found["R"] == 2 * found["rho"]
+    assert type(found["rho"]) is float
     tiny = calculate("lemmaC.4.inversion", epsilon=1e-9, delta=1e-5)["rho"]
     assert tiny == pytest.approx(1e-18 / (4 * math.log(1e5)), rel=1e-6)
 

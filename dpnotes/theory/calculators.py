@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dpnotes.theory.symbols import PaperSymbol
 
 
@@ -31,7 +33,7 @@ class Calculator:
         return {symbol.name: symbol for symbol in self.symbols}
 
     def __call__(self, **numbers: Any) -> dict[str, Any]:
-        """The outputs by name."""
+        """The outputs by name: plain floats where all arguments are."""
         names = [symbol.name for symbol in self.symbols]
         if numbers.keys() != set(names):
             missing = [name for name in names if name not in numbers]
@@ -42,4 +44,5 @@ class Calculator:
             raise TypeError(f"Expected the arguments {', '.join(names)}: {'; '.join(parts)}.")
         for symbol in self.symbols:
             symbol.domain.check(symbol.name, numbers[symbol.name])
-        return dict(self.function(*(numbers[name] for name in names)))
+        found = self.function(*(numbers[name] for name in names))
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}

@@ -89,8 +89,8 @@ def _data() -> Iterator[Finding]:
 
     for name in datasets.NAMES:
         location = datasets.locate(name)
-        found = f"{location.path or 'embedded'} (licence: {location.licence})"
+        licence = f"(licence: {location.licence})"
         if location.found:
-            yield Finding(f"data {name}", "ok", found)
+            yield Finding(f"data {name}", "ok", f"{location.path} {licence}")
         else:
-            yield Finding(f"data {name}", "note", f"not found in {location.path} (licence: {location.licence})", location.advice)
+            yield Finding(f"data {name}", "note", f"not found in {location.path} {licence}", location.advice)

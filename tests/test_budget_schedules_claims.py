@@ -258,3 +258,10 @@ def test_a_scalar_call_takes_under_a_millisecond(name, numbers):
         calculator(**numbers)
         times.append(time.perf_counter() - start)
     assert min(times) < 1e-3
+
+
+def test_what_notebooks_print_is_whole():
+    for c in CLAIMS:
+        for text in (c.printed, c.corrected or "x"):
+            assert text and text.count("{") == text.count("}") and "Symbol" not in text, c.id
+        assert c.title and c.locator and c.origin and "\n" not in str(c.check().evidence), c.id

@@ -16,7 +16,7 @@ KAPPA = PAPER.symbol("kappa", "condition number", domain=Domain(1))
 
 def test_powers_products_and_roots():
     assert unit_of(SMOOTHNESS * DISTANCE**2 / KAPPA) == LOSS
-    assert unit_of(sympy.sqrt(SMOOTHNESS * DISTANCE**2)) ** 2 == LOSS
+    assert unit_of(sympy.sqrt(SMOOTHNESS * DISTANCE**2) * sympy.sqrt(SMOOTHNESS) * DISTANCE) == LOSS
     assert unit_of(sympy.exp(1 / KAPPA)) == NONE
     assert unit_of(sympy.Integer(0)) is None
 

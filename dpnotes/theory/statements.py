@@ -155,6 +155,10 @@ def _compare_units(*expressions: sympy.Basic) -> Verdict | None:
     return None
 
 
+def _called(statement: "Inequality | Limit | Ratio") -> str:
+    return sympy.latex(statement.quantity if statement.subject is None else statement.subject)
+
+
 # ---------------------------------------------------------------- identities
 @dataclass(frozen=True)
 class Identity:
@@ -446,6 +450,7 @@ class Inequality:
       conditions: what points must satisfy.
       instance: integers for the ends of sums.
       example: a counterexample that is shown in preference to those that the search finds.
+      subject: what the quantity is called, where it is too long to show.
     """
 
     quantity: sympy.Expr
@@ -456,6 +461,7 @@ class Inequality:
     conditions: tuple[Relational, ...] = ()
     instance: Values = field(default_factory=dict)
     example: Values = field(default_factory=dict)
+    subject: sympy.Expr | None = None
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
@@ -474,7 +480,7 @@ class Inequality:
     def latex(self) -> str:
         """The relation."""
         relation = {"<=": "\\leq", "<": "<", ">=": "\\geq"}[self.sense]
-        return f"{sympy.latex(self.quantity)} {relation} {sympy.latex(self.bound)}"
+        return f"{_called(self)} {relation} {sympy.latex(self.bound)}"
 
     def verdict(self) -> Verdict:
         """Exact, not refuted, improvable, contradicted or units differ."""
@@ -656,6 +662,7 @@ class Limit:
       value: the limit as printed.
       where: definitions put in first.
       example: values of the other symbols and of `variable`, at which evidence shows the quantity.
+      subject: what the quantity is called.
     """
 
     quantity: sympy.Expr
@@ -664,6 +671,7 @@ class Limit:
     value: sympy.Expr
     where: Values = field(default_factory=dict)
     example: Values = field(default_factory=dict)
+    subject: sympy.Expr | None = None
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
@@ -682,7 +690,7 @@ class Limit:
     def latex(self) -> str:
         """A limit."""
         target = f"{sympy.latex(self.variable)} \\to {sympy.latex(self.point)}"
-        return f"\\lim_{{{target}}} {sympy.latex(self.quantity)} = {sympy.latex(self.value)}"
+        return f"\\lim_{{{target}}} {_called(self)} = {sympy.latex(self.value)}"
 
     def verdict(self) -> Verdict:
         """Exact, contradicted or units differ."""
@@ -717,6 +725,7 @@ class Ratio:
       sense: Theta or O.
       where: definitions put in first.
       example: a point that evidence shows when the ratio runs away.
+      subject: what the quantity is called.
     """
 
     quantity: sympy.Expr
@@ -725,6 +734,7 @@ class Ratio:
     sense: Literal["Theta", "O"] = "Theta"
     where: Values = field(default_factory=dict)
     example: Values = field(default_factory=dict)
+    subject: sympy.Expr | None = None
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
@@ -743,7 +753,7 @@ class Ratio:
     def latex(self) -> str:
         """`quantity = Theta(rate)`."""
         order = "\\Theta" if self.sense == "Theta" else "\\mathcal{O}"
-        return f"{sympy.latex(self.quantity)} = {order}\\left({sympy.latex(self.rate)}\\right)"
+        return f"{_called(self)} = {order}\\left({sympy.latex(self.rate)}\\right)"
 
     def verdict(self) -> Verdict:
         """Up to constants, up to logs, improvable, not implied, contradicted or units differ."""

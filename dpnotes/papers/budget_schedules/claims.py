@@ -4,6 +4,7 @@ Letters are the paper's. Steps are counted from 1. The text was read in the arXi
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ t = _S.symbol("t", "step", domain=COUNT)
 i = _S.symbol("i", "step", domain=COUNT)
 eta = _S.symbol("eta", "step size", LENGTH**2 / LOSS)
 sigma = _S.symbol("sigma", "noise multiplier")
-noise = _S.sequence("s", "squared noise multiplier sigma_t^2 of step t")
+noise = _S.sequence("sigma^2", "squared noise multiplier of step t")
 q = _S.sequence("q", "influence of the noise of step t")
 w = _S.symbol("w", "Wright's omega of 1 + ln(1/gamma)/(alpha kappa): w + ln w is that number", domain=_ABOVE_ONE)
 ell = log(1 / gamma)
@@ -91,10 +92,16 @@ s = _S.symbol("s", "1/(kappa^2 alpha)")
 g = _S.sequence("g", "gradient of step t, one coordinate", LOSS / LENGTH)
 
 _GD = {gamma: 1 - 1 / kappa}
+_UNIFORM_MIN = _S.symbol("\\mathrm{ERUB}^{uniform}_{\\min}", "least bound of the uniform schedule")
+_DYNAMIC_MIN = _S.symbol("\\mathrm{ERUB}^{dynamic}_{\\min}", "least bound of the dynamic schedule")
+_STEPS = _S.symbol("T^*", "step count")
 _ALPHA = D * G**2 / (2 * R * M * N**2 * gap)
 
 
 def _claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
+    subject = getattr(statement, "subject", None)
+    if isinstance(statement, Inequality | Limit | Ratio) and subject is not None and (erratum := more.get("erratum")):
+        more["erratum"] = replace(erratum, corrected=replace(erratum.corrected, subject=subject))
     return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
 
 
@@ -441,6 +448,7 @@ def _privacy() -> tuple[Claim, ...]:
                 {p: (1e-3, 0.999), sigma: (1, 10)},
                 instance={n: 20},
                 example={p: 0.01, sigma: 1},
+                subject=_PER_ORDER,
             ),
             "Renyi divergence of order n = 20 of the subsampled Gaussian from the Gaussian, over its order, with c = "
             "10.",
@@ -578,6 +586,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 where={propagated: sympy.Sum(gamma ** (T - t) * alpha * noise[t], (t, 1, T)), **_GD},
                 conditions=(u * kappa >= 1,),
                 instance={T: 3},
+                subject=risk,
             ),
             "The exact excess risk of f = u M theta^2/2, with 1/kappa <= u <= 1, relative to the initial one.",
         ),
@@ -619,7 +628,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq23.limit",
             "Surrogate step count for large kappa",
             "Theorem 4.3, proof, below eq. (23)",
-            Limit(_T23, kappa, oo, oo, where=_GD, example={kappa: 1e6, alpha: 1e-3}),
+            Limit(_T23, kappa, oo, oo, where=_GD, example={kappa: 1e6, alpha: 1e-3}, subject=_STEPS),
             "The paper says that T suffers from explosion as kappa grows, and changes it to eq. (24) for that reason.",
             erratum=_erratum(
                 Severity.RATE,
@@ -632,7 +641,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq24.limit",
             "Uniform step count for large kappa",
             "Theorem 4.3, below eq. (24)",
-            Limit(_T24, kappa, oo, Integer(0), where=_GD, example={kappa: 1e6, alpha: 1e-3}),
+            Limit(_T24, kappa, oo, Integer(0), where=_GD, example={kappa: 1e6, alpha: 1e-3}, subject=_STEPS),
             "The paper says that eq. (24) converges to 0 as kappa grows.",
             erratum=_erratum(
                 Severity.RATE,
@@ -644,7 +653,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq24.order",
             "Order of the uniform step count",
             "Theorem 4.3",
-            Ratio(_T24, kappa * log(1 + 1 / (kappa * alpha)), _FAR, "O", where=_GD),
+            Ratio(_T24, kappa * log(1 + 1 / (kappa * alpha)), _FAR, "O", where=_GD, subject=_STEPS),
             "Eq. (24), with ln(1/gamma) between 1/kappa and 2/kappa for kappa >= 2.",
         ),
         _claim(
@@ -704,6 +713,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 _FAR,
                 where=_GD,
                 example=_SHARP,
+                subject=_UNIFORM_MIN,
             ),
             "The exact minimum of eq. (22), by Wright's omega function.",
             erratum=_erratum(
@@ -842,6 +852,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 4 * kappa**2 * alpha / (kappa**2 * alpha + 1),
                 {**_CURVATURES, alpha: (1e-16, 1)},
                 where=_GD,
+                subject=_DYNAMIC_MIN,
             ),
             "The minimum is alpha K^2/(1 + alpha K^2) with K <= 2 kappa.",
         ),
@@ -855,6 +866,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 {**_CURVATURES, alpha: (1e-16, 1)},
                 ">=",
                 where=_GD,
+                subject=_DYNAMIC_MIN,
             ),
             "The minimum is alpha K^2/(1 + alpha K^2) with K >= kappa, so that the factor 1/4 is not needed.",
         ),
@@ -862,7 +874,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "thm4.5.rate",
             "Rate of the dynamic schedule",
             "Theorem 4.5, eq. (11)",
-            Ratio(_DYNAMIC_EXACT, kappa**2 / (kappa**2 + 1 / alpha), _FAR, where=_GD),
+            Ratio(_DYNAMIC_EXACT, kappa**2 / (kappa**2 + 1 / alpha), _FAR, where=_GD, subject=_DYNAMIC_MIN),
             "The exact minimum, at eq. (27).",
             calculation=DYNAMIC,
         ),
@@ -889,6 +901,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 {alpha: (1e-4, -1)},
                 "O",
                 where={**_GD, kappa: 10},
+                subject=_UNIFORM_MIN,
             ),
             "Fixed kappa, here 10, and alpha to 0.",
         ),
@@ -896,14 +909,14 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq12.dynamic",
             "Dynamic rate for many examples",
             "Section 4.1.3",
-            Ratio(_DYNAMIC_EXACT, alpha, {alpha: (1e-4, -1)}, "O", where={**_GD, kappa: 10}),
+            Ratio(_DYNAMIC_EXACT, alpha, {alpha: (1e-4, -1)}, "O", where={**_GD, kappa: 10}, subject=_DYNAMIC_MIN),
             "Fixed kappa, here 10, and alpha to 0.",
         ),
         _claim(
             "eq12.regime",
             "alpha for many examples",
             "Section 4.1.3",
-            Limit(_ALPHA, N, oo, oo),
+            Limit(_ALPHA, N, oo, oo, subject=alpha),
             "The paper takes N large enough that alpha >> 1.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL, "alpha >> 1 should be alpha << 1.", Limit(_ALPHA, N, oo, Integer(0))
@@ -920,7 +933,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "sec4.1.3.uniform_limit",
             "Least uniform bound for large kappa",
             "Section 4.1.3, stability",
-            Limit(_UNIFORM_LEAST, w, Integer(1), 1 / alpha),
+            Limit(_UNIFORM_LEAST, w, Integer(1), 1 / alpha, subject=_UNIFORM_MIN),
             "For fixed alpha, w + ln w = 1 + ln(1/gamma)/(alpha kappa) falls to 1 as kappa grows.",
             erratum=_erratum(
                 Severity.RATE,
@@ -933,7 +946,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "sec4.1.3.dynamic_limit",
             "Least dynamic bound for large kappa",
             "Section 4.1.3, stability",
-            Limit(_DYNAMIC_EXACT, kappa, oo, Integer(1), where=_GD),
+            Limit(_DYNAMIC_EXACT, kappa, oo, Integer(1), where=_GD, subject=_DYNAMIC_MIN),
             "The exact minimum.",
         ),
         _claim(
@@ -959,6 +972,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 _GAIN_LAW.xreplace({s: 1 / (kappa**2 * alpha)}),
                 _FAR,
                 where=_GD,
+                subject=_UNIFORM_MIN / _DYNAMIC_MIN,
             ),
             "Both minima are exact. The gain is at most logarithmic, and depends on kappa^2 alpha alone.",
             derived_here=True,
@@ -993,6 +1007,10 @@ _CORRECT_TAIL = gamma ** (That - 1) * gamma**That / (gamma - beta**2) * gamma **
 
 
 _U3 = _S.symbol("U_3", "noise variance of Theorem 4.6")
+_RISK_AND_EFFECT = _S.symbol(
+    "\\frac{\\mathrm{EER} + \\zeta \\cdot \\mathrm{momentum\\ effect}}{f(\\theta_1) - f(\\theta^*)}",
+    "excess risk and momentum effect over the initial excess risk",
+)
 
 
 def _weight(index: int, num_steps: int) -> sympy.Expr:
@@ -1010,7 +1028,7 @@ def _least_influence(before: int, num_steps: int) -> sympy.Integer:
     return Integer(min(range(1, before + 1), key=lambda step: _weight(step, num_steps).xreplace(numbers)))
 
 
-_LEAST_STEP = _S.symbol("\\arg\\min_{t \\leq That} w_t", "step of least influence")
+_LEAST_STEP = _S.symbol("\\arg\\min_{t \\leq \\hat{T}} w_t", "step of least influence")
 
 
 def _momentum_run(num_steps: int) -> tuple[sympy.Expr, sympy.Expr]:
@@ -1053,6 +1071,7 @@ def _momentum_bound(
         },
         where={zeta: zeta_value, _U3: variance, T: 2, gamma: contraction},
         conditions=(u * kappa >= 1, zeta >= 0, gamma > beta),
+        subject=_RISK_AND_EFFECT,
         example={u: 0.5, kappa: 2, beta: 0.1, eta0: 0.5, R: 1, alpha: 1e-6}
         | {expand(noise[index], {}): 1 for index in (1, 2)},
     )

@@ -18,7 +18,7 @@ def map_state(function: Callable[..., Tensor], *states: State) -> State:
     """
     first = states[0]
     if isinstance(first, Tensor):
-        return function(*states)
+        return function(*states)  # type: ignore[return-value]
     if not is_dataclass(first) or isinstance(first, type):
         raise TypeError(f"Expected a state made of dataclasses and tensors, got {type(first).__name__}.")
     return replace(first, **{f.name: map_state(function, *(getattr(s, f.name) for s in states)) for f in fields(first)})

@@ -72,7 +72,7 @@ def at_least(minimum: int, **named: object) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise TypeError(f"Expected {name}={value!r} to be an integer.")
-        if not value >= minimum:
+        if not value >= minimum:  # type: ignore[operator]
             raise ValueError(f"Expected {name}={value!r} >= {minimum}.")
 
 

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from typing import Literal
 
 import dp_accounting
 import mpmath
@@ -133,7 +134,7 @@ def test_the_closed_form_agrees_with_composed_privacy_loss_distributions():
     assert by_rdp.get_epsilon(1e-6) >= by_pld * (1 - 1e-3)
 
 
-def ledger_of(schedule: NoiseSchedule, data="all") -> Ledger:
+def ledger_of(schedule: NoiseSchedule, data: Literal["all", "fresh"] = "all") -> Ledger:
     ledger = Ledger()
     for multiplier in schedule.noise_multipliers:
         charged = torch.ones(1, dtype=torch.bool)

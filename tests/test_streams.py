@@ -84,11 +84,12 @@ def test_normals_match_box_and_muller_by_the_mathematical_library():
     streams = Streams.of(5, ["reference"])
     w0, w1, w2, w3 = streams.words("noise", 2, 500)[:, 0].numpy()
     u = (((w0 << 20) + (w1 >> 12)) + 0.5) * 2.0**-52
-    turn = ((w2 << 20) + (w3 >> 12)).astype(np.float64)
-    quadrant, within = np.divmod(turn, 2.0**50)
-    angle = (quadrant + (within + 0.5) * 2.0**-50 - 0.5) * np.pi / 2
-    radius = np.sqrt(-2 * np.log(u))
-    expected = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1).ravel()
+    bits = (w2 << 20) + (w3 >> 12)
+    angle = ((bits & (2**50 - 1)) + 0.5) * 2.0**-50 * np.pi / 2 - np.pi / 4
+    radius = np.sqrt(-2 * np.log(u)) * np.where(bits & 2**50, 1.0, -1.0)
+    swap = (bits & 2**51).astype(bool)
+    pair = np.where(swap, np.sin(angle), np.cos(angle)), np.where(swap, np.cos(angle), np.sin(angle))
+    expected = (np.stack(pair, axis=1) * radius[:, None]).ravel()
     np.testing.assert_allclose(streams.normal("noise", 2, 1000)[0].numpy(), expected, rtol=0, atol=2e-14)
 
 

@@ -124,6 +124,13 @@ def event(ledger: Ledger, run: int) -> Any:
     Args:
       ledger: releases with noise.
       run: the row.
+
+    Example:
+      >>> import torch
+      >>> from dpnotes.core import Price
+      >>> price = Price(torch.tensor([2.0]), torch.tensor([True]), Relation.ZERO_OUT)
+      >>> event(Ledger([price, price]), run=0)
+      SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=2)
     """
     import dp_accounting
 
@@ -156,6 +163,13 @@ def guarantee(
 
     Raises:
       ValueError: if the noise was not fixed in advance, or something was released without noise.
+
+    Example:
+      >>> import torch
+      >>> from dpnotes.core import Price
+      >>> price = Price(torch.tensor([2.0]), torch.tensor([True]), Relation.ZERO_OUT)
+      >>> print(guarantee(Ledger([price, price]), run=0, delta=1e-5, fixed_noise=True))
+      (2.943, 1e-05)-DP, zero-out-one, by exact Gaussian
     """
     if not fixed_noise:
         raise ValueError(

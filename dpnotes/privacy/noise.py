@@ -22,8 +22,15 @@ TOLERANCE = 1e-9
 class NoisePlan(Protocol):
     """Noise multipliers for a batch of runs, step by step."""
 
-    budget: Tensor  # (runs,) float64: zCDP that no run may exceed
-    fixed: bool  # whether the multipliers were fixed before the run
+    @property
+    def budget(self) -> Tensor:
+        """The zCDP that no run may exceed, `(runs,)` float64."""
+        ...
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the multipliers were fixed before the run."""
+        ...
 
     def init(self) -> Any:
         """What the plan remembers before the first release."""

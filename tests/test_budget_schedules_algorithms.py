@@ -1,0 +1,134 @@
+"""Algorithm 1 end to end, its schedules, and what the paper says of them."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dpnotes.core import Relation, Status
+from dpnotes.papers.budget_schedules.algorithms import (
+    momentum_influence,
+    momentum_influence_majorant,
+    momentum_schedule,
+    private_gradient_descent,
+    theorem_4_5_schedule,
+    turning_step,
+)
+from dpnotes.privacy.accounting import epsilon_to_rho
+from dpnotes.privacy.noise import LossAdaptiveNoise
+from dpnotes.privacy.schedules import exponential, step_decay, uniform
+from dpnotes.problems.quadratics import Quadratic, log_spectrum
+from dpnotes.streams import Streams
+
+DELTA = 1e-8
+RHO = epsilon_to_rho(4.0, DELTA, "classic")
+PROBLEM = Quadratic.sample(log_spectrum(4, condition_number=10.0), num_examples=60, spread=0.5, seed=0)
+
+
+def train(noise, runs: int, **changes: Any):
+    settings: dict[str, Any] = {"clip": 4.0, "step_size": 0.5, "delta": DELTA} | changes
+    x = torch.ones(runs, 4, dtype=torch.float64)
+    return private_gradient_descent(PROBLEM, noise, x, Streams.of(0, range(runs)), **settings)
+
+
+def test_schedules_budgets_and_lengths_are_one_program():
+    schedules = [
+        uniform(RHO, 20),
+        theorem_4_5_schedule(0.9, RHO, 35),
+        exponential(0.95, 2 * RHO, 10),
+        momentum_schedule(0.5, 0.9, RHO, 15),
+        step_decay(0.5, 10, RHO, 25),
+    ]
+    runs = train(schedules, 5)
+    assert runs.state.steps.tolist() == [20, 35, 10, 15, 25]
+    assert (runs.state.status == Status.FINISHED).all()
+    assert torch.allclose(runs.ledger.rho(), torch.tensor([s.rho for s in schedules], dtype=torch.float64), rtol=1e-9)
+    assert [round(g.epsilon, 4) for g in runs.guarantees] == [3.4565, 3.4565, 5.0521, 3.4565, 3.4565]
+    assert runs.guarantees[0].relation == Relation.ZERO_OUT
+    assert runs.guarantees[0].assumptions[0].basis == "assumed"
+
+
+def test_replacing_an_example_costs_four_times_the_budget_at_the_same_noise():
+    half = train([uniform(RHO, 5)], 1)
+    whole = train([uniform(RHO, 5)], 1, relation=Relation.REPLACE_ONE)
+    assert whole.guarantees[0].epsilon == half.guarantees[0].epsilon  # twice the noise, the same claim
+    assert whole.guarantees[0].relation == Relation.REPLACE_ONE
+    assert not torch.allclose(whole.x, half.x)
+
+
+def test_the_loss_adaptive_baseline_claims_its_budget_and_no_more():
+    ones = torch.ones(2, dtype=torch.float64)
+    noise = LossAdaptiveNoise(RHO * ones, RHO * ones / 30, 1.2, 40 * ones)
+    runs = train(noise, 2)
+    assert (runs.state.status == Status.BUDGET_EXHAUSTED).all()
+    assert (runs.ledger.rho() <= RHO * (1 + 1e-9)).all()
+    assert runs.guarantees[0].accountant == "zCDP filter, tight conversion"
+    assert runs.guarantees[0].epsilon > train([uniform(RHO, 5)], 1).guarantees[0].epsilon  # a filter has no exact form
+
+
+@given(st.floats(0.3, 0.999), st.floats(1e-3, 10), st.integers(1, 400))
+def test_the_closed_form_of_theorem_4_5_is_the_optimal_exponential(gamma, rho, num_steps):
+    closed, optimal = theorem_4_5_schedule(gamma, rho, num_steps), exponential(gamma, rho, num_steps)
+    np.testing.assert_allclose(closed.noise_multipliers, optimal.noise_multipliers, rtol=1e-9)
+    assert closed.spent <= rho
+
+
+def test_with_steps_counted_from_zero_the_schedule_would_not_spend_its_budget():
+    gamma, num_steps = 0.81, 30
+    one_based = theorem_4_5_schedule(gamma, RHO, num_steps).noise_multipliers
+    zero_based = one_based * gamma**-0.25  # t - 1 in place of t
+    assert math.fsum(0.5 / zero_based**2) == pytest.approx(RHO * math.sqrt(gamma))
+
+
+@pytest.mark.parametrize(("momentum", "gamma"), [(0.9, 0.99), (0.5, 0.9), (0.1, 0.9), (0.8, 0.95), (0.3, 0.6)])
+@pytest.mark.parametrize("num_steps", [1, 3, 20, 300])
+def test_the_corrected_majorant_bounds_the_exact_influence(momentum, gamma, num_steps):
+    exact = momentum_influence(momentum, gamma, num_steps)
+    majorant = momentum_influence_majorant(momentum, gamma, num_steps)
+    assert (exact <= majorant).all()
+    turn = turning_step(momentum, gamma)
+    if num_steps > turn > 1:  # the control: with gamma^{2 T-hat}, as printed in c_2, it is no bound
+        steps = np.arange(1, num_steps + 1)
+        printed = np.where(steps <= turn, majorant, majorant * gamma**turn)
+        assert (exact > printed).any()
+
+
+def test_the_momentum_influence_is_its_double_sum():
+    beta, gamma, num_steps = 0.7, 0.9, 25
+    for i, value in enumerate(momentum_influence(beta, gamma, num_steps), start=1):
+        terms = [
+            gamma ** (num_steps - t) * ((1 - beta) / (1 - beta**t)) ** 2 * beta ** (2 * (t - i))
+            for t in range(i, num_steps + 1)
+        ]
+        assert value == pytest.approx(math.fsum(terms), rel=1e-12)
+
+
+def test_the_schedule_from_the_majorant_can_be_worse_than_uniform():
+    beta, gamma, num_steps = 0.9, 0.99, 460
+    exact = momentum_influence(beta, gamma, num_steps)
+    by_majorant = np.sqrt(momentum_influence_majorant(beta, gamma, num_steps))
+    value = exact @ (by_majorant.sum() / by_majorant)
+    assert (round(value), round(num_steps * exact.sum()), round(np.sqrt(exact).sum() ** 2)) == (2663, 2411, 1755)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: theorem_4_5_schedule(1.0, RHO, 5), "Expected 0 < gamma=1.0 < 1"),
+        (lambda: theorem_4_5_schedule(0.9, 0.0, 5), "Expected rho=0.0 > 0"),
+        (lambda: theorem_4_5_schedule(0.9, RHO, 0), "Expected num_steps=0 >= 1"),
+        (lambda: momentum_influence(0.95, 0.9, 5), "Expected momentum=0.95 < gamma=0.9"),
+        (lambda: turning_step(0.0, 0.9), "Expected 0 < momentum=0.0 < 1"),
+        (lambda: train([uniform(RHO, 5)], 2), "Expected equal lengths, got x: 2, noise: 1, streams: 2"),
+        (lambda: train([], 1), "Expected num_schedules=0 >= 1"),
+        (lambda: train([uniform(RHO, 5)], 1, delta=0.0), "Expected 0 < delta=0.0 < 1"),
+        (lambda: train([uniform(RHO, 5)], 1, clip=-1.0), "Expected clip=-1.0 > 0"),
+    ],
+)
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

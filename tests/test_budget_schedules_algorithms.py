@@ -1,6 +1,8 @@
 """Algorithm 1 end to end, its schedules, and what the paper says of them."""
 
 import math
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -132,3 +134,28 @@ def test_the_schedule_from_the_majorant_can_be_worse_than_uniform():
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+MEMORY = """
+import resource, sys, torch
+from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
+from dpnotes.privacy.schedules import uniform
+from dpnotes.problems.networks import TwoLayerNetwork
+from dpnotes.streams import Streams
+
+problem = TwoLayerNetwork(torch.randn(250, 60), torch.arange(250) % 2, num_hidden=1000)
+
+def peak(runs):
+    streams = Streams.of(0, range(runs))
+    schedules = [uniform(0.2, 3)] * runs
+    private_gradient_descent(problem, schedules, problem.initial(streams), streams, clip=4.0, step_size=0.1, delta=1e-8)
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+alone = peak(1)
+print((peak(40) - alone) / 39 / bytes_per_run(problem))
+"""
+
+
+def test_the_declared_memory_of_a_run_is_what_it_takes():
+    done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
+    assert 0.6 < float(done.stdout) < 1

@@ -22,6 +22,7 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy.accounting import budget_guarantee, guarantee
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_private_side
+from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
 
 SEEDED = Assumption("the seed is secret; it is not, this run is a reproducible demonstration", "assumed")
@@ -120,6 +121,20 @@ def private_gradient_descent(
         for run in range(len(x))
     )
     return Runs(state, ledger, claims)
+
+
+def bytes_per_run(problem: TwoLayerNetwork) -> int:
+    """Most memory that one more run of `private_gradient_descent` holds at once, for choosing chunks.
+
+    Beside the network's own, 80 bytes a parameter: the noise while it is drawn (64-bit words, six of them for four
+    float32 numbers, and their transforms), the point, the old point and the direction. The tests measure it.
+
+    Example:
+      >>> import torch
+      >>> bytes_per_run(TwoLayerNetwork(torch.zeros(1000, 60), torch.zeros(1000).long(), num_hidden=1000)) // 10**6
+      14
+    """
+    return problem.bytes_per_run + 80 * problem.dim
 
 
 def theorem_4_5_schedule(gamma: float, rho: float, num_steps: int) -> NoiseSchedule:

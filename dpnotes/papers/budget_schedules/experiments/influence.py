@@ -12,6 +12,7 @@ from dpnotes.experiments.spec import Cell
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.papers.budget_schedules.algorithms import bytes_per_run
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
@@ -108,7 +109,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
     # Beside the working set of a run, its whole path is kept: a point a step.
     path = spec["num_steps"] * problem.dim * inputs.element_size()
-    losses = context.in_chunks(train, spec["repeats"], problem.bytes_per_run + path)["losses"]
+    losses = context.in_chunks(train, spec["repeats"], bytes_per_run(problem) + path)["losses"]
     change = (losses[:, 1::2] + losses[:, 2::2]) / 2 - losses[:, :1]
     repeats, steps = np.meshgrid(np.arange(spec["repeats"]), spec["probes"], indexing="ij")
     return {

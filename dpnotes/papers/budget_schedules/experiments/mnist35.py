@@ -8,7 +8,7 @@ import numpy as np
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
-from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
+from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
 from dpnotes.problems import preprocessing
@@ -147,7 +147,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             "status": runs.state.status.cpu().numpy(),
         }
 
-    columns = context.in_chunks(run, len(plans), problem.bytes_per_run)
+    columns = context.in_chunks(run, len(plans), bytes_per_run(problem))
     if cell["stage"] == "main":
         context.record_spent(mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(plans))
     return {

@@ -179,11 +179,11 @@ class Notebook:
         return False
 
     def errors(self) -> list[str]:
-        """Outputs that are errors or warnings, and mathematics that could not be set."""
+        """Outputs that are errors or warnings, errors of explorers, and mathematics that could not be set."""
         return self.page.evaluate("""() => [
             ...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.stderr"]'),
             ...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]'),
-            ...document.querySelectorAll('mjx-merror, .MathJax_Error'),
+            ...document.querySelectorAll('mjx-merror, .MathJax_Error, .dpnotes-error'),
         ].map(element => element.textContent.slice(0, 300))""")
 
     def pixels(self, path: Path) -> None:

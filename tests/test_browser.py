@@ -43,7 +43,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("notebooks")
     for path in NOTEBOOKS:
         shutil.copy(path, root)
-    shutil.copytree(FOLDER / "results", root / "results")
     cells = [
         nbformat.v4.new_markdown_cell(r"$\begin{nosuchthing} x$"),
         nbformat.v4.new_code_cell(FAULTY),

@@ -76,6 +76,14 @@ def test_our_own_mistake_is_shown_and_raised():
     assert "KeyError" in shown.readout.value
 
 
+def test_an_error_while_drawing_is_our_mistake_too():
+    def draw(data, axes):
+        raise ValueError("no such colour")
+
+    with pytest.raises(ValueError, match="no such colour"):
+        Explorer({"side": slider("side", 1, 9, value=3)}, lambda side: {}, draw, lambda data: "")
+
+
 def test_a_button_waits_rests_and_runs():
     calls = []
 
@@ -109,9 +117,10 @@ def test_hidden_means_not_computed():
     calls = []
     shown = explorer(lambda side: calls.append(side) or {"area": side}, button="Reveal", hidden=True)
     assert not calls and shown.data is None and "Reveal" in shown.readout.value
+    assert shown.image.layout.display == "none"
     blank = shown.image.value
     shown.run_button.click()
-    assert calls == [3] and shown.image.value != blank
+    assert calls == [3] and shown.image.value != blank and shown.image.layout.display is None
     with pytest.raises(ValueError, match="Expected a button"):
         explorer(hidden=True)
 
@@ -178,6 +187,21 @@ def test_a_wiped_figure_is_as_good_as_a_new_one():
         draw(axes, scale)
         picture = plots.png(figure)
     assert picture == drawn(lambda axes: draw(axes, 3.0))
+
+
+def test_a_heat_map_can_be_wiped_and_drawn_again():
+    def draw(axes, scale):
+        plots.heat_map(axes, [1, 2, 3], [1, 2], scale * np.arange(6).reshape(2, 3), contours=[2.5, 3.5])
+        plots.label(axes, x="examples")
+
+    figure, (axes,) = plots.new_figure()
+    pictures = []
+    for scale in (2.0, 1.0, 2.0, 1.0):
+        plots.wipe(axes)
+        draw(axes, scale)
+        pictures.append(plots.png(figure))
+    assert len(axes.texts) > 0, "the contours are labelled"
+    assert pictures[1] == pictures[3] != pictures[2]
 
 
 def test_log_axes_agree_with_the_data_drawn_on_them():

@@ -96,7 +96,7 @@ class Picture:
 
 # ---------------------------------------------------------------- axes
 def label(axes: Axes, x: str = "", y: str = "", title: str = "", legend: bool = False) -> None:
-    """Give axes their words and the common look; the legend, if any, stands where it hides least.
+    """Give axes their words and the common look, after drawing: a heat map gets no grid, a legend knows its curves.
 
     >>> _, (axes,) = new_figure()
     >>> label(axes, x="step", y="influence")
@@ -108,6 +108,8 @@ def label(axes: Axes, x: str = "", y: str = "", title: str = "", legend: bool = 
     axes.set_title(title, fontsize=10, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, color="#e0e0e0", linewidth=0.6)
+    if axes.images:
+        axes.grid(False)
     axes.set_axisbelow(True)
     if legend:
         axes.legend(frameon=False, fontsize=9)
@@ -282,8 +284,9 @@ def wipe(axes: Axes) -> None:
     >>> len(axes.lines)
     0
     """
-    for artist in [*axes.lines, *axes.collections, *axes.images, *axes.patches, *axes.texts]:
-        artist.remove()
+    for kind in ("collections", "lines", "images", "patches", "texts"):  # contours take their labels with them
+        for artist in [*getattr(axes, kind)]:
+            artist.remove()
     axes.relim()
 
 

@@ -186,23 +186,24 @@ def _cell(text: str) -> str:
 
 
 def claims_table(claims: Iterable[Claim]) -> Table:
-    """Each claim as printed, the verdict computed now, and what we would print, with its own verdict.
+    """Each claim as printed with the verdict computed now; below it what we would print, with its own verdict.
 
     Args:
       claims: of one paper or of several.
 
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
-    >>> print(repr(claims_table(CLAIMS[:1])).splitlines()[0].split())
-    ['claim', 'where', 'printed', 'verdict', 'ours']
+    >>> claims_table(CLAIMS[1:2]).rows[0][:2]
+    ['zCDP of the Gaussian mechanism (Lemma C.3)', 'printed']
     """
     rows = []
     for claim in claims:
+        rows.append([f"{claim.title} ({claim.locator})", "printed", f"${claim.printed}$", str(claim.check())])
         correction = claim.correction()
-        ours = "as printed" if claim.erratum is None else "to be left out"
         if correction is not None:
-            ours = f"${correction.printed}$ ({correction.check().kind})"
-        rows.append([claim.title, claim.locator, f"${claim.printed}$", str(claim.check()), ours])
-    return Table(["claim", "where", "printed", "verdict", "ours"], rows)
+            rows.append(["", "ours", f"${correction.printed}$", str(correction.check())])
+        elif claim.erratum is not None:
+            rows.append(["", "ours", "to be left out", ""])
+    return Table(["claim", "", "statement", "verdict"], rows)
 
 
 def results_table(frame: "pd.DataFrame", formats: Mapping[str, str], caption: str = "") -> Table:
@@ -242,7 +243,7 @@ def provenance(result: store.Result) -> str:
             f"code {commit}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
         ]
     lines += [f"not accounted: {text}" for text in result.unaccounted]
-    return "\n".join(lines)
+    return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
 
 
 def _machine(environment: Mapping[str, Any]) -> str:

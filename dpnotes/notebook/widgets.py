@@ -81,7 +81,7 @@ class Explorer:
         for control in self.controls.values():
             if control.has_trait("continuous_update"):
                 control.continuous_update = False
-            control.style.description_width = "12em"
+            control.style.description_width = "13em"
             control.layout.width = "min(100%, 36em)"
             control.observe(self._changed, "value")
         self.readout = ipywidgets.HTMLMath()
@@ -89,7 +89,8 @@ class Explorer:
         self.image = ipywidgets.Image(format="png", layout={"max_width": "100%", "width": f"{100 * size[0]:.0f}px"})
         self.run_button: Any = None
         if button is not None:
-            self.run_button = ipywidgets.Button(description=button, button_style="primary", layout={"width": "auto"})
+            self.run_button = ipywidgets.Button(description=button, button_style="primary")
+            self.run_button.layout = {"width": "auto", "align_self": "flex-start"}
             self.run_button.on_click(lambda _: self.run())
         row = ipywidgets.Box([*self.controls.values()], layout={"flex_flow": "row wrap"})
         title = ipywidgets.HTMLMath(heading) if heading else None
@@ -102,7 +103,8 @@ class Explorer:
             for axes in self.axes:
                 axes.set_axis_off()
             self.figure.text(0.5, 0.5, self.readout.value, ha="center", color=plots.GREY)
-            self.image.value = plots.png(self.figure)
+            self.image.value = plots.png(self.figure)  # for readers without a kernel
+            self.image.layout.display = "none"
         else:
             self.run()
 
@@ -131,15 +133,19 @@ class Explorer:
     def _update(self) -> None:
         try:
             data = self._compute(**{name: control.value for name, control in self.controls.items()})
-            picture, words = self._picture(data), self._describe(data)
         except (ValueError, ArithmeticError) as error:
-            self._refuse(str(error))
+            return self._refuse(str(error))
         except Exception as error:
             self._refuse(f"{type(error).__name__}: {error}")
             raise
-        else:
-            self.data, self.error = data, None
-            self.image.value, self.readout.value = picture, words
+        try:
+            picture, words = self._picture(data), self._describe(data)
+        except Exception as error:
+            self._refuse(f"{type(error).__name__}: {error}")
+            raise
+        self.data, self.error = data, None
+        self.image.value, self.readout.value = picture, words
+        self.image.layout.display = None
 
     def _picture(self, data: Data) -> bytes:
         for text in [*self.figure.texts]:
@@ -156,8 +162,9 @@ class Explorer:
 
     def _refuse(self, message: str) -> None:
         self.error = message
+        style = "color: var(--jp-error-color1, #B00020)"
         kept = f" {KEPT}" if self.data is not None else ""
-        self.readout.value = f'<span style="color: var(--jp-error-color1, #B00020)">{html.escape(message)}</span>{kept}'
+        self.readout.value = f'<span class="dpnotes-error" style="{style}">{html.escape(message)}</span>{kept}'
 
     def __repr__(self) -> str:
         return f"Explorer({', '.join(self.controls)})"

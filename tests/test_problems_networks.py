@@ -236,7 +236,7 @@ def test_bytes_per_run_is_the_measured_peak(
         dtype=torch.float32,
     )
     start = points(problem, runs)
-    with profile(profile_memory=True) as trace:
+    with profile(profile_memory=True, acc_events=True) as trace:
         x = start.clone()
         found = problem.gradients(x)
         weights = found.norms().clamp_min(4.0).reciprocal()

@@ -213,8 +213,10 @@ def _check_errata(claims: "Sequence[Claim]", as_json: bool) -> None:
         row = {
             "id": claim.id,
             "severity": str(erratum.severity),
-            "printed": claim.printed,
-            "corrected": claim.corrected or erratum.wording,
+            "printed": claim.printed_text,
+            "corrected": claim.corrected_text or erratum.wording,
+            "printed_latex": claim.printed,
+            "corrected_latex": claim.corrected,
             "evidence": str(claim.check()),
             "evidence_of_correction": str(correction.check()) if correction else None,
             "wording": erratum.wording,

@@ -265,3 +265,10 @@ def test_what_notebooks_print_is_whole():
         for text in (c.printed, c.corrected or "x"):
             assert text and text.count("{") == text.count("}") and "Symbol" not in text, c.id
         assert c.title and c.locator and c.origin and "\n" not in str(c.check().evidence), c.id
+
+
+def test_what_the_command_line_prints_is_one_plain_line_and_shows_the_difference():
+    for c in CLAIMS:
+        for text in (c.printed_text, c.corrected_text or "x"):
+            assert text and text == " ".join(text.split()) and "\\" not in text, c.id
+        assert c.printed_text != c.corrected_text and c.printed != c.corrected, c.id

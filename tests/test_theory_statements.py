@@ -159,3 +159,27 @@ def test_select():
         select(claims, ["example.thm1.stp"])
     with pytest.raises(ValueError, match="Expected a claim with a calculator, got example.one"):
         claim().calculator()
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        (Identity(X, A + B, A + B), "x = a + b"),
+        (Optimum(A * X + B / X, X, sqrt(B / A)), "argmin over x of a*x + b/x = sqrt(b/a)"),
+        (Inequality(A, B, {A: (1, 2), B: (1, 2)}, "<", conditions=(sympy.Ne(A, 1),)), "a < b for a != 1"),
+        (Limit(A / X, X, oo, Integer(0), subject=B), "limit of b for x -> oo = 0"),
+        (Ratio(A + 1, A, {A: (1, 1)}, "O"), "a + 1 = O(a)"),
+        (Uncheckable("all is well", Reason.CITED), "all is well"),
+    ],
+)
+def test_plain_text(statement, text):
+    assert statement.plain() == text
+
+
+def test_a_condition_is_part_of_what_is_shown():
+    claims = [Inequality(A, B, {A: (1, 2), B: (1, 2)}, conditions=c) for c in ((), (A <= B,))]
+    assert claims[0].plain() != claims[1].plain() and claims[0].latex() != claims[1].latex()
+    above, from_one = (PAPER.symbol("k", "a number", domain=Domain(1, closed=closed)) for closed in (False, True))
+    shown = [Inequality(Integer(0), 1 - 1 / k, {k: (1, 2)}, "<") for k in (above, from_one)]
+    assert [s.plain() for s in shown] == ["0 < 1 - 1/k for k > 1", "0 < 1 - 1/k for k >= 1"]
+    assert shown[1].latex().endswith(r"\text{for } k \geq 1")

@@ -115,6 +115,16 @@ class Claim:
         """The corrected statement, LaTeX, or None where there is nothing to correct."""
         return self.erratum.corrected.latex() if self.erratum and self.erratum.corrected else None
 
+    @property
+    def printed_text(self) -> str:
+        """The statement as printed, plain text on one line."""
+        return self.statement.plain()
+
+    @property
+    def corrected_text(self) -> str | None:
+        """The corrected statement, plain text on one line, or None where there is nothing to correct."""
+        return self.erratum.corrected.plain() if self.erratum and self.erratum.corrected else None
+
     def check(self) -> Verdict:
         """Check the statement as printed; the same verdict in every run."""
         return self.statement.verdict()
@@ -141,6 +151,10 @@ def select(claims: Sequence[Claim], names: Iterable[str] = ()) -> tuple[Claim, .
 
     Raises:
       ValueError: a name fits no claim; the message offers the nearest ids.
+
+    >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
+    >>> [claim.id for claim in select(CLAIMS, ["budget_schedules.lemma4.4"])]
+    ['budget_schedules.lemma4.4.optimum', 'budget_schedules.lemma4.4.gap']
     """
     chosen: dict[str, Claim] = {}
     names = tuple(names)

@@ -20,7 +20,7 @@ from sympy import log
 from sympy.core.relational import Relational
 from sympy.tensor.indexed import IndexedBase
 
-from dpnotes.theory.symbols import expand, symbols_of
+from dpnotes.theory.symbols import POSITIVE, expand, symbols_of
 from dpnotes.theory.units import UnitsDiffer, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
@@ -53,6 +53,10 @@ class Statement(Protocol):
         """The statement as printed."""
         ...
 
+    def plain(self) -> str:
+        """The same as one line of plain text."""
+        ...
+
     def verdict(self) -> Verdict:
         """Check it."""
         ...
@@ -66,7 +70,11 @@ def _define(expression: sympy.Basic, where: Values) -> Any:
 
 
 def number(value: Any) -> str:
-    """A number as evidence shows it: four digits."""
+    """A number as evidence shows it: four digits.
+
+    >>> number(1 / 3), number(10**6), number(1e6), number(2 + 0.5j)
+    ('0.3333', '1000000', '1e+06', '2+0.5i')
+    """
     if isinstance(value, sympy.Integer | int):
         return str(value)
     converted = complex(value)
@@ -155,8 +163,18 @@ def _compare_units(*expressions: sympy.Basic) -> Verdict | None:
     return None
 
 
-def _called(statement: "Inequality | Limit | Ratio") -> str:
-    return sympy.latex(statement.quantity if statement.subject is None else statement.subject)
+def _called(statement: "Inequality | Limit | Ratio") -> sympy.Expr:
+    return statement.quantity if statement.subject is None else statement.subject
+
+
+def _for(conditions: Sequence[str], latex: bool) -> str:
+    if not conditions:
+        return ""
+    return f" \\quad \\text{{for }} {', '.join(conditions)}" if latex else f" for {', '.join(conditions)}"
+
+
+def _conditions(conditions: Sequence[Relational], latex: bool) -> list[str]:
+    return [sympy.latex(c) if latex else f"{c.lhs} {c.rel_op} {c.rhs}" for c in conditions]
 
 
 # ---------------------------------------------------------------- identities
@@ -207,6 +225,10 @@ class Identity:
     def latex(self) -> str:
         """An equation."""
         return f"{sympy.latex(self.subject)} = {sympy.latex(self.value)}"
+
+    def plain(self) -> str:
+        """An equation."""
+        return f"{self.subject} = {self.value}"
 
     def verdict(self) -> Verdict:
         """Exact, not refuted, contradicted or units differ."""
@@ -283,6 +305,11 @@ class Optimum:
         variable, objective = sympy.latex(self.variable), sympy.latex(self.objective)
         text = f"\\arg\\min_{{{variable}}} \\left({objective}\\right) = {sympy.latex(self.argument)}"
         return text if self.least is None else text + f", \\quad \\min = {sympy.latex(self.least)}"
+
+    def plain(self) -> str:
+        """`argmin over ... = argument`."""
+        text = f"argmin over {self.variable} of {self.objective} = {self.argument}"
+        return text if self.least is None else f"{text}, min = {self.least}"
 
     def verdict(self) -> Verdict:
         """Exact, not refuted, contradicted or units differ."""
@@ -390,6 +417,10 @@ class Allocation:
         left = f"\\min {sympy.latex(self.objective)} = {sympy.latex(self.least)}"
         return f"{left} \\text{{ at }} {sympy.latex(self.noise[self.step])} = {sympy.latex(self.share)}"
 
+    def plain(self) -> str:
+        """Minimiser and minimum."""
+        return f"min {self.objective} = {self.least} at {self.noise[self.step]} = {self.share}"
+
     def verdict(self) -> Verdict:
         """Exact, contradicted or units differ."""
         if problem := _compare_units(self.noise[self.step], self.share) or _compare_units(self.least, self.objective):
@@ -480,7 +511,19 @@ class Inequality:
     def latex(self) -> str:
         """The relation."""
         relation = {"<=": "\\leq", "<": "<", ">=": "\\geq"}[self.sense]
-        return f"{_called(self)} {relation} {sympy.latex(self.bound)}"
+        return f"{sympy.latex(_called(self))} {relation} {sympy.latex(self.bound)}{self._where_it_holds(latex=True)}"
+
+    def plain(self) -> str:
+        """The relation."""
+        return f"{_called(self)} {self.sense} {self.bound}{self._where_it_holds(latex=False)}"
+
+    def _where_it_holds(self, latex: bool) -> str:
+        """Conditions, and domains that are not just the positive numbers."""
+        shown = [s for s in symbols_of(_called(self), self.bound) if not s.domain.integer and s.domain != POSITIVE]
+        domains = [s.domain.describe(sympy.latex(s) if latex else s.name) for s in shown]
+        if latex:
+            domains = [text.replace("<=", "\\leq").replace(">=", "\\geq") for text in domains]
+        return _for([*domains, *_conditions(self.conditions, latex)], latex)
 
     def verdict(self) -> Verdict:
         """Exact, not refuted, improvable, contradicted or units differ."""
@@ -690,7 +733,11 @@ class Limit:
     def latex(self) -> str:
         """A limit."""
         target = f"{sympy.latex(self.variable)} \\to {sympy.latex(self.point)}"
-        return f"\\lim_{{{target}}} {_called(self)} = {sympy.latex(self.value)}"
+        return f"\\lim_{{{target}}} {sympy.latex(_called(self))} = {sympy.latex(self.value)}"
+
+    def plain(self) -> str:
+        """A limit."""
+        return f"limit of {_called(self)} for {self.variable} -> {self.point} = {self.value}"
 
     def verdict(self) -> Verdict:
         """Exact, contradicted or units differ."""
@@ -753,7 +800,11 @@ class Ratio:
     def latex(self) -> str:
         """`quantity = Theta(rate)`."""
         order = "\\Theta" if self.sense == "Theta" else "\\mathcal{O}"
-        return f"{_called(self)} = {order}\\left({sympy.latex(self.rate)}\\right)"
+        return f"{sympy.latex(_called(self))} = {order}\\left({sympy.latex(self.rate)}\\right)"
+
+    def plain(self) -> str:
+        """`quantity = Theta(rate)`."""
+        return f"{_called(self)} = {self.sense}({self.rate})"
 
     def verdict(self) -> Verdict:
         """Up to constants, up to logs, improvable, not implied, contradicted or units differ."""
@@ -855,6 +906,10 @@ class Uncheckable:
     def latex(self) -> str:
         """The text."""
         return f"\\text{{{self.text}}}"
+
+    def plain(self) -> str:
+        """The text."""
+        return self.text
 
     def verdict(self) -> Verdict:
         """Not checkable."""

@@ -86,19 +86,25 @@ class Domain:
 class PaperSymbol(sympy.Symbol):
     """A sympy symbol of one paper; sympy offers no other way to attach a namespace than a subclass."""
 
-    __slots__ = ("domain", "meaning", "paper", "unit")
+    __slots__ = ("domain", "latex", "meaning", "paper", "unit")
 
-    def __new__(cls, name: str, paper: str, unit: Unit, domain: Domain, meaning: str) -> "PaperSymbol":
+    def __new__(
+        cls, name: str, paper: str, unit: Unit, domain: Domain, meaning: str, latex: str | None = None
+    ) -> "PaperSymbol":
         """A symbol; `PaperSymbols.symbol` is the way to make one."""
         symbol = sympy.Symbol.__xnew__(cls, name, **_assumptions(domain))
-        symbol.paper, symbol.unit, symbol.domain, symbol.meaning = paper, unit, domain, meaning
+        symbol.paper, symbol.unit, symbol.domain, symbol.meaning, symbol.latex = paper, unit, domain, meaning, latex
         return symbol
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.name, self.paper, self.unit, self.domain, self.meaning), {}
+        return (self.name, self.paper, self.unit, self.domain, self.meaning, self.latex), {}
+
+    def _latex(self, printer: Any) -> str:
+        return self.latex or printer._print_Symbol(self)
 
     def _hashable_content(self) -> tuple[Any, ...]:
-        return (self.paper, *sympy.Symbol._hashable_content(self))
+        # With the domain: sympy's cache would otherwise put one kappa in place of another.
+        return (self.paper, *sympy.Symbol._hashable_content(self), str(self.domain))
 
 
 def _assumptions(domain: Domain) -> dict[str, bool]:
@@ -127,9 +133,11 @@ class PaperSymbols:
 
     paper: str
 
-    def symbol(self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE) -> PaperSymbol:
-        """One symbol with what it means."""
-        return PaperSymbol(name, self.paper, unit, domain, meaning)
+    def symbol(
+        self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE, latex: str | None = None
+    ) -> PaperSymbol:
+        """One symbol with what it means, and its LaTeX where sympy would not make it of the name."""
+        return PaperSymbol(name, self.paper, unit, domain, meaning, latex)
 
     def sequence(self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE) -> IndexedBase:
         """A sequence, indexed as `q[t]`."""
@@ -137,7 +145,13 @@ class PaperSymbols:
 
 
 def expand(expression: sympy.Basic, instance: Mapping[sympy.Symbol, int]) -> Any:
-    """Put integers for the symbols of `instance`, write sums out, and name the terms of sequences `q_1`, `q_2`, ..."""
+    """Put integers for the symbols of `instance`, write sums out, and name the terms of sequences `q_1`, `q_2`, ...
+
+    >>> q, t = PaperSymbols("example").sequence("q", "influence"), PaperSymbols("example").symbol("t", "step")
+    >>> T = PaperSymbols("example").symbol("T", "number of steps")
+    >>> expand(sympy.Sum(q[t], (t, 1, T)), {T: 3})
+    q_1 + q_2 + q_3
+    """
     written = _write_out(expression.xreplace({symbol: sympy.Integer(value) for symbol, value in instance.items()}))
     return written.xreplace({term: _term(term) for term in written.atoms(Indexed)})
 

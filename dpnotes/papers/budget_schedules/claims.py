@@ -24,7 +24,7 @@ from dpnotes.theory.statements import (
     Statement,
     Uncheckable,
 )
-from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols, expand
+from dpnotes.theory.symbols import COUNT, REAL, UNIT_INTERVAL, Domain, PaperSymbols, expand
 from dpnotes.theory.units import LENGTH, LOSS
 
 PAPER = Paper(
@@ -92,15 +92,19 @@ s = _S.symbol("s", "1/(kappa^2 alpha)")
 g = _S.sequence("g", "gradient of step t, one coordinate", LOSS / LENGTH)
 
 _GD = {gamma: 1 - 1 / kappa}
-_UNIFORM_MIN = _S.symbol("\\mathrm{ERUB}^{uniform}_{\\min}", "least bound of the uniform schedule")
-_DYNAMIC_MIN = _S.symbol("\\mathrm{ERUB}^{dynamic}_{\\min}", "least bound of the dynamic schedule")
-_STEPS = _S.symbol("T^*", "step count")
+_UNIFORM_MIN = _S.symbol(
+    "ERUB_min(uniform)", "least bound of the uniform schedule", latex="\\mathrm{ERUB}^{uniform}_{\\min}"
+)
+_DYNAMIC_MIN = _S.symbol(
+    "ERUB_min(dynamic)", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}^{dynamic}_{\\min}"
+)
+_STEPS = _S.symbol("T*", "step count", latex="T^*")
 _ALPHA = D * G**2 / (2 * R * M * N**2 * gap)
 
 
 def _claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    subject = getattr(statement, "subject", None)
-    if isinstance(statement, Inequality | Limit | Ratio) and subject is not None and (erratum := more.get("erratum")):
+    erratum, subject = more.get("erratum"), getattr(statement, "subject", None)
+    if erratum is not None and subject is not None and getattr(erratum.corrected, "subject", subject) is None:
         more["erratum"] = replace(erratum, corrected=replace(erratum.corrected, subject=subject))
     return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
 
@@ -465,7 +469,12 @@ def _privacy() -> tuple[Claim, ...]:
             "Sensitivity of the squared loss",
             "Lemma C.5",
             Inequality(
-                (theta + 1) / N, (theta**2 + 1) / 2, {theta: (1e-2, 1e2)}, instance={N: 2}, example={theta: 0.5}
+                (theta + 1) / N,
+                (theta**2 + 1) / 2,
+                {theta: (1e-2, 1e2)},
+                instance={N: 2},
+                example={theta: 0.5},
+                subject=_S.symbol("sensitivity", "sensitivity of the gradient", latex="\\mathrm{sensitivity}"),
             ),
             "Two examples x = 1 and x = -1, so that D = M = 1 and the gradient of x = -1 has norm |theta| + 1.",
             erratum=_erratum(
@@ -981,11 +990,13 @@ def _gradient_descent() -> tuple[Claim, ...]:
     )
 
 
-_DERIVATIVE = _S.symbol("\\partial ERUB/\\partial\\sigma_t", "derivative of the excess risk bound")
+_DERIVATIVE = _S.symbol(
+    "dERUB/dsigma_t", "derivative of the excess risk bound", latex="\\partial ERUB/\\partial\\sigma_t"
+)
 flat = _S.symbol("kappa", "condition number, 1 allowed", domain=_FROM_ONE)
 
 # ---------------------------------------------------------------- momentum
-zeta = _S.symbol("zeta", "coefficient of the momentum effect")
+zeta = _S.symbol("zeta", "coefficient of the momentum effect", domain=REAL)
 _v = _S.symbol("v_t", "moving average of gradients", LOSS / LENGTH)
 _m = _S.symbol("m_t", "bias-corrected moving average of gradients", LOSS / LENGTH)
 _grad = _S.symbol("g_t", "private gradient", LOSS / LENGTH)
@@ -1008,8 +1019,9 @@ _CORRECT_TAIL = gamma ** (That - 1) * gamma**That / (gamma - beta**2) * gamma **
 
 _U3 = _S.symbol("U_3", "noise variance of Theorem 4.6")
 _RISK_AND_EFFECT = _S.symbol(
-    "\\frac{\\mathrm{EER} + \\zeta \\cdot \\mathrm{momentum\\ effect}}{f(\\theta_1) - f(\\theta^*)}",
+    "(EER + zeta * momentum effect)/(f(theta_1) - f(theta*))",
     "excess risk and momentum effect over the initial excess risk",
+    latex="\\frac{\\mathrm{EER} + \\zeta \\cdot \\mathrm{momentum\\ effect}}{f(\\theta_1) - f(\\theta^*)}",
 )
 
 
@@ -1028,7 +1040,9 @@ def _least_influence(before: int, num_steps: int) -> sympy.Integer:
     return Integer(min(range(1, before + 1), key=lambda step: _weight(step, num_steps).xreplace(numbers)))
 
 
-_LEAST_STEP = _S.symbol("\\arg\\min_{t \\leq \\hat{T}} w_t", "step of least influence")
+_LEAST_STEP = _S.symbol(
+    "argmin over t <= That of w_t", "step of least influence", latex="\\arg\\min_{t \\leq \\hat{T}} w_t"
+)
 
 
 def _momentum_run(num_steps: int) -> tuple[sympy.Expr, sympy.Expr]:
@@ -1078,7 +1092,7 @@ def _momentum_bound(
 
 
 def _momentum() -> tuple[Claim, ...]:
-    step_limit = _S.symbol("\\max\\eta_0", "largest relative step size")
+    step_limit = _S.symbol("max eta_0", "largest relative step size", latex="\\max\\eta_0")
     term = _S.symbol("V", "a part of U_3")
     recursion = (1 - beta) * (beta**2 * g[1] + beta * g[2] + g[3])
     closed = _S.symbol("U_1", "sum of k beta^k")
@@ -1341,13 +1355,17 @@ def _momentum() -> tuple[Claim, ...]:
                 Integer(0),
                 {beta: (0.01, 0.99), gamma: (0.02, 0.999), x: (1, 200)},
                 example={beta: 0.5, gamma: 0.9, x: 20},
+                subject=sympy.Derivative(_PEAK, (x, 2)),
             ),
             "The second derivative.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
                 "h is not concave; it is log-concave, hence unimodal, which is all that the proof needs.",
                 Inequality(
-                    sympy.diff(log(_PEAK), x, 2), Integer(0), {beta: (0.01, 0.99), gamma: (0.02, 0.999), x: (1, 50)}
+                    sympy.diff(log(_PEAK), x, 2),
+                    Integer(0),
+                    {beta: (0.01, 0.99), gamma: (0.02, 0.999), x: (1, 50)},
+                    subject=sympy.Derivative(log(_PEAK), (x, 2)),
                 ),
             ),
         ),
@@ -1383,7 +1401,7 @@ def _momentum() -> tuple[Claim, ...]:
             "sec4.2.factor",
             "The momentum factor at the beginning",
             "Section 4.2",
-            Inequality(_FACTOR.xreplace({x: Integer(1)}), gamma, {gamma: (0.01, 0.999), beta: (0.01, 0.99)}),
+            Inequality(_FACTOR, gamma**x, {gamma: (0.01, 0.999), beta: (0.01, 0.99), x: (1, 1)}, conditions=(x <= 1,)),
             "The text says that (1 - beta)/(1 - beta^t) is less than gamma^t at the beginning; t = 1.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
@@ -1527,6 +1545,7 @@ def _momentum() -> tuple[Claim, ...]:
                 _INFLUENCES,
                 conditions=(beta < gamma, i <= That, That < T),
                 example={beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 3},
+                subject=_S.symbol("q_i", "influence of step i"),
             ),
             "The early influence, i <= That < T, against what the indicator of T > That gives it (with the corrected "
             "c_2).",
@@ -1638,7 +1657,7 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
             "Stochastic noise level",
             "Theorem 4.9, proof",
             Identity(
-                _S.symbol("\\alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2),
+                _S.symbol("alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2),
                 D / (2 * mu * n**2 * gap),
                 N**2 * R / n**2 * kappa * _ALPHA / G**2,
                 where={kappa: M / mu},

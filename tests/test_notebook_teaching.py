@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec, store
+from dpnotes.notebook import plots
 from dpnotes.notebook.teaching import (
     Excerpt,
     Exercise,
@@ -13,6 +14,7 @@ from dpnotes.notebook.teaching import (
     Table,
     claims_table,
     near,
+    picture,
     predict,
     provenance,
     results_table,
@@ -133,6 +135,16 @@ def test_provenance_says_first_when_a_result_is_stale_or_missing():
         "MISSING: dpnotes run toy.mean --profile quick",
         "not accounted: the scaling",
     ]
+
+
+def test_the_picture_of_a_result_says_what_has_to_be_said():
+    def finished(state: str) -> tuple[str, list[str], str]:
+        figure, (axes,) = plots.new_figure()
+        shown = picture(result(state, MANIFEST), figure, "A line.")
+        return repr(shown), [text.get_text() for text in axes.texts], figure.get_supxlabel()
+
+    assert finished("current") == ("A line.", [], "not accounted: the scaling")
+    assert finished("stale") == ("STALE: code changed. A line.", ["STALE"], "not accounted: the scaling")
 
 
 def sample(x: int) -> int:

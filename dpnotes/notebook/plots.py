@@ -259,7 +259,7 @@ def footnote(figure: Figure, text: str) -> None:
     >>> figure, _ = new_figure()
     >>> footnote(figure, "not accounted: PCA, scaling, T search")
     """
-    width = int(figure.get_figwidth() * 17)
+    width = int(figure.get_figwidth() * 15)
     figure.supxlabel("\n".join(textwrap.wrap(text, width)), x=0.01, ha="left", fontsize=8, color=GREY)
 
 

@@ -16,7 +16,9 @@ from dpnotes.theory.claims import Claim
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
+    from dpnotes.notebook.plots import Picture
     from dpnotes.notebook.widgets import Explorer
 
 
@@ -220,7 +222,8 @@ def results_table(frame: "pd.DataFrame", formats: Mapping[str, str], caption: st
     N    loss
     250  0.12
     """
-    rows = [[form.format(**row) for form in formats.values()] for row in frame.to_dict("records")]
+    texts = [[form.format(**row) for form in formats.values()] for row in frame.to_dict("records")]
+    rows = [["–" if text == "nan" else text for text in row] for row in texts]
     return Table([*formats], rows, caption)
 
 
@@ -244,6 +247,26 @@ def provenance(result: store.Result) -> str:
         ]
     lines += [f"not accounted: {text}" for text in result.unaccounted]
     return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
+
+
+def picture(result: store.Result, figure: "Figure", description: str) -> "Picture":
+    """Finish the figure of a result: its stamp if it is not current, and below it what was not accounted for.
+
+    Args:
+      result: what the figure shows.
+      figure: of `plots.new_figure`.
+      description: what there is to see in it.
+    """
+    from dpnotes.notebook import plots
+
+    stamp = store.stamp(result)
+    if stamp:
+        for axes in figure.axes:
+            plots.stamp(axes, stamp.partition(":")[0])
+        description = f"{stamp}. {description}"
+    if result.unaccounted:
+        plots.footnote(figure, f"not accounted: {' '.join(result.unaccounted)}")
+    return plots.Picture(figure, description)
 
 
 def _machine(environment: Mapping[str, Any]) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 import dpnotes
+from dpnotes import validate
 
 if TYPE_CHECKING:
     from dpnotes.experiments import Experiment, Result
@@ -180,7 +181,7 @@ def list_(as_json: Json = False) -> None:
 
 @_command("check")
 def check(
-    claims: Annotated[list[str] | None, typer.Argument(metavar="[CLAIM]...", help="Ids, or beginnings of ids.")] = None,
+    claims: Annotated[list[str] | None, typer.Argument(metavar="CLAIM", help="Ids, or beginnings of ids.")] = None,
     errata: Annotated[bool, typer.Option("--errata", help="Only what is wrong in print, with its correction.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -243,7 +244,7 @@ def _counted(total: int, one: str, many: str, counts: Counter[str]) -> str:
 @_command("calc")
 def calc(
     claim: Annotated[str, typer.Argument(metavar="CLAIM")],
-    numbers: Annotated[list[str] | None, typer.Argument(metavar="[NAME=VALUE]...")] = None,
+    numbers: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE")] = None,
     as_json: Json = False,
 ) -> None:
     """Put numbers into a claim's formula.
@@ -266,6 +267,9 @@ def calc(
         results = calculator(**_parsed(numbers))
     except TypeError as error:
         raise ValueError(str(error)) from error
+    if _claim(claim).erratum is not None:
+        instead = f"the numbers are of what holds instead: dpnotes check --errata {claim}"
+        typer.echo(f"dpnotes: {claim} does not stand as printed; {instead}", err=True)
     plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in results.items()}
     if as_json:
         _print_json(plain)
@@ -296,7 +300,9 @@ def _parsed(numbers: Sequence[str]) -> dict[str, float]:
         try:
             number = int(value) if value.strip("+-").isdecimal() else float(value)
         except ValueError:
-            raise ValueError(f"Expected {text!r} to be a name and a number, such as kappa=100 or delta=1e-8.") from None
+            number = None
+        if number is None or not name.isidentifier():
+            raise ValueError(f"Expected {text!r} to be a name and a number, such as kappa=100 or delta=1e-8.")
         if name in values:
             raise ValueError(f"Expected {name} once, got it twice.")
         values[name] = number
@@ -315,9 +321,7 @@ def cite(name: Annotated[str, typer.Argument(metavar="CLAIM", help="A claim, its
 
 @_command("run")
 def run(
-    names: Annotated[
-        list[str], typer.Argument(metavar="PAPER.EXPERIMENT...", help="Or a paper for all of its, or all.")
-    ],
+    names: Annotated[list[str], typer.Argument(metavar="PAPER.EXPERIMENT", help="Or a paper for all of its, or all.")],
     profile: Profile = "quick",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     memory: Annotated[
@@ -364,11 +368,12 @@ def status(
 ) -> None:
     """Which results are current, stale or missing."""
     from dpnotes import experiments as parts
+    from dpnotes.experiments.store import write_file
 
     experiments = all_experiments()
     standings = parts.status(experiments)
     if write:
-        (parts.results_folder() / "OUTSTANDING.md").write_text(parts.outstanding(experiments), encoding="utf-8")
+        write_file(parts.results_folder() / "OUTSTANDING.md", parts.outstanding(experiments).encode())
     if as_json:
         _print_json([asdict(standing) for standing in standings])
         return
@@ -423,12 +428,14 @@ def _remarks(result: "Result") -> Iterable[str]:
 
 @_command("clean")
 def clean(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[PAPER.EXPERIMENT]...", help="Default: all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Default: all.")] = None,
     profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
 ) -> None:
     """Remove the cached cells of runs; results stay."""
     from dpnotes import experiments as parts
 
+    if profile is not None:
+        validate.one_of(sorted({name for e in all_experiments() for name in e.specs}), profile=profile)
     freed = (
         sum(parts.clean(experiment, profile) for experiment in _chosen(names)) if names else parts.clean(None, profile)
     )

@@ -114,9 +114,13 @@ def test_check_errata_and_json():
     *lines, last = call("check", "--errata", "budget_schedules").stdout.splitlines()
     assert lines and last.startswith(f"{len(lines)} errat")
     for line in lines:
-        assert "printed: " in line and "corrected: " in line
+        assert len(line.split("  printed: ")) == len(line.split("  corrected: ")) == 2 and "\\" not in line
     errata = json.loads(call("check", "--errata", "--json").stdout)["errata"]
     assert {entry["id"] for entry in errata} == {claim.id for claim in cli.all_claims() if claim.erratum}
+    for line, entry in zip(lines, errata, strict=True):
+        assert line.startswith(f"{entry['id']} ") and f"  {entry['severity']} " in line
+        assert f"  printed: {entry['printed']}  corrected: {entry['corrected']}  {entry['evidence']}" in line
+        assert entry["printed"] != entry["corrected"] and entry["printed_latex"] != entry["corrected_latex"]
     document = json.loads(call("check", A_CLAIM, "--json").stdout)
     assert [entry["id"] for entry in document["claims"]] == [A_CLAIM]
     assert sum(document["counts"].values()) == 1
@@ -131,6 +135,8 @@ def test_calc():
     claim = {claim.id: claim for claim in cli.all_claims()}[A_CLAIM]
     assert exact == pytest.approx(claim.calculator()(kappa=1000, alpha=1e-4))
     assert {name: float(value) for name, value in printed.items()} == pytest.approx(exact, rel=1e-9)
+    assert "does not stand as printed" in call("calc", A_CLAIM, "kappa=10", "alpha=1").stderr
+    assert call("calc", "budget_schedules.thm4.5.minimiser", "kappa=10", "alpha=1").stderr == "", "control"
 
 
 @pytest.mark.parametrize(
@@ -143,6 +149,10 @@ def test_calc():
         (("calc", A_CLAIM, "kappa=10", "kappa=11"), "Expected kappa once"),
         (("calc", A_CLAIM, "kappa"), "Expected 'kappa' to be a name and a number"),
         (("calc", A_CLAIM, "kappa=ten"), "Expected 'kappa=ten' to be a name and a number"),
+        (("calc", A_CLAIM, "=3"), "Expected '=3' to be a name and a number"),
+        (("calc", "budget_schedules.thm4.5.schedule", "t=1.5", "T=2", "kappa=3", "R=1"), "t=1.5 >= 1 and an integer"),
+        (("calc", "budget_schedules.eq12.regime"), "Expected a claim with a formula to calculate"),
+        (("clean", "--profile", "slow"), "Expected profile='slow' to be one of: paper, quick"),
         (("calc", A_CLAIM[:-1] + "t"), f"did you mean {A_CLAIM}"),
         (("check", "budget_schedule.thm4.5.T"), A_CLAIM),
         (("cite", "no such claim"), "'no such claim'"),
@@ -181,7 +191,7 @@ def test_run_results_status_and_clean(toy: Path):
     assert "results stay" in call("clean", "toy.squares").stdout
     assert not any((toy / "cache").rglob("*.npz"))
     assert "current" in call("status").stdout
-    call("clean")
+    call("clean", "--profile", "quick")
 
 
 @pytest.mark.parametrize(
@@ -209,20 +219,36 @@ def test_a_damaged_result_is_said_and_made_again(toy: Path):
 
 
 # ---------------------------------------------------------------- as a real process
-def test_ctrl_c_keeps_what_is_finished_and_exits_with_130(toy: Path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
+def test_what_is_finished_survives_a_signal(toy: Path, number: signal.Signals):
     environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
     run = process("run", "toy.squares", program=WITH_TOY, env=environment | {"TOY_HANGS": "1"})
     deadline = time.monotonic() + 30
     while len(list((toy / "cache").rglob("*.npz"))) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(number)
     stdout, stderr = run.communicate(timeout=30)
-    assert run.returncode == 130
-    assert "Interrupted. 2 of 3 cells are finished" in stdout and "Traceback" not in stderr
+    assert "Traceback" not in stderr and not list((toy / "results").iterdir())
+    if number == signal.SIGINT:
+        assert run.returncode == 130 and "Interrupted. 2 of 3 cells are finished" in stdout
+    else:
+        assert run.returncode == -signal.SIGKILL
     again = process("run", "toy.squares", program=WITH_TOY, env=environment)
     stdout, stderr = again.communicate(timeout=30)
     assert (again.returncode, stderr) == (0, "")
-    assert "1/1" in stdout and "reproduced: 3 rows" in stdout
+    assert "2 of 3 cells were finished before" in stdout and "reproduced: 3 rows" in stdout
+    (resumed,) = (toy / "results").glob("*.npz")
+    content = resumed.read_bytes()
+    call("run", "toy.squares", "--no-resume")
+    assert resumed.read_bytes() == content, "the same bytes as without the interruption"
+
+
+def test_ctrl_c_in_a_check_is_quiet():
+    run = process("check", "budget_schedules")
+    assert run.stdout is not None and run.stdout.readline()
+    run.send_signal(signal.SIGINT)
+    _, stderr = run.communicate(timeout=30)
+    assert run.returncode == 130 and "Traceback" not in stderr
 
 
 def test_a_closed_pipe_is_quiet():
@@ -245,7 +271,7 @@ def test_claims_need_no_torch():
     for command in (("check", A_CLAIM), ("calc", A_CLAIM, "kappa=10", "alpha=0.1"), ("cite", A_CLAIM)):
         run = process(*command, program=program)
         stdout, stderr = run.communicate(timeout=30)
-        assert (run.returncode, stderr) == (0, "") and stdout
+        assert run.returncode == 0 and stdout and "Traceback" not in stderr
     run = process("status", program=program)
     assert run.communicate(timeout=30) and run.returncode != 0, "control: torch was really kept away"
 

@@ -165,7 +165,7 @@ def test_select():
     ("statement", "text"),
     [
         (Identity(X, A + B, A + B), "x = a + b"),
-        (Optimum(A * X + B / X, X, sqrt(B / A)), "argmin over x of a*x + b/x = sqrt(b/a)"),
+        (Optimum(A * X + B / X, X, sqrt(B / A)), "argmin over x of a*x + b/x = sqrt(b)/sqrt(a)"),
         (Inequality(A, B, {A: (1, 2), B: (1, 2)}, "<", conditions=(sympy.Ne(A, 1),)), "a < b for a != 1"),
         (Limit(A / X, X, oo, Integer(0), subject=B), "limit of b for x -> oo = 0"),
         (Ratio(A + 1, A, {A: (1, 1)}, "O"), "a + 1 = O(a)"),

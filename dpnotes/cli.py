@@ -1,8 +1,8 @@
 """The command line: `dpnotes`, or `python -m dpnotes`.
 
 Plain text, one thing a line, columns two spaces apart; `--json` for programs. What went wrong in a way that a person
-can mend is one line on standard error and exit status 2; Ctrl-C is 130. Papers are found by looking into
-`dpnotes.papers`, their claims load sympy, and their experiments are loaded only by the commands that need them.
+can mend is one line on standard error and exit status 2; Ctrl-C is 130. Claims load sympy; experiments load torch, and
+only the commands that need them load them.
 """
 
 import csv as csv_format
@@ -10,23 +10,21 @@ import difflib
 import functools
 import importlib
 import json
-import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 import dpnotes
-from dpnotes import validate
+from dpnotes import papers, validate
 
 if TYPE_CHECKING:
     from dpnotes.experiments import Experiment, Result
     from dpnotes.theory.calculators import Calculator
-    from dpnotes.theory.claims import Claim, Paper
+    from dpnotes.theory.claims import Claim
     from dpnotes.theory.symbols import PaperSymbol
 
 app = typer.Typer(
@@ -56,37 +54,19 @@ def main() -> None:
 
 
 # ---------------------------------------------------------------- what there is
-def papers() -> tuple[str, ...]:
-    """The names of the papers, which are the folders of `dpnotes.papers`.
-
-    >>> "budget_schedules" in papers()
-    True
-    """
-    import dpnotes.papers
-
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(dpnotes.papers.__path__) if module.ispkg))
-
-
-def _module(paper: str, name: str) -> ModuleType:
-    return importlib.import_module(f"dpnotes.papers.{paper}.{name}")
-
-
-def _cards() -> "list[Paper]":
-    return [_module(paper, "claims").PAPER for paper in papers()]
-
-
-def all_claims() -> "list[Claim]":
+def all_claims() -> "tuple[Claim, ...]":
     """The claims of all papers; loads sympy and no torch.
 
-    >>> all(claim.id.startswith(papers()) for claim in all_claims())
+    >>> "budget_schedules.thm4.5.schedule" in [claim.id for claim in all_claims()]
     True
     """
-    return [claim for paper in papers() for claim in _module(paper, "claims").CLAIMS]
+    return papers.claims()
 
 
 def all_experiments() -> "list[Experiment]":
     """The experiments of all papers; loads torch."""
-    return [experiment for paper in papers() for experiment in _module(paper, "experiments").EXPERIMENTS]
+    modules = [importlib.import_module(f"dpnotes.papers.{paper}.experiments") for paper in papers.PAPERS]
+    return [experiment for module in modules for experiment in module.EXPERIMENTS]
 
 
 def _claim(name: str) -> "Claim":
@@ -161,7 +141,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 @_command("list")
 def list_(as_json: Json = False) -> None:
     """Papers, claims and experiments."""
-    cards, claims, experiments = _cards(), all_claims(), all_experiments()
+    cards, claims, experiments = [papers.paper(key) for key in papers.PAPERS], all_claims(), all_experiments()
     if as_json:
         _print_json(
             {
@@ -314,8 +294,7 @@ def cite(name: Annotated[str, typer.Argument(metavar="CLAIM", help="A claim, its
     """BibTeX of a claim's paper and of this package."""
     from dpnotes.theory.claims import select
 
-    paper = select(all_claims(), [name])[0].paper
-    (card,) = (card for card in _cards() if card.key == paper)
+    card = papers.paper(select(all_claims(), [name])[0].paper)
     typer.echo(f"{card.bibtex.strip()}\n\n{_BIBTEX}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from dpnotes import cli, doctor
+from dpnotes import cli, doctor, papers
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def test_list_names_papers_claims_and_experiments():
     assert {line.split()[0] for line in lines} == {"paper", "claim", "experiment"}
     names = {line.split()[1] for line in lines}
     assert {"budget_schedules", A_CLAIM} <= names
-    assert names == set(cli.papers()) | {c.id for c in cli.all_claims()} | {e.id for e in cli.all_experiments()}
+    assert names == set(papers.PAPERS) | {c.id for c in cli.all_claims()} | {e.id for e in cli.all_experiments()}
     document = json.loads(call("list", "--json").stdout)
     assert {entry["id"] for entry in document["claims"]} == {claim.id for claim in cli.all_claims()}
 

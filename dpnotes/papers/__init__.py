@@ -1,12 +1,13 @@
 """The front doors of the papers, one folder each. Importing this package imports none of them."""
 
 import importlib
+import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dpnotes.theory.claims import Claim, Paper
 
-PAPERS = ("budget_schedules",)
+PAPERS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
 
 def paper(key: str) -> "Paper":

@@ -1,6 +1,7 @@
 """The project's own files agree with one another, and the public functions are documented."""
 
 import ast
+import doctest
 import importlib.metadata
 import re
 import subprocess
@@ -132,6 +133,19 @@ def test_the_links_of_the_documentation_lead_somewhere():
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
     index = (ROOT / "docs/README.md").read_text()
     assert not [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in index], "pages not listed"
+
+
+def test_the_examples_of_the_pages_run():
+    pages = [page for page in (ROOT / "docs").glob("*.md") if ">>> " in page.read_text()]
+    assert ROOT / "docs/theory.md" in pages
+    for page in pages:
+        failures, examples = doctest.testfile(str(page), module_relative=False)
+        assert examples and not failures, page.name
+
+
+def test_control_an_example_that_is_wrong_is_seen(tmp_path: Path):
+    (tmp_path / "page.md").write_text("    >>> 1 + 1\n    3\n")
+    assert doctest.testfile(str(tmp_path / "page.md"), module_relative=False).failed == 1
 
 
 # ---------------------------------------------------------------- make on a machine that lacks something

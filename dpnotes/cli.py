@@ -376,6 +376,8 @@ def results(
     if result.state == "missing":
         raise ValueError(f"{name} {profile}: {result.reason}")
     if csv:
+        if result.state != "current":
+            typer.echo(f"dpnotes: {name} {profile} is {result.state}: {_line(result.reason)}", err=True)
         writer = csv_format.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.frame.columns)
         writer.writerows(result.frame.itertuples(index=False, name=None))
@@ -398,11 +400,10 @@ def results(
 
 
 def _remarks(result: "Result") -> Iterable[str]:
-    yield f"state     {_line(f'{result.state} {result.reason}')}"
-    yield f"decision  {_line(result.decision)}"
-    yield f"rule      {_line(result.spec['decision_rule'])}"
-    for text in result.unaccounted:
-        yield f"unaccounted  {_line(text)}"
+    remarks = [("state", result.state), ("reason", result.reason), ("decision", result.decision)]
+    remarks += [("rule", result.spec["decision_rule"])]
+    remarks += [("unaccounted", text) for text in result.unaccounted]
+    return [_columns((name, 11), str(text)) for name, text in remarks if str(text)]
 
 
 @_command("clean")

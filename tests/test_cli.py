@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,9 +179,10 @@ def test_run_results_status_and_clean(toy: Path):
     assert "nothing to do" in call("run", "toy").stdout
     assert "nothing to do" not in call("run", "all", "--no-resume").stdout
     table = call("results", "toy.squares").stdout
-    for text in ("square", "4.5", "decision  reproduced: 3 rows", "unaccounted  the choice of the numbers"):
+    for text in ("square", "4.5", "decision     reproduced: 3 rows", "unaccounted  the choice of the numbers"):
         assert text in table
-    assert call("results", "toy.squares", "--csv").stdout == "number,square\n0,0.5\n1,1.5\n2,4.5\n"
+    csv = call("results", "toy.squares", "--csv")
+    assert (csv.stdout, csv.stderr) == ("number,square\n0,0.5\n1,1.5\n2,4.5\n", "")
     document = json.loads(call("results", "toy.squares", "--json").stdout)
     assert document["rows"][2] == {"number": 2, "square": 4.5} and document["state"] == "current"
     *_, line, last = call("status", "--write").stdout.splitlines()
@@ -192,6 +194,16 @@ def test_run_results_status_and_clean(toy: Path):
     assert not any((toy / "cache").rglob("*.npz"))
     assert "current" in call("status").stdout
     call("clean", "--profile", "quick")
+
+
+def test_a_stale_result_says_so_beside_its_numbers(toy: Path, monkeypatch: pytest.MonkeyPatch):
+    call("run", "toy.squares")
+    changed = replace(TOY, data=("other data",))
+    monkeypatch.setattr(cli, "all_experiments", lambda: [changed])
+    table = call("results", "toy.squares").stdout
+    assert "state        stale" in table and "decision     undecided: stale result" in table
+    csv = call("results", "toy.squares", "--csv")
+    assert "is stale: data changed" in csv.stderr and "stale" not in csv.stdout
 
 
 @pytest.mark.parametrize(

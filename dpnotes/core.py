@@ -48,7 +48,7 @@ class Constant:
 class ExampleGradients(Protocol):
     """The gradients of all examples at one point a run, kept factored: none need ever be written out.
 
-    Losses, norms and weights are `(runs, examples)`; a weighted sum of gradients is `(runs, dim)`.
+    Losses, norms and weights are `(runs, examples)`, a weighted sum is `(runs, dim)`. Weight 0 times anything is 0.
     """
 
     @property
@@ -150,7 +150,8 @@ class Guarantee:
     def __str__(self) -> str:
         if broken := [a.statement for a in self.assumptions if a.holds is False]:
             return f"no guarantee, since this did not hold: {'; '.join(broken)}"
-        return f"({self.epsilon:.4g}, {self.delta:g})-DP, {self.relation}, by {self.accountant}"
+        resting = f", assuming that {'; '.join(a.statement for a in self.assumptions)}" if self.assumptions else ""
+        return f"({self.epsilon:.4g}, {self.delta:g})-DP, {self.relation}, by {self.accountant}{resting}"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ whatever the batch, the mask or the chunk. Normals are Box and Muller's, evaluat
 and square roots alone, each of which IEEE 754 rounds in one way: CPU and GPU give the same bits.
 
 Two limits that matter for privacy. Philox is not cryptographic, and whoever holds the seed can subtract the
-noise. The noise is a floating-point number, so the attacks of Mironov ("On significance of the least significant
-bits for differential privacy", CCS 2012) apply to its last bits.
+noise. The noise is a floating-point number: not every real number can come out, and which ones can depends on the
+exact answer, which is what the attack of Mironov ("On significance of the least significant bits for differential
+privacy", CCS 2012) reads. Guarantees are for real numbers.
 """
 
 import hashlib
@@ -24,10 +25,7 @@ _WORD = 0xFFFFFFFF
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
-
-# Terms kept of the series of (logarithm, sine) on the reduced ranges of `_box_muller`: what they leave out is under
-# 3e-9 for float32 and 3e-17 for float64.
-_NUM_TERMS = {torch.float32: (5, 5), torch.float64: (10, 9)}
+_BITS = 52  # of a uniform number
 
 
 def philox(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
@@ -44,17 +42,16 @@ def philox(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Te
     """
     shape = torch.broadcast_shapes(*(word.shape for word in (*key, *counter)))
     (k0, k1), (c0, c1, c2, c3) = key, counter
-    product0 = torch.empty(shape, dtype=torch.int64, device=c0.device)
-    product1 = torch.empty_like(product0)
+    c0, c1, c2, c3 = (word.expand(shape) for word in (c0, c1, c2, c3))
     for _ in range(_ROUNDS):
-        torch.mul(c0.expand(shape), _MULTIPLIERS[0], out=product0)
-        torch.mul(c2.expand(shape), _MULTIPLIERS[1], out=product1)
-        # A 32 by 32 bit product wraps to a negative int64: masking after the shift gives its true high word.
-        c0 = (product1 >> 32).bitwise_and_(_WORD).bitwise_xor_(c1).bitwise_xor_(k0)
-        c2 = (product0 >> 32).bitwise_and_(_WORD).bitwise_xor_(c3).bitwise_xor_(k1)
-        c1, c3 = product1 & _WORD, product0 & _WORD
+        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        # A product of two words may wrap to a negative int64: the mask gives its true high word. The low words are
+        # the products themselves; what stands above 32 bits in them is masked where they are next used.
+        c0 = (product1 >> 32).bitwise_xor_(c1).bitwise_xor_(k0).bitwise_and_(_WORD)
+        c2 = (product0 >> 32).bitwise_xor_(c3).bitwise_xor_(k1).bitwise_and_(_WORD)
+        c1, c3 = product1, product0
         k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
-    return c0, c1, c2, c3
+    return c0, c1 & _WORD, c2, c3 & _WORD
 
 
 def _words_of(text: str) -> tuple[int, int]:
@@ -91,8 +88,8 @@ class Streams:
         """The streams of some of the runs."""
         return Streams(self.keys[index])
 
-    def words(self, purpose: str, call: int | Tensor, num_blocks: int) -> Tensor:
-        """Raw 32-bit words: `(4, runs, num_blocks)` int64, equal to the bit on every device.
+    def words(self, purpose: str, call: int | Tensor, num_blocks: int) -> tuple[Tensor, ...]:
+        """Raw 32-bit words: four `(runs, num_blocks)` int64 tensors, equal to the bit on every device.
 
         Args:
           purpose: what the draw is for; draws for different purposes are independent.
@@ -104,31 +101,24 @@ class Streams:
         calls = calls.to(device, torch.int64).reshape(-1, 1)
         low, high = (torch.tensor(word, device=device) for word in _words_of(purpose))
         element = torch.arange(num_blocks, device=device)[None]
-        return torch.stack(
-            torch.broadcast_tensors(*philox((self.keys[:, :1], self.keys[:, 1:]), (element, calls, low, high)))
-        )
+        return philox((self.keys[:, :1], self.keys[:, 1:]), (element, calls, low, high))
 
-    def uniform(self, purpose: str, call: int | Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Uniform numbers in the open interval (0, 1), shape `(runs, size)`; arguments as in `words`."""
+    def uniform(self, purpose: str, call: int | Tensor, size: int) -> Tensor:
+        """Uniform numbers in the open interval (0, 1), `(runs, size)` float64; arguments as in `words`."""
         validate.at_least(1, size=size)
-        if dtype == torch.float64:
-            words = self.words(purpose, call, -(-size // 2))
-            bits = _join(words[:2], words[2:])
-            return ((bits.to(dtype) + 0.5) * 2.0**-52).permute(1, 2, 0).flatten(1)[:, :size]
-        words = self.words(purpose, call, -(-size // 4))
-        return (((words >> 9).to(dtype) + 0.5) * 2.0**-23).permute(1, 2, 0).flatten(1)[:, :size]
+        w0, w1, w2, w3 = self.words(purpose, call, -(-size // 2))
+        bits = torch.stack([_join(w0, w1), _join(w2, w3)], dim=-1).flatten(1)[:, :size]
+        return (bits.to(torch.float64) + 0.5) * 2.0**-_BITS
 
-    def normal(self, purpose: str, call: int | Tensor, size: int, dtype: torch.dtype = torch.float64) -> Tensor:
-        """Standard normal numbers, shape `(runs, size)`; arguments as in `words`.
+    def normal(self, purpose: str, call: int | Tensor, size: int) -> Tensor:
+        """Standard normal numbers, `(runs, size)` float64; arguments as in `words`.
 
-        The radius of a float32 pair uses 32 bits (no number beyond 6.7), of a float64 pair 52 bits (8.5).
+        Always float64, whatever it is added to: add first, then round. With fewer bits the squares of a pair lie on
+        so few rings that a reader of the noisy answer can tell which answers are possible.
         """
         validate.at_least(1, size=size)
-        if dtype == torch.float64:
-            words = self.words(purpose, call, -(-size // 2))
-            return _box_muller(_join(words[0], words[1]), _join(words[2], words[3]), 52, dtype).flatten(1)[:, :size]
-        words = self.words(purpose, call, -(-size // 4))
-        return _box_muller(words[:2], words[2:], 32, dtype).permute(1, 2, 0, 3).flatten(1)[:, :size]
+        w0, w1, w2, w3 = self.words(purpose, call, -(-size // 2))
+        return _box_muller(_join(w0, w1), _join(w2, w3)).flatten(1)[:, :size]
 
 
 def _join(high: Tensor, low: Tensor) -> Tensor:
@@ -144,23 +134,27 @@ def _series(x: Tensor, coefficients: Sequence[float]) -> Tensor:
     return total
 
 
-def _box_muller(radius_bits: Tensor, angle_bits: Tensor, num_bits: int, dtype: torch.dtype) -> Tensor:
-    """Two independent standard normals, stacked last, from two integers of `num_bits` uniform bits."""
-    log_terms, sine_terms = _NUM_TERMS[dtype]
-    # ln u for u = (bits + 1/2) 2^-num_bits: ln(mantissa) = ln(c) + 2 artanh(s), |s| <= 0.172 with c = sqrt(1/2).
-    mantissa, exponent = torch.frexp(radius_bits.to(dtype).add_(0.5))
+def _box_muller(radius_bits: Tensor, angle_bits: Tensor) -> Tensor:
+    """Two independent standard normals, stacked last, from two integers of 52 uniform bits.
+
+    The series leave out less than 3e-17 on their reduced ranges.
+    """
+    # ln u for u = (bits + 1/2) 2^-52: ln(mantissa) = ln(c) + 2 artanh(s), |s| <= 0.172 with c = sqrt(1/2).
+    mantissa, exponent = torch.frexp(radius_bits.to(torch.float64).add_(0.5))
     centre = math.sqrt(0.5)
     s = (mantissa - centre).div_(mantissa.add_(centre))
-    minus_two_log = _series(s * s, [-4 / (2 * k + 1) for k in range(log_terms)]).mul_(s)
-    minus_two_log.add_((exponent.to(dtype) - (num_bits + 0.5)).mul_(-2 * math.log(2)))
+    minus_two_log = _series(s * s, [-4 / (2 * k + 1) for k in range(10)]).mul_(s)
+    minus_two_log.add_((exponent.to(torch.float64) - (_BITS + 0.5)).mul_(-2 * math.log(2)))
     radius = minus_two_log.clamp_min_(0).sqrt_()
     # A point on the right quarter of the circle; two further bits choose among the four by swap and sign.
-    angle = (angle_bits & (2 ** (num_bits - 2) - 1)).to(dtype).add_(0.5).mul_(2.0 ** (1 - num_bits) * math.pi)
+    angle = (angle_bits & (2 ** (_BITS - 2) - 1)).to(torch.float64).add_(0.5).mul_(2.0 ** (1 - _BITS) * math.pi)
     angle.sub_(math.pi / 4)
-    sine = _series(angle * angle, [(-1) ** k / math.factorial(2 * k + 1) for k in range(sine_terms)]).mul_(angle)
+    sine = _series(angle * angle, [(-1) ** k / math.factorial(2 * k + 1) for k in range(9)]).mul_(angle)
     cosine = (1 - sine * sine).sqrt_()
-    swap = (angle_bits & 2 ** (num_bits - 1)).bool()
-    sign = (angle_bits & 2 ** (num_bits - 2)).to(dtype).mul_(2.0 ** (3 - num_bits)).sub_(1)
+    swap = (angle_bits & 2 ** (_BITS - 1)).bool()
+    sign = (angle_bits & 2 ** (_BITS - 2)).to(torch.float64).mul_(2.0 ** (3 - _BITS)).sub_(1)
     radius.mul_(sign)
-    first, second = torch.where(swap, sine, cosine), torch.where(swap, cosine, sine)
-    return torch.stack([first.mul_(radius), second.mul_(radius)], dim=-1)
+    pair = radius.new_empty(*radius.shape, 2)
+    torch.mul(torch.where(swap, sine, cosine), radius, out=pair[..., 0])
+    torch.mul(torch.where(swap, cosine, sine), radius, out=pair[..., 1])
+    return pair

@@ -69,7 +69,28 @@ def test_the_loss_adaptive_baseline_claims_its_budget_and_no_more():
     assert (runs.state.status == Status.BUDGET_EXHAUSTED).all()
     assert (runs.ledger.rho() <= RHO * (1 + 1e-9)).all()
     assert runs.guarantees[0].accountant == "zCDP filter, tight conversion"
-    assert runs.guarantees[0].epsilon > train([uniform(RHO, 5)], 1).guarantees[0].epsilon  # a filter has no exact form
+    assert (
+        runs.guarantees[0].epsilon > train([uniform(RHO, 5)], 1).guarantees[0].epsilon
+    )  # the conversion is less tight
+
+
+def test_a_run_that_stops_early_claims_what_it_declared():
+    runs = train([uniform(RHO, 50)], 1, step_size=1e300, clip=1e9)
+    assert int(runs.state.status[0]) == Status.DIVERGED and float(runs.ledger.rho()[0]) < RHO / 2
+    assert round(runs.guarantees[0].epsilon, 4) == 3.4565
+
+
+def test_runs_that_share_their_noise_say_so():
+    x = torch.ones(2, 4, dtype=torch.float64)
+    pair = [uniform(RHO, 5), uniform(RHO, 6)]
+    for names, expected in ((["a", "a"], True), (["a", "b"], False)):
+        runs = private_gradient_descent(PROBLEM, pair, x, Streams.of(0, names), clip=4.0, step_size=0.5, delta=DELTA)
+        assert ("share their noise" in str(runs.guarantees[0])) == expected
+
+
+def test_a_long_schedule_is_run_to_its_end():
+    runs = train([uniform(RHO, 12_000)], 1, step_size=1e-3)
+    assert runs.state.steps.tolist() == [12_000] and (runs.state.status == Status.FINISHED).all()
 
 
 @given(st.floats(0.3, 0.999), st.floats(1e-3, 10), st.integers(1, 400))

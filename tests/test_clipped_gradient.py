@@ -14,6 +14,7 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy import schedules
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise, NoisePlan
+from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.states import flatten, restore
 from dpnotes.streams import Streams
@@ -23,13 +24,13 @@ CLIP = 0.5
 
 def network(num_examples: int = 12, scale: float = 3.0, dtype: torch.dtype = torch.float64) -> TwoLayerNetwork:
     draws = Streams.of("network", ["data"])
-    inputs = scale * draws.normal("inputs", 0, num_examples * 4, dtype).view(num_examples, 4)
+    inputs = scale * draws.normal("inputs", 0, num_examples * 4).view(num_examples, 4).to(dtype)
     return TwoLayerNetwork(inputs, (inputs[:, 0] > 0).long(), num_hidden=6, num_classes=2)
 
 
 def points(problem: TwoLayerNetwork, runs: int) -> Tensor:
     dtype = problem.inputs.dtype
-    return 0.5 * Streams.of("points", range(runs)).normal("x", 0, problem.dim, dtype)
+    return 0.5 * Streams.of("points", range(runs)).normal("x", 0, problem.dim).to(dtype)
 
 
 def plan(runs: int, rho: float = 0.5, steps: int = 5) -> FixedNoise:
@@ -118,6 +119,33 @@ def test_replacing_an_example_moves_the_answer_by_at_most_the_sensitivity():
     assert largest > 0.9 * float(base.l2_sensitivity)
     # The control: half of it, which is the zero-out sensitivity, would be too small.
     assert largest > 1.8 * CLIP / 12
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("extreme", [2e19, 1e30, 3e38])
+def test_an_example_without_a_finite_gradient_counts_as_zero(dtype, extreme):
+    problem = network(dtype=dtype)
+    x = points(problem, 3)
+    inputs = problem.inputs.clone()
+    inputs[4] = extreme if dtype == torch.float32 else extreme * 1e200
+    hostile = TwoLayerNetwork(inputs, problem.labels, 6, 2)
+    assert not hostile.gradients(x).norms().isfinite().all()
+    base, moved = (answer(p, x, Relation.REPLACE_ONE).answer for p in (problem, hostile))
+    assert ((base.value - moved.value).norm(dim=1) <= base.l2_sensitivity * (1 + 1e-5)).all()
+
+
+def test_a_loss_that_is_not_finite_counts_as_the_largest():
+    def loss(parameters: Tensor, feature: Tensor) -> Tensor:
+        return -torch.log(torch.sigmoid(parameters[0] * feature))
+
+    features = torch.tensor([1.0, 2.0, -2000.0])
+    problem = CustomProblem(loss, 1, features)
+    x = torch.ones(1, 1)
+    assert not problem.gradients(x).losses.isfinite().all()
+    ones = torch.ones(1, dtype=torch.float64)
+    oracle = ClippedGradient(problem, CLIP, LossAdaptiveNoise(ones, ones / 9, 2.0, ones * 9))
+    state, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, ["a"]), torch.ones(1, dtype=torch.bool))
+    assert estimate.gradient.isfinite().all() and state.meter.plan.last_loss.isfinite().all()
 
 
 def test_the_noise_grows_with_the_relation():
@@ -248,12 +276,35 @@ def test_resumed_is_uninterrupted_to_the_bit(momentum, tmp_path):
     assert not torch.equal(half.x, whole.x)
 
 
-def test_noise_is_never_drawn_twice():
+def noises(runs: int, names: list[str]) -> Tensor:
+    """The noise of every release, gradients and losses, one row each."""
     problem = network()
-    spy = Spy()
-    run(problem, plan(2, steps=6), points(problem, 2), mechanism=spy)
-    calls = torch.stack([r.call for r in spy.requests])
-    assert (calls.diff(dim=0) == 1).all()
+    ones = torch.ones(runs, dtype=torch.float64)
+    oracle = ClippedGradient(problem, CLIP, LossAdaptiveNoise(ones, ones / 9, 1.5, 9 * ones), mechanism=Spy())
+    seen: list[Tensor] = []
+
+    def released(_: object, state: Any, estimate: Any) -> None:
+        request = oracle.mechanism.requests[-1]  # type: ignore[attr-defined]
+        mean = problem.gradients(points_seen[-1]).losses.clamp(0, 1).mean(1)
+        seen.append((estimate.gradient - request.answer.value) / request.noise_std[:, None])
+        loss_noise = (state.oracle.meter.plan.last_loss - mean) / (9 / 12)
+        seen.append(loss_noise[:, None].expand(-1, problem.dim))
+        points_seen.append(state.x)
+
+    method = Descent(0.2)
+    state = method.init(points(problem, runs), oracle)
+    points_seen = [state.x]
+    drive(method, oracle, state, Streams.of(1, names), 4, observe=released)
+    return torch.cat([noise[:, :1] for noise in seen]).flatten()
+
+
+def test_noise_is_never_drawn_twice():
+    drawn = noises(2, ["a", "b"])
+    assert len(drawn) == 2 * 2 * 4
+    assert (torch.pdist(drawn[:, None]) > 1e-6).all()
+    assert (torch.pdist(noises(2, ["a", "a"])[:, None]) < 1e-6).any()  # the control: one key, one noise
+    with pytest.raises(ValueError, match="to have another purpose"):
+        ClippedGradient(network(), CLIP, plan(1), mechanism=Gaussian("clipped gradient: loss"))
 
 
 # ---------------------------------------------------------------- methods

@@ -17,7 +17,6 @@ from dpnotes.core import Assumption, Guarantee, Ledger, Price, Relation, Release
 from dpnotes.privacy import schedules
 from dpnotes.privacy.accounting import (
     CONVERSIONS,
-    budget_guarantee,
     epsilon_to_rho,
     event,
     guarantee,
@@ -127,7 +126,7 @@ def test_the_closed_form_agrees_with_composed_privacy_loss_distributions():
     accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
     accountant.compose(event(ledger, 0))
     by_pld = accountant.get_epsilon(1e-6)
-    ours = guarantee(ledger, 0, 1e-6, fixed_noise=True).epsilon
+    ours = guarantee(float(ledger.rho()[0]), 1e-6, Relation.ZERO_OUT, fixed_noise=True).epsilon
     assert ours == pytest.approx(by_pld, rel=1e-3)
     by_rdp = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
     by_rdp.compose(event(ledger, 0))
@@ -159,16 +158,18 @@ def test_a_ledger_holds_one_relation():
 
 
 def test_nothing_is_claimed_that_does_not_hold():
-    broken = Guarantee(
-        1.0, 1e-5, Relation.ZERO_OUT, "exact Gaussian", (Assumption("gradients below C", "checked", False),)
+    below = Assumption("gradients stay below C", "checked", holds=False)
+    assert str(Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "exact Gaussian", (below,))) == (
+        "no guarantee, since this did not hold: gradients stay below C"
     )
-    assert str(broken) == "no guarantee, since this did not hold: gradients below C"
-    exact = Ledger([Price(torch.zeros(1), torch.ones(1, dtype=torch.bool), Relation.ZERO_OUT)])
-    with pytest.raises(ValueError, match="nothing can be claimed"):
-        guarantee(exact, 0, 1e-5, fixed_noise=True)
-    with pytest.raises(ValueError, match="use budget_guarantee"):
-        guarantee(ledger_of(schedules.uniform(1.0, 2)), 0, 1e-5, fixed_noise=False)
-    assert budget_guarantee(1.0, 1e-5, Relation.ZERO_OUT).epsilon > rho_to_epsilon(1.0, 1e-5, "exact")
+    secret = Assumption("the seed is secret", "assumed")
+    assert str(guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True, assumptions=(secret,))).endswith(
+        "by exact Gaussian, assuming that the seed is secret"
+    )
+    with pytest.raises(ValueError, match="Expected rho=inf to be finite"):
+        guarantee(math.inf, 1e-5, Relation.ZERO_OUT, fixed_noise=True)
+    fixed, chosen = (guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=f).epsilon for f in (True, False))
+    assert fixed < chosen
 
 
 @pytest.mark.parametrize(
@@ -206,6 +207,17 @@ def test_the_noise_scale_is_right_and_five_per_cent_off_is_seen():
     assert released_std(2.0) == pytest.approx(2.0, rel=0.02)
     assert released_std(0.95 * 2.0) != pytest.approx(2.0, rel=0.02)
     assert released_std(1.05 * 2.0) != pytest.approx(2.0, rel=0.02)
+
+
+def test_a_float32_answer_is_rounded_after_its_noise_was_added_in_float64():
+    # Noise of few bits would leave the answer on rings that only the true data set explains.
+    value = torch.linspace(-3, 3, 1000, dtype=torch.float32)[None]
+    streams = Streams.of(0, ["bits"])
+    _, noisy, _ = Gaussian().release(value[:, :0], request(value, 0.75), streams)
+    noise = 0.75 * streams.normal("gaussian mechanism", 0, 1000)
+    assert noise.dtype == torch.float64 and noisy.dtype == torch.float32
+    assert torch.equal(noisy, (value.double() + noise).float())
+    assert not torch.equal(noisy, value + noise.float())  # the control
 
 
 def test_what_is_not_charged_is_not_released():

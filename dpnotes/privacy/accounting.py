@@ -11,6 +11,7 @@ Three conversions, each an upper bound on the true epsilon:
 """
 
 import math
+import warnings
 from collections import Counter
 from typing import Any, Literal
 
@@ -48,7 +49,9 @@ def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -
         return _tight_epsilon(rho, delta)
     from dp_accounting import get_epsilon_gaussian
 
-    return float(get_epsilon_gaussian(1 / math.sqrt(2 * rho), delta))
+    with warnings.catch_warnings():  # a tiny rho takes the logarithm of 0 on the way to epsilon = 0
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return float(get_epsilon_gaussian(1 / math.sqrt(2 * rho), delta))
 
 
 def _tight_epsilon(rho: float, delta: float) -> float:
@@ -82,22 +85,21 @@ def epsilon_to_rho(epsilon: float, delta: float, conversion: Conversion = "exact
     validate.positive(epsilon=epsilon)
     validate.between(0, 1, delta=delta)
     validate.one_of(CONVERSIONS, conversion=conversion)
-    # rho <= epsilon for "classic"; the others allow more, but not without end.
-    low, high = 0.0, epsilon
-    while rho_to_epsilon(high, delta, conversion) <= epsilon:
-        low, high = high, 2 * high
     if conversion == "classic":  # the root in closed form, written so that nothing cancels
         log = math.log(1 / delta)
-        low = (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2
-        while rho_to_epsilon(low, delta, conversion) > epsilon:
-            low = math.nextafter(low, 0)
-        return low
-    while high - low > 1e-14 * high:
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        low, high = (middle, high) if rho_to_epsilon(middle, delta, conversion) <= epsilon else (low, middle)
-    return low
+        root = (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2
+    else:
+        from scipy.optimize import brentq
+
+        high = epsilon
+        while rho_to_epsilon(high, delta, conversion) <= epsilon:
+            high *= 2
+        root = float(brentq(lambda rho: rho_to_epsilon(rho, delta, conversion) - epsilon, 0.0, high, xtol=1e-300))  # type: ignore[arg-type]
+    step = 2.0**-52
+    while rho_to_epsilon(root, delta, conversion) > epsilon:  # to the private side, however the root was rounded
+        root *= 1 - step
+        step *= 2
+    return root
 
 
 def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]:
@@ -144,57 +146,31 @@ def event(ledger: Ledger, run: int) -> Any:
 
 
 def guarantee(
-    ledger: Ledger,
-    run: int,
-    delta: float,
-    *,
-    fixed_noise: bool,
-    assumptions: tuple[Assumption, ...] = (),
+    rho: float, delta: float, relation: Relation, *, fixed_noise: bool, assumptions: tuple[Assumption, ...] = ()
 ) -> Guarantee:
-    """What one run of a ledger may claim.
+    """What a run of Gaussian releases may claim whose cost can never exceed `rho`.
+
+    `rho` is what was declared before the run, not what a run happened to spend: when a run stops early, that it did
+    so may depend on the data. If the run chooses its noise, the costs compose under the filter that bounds their sum
+    (Feldman and Zrnic 2021, arXiv:2008.11193, for every Renyi order at once), and the conversion is the tight one.
 
     Args:
-      ledger: every release of the run, all of them Gaussian.
-      run: its row.
+      rho: the zCDP budget, at least 0 and finite.
       delta: in (0, 1).
-      fixed_noise: whether the noise levels were fixed before the run. If the run chose them, the cost of the ledger
-        is itself a random number, which only a filter's budget bounds: use `budget_guarantee`.
+      relation: the neighbours that the cost was counted for.
+      fixed_noise: whether the noise levels were fixed before the run.
       assumptions: what the claim rests on.
 
     Raises:
-      ValueError: if the noise was not fixed in advance, or something was released without noise.
+      ValueError: outside these domains; a run that releases anything without noise has an infinite rho.
 
     Example:
-      >>> import torch
-      >>> from dpnotes.core import Price
-      >>> price = Price(torch.tensor([2.0]), torch.tensor([True]), Relation.ZERO_OUT)
-      >>> print(guarantee(Ledger([price, price]), run=0, delta=1e-5, fixed_noise=True))
-      (2.943, 1e-05)-DP, zero-out-one, by exact Gaussian
+      >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True))
+      (6.573, 1e-05)-DP, zero-out-one, by exact Gaussian
+      >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=False))
+      (7.077, 1e-05)-DP, zero-out-one, by zCDP filter, tight conversion
     """
-    if not fixed_noise:
-        raise ValueError(
-            "Expected fixed_noise=True: for noise chosen by the run, use budget_guarantee with the filter's rho."
-        )
-    rho = float(ledger.rho()[run])
-    if not math.isfinite(rho):
-        raise ValueError(
-            f"Expected every release of run {run} to have noise; one was exact and nothing can be claimed."
-        )
-    return Guarantee(
-        rho_to_epsilon(rho, delta, "exact"), delta, ledger.prices[0].relation, "exact Gaussian", assumptions
-    )
-
-
-def budget_guarantee(
-    rho: float, delta: float, relation: Relation, assumptions: tuple[Assumption, ...] = ()
-) -> Guarantee:
-    """What a run may claim whose filter refuses to spend more than `rho`, however it chose its noise.
-
-    Adaptively chosen zCDP costs compose under a filter on their sum (Feldman and Zrnic 2021, arXiv:2008.11193v3,
-    Theorem 4.3, for every Renyi order at once), so any conversion that holds for every rho-zCDP mechanism applies.
-
-    Example:
-      >>> round(budget_guarantee(1.0, 1e-5, Relation.ZERO_OUT).epsilon, 3)
-      7.077
-    """
-    return Guarantee(rho_to_epsilon(rho, delta, "tight"), delta, relation, "zCDP filter, tight conversion", assumptions)
+    if fixed_noise:
+        return Guarantee(rho_to_epsilon(rho, delta, "exact"), delta, relation, "exact Gaussian", assumptions)
+    epsilon = rho_to_epsilon(rho, delta, "tight")
+    return Guarantee(epsilon, delta, relation, "zCDP filter, tight conversion", assumptions)

@@ -44,8 +44,9 @@ class Gaussian:
         """
         _check(request)
         value = request.answer.value
-        noise = streams.normal(self.purpose, request.call, value.shape[1], value.dtype)
-        noisy = torch.addcmul(value, noise, request.noise_std.to(value.dtype)[:, None])
+        noise = streams.normal(self.purpose, request.call, value.shape[1])
+        # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
+        noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)
         price = Price(request.noise_std / request.answer.l2_sensitivity, request.active, request.answer.relation)
         return state, noisy.masked_fill_(~request.active[:, None], 0), price
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.privacy.schedules import NoiseSchedule
 
-# Rounding allowance, relative, when a running sum of costs is compared with a budget. Schedules are built on the
-# private side, so this lets their last step happen; it does not let a further one happen.
+# Rounding allowance, relative, when the running sum of a fixed schedule's costs is compared with its budget. Schedules
+# are built on the private side, so this lets their last step happen; it does not let a further one happen.
 TOLERANCE = 1e-9
 
 

@@ -2,7 +2,7 @@
 
 A schedule is numbers only (numpy, no torch). Each knows what it spends and refuses to overspend. A step whose noise
 multiplier is `s` costs `1 / (2 s^2)` in zCDP, and costs add up (Bun and Steinke 2016, arXiv:1605.02065v1,
-Propositions 1.6 and 1.3). The papers' budget `R` is `2 rho`.
+Proposition 1.6 and Lemma 1.7). The papers' budget `R` is `2 rho`.
 """
 
 import math

@@ -28,7 +28,10 @@ class MaterialisedGradients:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
-        return torch.bmm(weights[:, None], self.each).squeeze(1)
+        each = self.each
+        if not bool(weights.all()):  # 0 times an infinite gradient is not 0
+            each = torch.where(weights[..., None] == 0, 0, each)
+        return torch.bmm(weights[:, None], each).squeeze(1)
 
 
 class CustomProblem:
@@ -86,8 +89,8 @@ class CustomProblem:
 
     @property
     def bytes_per_run(self) -> int:
-        """Memory of one run's gradients by example, twice: `torch.func` holds intermediates of their size."""
-        return 2 * self.num_examples * self._dim * self._data[0].element_size()
+        """Memory of one run's float64 gradients by example, twice: `torch.func` holds intermediates of their size."""
+        return 2 * self.num_examples * self._dim * 8
 
     def take(self, index: Tensor | slice) -> "CustomProblem":
         """Itself: all runs share the examples."""

@@ -66,10 +66,14 @@ class NetworkGradients:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        factors = self.inputs, self.hidden, self.hidden_errors, self.errors
+        if not bool(weights.all()):  # 0 times an infinite gradient is not 0
+            factors = tuple(torch.where(weights[..., None] == 0, 0, factor) for factor in factors)
+        inputs, hidden, hidden_errors, errors = factors
         # Weights multiply the narrow factor of each outer product, never a `(examples, num_hidden)` array.
-        first = torch.bmm((self.inputs * weights[..., None]).mT, self.hidden_errors)
-        errors = self.errors * weights[..., None]
-        second = torch.bmm(errors.mT, self.hidden).mT
+        first = torch.bmm((inputs * weights[..., None]).mT, hidden_errors)
+        errors = errors * weights[..., None]
+        second = torch.bmm(errors.mT, hidden).mT
         return torch.cat([first.flatten(1), second.flatten(1), errors.sum(1)], dim=1)
 
 
@@ -182,7 +186,9 @@ class TwoLayerNetwork:
         labels = self.labels.expand(len(x), -1)[..., None]
         log_probabilities = torch.log_softmax(logits, dim=-1)
         losses = log_probabilities.gather(-1, labels).squeeze(-1).neg_()
-        errors = log_probabilities.exp_().scatter_add_(-1, labels, torch.full_like(losses, -1)[..., None])
+        # The error of the true class is minus the sum of the others: p - 1 would cancel where the network is sure.
+        errors = log_probabilities.exp_().scatter_(-1, labels, 0)
+        errors.scatter_(-1, labels, -errors.sum(-1, keepdim=True))
         # The errors of an example sum to 0, so one class drops out; of two classes one outer product remains.
         rest, weights = errors[..., 1:], (second[:, :-1, 1:] - second[:, :-1, :1]).mT
         hidden_errors = rest * weights if self.num_classes == 2 else torch.bmm(rest, weights)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -19,13 +20,15 @@ from dpnotes.core import Assumption, Guarantee, Ledger, Problem, Relation
 from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.oracles.clipped import ClippedGradient
-from dpnotes.privacy.accounting import budget_guarantee, guarantee
+from dpnotes.privacy.accounting import guarantee
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_private_side
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
 
-SEEDED = Assumption("the seed is secret; it is not, this run is a reproducible demonstration", "assumed")
+SEEDED = Assumption("the seed is secret (it is not: this run is a reproducible demonstration)", "assumed")
+EXACT_ARITHMETIC = Assumption("numbers are real (they are floating-point ones)", "assumed")
+SHARED_NOISE = Assumption("one alone is published of the runs that share their noise", "assumed")
 
 
 @dataclass(frozen=True)
@@ -74,19 +77,21 @@ def private_gradient_descent(
 
     Formal guarantees:
       Every run is rho-zCDP under `relation` with the rho of its plan (Theorem 3.5, R = 2 rho); the guarantees list
-      what that means as (epsilon, delta). The number of examples, the schedule and the initial point are public.
+      what that means as (epsilon, delta), for all the run released, whenever it stopped. The number of examples, the
+      schedule and the initial point are public.
 
     Args:
       problem: what is minimised.
       noise: one schedule a run, or a plan for all runs.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run.
+      streams: one key a run. Runs of one key share their noise (common random numbers): comparing them is more
+        precise, and publishing more than one of them cancels it; their guarantees say so.
       clip: largest gradient norm an example keeps, above 0, in units of loss over length.
       step_size: above 0, in units of length squared over loss.
       delta: in (0, 1), for the guarantees.
       momentum: beta, in [0, 1).
       relation: which data sets are neighbours.
-      max_steps: stops plans that have no end of their own.
+      max_steps: stops a plan that may have no end of its own; schedules are run to their end.
       observe: called after every step, see `drive`.
 
     Returns:
@@ -104,21 +109,25 @@ def private_gradient_descent(
       >>> runs = private_gradient_descent(
       ...     problem, [uniform(0.2, 5)], start, streams, clip=4.0, step_size=0.5, delta=1e-8
       ... )
-      >>> print(int(runs.state.steps[0]), runs.guarantees[0])
-      5 (3.491, 1e-08)-DP, zero-out-one, by exact Gaussian
+      >>> int(runs.state.steps[0]), round(runs.guarantees[0].epsilon, 3)
+      (5, 3.491)
     """
     validate.between(0, 1, delta=delta)
-    plan = FixedNoise.of(noise, x.device) if isinstance(noise, Sequence) else noise
+    if isinstance(noise, Sequence):
+        plan = FixedNoise.of(noise, x.device)
+        max_steps = int(plan.num_steps.max()) + 1  # with the last one, the longest run notices that it has finished
+    else:
+        plan = noise
     validate.same_length(x=x, noise=plan.budget, streams=streams)
     oracle = ClippedGradient(problem, clip, plan, relation)
     method = Descent(step_size, momentum)
     ledger = Ledger()
     state = drive(method, oracle, method.init(x, oracle), streams, max_steps, ledger, observe)
+    shared = len(torch.unique(streams.keys, dim=0)) < len(streams)
+    assumptions = (SEEDED, EXACT_ARITHMETIC, *([SHARED_NOISE] if shared else []))
     claims = tuple(
-        guarantee(ledger, run, delta, fixed_noise=True, assumptions=(SEEDED,))
-        if plan.fixed
-        else budget_guarantee(float(plan.budget[run]), delta, relation, (SEEDED,))
-        for run in range(len(x))
+        guarantee(rho, delta, relation, fixed_noise=plan.fixed, assumptions=assumptions)
+        for rho in oracle.declared().tolist()
     )
     return Runs(state, ledger, claims)
 
@@ -126,15 +135,15 @@ def private_gradient_descent(
 def bytes_per_run(problem: TwoLayerNetwork) -> int:
     """Most memory that one more run of `private_gradient_descent` holds at once, for choosing chunks.
 
-    Beside the network's own, 80 bytes a parameter: the noise while it is drawn (64-bit words, six of them for four
-    float32 numbers, and their transforms), the point, the old point and the direction. The tests measure it.
+    Beside the network's own, 150 bytes a parameter: the noise while it is drawn (64-bit words, six of them for two
+    numbers, and their transforms), the point, the old point and the direction. The tests measure it.
 
     Example:
       >>> import torch
       >>> bytes_per_run(TwoLayerNetwork(torch.zeros(1000, 60), torch.zeros(1000).long(), num_hidden=1000)) // 10**6
-      14
+      19
     """
-    return problem.bytes_per_run + 80 * problem.dim
+    return problem.bytes_per_run + 150 * problem.dim
 
 
 def theorem_4_5_schedule(gamma: float, rho: float, num_steps: int) -> NoiseSchedule:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpnotes.core import Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
@@ -22,8 +23,8 @@ RULE = (
     "prediction and below the theorem's bound, the bootstrap interval of the slope of ln(excess risk) against "
     "ln(num_examples) contains the predicted slope for all four schedules (98.75% each, so 95% jointly), and Theorem "
     "4.5's schedule beats the uniform one at every size by more than 2 standard errors of the difference. Not "
-    "reproduced if a mean is off by more than 4 standard errors, a bound is exceeded by more than 2, or the uniform "
-    "schedule wins by more than 2. Undecided otherwise."
+    "reproduced if a run diverged, a mean is off by more than 4 standard errors, a bound is exceeded by more than 2, "
+    "or the uniform schedule wins by more than 2. Undecided otherwise."
 )
 COMMON = {
     "decision_rule": RULE,
@@ -123,7 +124,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             step_size=1.0,
             delta=spec["delta"],
         )
-        return {"excess_risk": on_device.excess_risk(runs.x).cpu().numpy()}
+        risk = on_device.excess_risk(runs.x).cpu().numpy()
+        return {"excess_risk": risk, "finished": (runs.state.status == Status.FINISHED).cpu().numpy()}
 
     # Two (runs, examples) arrays of float64, losses and norms, are held at once.
     columns = context.in_chunks(run, len(names), 8 * (4 * problem.num_examples + 20 * problem.dim))
@@ -184,6 +186,9 @@ def slopes(frame: "pd.DataFrame", num_bootstrap: int = 2000) -> "pd.DataFrame":
 
 def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     """The rule in the spec."""
+    lost = int((~frame["finished"] | ~np.isfinite(frame["excess_risk"])).sum())
+    if lost:
+        return Decision("not reproduced", f"{lost} of {len(frame)} runs did not finish")
     table, fitted = summary(frame), slopes(frame)
     paired = frame.pivot(index=["num_examples", "repeat"], columns="schedule", values="excess_risk")
     gain = (paired["uniform"] - paired["Theorem 4.5"]).groupby("num_examples").agg(["mean", "sem"])

@@ -1,8 +1,8 @@
 """One private step of the MNIST35 network, side by side with plain torch and with Opacus.
 
 Every column trains the same network (60 inputs, 1000 hidden units, tanh, 2 classes) on the same 1000 examples by full
-batches at the same clipping norm and noise multiplier. The columns take turns, step by step, so that a machine whose
-speed drifts does so for all of them; the ratios of the medians are what to read.
+batches at the same clipping norm and noise multiplier. The columns take turns in blocks of steps, as a training loop
+runs, so that a machine whose speed drifts does so for all of them; the ratios of the medians are what to read.
 """
 
 import statistics
@@ -23,6 +23,7 @@ from dpnotes.streams import Streams
 
 NUM_EXAMPLES, NUM_INPUTS, NUM_HIDDEN, CLIP, STEP_SIZE = 1000, 60, 1000, 4.0, 0.1
 RHO, NUM_STEPS = 0.19635, 100
+BLOCK, WARM_UP = 20, 5  # steps of a column before the next has its turn, after some that find the caches cold
 
 
 def data() -> tuple[Tensor, Tensor]:
@@ -108,14 +109,15 @@ def table(device: str, runs: int, rounds: int) -> list[tuple[str, float, float]]
         "Opacus, ghost clipping": (opacus(device, "ghost"), 1),
     }
     times: dict[str, list[float]] = {name: [] for name in columns}
-    for number in range(-3, rounds):
+    for _ in range(rounds):
         for name, (step, count) in columns.items():
-            _synchronise(device)
-            start = time.perf_counter()
-            step()
-            _synchronise(device)
-            if number >= 0:
-                times[name].append(1e3 * (time.perf_counter() - start) / count)
+            for number in range(-WARM_UP, BLOCK):
+                _synchronise(device)
+                start = time.perf_counter()
+                step()
+                _synchronise(device)
+                if number >= 0:
+                    times[name].append(1e3 * (time.perf_counter() - start) / count)
     medians = {name: statistics.median(values) for name, values in times.items()}
     floor = next(iter(medians.values()))
     return [(name, median, median / floor) for name, median in medians.items()]
@@ -133,7 +135,7 @@ def main() -> None:
             print("cuda: outstanding, this machine has no GPU")
             continue
         print(f"{device}, {torch.get_num_threads()} threads: one step of the MNIST35 network, N = {NUM_EXAMPLES}")
-        for name, milliseconds, ratio in table(device, runs, rounds=60):
+        for name, milliseconds, ratio in table(device, runs, rounds=8):
             print(f"  {name:32s} {milliseconds:9.3f} ms a run and step   {ratio:7.3f} x plain")
 
 

@@ -493,6 +493,15 @@ def test_bad_settings_are_named(folder: Path, toy: ModuleType):
     assert computed(folder) == []
 
 
+def test_a_refused_device_neither_passes_unseen_nor_clears_what_was_finished(folder: Path, toy: ModuleType):
+    run(toy)
+    cells = sorted((folder / "cache").rglob("*.npz"))
+    for resume in (True, False):  # with a current result there is nothing to do, and the argument is wrong all the same
+        with pytest.raises(ValueError, match="Expected device='tpu'"):
+            run(toy, device="tpu", resume=resume)
+    assert cells and sorted((folder / "cache").rglob("*.npz")) == cells
+
+
 def test_too_large_a_result_is_refused_and_its_cells_are_kept(folder: Path, toy: ModuleType):
     with pytest.raises(
         ValueError, match=r"Expected toy.mean.quick.npz of 1.* MB <= 1 MB: let the cells return summaries"

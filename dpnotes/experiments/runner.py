@@ -65,6 +65,7 @@ def run(
     spec = experiment.spec(profile)
     validate.at_least(1, jobs=jobs)
     limit = None if memory is None else parse_memory(memory)
+    device = _resolve(device)  # an argument that is refused must not have cleared or skipped anything
     fingerprint = Fingerprint.of(experiment, profile)
     folder = store.cells_folder(spec, fingerprint.key)
     if resume:
@@ -72,7 +73,6 @@ def run(
             return current
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    device = _resolve(device)
     started = time.perf_counter()
     progress = _Progress(experiment, spec, folder, report)
     try:

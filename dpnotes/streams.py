@@ -2,8 +2,8 @@
 
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 SC 2011). The run's key is Philox's key; call, purpose and element are its counter, so no two draws share a stream,
-whatever the batch, the mask or the chunk. Normals are Box and Muller's, evaluated with additions, multiplications
-and square roots alone, each of which IEEE 754 rounds in one way: CPU and GPU give the same bits.
+whatever the batch, the mask or the chunk. Normals are Box and Muller's, evaluated with additions, multiplications,
+divisions and square roots alone, each of which IEEE 754 rounds in one way, so that CPU and GPU agree to the bit.
 
 Two limits that matter for privacy. Philox is not cryptographic, and whoever holds the seed can subtract the
 noise. The noise is a floating-point number: not every real number can come out, and which ones can depends on the

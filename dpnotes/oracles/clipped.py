@@ -45,10 +45,10 @@ class ClippedGradient:
       4.   release the average plus Gaussian noise (`mechanism.release`);
       7. else the run ends with the status BUDGET_EXHAUSTED, before anything is drawn.
 
-    Differences from the paper: the comparison in line 2 is `<=` with a relative tolerance of 1e-9, because with the
-    printed `<` a schedule that sums to its budget loses its last step; the neighbouring relation is named, and the
-    noise scales with the sensitivity under it (the paper's is zero-out, `clip / num_examples`); a plan that listens
-    to the loss pays for the losses it hears.
+    Differences from the paper: the comparison in line 2 is `<=`, because with the printed `<` a schedule that sums to
+    its budget loses its last step, and for a schedule fixed in advance it has a relative tolerance of 1e-9; the
+    neighbouring relation is named, and the noise scales with the sensitivity under it (the paper's is zero-out,
+    `clip / num_examples`); a plan that listens to the loss pays for the losses it hears.
 
     Formal guarantees:
       Under `relation`, the releases of a run cost at most `noise.budget` in zCDP (Theorem 3.5 of the paper, with

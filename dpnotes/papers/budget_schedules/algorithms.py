@@ -85,7 +85,8 @@ def private_gradient_descent(
       noise: one schedule a run, or a plan for all runs.
       x: `(runs, dim)` initial points, chosen without looking at the data.
       streams: one key a run. Runs of one key share their noise (common random numbers): comparing them is more
-        precise, and publishing more than one of them cancels it; their guarantees say so.
+        precise, and publishing more than one of them cancels it; their guarantees say so. Two calls with equal keys
+        share it as well, which neither call can see.
       clip: largest gradient norm an example keeps, above 0, in units of loss over length.
       step_size: above 0, in units of length squared over loss.
       delta: in (0, 1), for the guarantees.

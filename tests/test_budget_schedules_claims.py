@@ -14,8 +14,9 @@ from scipy.optimize import minimize_scalar
 
 from dpnotes.papers import claim, claims, paper
 from dpnotes.theory.claims import Severity
+from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.mutants import mutants
-from dpnotes.theory.statements import Inequality, Uncheckable
+from dpnotes.theory.statements import Uncheckable
 from dpnotes.theory.verdicts import Kind
 
 CLAIMS = claims("budget_schedules")

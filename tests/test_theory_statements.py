@@ -4,9 +4,11 @@ import pytest
 import sympy
 from sympy import Integer, Rational, exp, log, oo, sqrt
 
+from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.claims import Claim, select
+from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.mutants import mutants
-from dpnotes.theory.statements import Allocation, Identity, Inequality, Limit, Optimum, Ratio, Reason, Uncheckable
+from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols
 from dpnotes.theory.units import LENGTH
 from dpnotes.theory.verdicts import Kind

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import sympy
 from sympy.tensor.indexed import Indexed
 
-from dpnotes.theory.statements import Ratio, Statement
+from dpnotes.theory.asymptotics import Ratio
+from dpnotes.theory.statements import Statement
 
 _SHIFT = sympy.Rational(1, 12)
 

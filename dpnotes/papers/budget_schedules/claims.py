@@ -11,19 +11,11 @@ import numpy as np
 import sympy
 from sympy import Integer, Rational, exp, log, oo, sqrt
 
+from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
-from dpnotes.theory.statements import (
-    Allocation,
-    Identity,
-    Inequality,
-    Limit,
-    Optimum,
-    Ratio,
-    Reason,
-    Statement,
-    Uncheckable,
-)
+from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import COUNT, REAL, UNIT_INTERVAL, Domain, PaperSymbols, expand
 from dpnotes.theory.units import LENGTH, LOSS
 

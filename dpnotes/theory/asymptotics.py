@@ -1,0 +1,202 @@
+"""Limits, and orders of magnitude of what is no posynomial: two-sided ratios over many decades."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import mpmath
+import sympy
+
+from dpnotes.theory.evaluation import (
+    Values,
+    compare_units,
+    evaluator,
+    is_zero,
+    name_of,
+    number,
+    place_text,
+    substitute,
+    to_mpf,
+)
+from dpnotes.theory.symbols import symbols_of
+from dpnotes.theory.verdicts import Kind, Verdict
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The limit of `quantity` as `variable` goes to `point` is `value`.
+
+    Args:
+      quantity: in `variable`.
+      variable: what moves.
+      point: where to, `sympy.oo` allowed.
+      value: the limit as printed.
+      where: definitions put in first.
+      example: values of the other symbols and of `variable`, at which evidence shows the quantity.
+      subject: what the quantity is called.
+    """
+
+    quantity: sympy.Expr
+    variable: sympy.Symbol
+    point: sympy.Expr
+    value: sympy.Expr
+    where: Values = field(default_factory=dict)
+    example: Values = field(default_factory=dict)
+    subject: sympy.Expr | None = None
+
+    @property
+    def printed(self) -> tuple[sympy.Expr, ...]:
+        """The limit."""
+        return (self.value,)
+
+    @property
+    def expressions(self) -> tuple[sympy.Basic, ...]:
+        """All of them."""
+        return (self.quantity, self.value, *(sympy.sympify(v) for v in self.where.values()))
+
+    def restate(self, *printed: sympy.Expr) -> "Limit":
+        """With another limit."""
+        return replace(self, value=printed[0])
+
+    def latex(self) -> str:
+        """A limit."""
+        target = f"{sympy.latex(self.variable)} \\to {sympy.latex(self.point)}"
+        return f"\\lim_{{{target}}} {sympy.latex(name_of(self.quantity, self.subject))} = {sympy.latex(self.value)}"
+
+    def plain(self) -> str:
+        """A limit."""
+        return f"limit of {name_of(self.quantity, self.subject)} for {self.variable} -> {self.point} = {self.value}"
+
+    def verdict(self) -> Verdict:
+        """Exact, contradicted or units differ."""
+        if self.value.is_finite is not False and (problem := compare_units(self.value, self.quantity)):
+            return problem
+        quantity = substitute(self.quantity, self.where)
+        symbols_of(quantity)
+        limit = sympy.limit(quantity, self.variable, self.point)
+        value = substitute(self.value, self.where)
+        symbols = symbols_of(quantity)
+        shown = ""
+        if all(symbol in self.example for symbol in symbols):
+            point = {symbol: self.example[symbol] for symbol in symbols}
+            shown = f"; {number(evaluator(symbols, quantity)(point))} at {place_text(point)}"
+        same = limit == value or (limit.is_finite and value.is_finite and is_zero(limit - value))
+        if same:
+            return Verdict(Kind.EXACT, f"the limit is {limit}{shown}")
+        return Verdict(Kind.CONTRADICTED, f"the limit is {limit}, stated {value}{shown}")
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """`quantity` is of the order of `rate`, in both directions (Theta) or from above (O), far out along the given axes.
+
+    The ratio is evaluated to 100 digits on a grid in the logarithms of the symbols, over 8, 16 and 32 decades: its
+    extremes settle (up to constants), or go on by ever smaller factors (up to logs), or run away.
+
+    Args:
+      quantity: the true quantity.
+      rate: as printed.
+      axes: for each symbol where it starts and whether it grows (+1) or shrinks (-1).
+      sense: Theta or O.
+      where: definitions put in first.
+      example: a point that evidence shows when the ratio runs away.
+      subject: what the quantity is called.
+    """
+
+    quantity: sympy.Expr
+    rate: sympy.Expr
+    axes: Mapping[sympy.Symbol, tuple[float, int]]
+    sense: Literal["Theta", "O"] = "Theta"
+    where: Values = field(default_factory=dict)
+    example: Values = field(default_factory=dict)
+    subject: sympy.Expr | None = None
+
+    @property
+    def printed(self) -> tuple[sympy.Expr, ...]:
+        """The rate."""
+        return (self.rate,)
+
+    @property
+    def expressions(self) -> tuple[sympy.Basic, ...]:
+        """All of them."""
+        return (self.quantity, self.rate, *(sympy.sympify(v) for v in self.where.values()))
+
+    def restate(self, *printed: sympy.Expr) -> "Ratio":
+        """With another rate."""
+        return replace(self, rate=printed[0])
+
+    def latex(self) -> str:
+        """`quantity = Theta(rate)`."""
+        order = "\\Theta" if self.sense == "Theta" else "\\mathcal{O}"
+        return f"{sympy.latex(name_of(self.quantity, self.subject))} = {order}\\left({sympy.latex(self.rate)}\\right)"
+
+    def plain(self) -> str:
+        """`quantity = Theta(rate)`."""
+        return f"{name_of(self.quantity, self.subject)} = {self.sense}({self.rate})"
+
+    def verdict(self) -> Verdict:
+        """Up to constants, up to logs, improvable, not implied, contradicted or units differ."""
+        if problem := compare_units(self.quantity, self.rate):
+            return problem
+        quantity, rate = substitute(self.quantity, self.where), substitute(self.rate, self.where)
+        symbols = symbols_of(quantity, rate)
+        top, bottom = (sympy.lambdify(symbols, e, "mpmath") for e in (quantity, rate))
+        steps = 8 if len(symbols) > 1 else 16
+        extremes = []
+        with mpmath.workdps(100):
+            values: dict[tuple[int, ...], Any] = {}
+            for decades in (8, 16, 32):
+                ratios = []
+                for place in itertools.product(range(steps + 1), repeat=len(symbols)):
+                    exact = tuple(index * decades * 60 // steps for index in place)
+                    if exact not in values:
+                        values[exact] = self._ratio(symbols, exact, top, bottom)
+                    ratios.append(values[exact])
+                bad = [r for r in ratios if not (isinstance(r, mpmath.mpf) and mpmath.isfinite(r) and r > 0)]
+                if bad:
+                    return Verdict(
+                        Kind.CONTRADICTED, f"quantity over rate is {number(bad[0])} within {decades} decades"
+                    )
+                extremes.append((float(mpmath.log(min(ratios))), float(mpmath.log(max(ratios)))))
+        (low8, high8), (low16, high16), (low, high) = extremes
+        upper, lower = _growth(high8, high16, high), _growth(-low8, -low16, -low)
+        span = f"quantity / rate in [{number(mpmath.exp(low))}, {number(mpmath.exp(high))}] over 32 decades"
+        if upper == "power":
+            return Verdict(
+                Kind.NOT_IMPLIED, f"the quantity outgrows the rate: {span}{self._shown(symbols, quantity, rate)}"
+            )
+        if lower == "power":
+            kind = Kind.CONTRADICTED if self.sense == "Theta" else Kind.IMPROVABLE
+            return Verdict(kind, f"the rate outgrows the quantity: {span}{self._shown(symbols, quantity, rate)}")
+        if "log" in (upper, lower):
+            return Verdict(Kind.UP_TO_LOGS, span)
+        return Verdict(Kind.UP_TO_CONSTANTS, span)
+
+    def _ratio(self, symbols: Sequence[Any], place: tuple[int, ...], top: Any, bottom: Any) -> Any:
+        arguments = []
+        for symbol, sixtieths in zip(symbols, place, strict=True):
+            start, direction = self.axes[symbol]
+            arguments.append(to_mpf(start) * mpmath.mpf(10) ** (mpmath.mpf(direction * sixtieths) / 60))
+        try:
+            return mpmath.mpmathify(top(*arguments)) / mpmath.mpmathify(bottom(*arguments))
+        except (ZeroDivisionError, ValueError, OverflowError):
+            return mpmath.nan
+
+    def _shown(self, symbols: Sequence[Any], quantity: Any, rate: Any) -> str:
+        if not all(symbol in self.example for symbol in symbols):
+            return ""
+        point = {symbol: self.example[symbol] for symbol in symbols}
+        left, right = evaluator(symbols, quantity)(point), evaluator(symbols, rate)(point)
+        return f"; at {place_text(point)}: quantity {number(left)}, rate {number(right)}"
+
+
+def _growth(first: float, second: float, third: float) -> Literal["none", "log", "power"]:
+    """How a logarithm grows when the number of decades doubles, and doubles again.
+
+    A constant adds nothing, a power of a logarithm adds the same again, a power twice as much.
+    """
+    early, late = second - first, third - second
+    if late < 0.05:
+        return "none"
+    return "power" if late > 1.5 * max(early, 1e-9) else "log"

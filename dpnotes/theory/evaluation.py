@@ -1,0 +1,140 @@
+"""What every kind of statement shares: formulas to many digits, at seeded points, and as evidence shows them."""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import mpmath
+import numpy as np
+import sympy
+from sympy import log
+from sympy.core.relational import Relational
+
+from dpnotes.theory.symbols import symbols_of
+from dpnotes.theory.units import UnitsDiffer, unit_of
+from dpnotes.theory.verdicts import Kind, Verdict
+
+Values = Mapping[sympy.Symbol, Any]
+DIGITS = 40  # of the multiple-precision comparisons
+AGREE = 25  # digits to which two equal formulas must agree
+_POINTS = 8
+
+
+def substitute(expression: sympy.Basic, where: Values) -> Any:
+    """The expression with the definitions put in, one after the other."""
+    for symbol, value in where.items():
+        expression = expression.xreplace({symbol: sympy.sympify(value)})
+    return expression
+
+
+def number(value: Any) -> str:
+    """A number as evidence shows it: four digits.
+
+    >>> number(1 / 3), number(10**6), number(1e6), number(2 + 0.5j)
+    ('0.3333', '1000000', '1e+06', '2+0.5i')
+    """
+    if isinstance(value, sympy.Integer | int):
+        return str(value)
+    converted = complex(value)
+    if converted.imag:
+        return f"{converted.real:.4g}{converted.imag:+.4g}i"
+    return f"{converted.real:.4g}"
+
+
+def place_text(point: Values) -> str:
+    """A point as evidence shows it: `d = 2, n = 100`."""
+    return ", ".join(f"{symbol} = {number(value)}" for symbol, value in sorted(point.items(), key=lambda p: str(p[0])))
+
+
+def evaluator(symbols: Sequence[sympy.Symbol], expression: sympy.Basic) -> Callable[[Values], Any]:
+    """A function of points, to 40 digits; nan where the expression has no value."""
+    function = sympy.lambdify(symbols, expression, "mpmath")
+
+    def evaluate(point: Values) -> Any:
+        with mpmath.workdps(DIGITS):
+            try:
+                value = function(*(to_mpf(point[symbol]) for symbol in symbols))
+            except (ZeroDivisionError, ValueError, OverflowError):
+                return mpmath.nan
+            return value if isinstance(value, bool | np.bool_) else mpmath.mpmathify(value)
+
+    return evaluate
+
+
+def to_mpf(value: Any) -> Any:
+    """A number at the working precision; floats mean what they print."""
+    if isinstance(value, sympy.Rational):
+        return mpmath.mpf(int(value.p)) / int(value.q)
+    return mpmath.mpf(str(value)) if isinstance(value, float) else mpmath.mpmathify(value)
+
+
+def agree(left: Any, right: Any, digits: int = AGREE) -> bool:
+    """Whether two numbers are equal to so many digits."""
+    with mpmath.workdps(DIGITS):
+        if not (mpmath.isfinite(left) and mpmath.isfinite(right)):
+            return False
+        return abs(left - right) <= mpmath.mpf(10) ** -digits * max(abs(left), abs(right), mpmath.mpf(10) ** -digits)
+
+
+def seeded_points(
+    symbols: Sequence[Any], example: Values, conditions: Sequence[Relational] = ()
+) -> list[dict[Any, Any]]:
+    """The example, if it names every symbol, then seeded rationals in the domains at which the conditions hold."""
+    generator = random.Random(0)
+    points: list[dict[Any, Any]] = []
+    if all(symbol in example for symbol in symbols):
+        points.append({symbol: example[symbol] for symbol in symbols})
+    tests = [evaluator(symbols, condition) for condition in conditions]
+    for _ in range(1000):
+        if len(points) >= (_POINTS if symbols else 1):
+            break
+        point = {symbol: symbol.domain.draw(generator) for symbol in symbols}
+        if all(bool(test(point)) for test in tests):
+            points.append(point)
+    return points
+
+
+def is_zero(difference: sympy.Expr) -> bool:
+    """Whether algebra reduces the difference to 0; cheap means first."""
+    for symbol in symbols_of(difference):
+        if symbol.domain.low == 0 and symbol.domain.high == 1:  # sympy does not know that ln(1/delta) is positive
+            positive = sympy.Dummy(positive=True)
+            difference = difference.xreplace({log(1 / symbol): positive, log(symbol): -positive})
+    for reduce in (sympy.expand, lambda e: sympy.cancel(sympy.together(e)), sympy.simplify, _radicals):
+        if reduce(difference) == 0:
+            return True
+    return False
+
+
+def _radicals(difference: sympy.Expr) -> sympy.Expr:
+    return sympy.simplify(
+        sympy.expand(sympy.radsimp(sympy.powdenest(sympy.expand_log(difference, force=True), force=True)))
+    )
+
+
+def compare_units(*expressions: sympy.Basic) -> Verdict | None:
+    """None where all expressions are homogeneous and of one unit."""
+    try:
+        units = [unit for expression in expressions if (unit := unit_of(expression)) is not None]
+    except UnitsDiffer as error:
+        return Verdict(Kind.UNITS_DIFFER, str(error))
+    if len(set(units)) > 1:
+        return Verdict(Kind.UNITS_DIFFER, f"stated in {units[0]}, derived in {units[1]}")
+    return None
+
+
+def name_of(quantity: sympy.Expr, subject: sympy.Expr | None) -> sympy.Expr:
+    """What a quantity is called: itself, where it has no name."""
+    return quantity if subject is None else subject
+
+
+def condition_text(conditions: Sequence[str], latex: bool) -> str:
+    """` for a, b` where there are conditions."""
+    if not conditions:
+        return ""
+    return f" \\quad \\text{{for }} {', '.join(conditions)}" if latex else f" for {', '.join(conditions)}"
+
+
+def conditions_text(conditions: Sequence[Relational], latex: bool) -> list[str]:
+    """Relations as text."""
+    return [sympy.latex(c) if latex else f"{c.lhs} {c.rel_op} {c.rhs}" for c in conditions]

@@ -1,0 +1,263 @@
+"""Inequalities: by algebra where it shows a sign, else by a seeded search that says how far it looked."""
+
+import itertools
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import mpmath
+import numpy as np
+import sympy
+from sympy.core.relational import Relational
+from sympy.tensor.indexed import IndexedBase
+
+from dpnotes.theory.evaluation import (
+    AGREE,
+    DIGITS,
+    Values,
+    compare_units,
+    condition_text,
+    conditions_text,
+    evaluator,
+    name_of,
+    number,
+    place_text,
+    substitute,
+)
+from dpnotes.theory.symbols import POSITIVE, expand, symbols_of
+from dpnotes.theory.verdicts import Kind, Verdict
+
+_DRAWS = 4000
+_SHARP = 1.005  # a bound this close to the quantity somewhere counts as attained
+
+
+@dataclass(frozen=True)
+class Inequality:
+    """`quantity <= bound` (or `<`, `>=`) everywhere in a region.
+
+    Args:
+      quantity: what is bounded; derived, not mutated.
+      bound: as printed.
+      region: for each free symbol or sequence the interval that the search covers, uniformly in the logarithm; integers
+        for symbols of an integer domain.
+      sense: the relation.
+      where: definitions put in first.
+      conditions: what points must satisfy.
+      instance: integers for the ends of sums.
+      example: a counterexample that is shown in preference to those that the search finds.
+      subject: what the quantity is called, where it is too long to show.
+    """
+
+    quantity: sympy.Expr
+    bound: sympy.Expr
+    region: Mapping[Any, tuple[float, float]]
+    sense: Literal["<=", "<", ">="] = "<="
+    where: Values = field(default_factory=dict)
+    conditions: tuple[Relational, ...] = ()
+    instance: Values = field(default_factory=dict)
+    example: Values = field(default_factory=dict)
+    subject: sympy.Expr | None = None
+
+    @property
+    def printed(self) -> tuple[sympy.Expr, ...]:
+        """The bound."""
+        return (self.bound,)
+
+    @property
+    def expressions(self) -> tuple[sympy.Basic, ...]:
+        """All of them."""
+        return (self.quantity, self.bound, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
+
+    def restate(self, *printed: sympy.Expr) -> "Inequality":
+        """With another bound."""
+        return replace(self, bound=printed[0])
+
+    def latex(self) -> str:
+        """The relation."""
+        relation = {"<=": "\\leq", "<": "<", ">=": "\\geq"}[self.sense]
+        return f"{sympy.latex(name_of(self.quantity, self.subject))} {relation} {sympy.latex(self.bound)}{self._where_it_holds(latex=True)}"
+
+    def plain(self) -> str:
+        """The relation."""
+        return f"{name_of(self.quantity, self.subject)} {self.sense} {self.bound}{self._where_it_holds(latex=False)}"
+
+    def _where_it_holds(self, latex: bool) -> str:
+        """Conditions, and domains that are not just the positive numbers."""
+        shown = [
+            s
+            for s in symbols_of(name_of(self.quantity, self.subject), self.bound)
+            if not s.domain.integer and s.domain != POSITIVE
+        ]
+        domains = [s.domain.describe(sympy.latex(s) if latex else s.name) for s in shown]
+        if latex:
+            domains = [text.replace("<=", "\\leq").replace(">=", "\\geq") for text in domains]
+        return condition_text([*domains, *conditions_text(self.conditions, latex)], latex)
+
+    def verdict(self) -> Verdict:
+        """Exact, not refuted, improvable, contradicted or units differ."""
+        if problem := compare_units(self.quantity, self.bound):
+            return problem
+        quantity, bound = (expand(substitute(e, self.where), self.instance) for e in (self.quantity, self.bound))
+        conditions = [expand(substitute(c, self.where), self.instance) for c in self.conditions]
+        lower, upper = (bound, quantity) if self.sense == ">=" else (quantity, bound)
+        symbols = symbols_of(lower, upper, *conditions)
+        if all(symbol in self.example for symbol in symbols):
+            point = {symbol: self.example[symbol] for symbol in symbols}
+            if broken := self._broken(point, symbols, lower, upper):
+                return broken
+        search = _Search(symbols, lower, upper, conditions, self.region)
+        closest, point = search.run()
+        if not math.isfinite(closest):
+            broken = self._broken(point, symbols, lower, upper)
+            return broken or Verdict(Kind.CONTRADICTED, f"at {place_text(point)}: the bound is not a real number")
+        for candidate in (_rounded(point), point):
+            if all(s.domain.holds(v) for s, v in candidate.items()) or candidate is point:
+                if broken := self._broken(candidate, symbols, lower, upper, conditions):
+                    return broken
+        effort = f"{search.evaluations} seeded points"
+        factor = search.ratio(point)
+        if factor is not None and factor > _SHARP:
+            return Verdict(Kind.IMPROVABLE, f"holds with a factor of at least {factor:.3g} to spare at all of {effort}")
+        if factor is None and closest > _SHARP - 1 and lower != 0 and upper != 0:
+            return Verdict(Kind.IMPROVABLE, f"holds with room to spare at all of {effort}")
+        close = "" if factor is None else _closeness(factor)
+        if not conditions and _is_non_negative(upper - lower, strict=self.sense == "<"):
+            return Verdict(Kind.EXACT, f"the difference has a sign by algebra{close}")
+        return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}{close}")
+
+    def _broken(
+        self, point: Values, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any] = ()
+    ) -> Verdict | None:
+        """The counterexample at `point`, confirmed to 40 digits, or None."""
+        if not all(bool(evaluator(symbols, c)(point)) for c in conditions):
+            return None
+        left, right = evaluator(symbols, lower)(point), evaluator(symbols, upper)(point)
+        real = all(isinstance(v, mpmath.mpf) and not mpmath.isnan(v) for v in (left, right))
+        if real:
+            with mpmath.workdps(DIGITS):
+                slack = right - left
+                if slack > 0 or (
+                    self.sense != "<" and slack >= -(mpmath.mpf(10) ** -AGREE) * max(abs(left), abs(right))
+                ):
+                    return None
+        names = ("bound", "quantity") if self.sense == ">=" else ("quantity", "bound")
+        place = place_text({**self.instance, **point}) or "every point"
+        return Verdict(Kind.CONTRADICTED, f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}")
+
+
+def _closeness(factor: float) -> str:
+    # Powers of ten: the last bits of a search differ between processors, its evidence must not.
+    return "; attained" if factor < 1 + 1e-9 else f"; approached within 1e{math.ceil(math.log10(factor - 1)):+03d}"
+
+
+def _rounded(point: Values) -> dict[Any, Any]:
+    """Two significant digits, so that a counterexample can be checked by hand."""
+    return {s: v if isinstance(v, int) else float(f"{float(v):.2g}") for s, v in point.items()}
+
+
+def _is_non_negative(difference: sympy.Expr, strict: bool) -> bool:
+    """Whether all coefficients have one sign once every symbol is its least value plus something positive."""
+    shifted = difference
+    for symbol in symbols_of(difference):
+        rest, domain = sympy.Dummy(positive=True), symbol.domain
+        if domain.low == 0 and domain.high == 1:
+            shifted = shifted.xreplace({symbol: 1 / (1 + rest)})
+        elif math.isfinite(domain.low) and not math.isfinite(domain.high):
+            low = sympy.nsimplify(domain.low)
+            shifted = shifted.xreplace({symbol: low + (sympy.Dummy(nonnegative=True) if domain.closed else rest)})
+        else:
+            return False
+    if not shifted.is_rational_function():
+        return False
+    numerator, denominator = sympy.fraction(sympy.cancel(sympy.together(shifted)))
+    numerator, denominator = sympy.expand(numerator), sympy.expand(denominator)
+    if denominator.is_negative:
+        numerator, denominator = -numerator, -denominator
+    return bool(denominator.is_positive and (numerator.is_positive if strict else numerator.is_nonnegative))
+
+
+class _Search:
+    """Seeded search for the least of `upper - lower`, in relative terms, over a box in logarithmic coordinates."""
+
+    def __init__(
+        self, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any], region: Mapping[Any, Any]
+    ):
+        sequences = {base.label.name: ends for base, ends in region.items() if isinstance(base, IndexedBase)}
+        region = {s: region.get(s, sequences.get(s.name.split("_")[0])) for s in symbols}
+        missing = [str(s) for s, ends in region.items() if ends is None]
+        if missing:
+            raise ValueError(f"Expected an interval to search for {', '.join(missing)}.")
+        self.symbols = list(symbols)
+        self.function = sympy.lambdify(self.symbols, [lower, upper, *conditions], "numpy")
+        self.box = [tuple(math.log(end) for end in region[s]) for s in self.symbols]
+        self.evaluations = 0
+
+    def values(self, logs: np.ndarray) -> tuple[np.ndarray, ...]:
+        with np.errstate(all="ignore"):
+            columns = [self._column(i, logs[:, i]) for i in range(len(self.symbols))]
+            found = self.function(*columns)
+        size = len(logs)
+        return tuple(np.broadcast_to(np.asarray(f), (size,)) for f in found)
+
+    def _column(self, index: int, logs: np.ndarray) -> np.ndarray:
+        return np.rint(np.exp(logs)) if self.symbols[index].domain.integer else np.exp(logs)
+
+    def slack(self, logs: np.ndarray) -> np.ndarray:
+        """Relative slack at points; -inf where the bound is not real, +inf where a condition fails."""
+        lower, upper, *conditions = self.values(logs)
+        self.evaluations += len(logs)
+        with np.errstate(all="ignore"):
+            if np.iscomplexobj(upper) or np.iscomplexobj(lower):
+                lower, upper = (
+                    np.real(np.where(np.imag(lower) == 0, lower, np.nan)),
+                    np.real(np.where(np.imag(upper) == 0, upper, np.nan)),
+                )
+            scale = np.maximum(np.maximum(np.abs(lower), np.abs(upper)), 1e-300)
+            slack = (upper - lower) / scale
+            slack = np.where(np.isnan(upper) & np.isfinite(lower), -np.inf, slack)
+            slack = np.where(np.isnan(slack), np.inf, slack)
+        for condition in conditions:
+            slack = np.where(condition, slack, np.inf)
+        return slack
+
+    def run(self) -> tuple[float, dict[Any, Any]]:
+        """The least slack found, and where."""
+        dim = len(self.symbols)
+        if dim == 0:
+            return float(self.slack(np.zeros((1, 0)))[0]), {}
+        generator = random.Random(0)
+        low, high = (np.array([b[k] for b in self.box]) for k in (0, 1))
+        unit = np.array([[generator.random() for _ in range(dim)] for _ in range(_DRAWS)])
+        corners = np.array(list(itertools.product((0.0, 1.0), repeat=dim))) if dim <= 8 else np.zeros((0, dim))
+        logs = low + np.concatenate([unit, corners]) * (high - low)
+        slack = self.slack(logs)
+        order = np.argsort(slack, kind="stable")[:4]
+        best, best_slack = logs[order[0]], slack[order[0]]
+        for start in order:
+            here, value, width = logs[start], slack[start], 0.3
+            for _ in range(12):
+                if not math.isfinite(value):
+                    break
+                steps = np.array([[generator.gauss(0, 1) for _ in range(dim)] for _ in range(40)])
+                trial = np.clip(here + width * steps * (high - low), low, high)
+                found = self.slack(trial)
+                least = int(np.argmin(found))
+                if found[least] < value:
+                    here, value = trial[least], found[least]
+                else:
+                    width *= 0.4
+            if value < best_slack:
+                best, best_slack = here, value
+        point = {
+            s: int(round(math.exp(v))) if s.domain.integer else math.exp(v)
+            for s, v in zip(self.symbols, best, strict=True)
+        }
+        return float(best_slack), point
+
+    def ratio(self, point: Values) -> float | None:
+        """Upper over lower at a point, where both are positive."""
+        logs = np.array([[math.log(float(point[s])) for s in self.symbols]])
+        lower, upper, *_ = self.values(logs)
+        return float(upper[0] / lower[0]) if lower[0] > 0 and upper[0] > 0 else None

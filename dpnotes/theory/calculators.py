@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from dpnotes import validate
 from dpnotes.theory.symbols import PaperSymbol
 
 
@@ -13,27 +14,47 @@ from dpnotes.theory.symbols import PaperSymbol
 class Calculator:
     """A function of keyword numbers or numpy arrays, which broadcast; every argument is checked against its domain.
 
+    Where a paper hides its constants in an O, or prints wrong ones, `constants` names the sets of constants that the
+    function knows, for example `("paper", "corrected", "one")`: those printed, those that the proof gives, and all
+    equal to 1. A call then takes `constants="corrected"`; without it, the first set is used.
+
     Args:
-      function: called with one positional argument a parameter.
+      function: called with one positional argument a parameter, and with `constants=` where sets of them are named.
       symbols: the parameters.
       outputs: what the function returns by name, with what each means.
+      constants: names of sets of constants, the default first; none where every constant is explicit and right.
 
     Raises:
       TypeError: an argument is missing, unknown or not a number.
-      ValueError: an argument is outside its domain.
+      ValueError: an argument is outside its domain, or the set of constants is unknown.
+
+    >>> from dpnotes.theory.symbols import PaperSymbols
+    >>> x = PaperSymbols("example").symbol("x", "a number")
+    >>> factor = {"paper": 2.0, "one": 1.0}
+    >>> scale = Calculator(lambda x, constants: {"y": factor[constants] * x}, (x,), {"y": "scaled"}, tuple(factor))
+    >>> scale(x=3.0), scale(x=3.0, constants="one")
+    ({'y': 6.0}, {'y': 3.0})
+    >>> scale(x=3.0, constants="two")
+    Traceback (most recent call last):
+    ValueError: Expected constants='two' to be one of: paper, one.
     """
 
     function: Callable[..., Mapping[str, Any]]
     symbols: tuple[PaperSymbol, ...]
     outputs: Mapping[str, str]
+    constants: tuple[str, ...] = ()
 
     @property
     def parameters(self) -> dict[str, PaperSymbol]:
         """The parameters by name; each knows its meaning, unit and domain."""
         return {symbol.name: symbol for symbol in self.symbols}
 
-    def __call__(self, **numbers: Any) -> dict[str, Any]:
+    def __call__(self, **arguments: Any) -> dict[str, Any]:
         """The outputs by name: plain floats where all arguments are."""
+        numbers, options = dict(arguments), {}
+        if self.constants:
+            options["constants"] = numbers.pop("constants", self.constants[0])
+            validate.one_of(self.constants, **options)
         names = [symbol.name for symbol in self.symbols]
         if numbers.keys() != set(names):
             missing = [name for name in names if name not in numbers]
@@ -44,5 +65,5 @@ class Calculator:
             raise TypeError(f"Expected the arguments {', '.join(names)}: {'; '.join(parts)}.")
         for symbol in self.symbols:
             symbol.domain.check(symbol.name, numbers[symbol.name])
-        found = self.function(*(numbers[name] for name in names))
+        found = self.function(*(numbers[name] for name in names), **options)
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}

@@ -6,7 +6,7 @@ from sympy import Integer, Rational, exp, log, oo, sqrt
 
 from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.claims import Claim, select
-from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.mutants import mutants
 from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import COUNT, Domain, PaperSymbols
@@ -185,3 +185,14 @@ def test_a_condition_is_part_of_what_is_shown():
     shown = [Inequality(Integer(0), 1 - 1 / k, {k: (1, 2)}, "<") for k in (above, from_one)]
     assert [s.plain() for s in shown] == ["0 < 1 - 1/k for k > 1", "0 < 1 - 1/k for k >= 1"]
     assert shown[1].latex().endswith(r"\text{for } k \geq 1")
+
+
+def test_monotone():
+    region = {A: (1e-3, 1e3), B: (1e-3, 1e3)}
+    grows = Monotone(A**2 / (A + B), A, "increasing", region)
+    assert kind(grows) == Kind.EXACT
+    assert kind(Monotone(A**2 / (A + B), B, "increasing", region)) == Kind.CONTRADICTED
+    assert kind(Monotone(A**2 / (A + B), B, "decreasing", region)) == Kind.EXACT
+    assert kind(Monotone(A + 1 / A, A, "increasing", region)) == Kind.CONTRADICTED
+    assert kind(Monotone(A + log(1 + A) * exp(-A), A, "increasing", region)) == Kind.NOT_REFUTED
+    assert grows.plain() == "a**2/(a + b) is increasing in a"

@@ -1,4 +1,4 @@
-"""Inequalities: by algebra where it shows a sign, else by a seeded search that says how far it looked."""
+"""Inequalities and monotonicity: algebra where it shows a sign, else a seeded search that says how far it looked."""
 
 import itertools
 import math
@@ -77,7 +77,8 @@ class Inequality:
     def latex(self) -> str:
         """The relation."""
         relation = {"<=": "\\leq", "<": "<", ">=": "\\geq"}[self.sense]
-        return f"{sympy.latex(name_of(self.quantity, self.subject))} {relation} {sympy.latex(self.bound)}{self._where_it_holds(latex=True)}"
+        name = sympy.latex(name_of(self.quantity, self.subject))
+        return f"{name} {relation} {sympy.latex(self.bound)}{self._where_it_holds(latex=True)}"
 
     def plain(self) -> str:
         """The relation."""
@@ -145,6 +146,69 @@ class Inequality:
         names = ("bound", "quantity") if self.sense == ">=" else ("quantity", "bound")
         place = place_text({**self.instance, **point}) or "every point"
         return Verdict(Kind.CONTRADICTED, f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}")
+
+
+@dataclass(frozen=True)
+class Monotone:
+    """`quantity` grows, or falls, in `variable` everywhere in a region; its derivative is what is checked.
+
+    There is nothing to mutate but the direction: a test of such a claim states the opposite and must see it fail.
+
+    Args:
+      quantity: in `variable`.
+      variable: what moves.
+      sense: increasing or decreasing.
+      region: as for `Inequality`.
+      where: definitions put in first; none may hide the variable.
+      conditions: what points must satisfy.
+      example: a counterexample that is shown in preference to those that the search finds.
+      subject: what the quantity is called.
+    """
+
+    quantity: sympy.Expr
+    variable: sympy.Symbol
+    sense: Literal["increasing", "decreasing"]
+    region: Mapping[Any, tuple[float, float]]
+    where: Values = field(default_factory=dict)
+    conditions: tuple[Relational, ...] = ()
+    example: Values = field(default_factory=dict)
+    subject: sympy.Expr | None = None
+
+    @property
+    def printed(self) -> tuple[sympy.Expr, ...]:
+        """Nothing that a mutant could change."""
+        return ()
+
+    @property
+    def expressions(self) -> tuple[sympy.Basic, ...]:
+        """All of them."""
+        return (self.quantity, self.variable, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
+
+    def restate(self, *printed: sympy.Expr) -> "Monotone":
+        """Itself."""
+        return self
+
+    def latex(self) -> str:
+        """The sentence."""
+        name = sympy.latex(name_of(self.quantity, self.subject))
+        return f"{name} \\text{{ is {self.sense} in }} {sympy.latex(self.variable)}"
+
+    def plain(self) -> str:
+        """The sentence."""
+        return f"{name_of(self.quantity, self.subject)} is {self.sense} in {self.variable}"
+
+    def verdict(self) -> Verdict:
+        """Exact, not refuted, contradicted or units differ."""
+        if problem := compare_units(self.quantity):
+            return problem
+        slope = sympy.diff(substitute(self.quantity, self.where), self.variable)
+        name = f"the derivative in {self.variable}"
+        zero, sense = sympy.Integer(0), "<=" if self.sense == "decreasing" else ">="
+        found = Inequality(
+            slope, zero, self.region, sense, {}, self.conditions, {}, self.example, sympy.Symbol(name)
+        ).verdict()
+        kind = Kind.NOT_REFUTED if found.kind == Kind.IMPROVABLE else found.kind
+        return Verdict(kind, f"{name}: {found.evidence}")
 
 
 def _closeness(factor: float) -> str:

@@ -6,6 +6,7 @@ import sympy
 from sympy.tensor.indexed import Indexed
 
 from dpnotes.theory.asymptotics import Ratio
+from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
 
 _SHIFT = sympy.Rational(1, 12)
@@ -26,8 +27,12 @@ def mutants(statement: Statement) -> Iterator[tuple[str, Statement]]:
     >>> [change for change, _ in mutants(Identity(x, 3 * x, 3 * x))]
     ['sign: -3*x', 'number: 6*x', 'exponent: 3*x**(13/12)', 'exponent: 3*x**(11/12)', 'symbol dropped: 3']
     """
-    orders = isinstance(statement, Ratio)
-    fixed = {s for s, value in statement.where.items() if sympy.sympify(value).is_number} if orders else set()
+    orders = isinstance(statement, Ratio | Rate | Choice)
+    fixed: set[sympy.Symbol] = set()
+    if isinstance(statement, Ratio):
+        fixed = {symbol for symbol, value in statement.where.items() if sympy.sympify(value).is_number}
+    elif isinstance(statement, Rate | Choice):
+        fixed = set(statement.normalised)
     for place, expression in enumerate(statement.printed):
         seen = {expression}
         for change, mutant in [("sign", -expression), ("number", 2 * expression), *_of(expression, fixed)]:

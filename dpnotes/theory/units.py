@@ -4,6 +4,7 @@ Two base units are enough for optimisation: the loss `[F]` and the length `[x]` 
 `F/x`, a smoothness constant `F/x^2`, a probability or a number of examples has no unit.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -113,3 +114,23 @@ def _require_none(argument: sympy.Basic, expression: sympy.Basic) -> None:
     unit = unit_of(argument)
     if unit not in (None, NONE):
         raise UnitsDiffer(f"Expected {argument} without unit in {expression}, got {unit}.")
+
+
+def equal_modulo(unit: Unit, other: Unit, free: Sequence[Unit]) -> bool:
+    """Whether two units are equal once every unit of `free` is set to 1.
+
+    >>> equal_modulo(LOSS, LENGTH, [LOSS / LENGTH]), equal_modulo(LOSS, LENGTH, [LOSS])
+    (True, False)
+    """
+    difference = unit / other
+    directions = [one for one in free if one != NONE]
+    if difference == NONE:
+        return True
+    if not directions:
+        return False
+
+    def parallel(left: Unit, right: Unit) -> bool:
+        return left.loss * right.length == left.length * right.loss
+
+    spans_all = any(not parallel(directions[0], one) for one in directions[1:])
+    return spans_all or parallel(difference, directions[0])

@@ -1,0 +1,396 @@
+"""Rates, parameter choices and crossovers: statements about monomials, up to constants, checked by exact balance.
+
+The engine computes the best balance of the terms from which a proof starts, and compares it with the printed rate in
+both directions over the whole regime. Every answer is either an exact certificate or a numeric point.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal
+
+import sympy
+
+from dpnotes.theory.balance import (
+    Balance,
+    Branch,
+    Named,
+    Witness,
+    at_most,
+    balance,
+    branches,
+    monomial_of,
+    monomials,
+    powers_of,
+    regime_of,
+)
+from dpnotes.theory.evaluation import Values, number, place_text
+from dpnotes.theory.symbols import symbols_of
+from dpnotes.theory.units import NONE, Unit, UnitsDiffer, equal_modulo, unit_of
+from dpnotes.theory.verdicts import Kind, Verdict
+
+Order = Literal["O", "Omega", "Theta"]
+_ORDERS = {"O": "\\mathcal{O}", "Omega": "\\Omega", "Theta": "\\Theta"}
+
+
+@dataclass(frozen=True)
+class Rate:
+    """`subject` is of the order `value`: the best that the terms allow, no better and no worse.
+
+    A bound with the subject on both sides, or a sample size, has it among the tuned symbols: the term is the subject
+    itself, the constraints say what must be at most 1.
+
+    Args:
+      subject: what the rate is for; only shown.
+      value: as printed, a sum (or `Max`) of monomials.
+      terms: by name; what the bound is the sum of, each a monomial or a sum of them.
+      tuned: the symbols that may be chosen.
+      constraints: by name; what must be at most 1.
+      regime: by name; monomials of the other symbols that are at most 1 where the rate is claimed. Domains are added.
+      logs: symbols that stand for logarithms (at least 1), which an O with a tilde hides.
+      normalised: symbols that the paper sets to 1; units are then compared only as far as these leave them.
+      order: how the statement is printed.
+    """
+
+    subject: sympy.Expr
+    value: sympy.Expr
+    terms: Named
+    tuned: tuple[sympy.Symbol, ...] = ()
+    constraints: Named = field(default_factory=dict)
+    regime: Named = field(default_factory=dict)
+    logs: tuple[sympy.Symbol, ...] = ()
+    normalised: tuple[sympy.Symbol, ...] = ()
+    order: Order = "O"
+
+    @property
+    def printed(self) -> tuple[sympy.Expr, ...]:
+        """The rate."""
+        return (self.value,)
+
+    @property
+    def expressions(self) -> tuple[sympy.Basic, ...]:
+        """All of them."""
+        named = (self.terms, self.constraints, self.regime)
+        return (self.value, *self.tuned, *self.logs, *self.normalised, *(e for group in named for e in group.values()))
+
+    def restate(self, *printed: sympy.Expr) -> "Rate":
+        """With another rate."""
+        return replace(self, value=printed[0])
+
+    def latex(self) -> str:
+        """`subject = O(value)`."""
+        order = f"\\tilde{{{_ORDERS[self.order]}}}" if self.logs else _ORDERS[self.order]
+        return f"{sympy.latex(self.subject)} = {order}\\left({sympy.latex(self.value)}\\right)"
+
+    def plain(self) -> str:
+        """`subject = O(value)`."""
+        return f"{self.subject} = {self.order}{'~' if self.logs else ''}({self.value})"
+
+    def balance(self) -> Balance:
+        """The best balance of the terms, with symbols that the paper sets to 1 put to 1.
+
+        Raises:
+          ValueError: as `dpnotes.theory.balance.balance`.
+        """
+        return _balanced(self, self.normalised)
+
+    def verdict(self) -> Verdict:
+        """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
+        if problem := _units_problem(
+            {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}, self.normalised
+        ):
+            return problem
+        if negative := _negative("the stated rate", self.value):
+            return negative
+        found = self._compare(self.normalised)
+        if self.logs and found.kind in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
+            without = self._compare((*self.normalised, *self.logs))
+            if without.kind == Kind.UP_TO_CONSTANTS:
+                logs = ", ".join(map(str, self.logs))
+                return Verdict(Kind.UP_TO_LOGS, f"{without.evidence}; {logs} put to 1")
+            return without if without.kind != found.kind else found
+        return found
+
+    def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
+        best = _balanced(self, tuple(ones))
+        stated = monomials(_at_one(self.value, ones), "the stated rate")
+        region = {**best.regime, **regime_of(self.value.free_symbols - set(ones))}
+        region |= {f"{c} <= 1": c for c in best.conditions}
+        within = f", where {', '.join(f'{c} <= 1' for c in best.conditions)}" if best.conditions else ""
+        for vertex in best.vertices:
+            found = at_most(vertex.rate, stated, region)
+            if isinstance(found, Witness):
+                shown = _shown(found, "stated", stated, "needed", [vertex.rate])
+                meet = ", ".join(vertex.meet)
+                return Verdict(Kind.NOT_IMPLIED, f"{vertex.rate} is lost, where {meet} meet; {shown}")
+        rates = [vertex.rate for vertex in best.vertices]
+        for monomial in stated:
+            found = at_most(monomial, rates, region)
+            if isinstance(found, Witness):
+                shown = _shown(found, "stated", [monomial], "enough", rates)
+                return Verdict(Kind.IMPROVABLE, f"{monomial} is more than the terms need{within}; {shown}")
+        listed = "; ".join(f"{v.rate}: {', '.join(v.meet)}" for v in best.vertices)
+        return Verdict(Kind.UP_TO_CONSTANTS, f"the best balance, and what meets: {listed}{within}")
+
+
+@lru_cache(maxsize=256)
+def _balance_of(
+    terms: tuple[Any, ...], tuned: tuple[Any, ...], constraints: tuple[Any, ...], regime: tuple[Any, ...]
+) -> Balance:
+    return balance(dict(terms), tuned, dict(constraints), dict(regime))
+
+
+def _balanced(statement: Rate, ones: tuple[sympy.Symbol, ...]) -> Balance:
+    """Cached: the mutants of a rate share its terms."""
+    groups = [
+        tuple((name, _at_one(e, ones)) for name, e in group.items())
+        for group in (statement.terms, statement.constraints, statement.regime)
+    ]
+    # What has become a bare number says nothing up to constants.
+    constraints, regime = (tuple((n, e) for n, e in group if e.free_symbols) for group in groups[1:])
+    return _balance_of(groups[0], tuple(s for s in statement.tuned if s not in ones), constraints, regime)
+
+
+def _at_one(expression: sympy.Expr, ones: Sequence[sympy.Symbol]) -> Any:
+    return expression.xreplace({symbol: sympy.Integer(1) for symbol in ones})
+
+
+# ---------------------------------------------------------------- parameter choices
+@dataclass(frozen=True)
+class Choice:
+    """At the printed parameters every term is at most `rate`, some term reaches it, and every constraint holds.
+
+    Args:
+      parameters: as printed, in an order in which later ones may use earlier ones; monomials, or sums, `Max` or `Min`
+        of them.
+      terms: by name; what must be at most the rate.
+      rate: what they are to reach; may use the parameters.
+      constraints: by name; what must be at most 1.
+      regime: by name; monomials of the other symbols that are at most 1. Domains are added.
+      logs: symbols that stand for logarithms.
+      normalised: symbols that the paper sets to 1.
+    """
+
+    parameters: Mapping[sympy.Symbol, sympy.Expr]
+    terms: Named
+    rate: sympy.Expr
+    constraints: Named = field(default_factory=dict)
+    regime: Named = field(default_factory=dict)
+    logs: tuple[sympy.Symbol, ...] = ()
+    normalised: tuple[sympy.Symbol, ...] = ()
+
+    @property
+    def printed(self) -> tuple[sympy.Expr, ...]:
+        """The parameters."""
+        return tuple(self.parameters.values())
+
+    @property
+    def expressions(self) -> tuple[sympy.Basic, ...]:
+        """All of them."""
+        named = (self.parameters, self.terms, self.constraints, self.regime)
+        return (*self.parameters, self.rate, *self.logs, *self.normalised, *(e for g in named for e in g.values()))
+
+    def restate(self, *printed: sympy.Expr) -> "Choice":
+        """With other parameters."""
+        return replace(self, parameters=dict(zip(self.parameters, printed, strict=True)))
+
+    def latex(self) -> str:
+        """The parameters."""
+        return ", \\quad ".join(f"{sympy.latex(s)} = {sympy.latex(e)}" for s, e in self.parameters.items())
+
+    def plain(self) -> str:
+        """The parameters."""
+        return ", ".join(f"{s} = {e}" for s, e in self.parameters.items())
+
+    def verdict(self) -> Verdict:
+        """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
+        for symbol, value in self.parameters.items():
+            pair = {f"the parameter {symbol}": symbol, "its value": value}
+            if problem := _units_problem(pair, {}, self.normalised):
+                return problem
+            if negative := _negative(str(symbol), value):
+                return negative
+        terms = {**self.terms, "the rate": self.rate}
+        if problem := _units_problem(terms, {**self.constraints, **self.regime}, self.normalised):
+            return problem
+        found = self._compare(self.normalised)
+        if self.logs and found.kind in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
+            without = self._compare((*self.normalised, *self.logs))
+            if without.kind == Kind.UP_TO_CONSTANTS:
+                return Verdict(Kind.UP_TO_LOGS, f"{without.evidence}; {', '.join(map(str, self.logs))} put to 1")
+            return without if without.kind != found.kind else found
+        return found
+
+    def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
+        regime = {name: _at_one(m, ones) for name, m in self.regime.items()}
+        symbols = {s for e in self.expressions for s in e.free_symbols} - set(self.parameters) - set(ones)
+        regime = {**regime_of(symbols), **regime}
+        slack: Verdict | None = None
+        num_cases, tight = 0, set()
+        for chosen, conditions in self._cases(ones):
+            num_cases += 1
+            region = {**regime, **{f"case {k}": monomial_of(c) for k, c in enumerate(conditions)}}
+
+            def put_in(expression: Any, name: str, chosen: Any = chosen) -> list[Any]:
+                return monomials(_at_one(expression, ones).xreplace(chosen), name)
+
+            rate = put_in(self.rate, "the rate")
+            reached = []
+            for name, term in self.terms.items():
+                for monomial in put_in(term, name):
+                    found = at_most(monomial, rate, region)
+                    if isinstance(found, Witness):
+                        shown = _shown(found, name, [monomial], "rate", rate)
+                        return Verdict(Kind.NOT_IMPLIED, f"{name}, {monomial}, exceeds the rate; {shown}")
+                    reached.append(monomial)
+                    tight |= {name} if monomial in rate else set()
+            for name, constraint in self.constraints.items():
+                for monomial in put_in(constraint, name):
+                    found = at_most(monomial, [sympy.Integer(1)], region)
+                    if isinstance(found, Witness):
+                        shown = _shown(found, name, [monomial], "allowed", [sympy.Integer(1)])
+                        return Verdict(Kind.NOT_IMPLIED, f"{name}, {monomial} <= 1, is broken; {shown}")
+            for monomial in rate:
+                found = at_most(monomial, reached, region) if slack is None else None
+                if isinstance(found, Witness):
+                    shown = _shown(found, "rate", [monomial], "terms", reached)
+                    slack = Verdict(Kind.IMPROVABLE, f"no term reaches {monomial}; {shown}")
+        if slack is not None:
+            return slack
+        cases = f" in all {num_cases} cases" if num_cases > 1 else ""
+        meets = ", ".join(name for name in self.terms if name in tight)
+        return Verdict(Kind.UP_TO_CONSTANTS, f"every term is at most the rate{cases}; {meets or 'the sum'} reaches it")
+
+    def _cases(self, ones: Sequence[sympy.Symbol]) -> list[tuple[dict[sympy.Symbol, sympy.Expr], tuple[Any, ...]]]:
+        """The parameters piece by piece, as monomials of the other symbols, and where each piece is the value."""
+        cases: list[tuple[dict[sympy.Symbol, sympy.Expr], tuple[Any, ...]]] = [({}, ())]
+        for symbol, value in self.parameters.items():
+            grown = []
+            for chosen, conditions in cases:
+                pieces: list[Branch] = branches(_at_one(value, ones).xreplace(chosen), str(symbol))
+                grown += [({**chosen, symbol: monomial_of(b.powers)}, (*conditions, *b.conditions)) for b in pieces]
+            cases = [(c, tuple(dict.fromkeys(_frozen(m) for m in conditions))) for c, conditions in grown]
+            cases = [(c, tuple(dict(m) for m in conditions)) for c, conditions in cases]
+        return cases
+
+
+def _frozen(powers: Mapping[Any, Any]) -> tuple[tuple[Any, Any], ...]:
+    return tuple(sorted(powers.items(), key=lambda p: str(p[0])))
+
+
+# ---------------------------------------------------------------- crossovers
+@dataclass(frozen=True)
+class Crossover:
+    """`left = right` exactly at `variable = value`, for monomials with their coefficients.
+
+    Args:
+      left: one monomial.
+      right: the other.
+      variable: what moves.
+      value: as printed.
+      example: values of the other symbols, at which evidence is shown.
+    """
+
+    left: sympy.Expr
+    right: sympy.Expr
+    variable: sympy.Symbol
+    value: sympy.Expr
+    example: Values = field(default_factory=dict)
+
+    @property
+    def printed(self) -> tuple[sympy.Expr, ...]:
+        """The value."""
+        return (self.value,)
+
+    @property
+    def expressions(self) -> tuple[sympy.Basic, ...]:
+        """All of them."""
+        return (self.left, self.right, self.variable, self.value)
+
+    def restate(self, *printed: sympy.Expr) -> "Crossover":
+        """With another value."""
+        return replace(self, value=printed[0])
+
+    def latex(self) -> str:
+        """`left = right at variable = value`."""
+        place = f"{sympy.latex(self.variable)} = {sympy.latex(self.value)}"
+        return f"{sympy.latex(self.left)} = {sympy.latex(self.right)} \\iff {place}"
+
+    def plain(self) -> str:
+        """`left = right at variable = value`."""
+        return f"{self.left} = {self.right} at {self.variable} = {self.value}"
+
+    def verdict(self) -> Verdict:
+        """Exact, contradicted or units differ.
+
+        Raises:
+          ValueError: a side is no monomial, or both have the same power of the variable.
+        """
+        for pair in ({"left": self.left, "right": self.right}, {"variable": self.variable, "value": self.value}):
+            if problem := _units_problem(pair, {}, ()):
+                return problem
+        power = powers_of(self.left).get(self.variable, 0) - powers_of(self.right).get(self.variable, 0)
+        if not power:
+            raise ValueError(f"Expected sides of different powers of {self.variable}, got {self.left}, {self.right}.")
+        exponent = sympy.Rational(1) / sympy.Rational(power.numerator, power.denominator)
+        rest = (self.right / self.left * self.variable ** (1 / exponent)).powsimp()
+        derived = sympy.powdenest(rest**exponent, force=True)
+        ratio = sympy.powsimp(sympy.powdenest(sympy.expand_power_base(self.value / derived), force=True), force=True)
+        if ratio == 1 or sympy.simplify(ratio) == 1:
+            return Verdict(Kind.EXACT, f"the sides are equal there, and their ratio has the power {power}")
+        names = symbols_of(self.value, derived)
+        point = {symbol: sympy.sympify(self.example.get(symbol, 2)) for symbol in names}
+        stated, right = self.value.xreplace(point), derived.xreplace(point)
+        place = f"at {place_text(point)}: " if point else ""
+        return Verdict(Kind.CONTRADICTED, f"{place}stated {number(sympy.N(stated))}, derived {number(sympy.N(right))}")
+
+
+# ---------------------------------------------------------------- shared
+def _negative(name: str, value: sympy.Expr) -> Verdict | None:
+    """A mutant's minus sign: no rate is negative, and no sum of monomials subtracts."""
+    for term in sympy.Add.make_args(sympy.expand(value)):
+        if term.could_extract_minus_sign():
+            return Verdict(Kind.CONTRADICTED, f"{name} has the negative term {term}")
+    return None
+
+
+def _units_problem(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol]) -> Verdict | None:
+    """None where all of `alike` have one unit and all of `pure` none, up to the units that are set to 1."""
+    free = [unit_of(symbol) or NONE for symbol in normalised]
+    try:
+        units = {name: _unit(expression, free) for name, expression in alike.items()}
+        bare = {name: _unit(expression, free) for name, expression in pure.items()}
+    except UnitsDiffer as error:
+        return Verdict(Kind.UNITS_DIFFER, str(error))
+    (first, expected), *others = units.items()
+    for name, unit in others:
+        if not equal_modulo(unit, expected, free):
+            return Verdict(Kind.UNITS_DIFFER, f"{name}: {unit}, {first}: {expected}")
+    for name, unit in bare.items():
+        if not equal_modulo(unit, NONE, free):
+            return Verdict(Kind.UNITS_DIFFER, f"{name} compares {pure[name]} with 1, but its unit is {unit}")
+    return None
+
+
+def _unit(expression: sympy.Expr, free: Sequence[Unit]) -> Unit:
+    if not free:
+        return unit_of(expression) or NONE
+    # Terms of a sum may differ by units that are set to 1; each is compared with the first.
+    parts = [monomial_of(branch.powers) for branch in branches(expression)]
+    units = [unit_of(part) or NONE for part in parts]
+    for part, unit in zip(parts, units, strict=True):
+        if not equal_modulo(unit, units[0], free):
+            raise UnitsDiffer(f"Expected equal units in {expression}, got {part}: {unit}, {parts[0]}: {units[0]}.")
+    return units[0]
+
+
+def _shown(witness: Witness, left: str, lefts: Sequence[sympy.Expr], right: str, rights: Sequence[sympy.Expr]) -> str:
+    """Both sides at the witness's point; all other symbols are 1 there."""
+    point = witness.at()
+
+    def largest(monomial_list: Sequence[sympy.Expr]) -> Any:
+        values = [m.xreplace(point).xreplace({s: sympy.Integer(1) for s in m.free_symbols}) for m in monomial_list]
+        return sympy.N(max(values, key=float))
+
+    place = place_text({s: value if value.is_Integer else sympy.Float(value) for s, value in point.items()})
+    return f"at {place}, all else 1: {left} {number(largest(lefts))}, {right} {number(largest(rights))}"

@@ -304,10 +304,10 @@ def _farkas(columns: Sequence[Sequence[Fraction]], target: Sequence[Fraction]) -
         for k in range(num_columns + size)
     ]
     costs.append(-sum((row[-1] for row in rows), Fraction(0)))
-    while (entering := next((k for k in range(num_columns) if costs[k] < 0), None)) is not None:
-        leaving = min(
-            (r for r in range(size) if rows[r][entering] > 0), key=lambda r: (rows[r][-1] / rows[r][entering], basis[r])
-        )
+    while negative := [k for k in range(num_columns) if costs[k] < 0]:
+        entering = negative[0]
+        rising = [r for r in range(size) if rows[r][entering] > 0]
+        _, _, leaving = min((rows[r][-1] / rows[r][entering], basis[r], r) for r in rising)
         pivot = rows[leaving][entering]
         rows[leaving] = [value / pivot for value in rows[leaving]]
         for row in (*(rows[r] for r in range(size) if r != leaving), costs):

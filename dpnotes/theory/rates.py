@@ -222,6 +222,9 @@ class Choice:
         return found
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
+        for name, monomial in self.regime.items():
+            if used := [str(s) for s in monomial.free_symbols & set(self.parameters)]:
+                raise ValueError(f"Expected a regime without parameters, got {', '.join(used)} in {name!r}.")
         regime = {name: _at_one(m, ones) for name, m in self.regime.items()}
         symbols = {s for e in self.expressions for s in e.free_symbols} - set(self.parameters) - set(ones)
         regime = {**regime_of(symbols), **regime}

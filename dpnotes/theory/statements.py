@@ -136,7 +136,7 @@ class Identity:
             proved = proved and (self.digits is not None or is_zero(value - derived))
         if self.digits is not None:
             return Verdict(Kind.EXACT, f"derived {mpmath.nstr(right, 10)}, within one unit of the last printed digit")
-        cases = ", ".join(dict.fromkeys(place_text(instance) for instance in self.instances if instance))
+        cases = "; ".join(dict.fromkeys(place_text(instance) for instance in self.instances if instance))
         cases = f" ({cases})" if cases else ""
         if proved:
             return Verdict(Kind.EXACT, f"stated minus derived reduces to 0{cases}")

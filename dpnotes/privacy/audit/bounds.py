@@ -1,0 +1,274 @@
+"""From how often an attack hits to a lower bound on epsilon.
+
+An attack is an event about what was released. If the mechanism is (epsilon, delta)-DP, then for two neighbouring data
+sets and any event `P(event | one) <= exp(epsilon) P(event | other) + delta`. Repeated runs bound the first probability
+from below and the second from above (Clopper and Pearson 1934, doi:10.1093/biomet/26.4.404), each at half the level,
+and `ln((lower - delta) / upper)` is the bound on epsilon (Jagielski, Ullman and Oprea 2020, arXiv:2006.07709v1).
+
+The event has to be chosen without looking at the runs it is counted on: from known densities, or on other runs.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Guarantee
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """What an audit says: epsilon is at least this, unless something of probability `level` happened.
+
+    Args:
+      epsilon: the bound, at least 0; 0 says nothing.
+      delta: for which delta.
+      level: the largest probability with which the bound exceeds the true epsilon.
+      runs: how many runs it rests on.
+      method: how it was found.
+
+    Example:
+      >>> print(LowerBound(1.25, 1e-5, 0.01, 2000, "Clopper-Pearson"))
+      epsilon >= 1.25 at delta = 1e-05, confidence 99%, from 2,000 runs by Clopper-Pearson
+    """
+
+    epsilon: float
+    delta: float
+    level: float
+    runs: int
+    method: str
+
+    def exceeds(self, claim: Guarantee) -> bool:
+        """Whether the claim is refuted.
+
+        Raises:
+          ValueError: if the two speak of different deltas.
+        """
+        if claim.delta != self.delta:
+            raise ValueError(f"Expected the claim's delta={claim.delta!r} to be the audit's, {self.delta!r}.")
+        return self.epsilon > claim.epsilon
+
+    def __str__(self) -> str:
+        runs = f"{self.runs:,} run{'s' * (self.runs != 1)}"
+        confidence = f"confidence {100 * (1 - self.level):g}%"
+        return f"epsilon >= {self.epsilon:.4g} at delta = {self.delta:g}, {confidence}, from {runs} by {self.method}"
+
+
+def epsilon_from_counts(
+    hits: ArrayLike, runs: int, false_hits: ArrayLike, false_runs: int, *, delta: float, level: float
+) -> NDArray[np.float64]:
+    """Lower bounds on epsilon from counts, for as many audits at once as the counts have entries.
+
+    Args:
+      hits: in how many of `runs` runs on one data set the event happened.
+      runs: at least 1.
+      false_hits: in how many of `false_runs` runs on its neighbour it happened; broadcast with `hits`.
+      false_runs: at least 1.
+      delta: in [0, 1).
+      level: in (0, 1), half of which goes to each probability.
+
+    Returns:
+      One bound an entry, 0 where the counts show nothing.
+
+    Raises:
+      ValueError: outside these domains, for no runs, or for counts outside 0 to the number of runs.
+
+    Example:
+      >>> epsilon_from_counts([500, 990], 1000, [500, 10], 1000, delta=1e-5, level=0.01).round(3)
+      array([0.   , 3.829])
+    """
+    from scipy.special import betaincinv
+
+    _check(delta, level)
+    validate.at_least(1, runs=runs, false_runs=false_runs)
+    first, second = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(false_hits, dtype=np.float64))
+    for name, counts, most in (("hits", first, runs), ("false_hits", second, false_runs)):
+        wrong = ~((counts >= 0) & (counts <= most) & (counts == np.floor(counts)))
+        if wrong.any():
+            raise ValueError(f"Expected {name}={counts[wrong].flat[0]!r} to be a whole number from 0 to {most}.")
+    # The ends of the interval are quantiles of Beta distributions; at 0 or all hits one of them is 0 or 1.
+    lower = np.where(first > 0, betaincinv(np.maximum(first, 1), runs - first + 1, level / 2), 0.0)
+    upper = np.where(
+        second < false_runs, betaincinv(second + 1, np.maximum(false_runs - second, 1), 1 - level / 2), 1.0
+    )
+    return np.log(np.maximum((lower - delta) / upper, 1.0))
+
+
+def choose_threshold(scores: Tensor, false_scores: Tensor, *, delta: float, level: float) -> float:
+    """The threshold whose event `score > threshold` promises the largest bound, on runs kept for choosing it.
+
+    Args:
+      scores: `(runs,)`, on the data set where scores should be high.
+      false_scores: `(runs,)`, on its neighbour.
+      delta: in [0, 1).
+      level: in (0, 1), of the bound to come.
+
+    Returns:
+      One of 200 quantiles of the scores taken together; the runs that follow must not be these.
+
+    Raises:
+      ValueError: for no scores or NaN.
+
+    Example:
+      >>> import torch
+      >>> choose_threshold(torch.arange(10, 20.0), torch.arange(10.0), delta=0.0, level=0.1)
+      9.0
+    """
+    first, second = _scores(scores), _scores(false_scores)
+    pooled = np.sort(np.concatenate([first, second]))
+    candidates = np.unique(pooled[np.linspace(0, len(pooled) - 1, 200).round().astype(int)])
+    hits, false_hits = (len(s) - np.searchsorted(np.sort(s), candidates, side="right") for s in (first, second))
+    bounds = epsilon_from_counts(hits, len(first), false_hits, len(second), delta=delta, level=level)
+    return float(candidates[np.argmax(bounds)])
+
+
+def from_scores(
+    scores: Tensor, false_scores: Tensor, *, delta: float, level: float = 0.01, threshold: float | None = None
+) -> LowerBound:
+    """A lower bound from the scores that an attack gives to runs on two neighbouring data sets.
+
+    With densities known, the best score is the likelihood ratio (Neyman and Pearson), and its threshold is known
+    beforehand (`GaussianPair.threshold`). Without, the first half of the runs chooses a threshold, and the second half
+    alone is counted. Either way the bound exceeds the true epsilon with probability at most `level`.
+
+    Args:
+      scores: `(runs,)`, on the data set where scores should be high, independent draws.
+      false_scores: `(runs,)`, on its neighbour, independent of the others.
+      delta: in [0, 1).
+      level: in (0, 1).
+      threshold: chosen without these scores, or None.
+
+    Raises:
+      ValueError: outside these domains, for fewer than two runs a side, or for NaN.
+
+    Example:
+      >>> from dpnotes.streams import Streams
+      >>> import torch
+      >>> noise = Streams.of(0, ["audit"]).normal("runs", 0, 4000)[0]
+      >>> round(from_scores(noise[:2000] + 2, noise[2000:], delta=1e-5, level=0.01, threshold=2.0).epsilon, 2)
+      2.81
+    """
+    validate.at_least(2, num_scores=len(scores), num_false_scores=len(false_scores))
+    if threshold is None:
+        half, false_half = len(scores) // 2, len(false_scores) // 2
+        threshold = choose_threshold(scores[:half], false_scores[:false_half], delta=delta, level=level)
+        scores, false_scores = scores[half:], false_scores[false_half:]
+        method = "Clopper-Pearson, threshold chosen on other runs"
+    else:
+        method = "Clopper-Pearson"
+    first, second = _scores(scores), _scores(false_scores)
+    hits, false_hits = int((first > threshold).sum()), int((second > threshold).sum())
+    epsilon = float(epsilon_from_counts(hits, len(first), false_hits, len(second), delta=delta, level=level))
+    return LowerBound(epsilon, delta, level, len(first) + len(second), method)
+
+
+# ---------------------------------------------------------------- how many runs it takes
+def power(
+    hit_rate: float, false_hit_rate: float, runs: int, *, epsilon: float, delta: float, level: float = 0.01
+) -> float:
+    """The probability that an audit of an event with these rates refutes the claim `epsilon`, summed exactly.
+
+    Args:
+      hit_rate: the event's probability on one data set.
+      false_hit_rate: on its neighbour.
+      runs: on each of the two.
+      epsilon: the claim, at least 0.
+      delta: in [0, 1).
+      level: in (0, 1).
+
+    Example:
+      >>> round(power(1.0, 0.0, 100, epsilon=1.0, delta=1e-5), 3)
+      1.0
+      >>> power(0.5, 0.5, 100, epsilon=1.0, delta=1e-5) < 1e-6
+      True
+    """
+    from scipy.special import betaincinv
+    from scipy.stats import binom
+
+    _check(delta, level)
+    validate.at_least(1, runs=runs)
+    validate.non_negative(epsilon=epsilon, hit_rate=hit_rate, false_hit_rate=false_hit_rate)
+    if max(hit_rate, false_hit_rate) > 1:
+        raise ValueError(f"Expected hit_rate={hit_rate!r} and false_hit_rate={false_hit_rate!r} <= 1.")
+    spread = 12 * math.sqrt(runs * false_hit_rate * (1 - false_hit_rate)) + 12
+    centre = runs * false_hit_rate
+    false_hits = np.arange(max(0, math.floor(centre - spread)), min(runs, math.ceil(centre + spread)) + 1)
+    upper = np.where(
+        false_hits < runs, betaincinv(false_hits + 1, np.maximum(runs - false_hits, 1), 1 - level / 2), 1.0
+    )
+    # The claim falls if the lower end for the hits exceeds this: if so many hits would be rarer than level/2 under it.
+    needed = delta + math.exp(min(epsilon, 700.0)) * upper
+    fewest = binom.isf(level / 2, runs, np.minimum(needed, 1.0)) + 1
+    caught = np.where(needed < 1, binom.sf(fewest - 1, runs, hit_rate), 0.0)
+    return float(np.minimum(1.0, binom.pmf(false_hits, runs, false_hit_rate) @ caught))
+
+
+def runs_for_power(
+    hit_rate: float,
+    false_hit_rate: float,
+    *,
+    epsilon: float,
+    delta: float,
+    level: float = 0.01,
+    at_least: float = 0.99,
+    most: int = 10_000_000,
+) -> int:
+    """The number of runs on each side with which an audit refutes the claim with probability `at_least`.
+
+    Args:
+      hit_rate: the event's probability on one data set.
+      false_hit_rate: on its neighbour.
+      epsilon: the claim, at least 0.
+      delta: in [0, 1).
+      level: in (0, 1).
+      at_least: in (0, 1), the power asked for.
+      most: give up above this number.
+
+    Returns:
+      A number found by doubling and halving, whose power is at least that; no multiple of it was searched for.
+
+    Raises:
+      ValueError: if `most` runs do not have that power.
+
+    Example:
+      >>> runs_for_power(1.0, 0.0, epsilon=1.0, delta=1e-5)
+      17
+    """
+    validate.between(0, 1, at_least=at_least)
+    validate.at_least(1, most=most)
+
+    def enough(runs: int) -> bool:
+        return power(hit_rate, false_hit_rate, runs, epsilon=epsilon, delta=delta, level=level) >= at_least
+
+    high = 1
+    while not enough(high):
+        if high >= most:
+            raise ValueError(
+                f"Expected most={most} runs to refute epsilon={epsilon:.4g}: rates {hit_rate:.3g} and "
+                f"{false_hit_rate:.3g} do not differ enough for power {at_least}."
+            )
+        high = min(2 * high, most)
+    low = high // 2
+    while high - low > max(1, high // 200):  # `high` always has the power; half a per cent more runs cost nothing
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high
+
+
+def _check(delta: float, level: float) -> None:
+    validate.non_negative(delta=delta)
+    if delta >= 1:
+        raise ValueError(f"Expected 0 <= delta={delta!r} < 1.")
+    validate.between(0, 1, level=level)
+
+
+def _scores(scores: Tensor) -> NDArray[np.float64]:
+    values = scores.detach().double().cpu().numpy()
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"Expected scores of shape (runs,) with at least one run, got {values.shape}.")
+    if np.isnan(values).any():
+        raise ValueError("Expected scores without NaN.")
+    return values

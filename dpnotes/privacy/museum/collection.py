@@ -1,0 +1,196 @@
+"""The mistakes that the museum shows."""
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from dpnotes.core import Guarantee, Relation
+from dpnotes.privacy.accounting import rho_to_epsilon
+from dpnotes.privacy.museum.exhibit import Exhibit, Setting
+from dpnotes.privacy.museum.releases import (
+    answers,
+    calibrated_answer,
+    node,
+    poisson_mean,
+    prefix_sums,
+    replaced_mean,
+    single_pass,
+)
+
+
+def _gaussian(mu: float, delta: float, relation: Relation) -> Guarantee:
+    return Guarantee(rho_to_epsilon(mu**2 / 2, delta, "exact"), delta, relation, "exact Gaussian")
+
+
+def _poisson(rate: float, noise_multiplier: float, delta: float) -> Guarantee:
+    import dp_accounting
+    from dp_accounting import pld
+
+    accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(noise_multiplier)))
+    return Guarantee(accountant.get_epsilon(delta), delta, Relation.ADD_OR_REMOVE, "PLD, Poisson-sampled Gaussian")
+
+
+def _numbers(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _increments(length: int, step: int) -> Tensor:
+    """Zeros, and a 1 at `step`, counted from 0: the increment that the neighbour changes."""
+    return torch.eye(length, dtype=torch.float64)[step]
+
+
+def _batches_of_equals(others: int, rate: float) -> tuple[Tensor, Tensor]:
+    """Which examples a coin chooses, up to the order of the `others`, who are all alike; the last one is not."""
+    from scipy.stats import binom
+
+    coins, weights = [], []
+    for number in range(others + 1):
+        for last in (True, False):
+            chosen = torch.arange(others + 1) < number
+            chosen[-1] = last
+            coins.append(torch.where(chosen, rate / 2, (1 + rate) / 2))
+            weights.append(binom.pmf(number, others, rate) * (rate if last else 1 - rate))
+    return torch.stack(coins), _numbers(*weights)
+
+
+@lru_cache
+def exhibits() -> tuple[Exhibit, ...]:
+    """The collection.
+
+    Example:
+      >>> for exhibit in exhibits()[:2]:
+      ...     print(f"{exhibit.name}: {exhibit.instead}")
+      sensitivity halved: sensitivity = 1 / values.shape[1]
+      noise reused: released[:, call] = values[:, call] + noise_std * noise[:, 0]
+    """
+    replace, zero_out = Relation.REPLACE_ONE, Relation.ZERO_OUT
+    tree = {"noise_std": 2.0, "period": 16}
+    tree_claim = _gaussian(math.sqrt(5) / 2, 1e-5, zero_out)  # 16 leaves: a leaf is in 5 nodes
+    rate, others = 0.25, 15
+    return (
+        Exhibit(
+            name="sensitivity halved",
+            mistake="Replacing an example moves a clipped mean twice as far as the noise is for.",
+            seen="Liu and Talwar (2024), arXiv:2410.07502v1, proof of Lemma 3.7; common",
+            correct=replaced_mean,
+            part=replaced_mean,
+            line="sensitivity = 2 / values.shape[1]",
+            instead="sensitivity = 1 / values.shape[1]",
+            claim=_gaussian(1.0, 1e-5, replace),
+            setting=Setting(_numbers(-1, 0, 0, 0), _numbers(1, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
+        ),
+        Exhibit(
+            name="noise reused",
+            mistake="All calls draw the same noise, so the differences of the answers have none.",
+            seen="a generator seeded anew at each call",
+            correct=answers,
+            part=answers,
+            line="released[:, call] = values[:, call] + noise_std * noise[:, call]",
+            instead="released[:, call] = values[:, call] + noise_std * noise[:, 0]",
+            claim=_gaussian(1.0, 1e-5, zero_out),
+            setting=Setting(_numbers(0, 0, 0, 0), _numbers(1, -1, 1, -1), 4, {"noise_std": 2.0}),
+        ),
+        Exhibit(
+            name="wrong root of the zCDP formula",
+            mistake="rho + 2 sqrt(rho ln(1/delta)) = epsilon has one root that is private; the other sign is printed.",
+            seen="Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070, Lemma C.4 as printed",
+            correct=calibrated_answer,
+            part=calibrated_answer,
+            line="root = math.sqrt(epsilon + log) - math.sqrt(log)",
+            instead="root = math.sqrt(epsilon + log) + math.sqrt(log)",
+            claim=Guarantee(4.0, 1e-8, zero_out, "zCDP, classic conversion"),
+            setting=Setting(_numbers(0), _numbers(1), 1, {"epsilon": 4.0, "delta": 1e-8}),
+        ),
+        Exhibit(
+            name="printed NODE: no node is ever taken",
+            mistake="The test k' <= k is never true, so the tree adds no noise at all.",
+            seen="Liu and Talwar (2024), arXiv:2410.07502v1, Algorithm 1, line 14; Kornowski et al. (2024)",
+            correct=prefix_sums,
+            part=node,
+            line="if following <= step:",
+            instead="if following <= end:",
+            claim=tree_claim,
+            setting=Setting(_numbers(*[0] * 16), _increments(16, 0), 16, tree),
+        ),
+        Exhibit(
+            name="printed NODE: the root is missing",
+            mistake="One level too few: the sums of 2^k and 2^k - 1 leaves have the same noise, their difference none.",
+            seen="Liu and Talwar (2024), arXiv:2410.07502v1, Algorithm 1, lines 2 and 12",
+            correct=prefix_sums,
+            part=node,
+            line="for level in reversed(range(step.bit_length())):",
+            instead="for level in reversed(range((step - 1).bit_length())):",
+            claim=tree_claim,
+            setting=Setting(_numbers(*[0] * 16), _increments(16, 7), 16, tree),
+        ),
+        Exhibit(
+            name="printed NODE: steps counted from 0",
+            mistake="The tree's first leaf is 1, and node(0) is empty: the first answer is released without noise.",
+            seen="Liu and Talwar (2024), arXiv:2410.07502v1, Algorithm 2; Kornowski et al. (2024), Algorithms 3 and 5",
+            correct=prefix_sums,
+            part=prefix_sums,
+            line="for _, last_leaf in node(step - root + 1):",
+            instead="for _, last_leaf in node(step - root):",
+            claim=tree_claim,
+            setting=Setting(_numbers(*[0] * 16), _increments(16, 0), 16, tree),
+        ),
+        Exhibit(
+            name="tree not restarted",
+            mistake="The sum starts afresh and its tree does not: the example enters the sum and leaves it again.",
+            seen="Liu and Talwar (2024), arXiv:2410.07502v1, Algorithm 2 with Theorem 2.2",
+            correct=prefix_sums,
+            part=prefix_sums,
+            line="root = start",
+            instead="root = 0",
+            claim=_gaussian(1.0, 1e-3, zero_out),  # 8 leaves: 4 nodes at a standard deviation of 2
+            setting=Setting(_numbers(*[0] * 24), _increments(24, 8), 24, {"noise_std": 2.0, "period": 8}),
+        ),
+        Exhibit(
+            name="batch divided by its realised size",
+            mistake="How many were sampled is not public, and in a small batch one example counts for more.",
+            seen="implementations that average over the batch they got",
+            correct=poisson_mean,
+            part=poisson_mean,
+            line="size = batch_size",
+            instead="size = chosen.sum(1).clamp_min(1)",
+            claim=_poisson(rate, 1.0, 1e-3),
+            setting=Setting(
+                _numbers(*[-1] * others, math.nan),
+                _numbers(*[-1] * others, 1),
+                1,
+                {"rate": rate, "batch_size": 4, "noise_multiplier": 1.0},
+                _batches_of_equals(others, rate),
+            ),
+        ),
+        Exhibit(
+            name="sampling without its accountant",
+            mistake="The accountant counts on amplification by sampling, and the code takes every example.",
+            seen="implementations that iterate over fixed batches",
+            correct=poisson_mean,
+            part=poisson_mean,
+            line="chosen = (coins < rate) & ~values.isnan()",
+            instead="chosen = ~values.isnan()",
+            claim=_poisson(0.1, 1.0, 1e-5),
+            setting=Setting(
+                _numbers(math.nan),
+                _numbers(1),
+                1,
+                {"rate": 0.1, "batch_size": 1, "noise_multiplier": 1.0},
+                _batches_of_equals(0, 0.1),
+            ),
+        ),
+        Exhibit(
+            name="accounting without its sampling",
+            mistake="The accountant counts on a fresh batch a release, and the place in the data is not moved on.",
+            seen="parallel composition claimed for data that are used again",
+            correct=single_pass,
+            part=single_pass,
+            line="first = batch * batch_size",
+            instead="first = 0",
+            claim=_gaussian(1.0, 1e-5, zero_out),
+            setting=Setting(_increments(8, 0) * 0, _increments(8, 0), 8, {"noise_std": 1.0, "batch_size": 1}),
+        ),
+    )

@@ -1,0 +1,113 @@
+"""The releases of the museum, correct: a few lines each, as a reader would write them.
+
+A release takes its randomness as arguments: `noise` `(runs, draws)`, standard normals, and `coins`, uniforms in (0, 1).
+Data are `(runs, values)`.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def replaced_mean(values: Tensor, noise: Tensor, noise_multiplier: float) -> Tensor:
+    """The mean of values clipped to [-1, 1], when a neighbour replaces one of them.
+
+    Example:
+      >>> replaced_mean(torch.tensor([[0.5, 3.0]]), torch.zeros(1, 1), noise_multiplier=1.0)
+      tensor([[0.7500]])
+    """
+    mean = values.clamp(-1, 1).mean(1, keepdim=True)
+    sensitivity = 2 / values.shape[1]
+    return mean + noise_multiplier * sensitivity * noise
+
+
+def answers(values: Tensor, noise: Tensor, noise_std: float) -> Tensor:
+    """Answers one after another, each with noise of its own.
+
+    Example:
+      >>> answers(torch.ones(1, 2), torch.tensor([[0.5, -0.5]]), noise_std=1.0)
+      tensor([[1.5000, 0.5000]])
+    """
+    released = torch.zeros_like(values)
+    for call in range(values.shape[1]):
+        released[:, call] = values[:, call] + noise_std * noise[:, call]
+    return released
+
+
+def calibrated_answer(values: Tensor, noise: Tensor, epsilon: float, delta: float) -> Tensor:
+    """An answer of sensitivity 1 whose noise is found from (epsilon, delta) through zCDP, rho = root^2.
+
+    Example:
+      >>> calibrated_answer(torch.zeros(1, 1), torch.ones(1, 1), epsilon=4.0, delta=1e-8).round(decimals=3)
+      tensor([[1.5960]])
+    """
+    log = math.log(1 / delta)
+    root = math.sqrt(epsilon + log) - math.sqrt(log)
+    return values + noise / (math.sqrt(2) * root)
+
+
+def node(step: int) -> list[tuple[int, int]]:
+    """NODE(t): the nodes, as (first leaf, last leaf), whose noises make up the noise of the sum of leaves 1 to t.
+
+    Algorithm 1 of Liu and Talwar (2024), arXiv:2410.07502v1, corrected: its test, its root and its return value.
+
+    Example:
+      >>> node(6), node(8)
+      ([(1, 4), (5, 6)], [(1, 8)])
+    """
+    nodes, end = [], 0
+    for level in reversed(range(step.bit_length())):
+        following = end + 2**level
+        if following <= step:
+            nodes.append((end + 1, following))
+            end = following
+    return nodes
+
+
+def prefix_sums(values: Tensor, noise: Tensor, noise_std: float, period: int) -> Tensor:
+    """Running sums by the tree mechanism; every `period` steps the sum and its tree start afresh.
+
+    Example:
+      >>> prefix_sums(torch.ones(1, 4), torch.zeros(1, 4), noise_std=1.0, period=3)
+      tensor([[1., 2., 3., 1.]])
+    """
+    released = torch.zeros_like(values)
+    for step in range(values.shape[1]):
+        start = step - step % period
+        root = start
+        released[:, step] = values[:, start : step + 1].sum(1)
+        for _, last_leaf in node(step - root + 1):
+            released[:, step] += noise_std * noise[:, root + last_leaf - 1]
+    return released
+
+
+def poisson_mean(
+    values: Tensor, coins: Tensor, noise: Tensor, rate: float, batch_size: int, noise_multiplier: float
+) -> Tensor:
+    """The mean of a Poisson-sampled batch of values in [-1, 1]; NaN stands for an example that is not there.
+
+    Example:
+      >>> coins = torch.tensor([[0.1, 0.9, 0.2]])
+      >>> poisson_mean(torch.tensor([[1.0, 1.0, torch.nan]]), coins, torch.zeros(1, 1), 0.5, 2, 1.0)
+      tensor([0.5000])
+    """
+    chosen = (coins < rate) & ~values.isnan()
+    total = torch.where(chosen, values.clamp(-1, 1), 0).sum(1)
+    size = batch_size
+    return total / size + noise_multiplier / batch_size * noise[:, 0]
+
+
+def single_pass(values: Tensor, noise: Tensor, noise_std: float, batch_size: int) -> Tensor:
+    """Noisy sums of one batch after another, each example in one of them.
+
+    Example:
+      >>> single_pass(torch.tensor([[1.0, 2.0, 3.0, 4.0]]), torch.zeros(1, 2), noise_std=1.0, batch_size=2)
+      tensor([[3., 7.]])
+    """
+    num_batches = values.shape[1] // batch_size
+    released = values.new_zeros(len(values), num_batches)
+    for batch in range(num_batches):
+        first = batch * batch_size
+        released[:, batch] = values[:, first : first + batch_size].sum(1) + noise_std * noise[:, batch]
+    return released

@@ -8,23 +8,42 @@ mask over runs. Prices add up in a `Ledger`; a `Guarantee` is computed from it (
 # ruff: noqa: D102 (what a protocol's methods do stands in the docstring of its class)
 
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from dpnotes import validate
+from dpnotes.guarantees import Assumption as Assumption
+from dpnotes.guarantees import Basis, Relation
+from dpnotes.guarantees import Guarantee as Guarantee
 from dpnotes.streams import Streams
 
-Basis = Literal["proved", "enforced", "checked", "measured", "assumed"]
+
+@dataclass(frozen=True)
+class Sampling:
+    """Which examples a release touches; with the relation it decides the accountant (`dpnotes.privacy.events`)."""
+
+    scheme: Literal["whole", "fresh", "poisson", "fixed-size"]
+    rate: float = 1.0  # the probability that a random batch holds a given example
+    num_examples: int = 1  # that a fixed-size batch is drawn from; it has `rate * num_examples`
+
+    @staticmethod
+    def poisson(rate: float) -> "Sampling":  # each example independently; how many they are is secret
+        validate.positive(rate=rate)
+        validate.non_negative(one_minus_rate=1 - rate)
+        return Sampling("poisson", float(rate))
+
+    @staticmethod
+    def fixed_size(batch_size: int, num_examples: int) -> "Sampling":  # without replacement
+        validate.at_least(1, batch_size=batch_size)
+        validate.at_least(batch_size, num_examples=num_examples)
+        return Sampling("fixed-size", batch_size / num_examples, num_examples)
 
 
-class Relation(StrEnum):
-    """When two data sets are neighbours. Sampling, sensitivity and accountant must speak of the same one."""
-
-    REPLACE_ONE = "replace-one"  # one example is exchanged for any other
-    ADD_OR_REMOVE = "add-or-remove-one"  # one example more or less; normalisers are public constants
-    ZERO_OUT = "zero-out-one"  # one example's contribution becomes zero; the number of examples is public
+WHOLE = Sampling("whole")  # all examples
+FRESH = Sampling("fresh")  # a batch of public size of examples that no other release touches
 
 
 class Status(IntEnum):
@@ -81,6 +100,7 @@ class Sensitive:
     l2_sensitivity: Tensor  # (runs,), public: how far a neighbour may move each row; 0 is legal
     relation: Relation
     basis: Basis  # of the sensitivity: proved, enforced (clipping) or assumed
+    sampling: Sampling = WHOLE  # what was drawn on; a random batch that is not declared as one is not amplified
 
     def __repr__(self) -> str:
         return f"Sensitive(<hidden>, runs={len(self.value)}, relation={self.relation}, basis={self.basis})"
@@ -91,15 +111,16 @@ class Sensitive:
 
 @dataclass(frozen=True)
 class Price:
-    """What one Gaussian release cost each run."""
+    """What one release cost each run."""
 
-    noise_multiplier: Tensor  # (runs,), noise standard deviation over sensitivity; 0 means that no noise was added
+    noise_multiplier: Tensor  # (runs,), noise scale over sensitivity; 0: no noise was added; of "pure": 1 / epsilon
     charged: Tensor  # (runs,) bool: the runs for which something was released
     relation: Relation
-    data: Literal["all", "fresh"] = "all"  # "fresh": examples that no other release touches
+    sampling: Sampling = WHOLE
+    noise: Literal["gaussian", "laplace", "pure"] = "gaussian"
 
     def rho(self) -> Tensor:
-        """Cost in zCDP, `(runs,)` float64 (Bun and Steinke 2016, arXiv:1605.02065v1, Proposition 1.6)."""
+        """zCDP without amplification, `(runs,)` float64 (Bun and Steinke 2016, arXiv:1605.02065v1, Props. 1.4, 1.6)."""
         return torch.where(self.charged, 0.5 / self.noise_multiplier.double() ** 2, 0.0)
 
 
@@ -116,42 +137,18 @@ class Ledger:
         self.prices.append(price)
 
     def rho(self) -> Tensor:
-        """Total zCDP cost, `(runs,)` float64."""
+        """Total zCDP cost, `(runs,)` float64; random batches need an accountant (`privacy.accounting.account`)."""
         if not self.prices:
             raise ValueError("Expected at least one price in the ledger.")
         total = fresh = torch.zeros_like(self.prices[0].noise_multiplier, dtype=torch.float64)
         for price in self.prices:
-            if price.data == "fresh":
+            if price.sampling == FRESH:
                 fresh = torch.maximum(fresh, price.rho())
-            else:
+            elif price.sampling == WHOLE:
                 total = total + price.rho()
+            else:
+                raise ValueError(f"Expected sampling={price.sampling.scheme} to be whole or fresh: zCDP has no other.")
         return total + fresh
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """What a guarantee rests on; `holds` is None where nothing in the run could check it."""
-
-    statement: str
-    basis: Basis
-    holds: bool | None = None
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """What may be claimed, for which neighbours, computed by whom, resting on what."""
-
-    epsilon: float
-    delta: float
-    relation: Relation
-    accountant: str
-    assumptions: tuple[Assumption, ...] = ()
-
-    def __str__(self) -> str:
-        if broken := [a.statement for a in self.assumptions if a.holds is False]:
-            return f"no guarantee, since this did not hold: {'; '.join(broken)}"
-        resting = f", assuming that {'; '.join(a.statement for a in self.assumptions)}" if self.assumptions else ""
-        return f"({self.epsilon:.4g}, {self.delta:g})-DP, {self.relation}, by {self.accountant}{resting}"
 
 
 @dataclass(frozen=True)
@@ -162,13 +159,14 @@ class Release:
     noise_std: Tensor  # (runs,), of each coordinate
     call: Tensor  # (runs,) int64: the number of the release, never used twice in a run
     active: Tensor  # (runs,) bool: the others get zeros and pay nothing
+    restart: Tensor | None = None  # (runs,) bool: the answer is the first of a new sum; None: of no run
 
 
 class Mechanism(Protocol):
-    """The only door through which an answer about the data leaves."""
+    """The only door through which an answer about the data leaves. `cost` is the zCDP, asked for before a release."""
 
     def init(self, x: Tensor) -> Any: ...
-    def cost(self, noise_multiplier: Tensor) -> Tensor: ...  # zCDP of a release, which a filter asks for before it
+    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor: ...
     def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]: ...
 
 

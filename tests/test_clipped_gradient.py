@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpnotes.core import Ledger, Price, Relation, Release, Status
+from dpnotes.core import Ledger, Price, Relation, Release, Sampling, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -46,8 +46,8 @@ class Spy:
     def init(self, x: Tensor) -> Tensor:
         return Exact().init(x)
 
-    def cost(self, noise_multiplier: Tensor) -> Tensor:
-        return Gaussian().cost(noise_multiplier)
+    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor:
+        return Gaussian().cost(state, noise_multiplier, sampling, restart)
 
     def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
         self.requests.append(request)

@@ -2,7 +2,6 @@
 
 import math
 import pickle
-from typing import Literal
 
 import dp_accounting
 import mpmath
@@ -13,7 +12,7 @@ from dp_accounting import pld, rdp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpnotes.core import Assumption, Guarantee, Ledger, Price, Relation, Release, Sensitive
+from dpnotes.core import FRESH, WHOLE, Assumption, Guarantee, Ledger, Price, Relation, Release, Sampling, Sensitive
 from dpnotes.privacy import schedules
 from dpnotes.privacy.accounting import (
     CONVERSIONS,
@@ -133,19 +132,19 @@ def test_the_closed_form_agrees_with_composed_privacy_loss_distributions():
     assert by_rdp.get_epsilon(1e-6) >= by_pld * (1 - 1e-3)
 
 
-def ledger_of(schedule: NoiseSchedule, data: Literal["all", "fresh"] = "all") -> Ledger:
+def ledger_of(schedule: NoiseSchedule, sampling: Sampling = WHOLE) -> Ledger:
     ledger = Ledger()
     for multiplier in schedule.noise_multipliers:
         charged = torch.ones(1, dtype=torch.bool)
-        ledger.add(Price(torch.tensor([multiplier]), charged, Relation.ZERO_OUT, data))
+        ledger.add(Price(torch.tensor([multiplier]), charged, Relation.ZERO_OUT, sampling))
     return ledger
 
 
 def test_fresh_data_compose_in_parallel_and_reused_data_do_not():
     schedule = schedules.uniform(8.0, 20)
     assert float(ledger_of(schedule).rho()[0]) == pytest.approx(8.0)
-    assert float(ledger_of(schedule, "fresh").rho()[0]) == pytest.approx(8.0 / 20)
-    fresh = event(ledger_of(schedule, "fresh"), 0)
+    assert float(ledger_of(schedule, FRESH).rho()[0]) == pytest.approx(8.0 / 20)
+    fresh = event(ledger_of(schedule, FRESH), 0)
     assert fresh.noise_multiplier == pytest.approx(float(schedule.noise_multipliers[0]))
 
 

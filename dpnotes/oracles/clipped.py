@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import Estimate, Mechanism, Price, Problem, Relation, Release, Sensitive, Status
+from dpnotes.core import WHOLE, Estimate, Mechanism, Price, Problem, Relation, Release, Sensitive, Status
 from dpnotes.privacy.accounting import SENSITIVITY_FACTOR
+from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import TOLERANCE, NoisePlan
 from dpnotes.streams import Streams
@@ -18,11 +19,16 @@ _LOSS_MECHANISM = Gaussian("clipped gradient: loss")
 
 @dataclass(frozen=True)
 class Meter:
-    """What never goes back: releases so far and zCDP spent, `(runs,)` each, and the noise plan's state."""
+    """What never goes back: releases so far `(runs,)`, what the filter let through, and the noise plan's state."""
 
     calls: Tensor
-    spent: Tensor
+    filter: Spent
     plan: Any
+
+    @property
+    def spent(self) -> Tensor:
+        """zCDP spent, `(runs,)`."""
+        return self.filter.total
 
 
 @dataclass(frozen=True)
@@ -40,8 +46,8 @@ class ClippedGradient:
     The algorithm, by its lines:
       1. request the cost of this step (`noise.propose`) and average the gradients (`problem.gradients`), each
          scaled down to the norm `clip` if it is longer, and left out if it is not finite;
-      2. if the residual budget covers the cost:
-      3.   subtract the cost (`Meter.spent`);
+      2. if the residual budget covers the cost (`Filter.affords`):
+      3.   subtract the cost (`Filter.charge`, `Meter.spent`);
       4.   release the average plus Gaussian noise (`mechanism.release`);
       7. else the run ends with the status BUDGET_EXHAUSTED, before anything is drawn.
 
@@ -87,8 +93,12 @@ class ClippedGradient:
     def init(self, x: Tensor) -> ClippedGradientState:
         """The state before the first release, for points `x` `(runs, dim)`."""
         validate.same_length(x=x, noise_plan=self.noise.budget)
-        spent = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        return ClippedGradientState(self.mechanism.init(x), Meter(spent.long(), spent, self.noise.init()))
+        calls = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        return ClippedGradientState(self.mechanism.init(x), Meter(calls, self._filter().init(), self.noise.init()))
+
+    def _filter(self) -> Filter:
+        # A fixed schedule is known to fit; only the order in which its costs are summed may round otherwise.
+        return Filter(self.noise.budget, TOLERANCE if self.noise.fixed else 0.0)
 
     def estimate(
         self, state: ClippedGradientState, x: Tensor, streams: Streams, active: Tensor
@@ -107,25 +117,23 @@ class ClippedGradient:
         meter = state.meter
         multiplier, exists = self.noise.propose(meter.plan, meter.calls)
         loss_multiplier = self.noise.loss_noise_multiplier()
-        cost = self.mechanism.cost(multiplier)
+        cost = self.mechanism.cost(state.belief, multiplier, WHOLE, None)
         if loss_multiplier is not None:
-            cost = cost + _LOSS_MECHANISM.cost(loss_multiplier)
-        # A fixed schedule is known to fit; only the order in which its costs are summed may round otherwise.
-        tolerance = TOLERANCE if self.noise.fixed else 0.0
-        affordable = meter.spent + cost <= self.noise.budget * (1 + tolerance)
-        granted = active & exists & affordable
+            cost = cost + _LOSS_MECHANISM.cost(x, loss_multiplier)
+        granted = active & exists & self._filter().affords(meter.filter, cost)
         refusal = torch.where(exists, int(Status.BUDGET_EXHAUSTED), int(Status.FINISHED))
         status = torch.where(granted | ~active, int(Status.OK), refusal)
         if not bool(granted.any()):
             nothing = Price(multiplier, granted, self.relation)
             return state, Estimate(torch.zeros_like(x), nothing, torch.zeros_like(meter.calls), status)
 
+        spent = self._filter().charge(meter.filter, cost, granted)
         gradients = self.problem.gradients(x)
         num_examples = self.problem.num_examples
         norms = gradients.norms()
         # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
         scale = torch.where(norms.isfinite(), self.clip / norms.clamp_min(self.clip), 0) / num_examples
-        sensitivity = torch.full_like(meter.spent, SENSITIVITY_FACTOR[self.relation] * self.clip / num_examples)
+        sensitivity = torch.full_like(self.noise.budget, SENSITIVITY_FACTOR[self.relation] * self.clip / num_examples)
         belief, gradient, price = self.mechanism.release(
             state.belief,
             Release(
@@ -139,7 +147,6 @@ class ClippedGradient:
         plan = meter.plan
         if loss_multiplier is not None:
             plan, price = self._listen(plan, gradients.losses, loss_multiplier, price, meter.calls, granted, streams)
-        spent = meter.spent + price.rho()
         new = ClippedGradientState(belief, Meter(meter.calls + granted.long(), spent, plan))
         return new, Estimate(gradient, price, torch.where(granted, num_examples, 0), status)
 

@@ -1,6 +1,11 @@
-"""From zCDP to (epsilon, delta) and back, and what a run may claim.
+"""From what was released to (epsilon, delta), and back: the accountants, and what a run may claim.
 
-Three conversions, each an upper bound on the true epsilon:
+`account` takes a list of events (`dpnotes.privacy.events`) to a guarantee. Which accountant does it follows from how
+the examples were sampled and who is a neighbour: whole and fresh batches with Gaussian noise have a closed form that
+is exact; Poisson batches, and other noise, go through privacy loss distributions; batches of fixed size through Renyi
+divergences. Sampling, sensitivity and accountant that do not go together are an error.
+
+Three conversions from zCDP, each an upper bound on the true epsilon:
 
 * "classic": `rho + 2 sqrt(rho ln(1/delta))` (Bun and Steinke 2016, arXiv:1605.02065v1, Proposition 1.3);
 * "tight": the best over the Renyi orders (Canonne, Kamath and Steinke 2020, arXiv:2004.00010v6, Proposition 12);
@@ -12,11 +17,14 @@ Three conversions, each an upper bound on the true epsilon:
 
 import math
 import warnings
-from collections import Counter
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Literal
 
 from dpnotes import validate
-from dpnotes.core import Assumption, Guarantee, Ledger, Relation
+from dpnotes.core import FRESH, Ledger
+from dpnotes.guarantees import Assumption, Guarantee, Relation
+from dpnotes.privacy.events import CombinationError, Event, events_of, merged, to_dp_event
 
 Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
@@ -134,15 +142,118 @@ def event(ledger: Ledger, run: int) -> Any:
       >>> event(Ledger([price, price]), run=0)
       SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=2)
     """
-    import dp_accounting
+    return to_dp_event(events_of(ledger, run))
 
-    levels = [(p.data, float(p.noise_multiplier[run])) for p in ledger.prices if bool(p.charged[run])]
-    counts = Counter(level for data, level in levels if data == "all")
-    counts.update([min(fresh)] if (fresh := [level for data, level in levels if data == "fresh"]) else [])
-    builder = dp_accounting.DpEventBuilder()
-    for level, count in counts.items():
-        builder.compose(dp_accounting.GaussianDpEvent(level), count)
-    return builder.build()
+
+Method = Literal["exact", "PLD", "RDP", "classic", "tight"]
+METHODS: tuple[Method, ...] = ("exact", "PLD", "RDP", "classic", "tight")
+_SAID = {
+    "exact": "exact Gaussian",
+    "PLD": "privacy loss distributions",
+    "RDP": "Renyi divergences",
+    "classic": "zCDP, classic conversion",
+    "tight": "zCDP, tight conversion",
+}
+
+
+def account(
+    events: Iterable[Event],
+    delta: float,
+    method: Method | None = None,
+    *,
+    assumptions: tuple[Assumption, ...] = (),
+    not_covered: tuple[str, ...] = (),
+) -> Guarantee:
+    """What releases that were fixed in advance may claim together.
+
+    Their noise, sampling and number may not depend on what was released (the queries may): where they do, a filter
+    bounds them, and `guarantee` says what that claims. Fresh events compose in parallel: an example pays for all
+    releases that touch all examples and for the loudest fresh one.
+
+    Args:
+      events: of one neighbouring relation; none claims epsilon = 0 and needs no relation, so at least one.
+      delta: in (0, 1).
+      method: the tightest accountant that knows these events if None. "exact": Gaussian noise on whole and fresh
+        batches, in closed form. "PLD": those, Poisson batches, Laplace and pure ones, an upper bound near the least.
+        "RDP": all. "classic" and "tight": zCDP with a conversion, for whole and fresh batches.
+      assumptions: what the claim rests on.
+      not_covered: what depends on the data and is not among the events.
+
+    Raises:
+      CombinationError: if the events speak of different relations, or the method does not know one of them; it says
+        which does.
+      ValueError: if there is no event, or delta is outside (0, 1).
+
+    Example:
+      >>> from dpnotes.core import Sampling
+      >>> print(account([Event(10.0, Relation.ZERO_OUT, count=100)], 1e-5))
+      (4.377, 1e-05)-DP, zero-out-one, by exact Gaussian
+      >>> print(account([Event(1.0, Relation.REPLACE_ONE, Sampling.fixed_size(10, 1000), count=100)], 1e-5))
+      (1.483, 1e-05)-DP, replace-one, by Renyi divergences
+    """
+    validate.between(0, 1, delta=delta)
+    events = list(events)
+    if not events:
+        raise ValueError("Expected at least one event: without one there is no relation to speak of.")
+    relation, whole, fresh, schemes, gaussian = events[0].relation, 0.0, 0.0, set(), True
+    for event in events:  # all that the closed form needs, in one pass
+        if event.relation is not relation:
+            raise CombinationError(f"Expected events of one relation, got {relation} and {event.relation}.")
+        scheme = event.sampling.scheme
+        schemes.add(scheme)
+        gaussian = gaussian and event.noise == "gaussian"
+        cost = 0.5 / event.noise_multiplier**2
+        if scheme == "fresh":
+            fresh = max(fresh, cost)
+        else:
+            whole += event.count * cost
+    if method is None:
+        method = "RDP" if "fixed-size" in schemes else "PLD" if "poisson" in schemes or not gaussian else "exact"
+    validate.one_of(METHODS, method=method)
+    if method == "exact" and not gaussian:
+        raise CombinationError("Expected gaussian noise for method='exact'; laplace and pure go with PLD or RDP.")
+    if method != "RDP" and (unknown := schemes - {"whole", "fresh"} - ({"poisson"} if method == "PLD" else set())):
+        known = "RDP" if "fixed-size" in unknown else "PLD or RDP"
+        raise CombinationError(
+            f"Expected method={method!r} with other sampling than {', '.join(sorted(unknown))}: that goes with {known}."
+        )
+    if method in ("PLD", "RDP"):
+        epsilon = _numerically(events, delta, method)
+    else:
+        epsilon = rho_to_epsilon(whole + fresh, delta, method)
+    return Guarantee(epsilon, delta, relation, _SAID[method], assumptions, not_covered)
+
+
+def _numerically(events: list[Event], delta: float, method: str) -> float:
+    """Epsilon for the worst-placed example: all reused events with one of the fresh ones."""
+    from dpnotes.privacy import pld
+
+    once = merged(events)
+    reused = tuple(e for e in once if e.sampling != FRESH)
+    one_of = [(e,) for e in once if e.sampling == FRESH] or [()]
+    if method == "PLD":
+        return max(pld.epsilon(reused + fresh, delta) for fresh in one_of)
+    return max(_renyi_epsilon(reused + fresh, delta) for fresh in one_of)
+
+
+@lru_cache(maxsize=64)
+def _renyi_epsilon(events: tuple[Event, ...], delta: float) -> float:
+    import dp_accounting
+    from dp_accounting import rdp
+
+    # Multipliers are over the relation's own sensitivity, which is what this accountant takes them for; whole batches
+    # cost the same under every relation.
+    sampled = {e.sampling.scheme for e in events} & {"poisson"}
+    neighbours = dp_accounting.NeighboringRelation
+    accountant = rdp.RdpAccountant(
+        neighboring_relation=neighbours.ADD_OR_REMOVE_ONE if sampled else neighbours.REPLACE_ONE
+    )
+    for event in events:
+        if event.noise == "pure":
+            accountant.compose(dp_accounting.dp_event.ZCDpEvent(0.5 / event.noise_multiplier**2), event.count)
+        else:
+            accountant.compose(to_dp_event([event]))
+    return float(accountant.get_epsilon(delta))
 
 
 def guarantee(

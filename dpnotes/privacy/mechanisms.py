@@ -1,11 +1,15 @@
-"""Mechanisms: the only code that opens a `Sensitive`."""
+"""Mechanisms without memory: Gaussian, Laplace, and none. Only mechanisms open a `Sensitive`.
+
+Mechanisms whose noise is correlated over the steps stand in `factorisation.py`; a question that is answered with yes or
+no in `selection.py`; what noise a guarantee needs in `calibration.py`.
+"""
 
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dpnotes.core import Price, Release
+from dpnotes.core import WHOLE, Price, Release, Sampling
 from dpnotes.streams import Streams
 
 
@@ -28,8 +32,10 @@ class Gaussian:
         """Independent noise has no memory: an empty `(runs, 0)` tensor."""
         return x.new_zeros(len(x), 0)
 
-    def cost(self, noise_multiplier: Tensor) -> Tensor:
-        """The zCDP of one release, `(runs,)`."""
+    def cost(
+        self, state: Tensor, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
+    ) -> Tensor:
+        """The zCDP of one release, `(runs,)`, without amplification by sampling."""
         return 0.5 / noise_multiplier.double() ** 2
 
     def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
@@ -40,15 +46,70 @@ class Gaussian:
 
         Raises:
           ValueError: if an active run's noise is not positive and finite, or its sensitivity is negative, infinite
-            or NaN. A release without noise is asked for by name, with `Exact`.
+            or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device.
         """
-        _check(request)
+        check_release(request, streams)
         value = request.answer.value
         noise = streams.normal(self.purpose, request.call, value.shape[1])
         # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
         noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)
-        price = Price(request.noise_std / request.answer.l2_sensitivity, request.active, request.answer.relation)
-        return state, noisy.masked_fill_(~request.active[:, None], 0), price
+        return state, noisy.masked_fill_(~request.active[:, None], 0), price_of(request)
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """Adds independent Laplace noise of standard deviation `noise_std`, that is of scale `noise_std / sqrt(2)`.
+
+    For answers of one number, whose L1 and L2 sensitivities are the same.
+
+    A Laplace number is made of four normal ones, `g1 g2 + g3 g4` (its characteristic function is `1 / (1 + t^2)`), so
+    that it has the same bits on every device.
+
+    Formal guarantees:
+      A release with scale `b` of an answer of sensitivity `D` is `D / b`-DP (Dwork, McSherry, Nissim and Smith 2006,
+      doi:10.1007/11681878_14, Proposition 1) and so `(D / b)^2 / 2`-zCDP (Bun and Steinke 2016, arXiv:1605.02065v1,
+      Proposition 1.4).
+
+    Args:
+      purpose: names the noise stream; two mechanisms of one run need two purposes.
+    """
+
+    purpose: str = "laplace mechanism"
+
+    def init(self, x: Tensor) -> Tensor:
+        """Independent noise has no memory: an empty `(runs, 0)` tensor."""
+        return x.new_zeros(len(x), 0)
+
+    def cost(
+        self, state: Tensor, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
+    ) -> Tensor:
+        """The zCDP of one release, `(runs,)`; the multiplier is the standard deviation over the sensitivity."""
+        return noise_multiplier.double() ** -2
+
+    def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
+        """Release the answer of the active runs; as `Gaussian.release`.
+
+        Raises:
+          ValueError: as `Gaussian.release`, or if the answer is not one number a run.
+        """
+        check_release(request, streams)
+        value = request.answer.value
+        if value.shape[1] != 1:
+            raise ValueError(f"Expected an answer of shape (runs, 1), got {tuple(value.shape)}: L1 is L2 only there.")
+        scale = request.noise_std.double() / 2**0.5
+        noisy = (laplace(streams, self.purpose, request.call) * scale)[:, None].add_(value).to(value.dtype)
+        return state, noisy.masked_fill_(~request.active[:, None], 0), price_of(request, scale, "laplace")
+
+
+def laplace(streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
+    """Laplace numbers of scale 1 (variance 2), `(runs,)` float64, one a run; arguments as `Streams.normal`.
+
+    Example:
+      >>> laplace(Streams.of(0, range(4)), "example", 0).shape
+      torch.Size([4])
+    """
+    four = streams.normal(purpose, call, 4)
+    return four[:, 0] * four[:, 1] + four[:, 2] * four[:, 3]
 
 
 @dataclass(frozen=True)
@@ -59,18 +120,53 @@ class Exact:
         """No memory: an empty `(runs, 0)` tensor."""
         return x.new_zeros(len(x), 0)
 
-    def cost(self, noise_multiplier: Tensor) -> Tensor:
+    def cost(
+        self, state: Tensor, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
+    ) -> Tensor:
         """Infinite, `(runs,)`: no finite budget affords a release without noise."""
         return torch.full_like(noise_multiplier, torch.inf, dtype=torch.float64)
 
     def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """The answers of the active runs themselves, whatever noise is asked for, at a noise multiplier of 0."""
-        price = Price(torch.zeros_like(request.noise_std), request.active, request.answer.relation)
-        return state, request.answer.value.masked_fill(~request.active[:, None], 0), price
+        answer = request.answer
+        price = Price(torch.zeros_like(request.noise_std), request.active, answer.relation, answer.sampling)
+        return state, answer.value.masked_fill(~request.active[:, None], 0), price
 
 
-def _check(request: Release) -> None:
-    noise_std, l2_sensitivity = request.noise_std, request.answer.l2_sensitivity
+def price_of(request: Release, scale: Tensor | None = None, noise: str = "gaussian") -> Price:
+    """The price of noise of this scale (the requested standard deviation, if none is given) on this answer.
+
+    Example:
+      >>> from dpnotes.core import Relation, Sensitive
+      >>> answer = Sensitive(torch.zeros(1, 1), torch.tensor([0.5]), Relation.ZERO_OUT, "proved")
+      >>> request = Release(answer, torch.tensor([1.0]), torch.tensor([0]), torch.tensor([True]))
+      >>> price_of(request).noise_multiplier
+      tensor([2.])
+    """
+    answer = request.answer
+    scale = request.noise_std if scale is None else scale
+    return Price(scale / answer.l2_sensitivity, request.active, answer.relation, answer.sampling, noise)  # type: ignore[arg-type]
+
+
+def check_release(request: Release, streams: Streams) -> None:
+    """Refuse a release whose noise or sensitivity cannot be meant; every mechanism calls this first.
+
+    Raises:
+      ValueError: see `Gaussian.release`.
+
+    Example:
+      >>> from dpnotes.core import Relation, Sensitive
+      >>> answer = Sensitive(torch.zeros(1, 1), torch.tensor([-0.5]), Relation.ZERO_OUT, "proved")
+      >>> check_release(
+      ...     Release(answer, torch.tensor([1.0]), torch.tensor([0]), torch.tensor([True])), Streams.of(0, ["a"])
+      ... )
+      Traceback (most recent call last):
+      ValueError: Expected 0 < noise_std=1.0 < inf and 0 <= l2_sensitivity=-0.5 < inf in run 0; a release without noise
+      is asked for with Exact().
+    """
+    noise_std, l2_sensitivity, value = request.noise_std, request.answer.l2_sensitivity, request.answer.value
+    if streams.keys.device != value.device:
+        raise ValueError(f"Expected streams on the answer's device {value.device}, got {streams.keys.device}.")
     valid = (noise_std > 0) & noise_std.isfinite() & (l2_sensitivity >= 0) & l2_sensitivity.isfinite()
     if bool((request.active & ~valid).any()):
         run = int((request.active & ~valid).nonzero()[0])

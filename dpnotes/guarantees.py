@@ -1,0 +1,100 @@
+"""What may be claimed, for which neighbours, resting on what, and what the claim leaves out.
+
+The values below are the assumptions and the gaps that come up again and again, said once and in the same words. Nothing
+is claimed while something that a run checked did not hold.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from dpnotes import validate
+
+Basis = Literal["proved", "enforced", "checked", "measured", "assumed"]
+
+
+class Relation(StrEnum):
+    """When two data sets are neighbours. Sampling, sensitivity and accountant must speak of the same one."""
+
+    REPLACE_ONE = "replace-one"  # one example is exchanged for any other
+    ADD_OR_REMOVE = "add-or-remove-one"  # one example more or less; normalisers are public constants
+    ZERO_OUT = "zero-out-one"  # one example's contribution becomes zero; the number of examples is public
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """What a guarantee rests on; `holds` is None where nothing in the run could check it."""
+
+    statement: str
+    basis: Basis
+    holds: bool | None = None
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What may be claimed, for which neighbours, computed by whom, resting on what, and leaving out what.
+
+    Example:
+      >>> print(Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_PUBLIC,), (TUNED_ON_PRIVATE_DATA,)))
+      (1, 1e-05)-DP, zero-out-one, by PLD, assuming that the seed is secret (seed secret: no (reproducible
+      demonstration); epsilon is the mechanism's, not the file's); NOT covered: parameters tuned on the private data
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    accountant: str
+    assumptions: tuple[Assumption, ...] = ()
+    not_covered: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing that was checked failed."""
+        return all(a.holds is not False for a in self.assumptions)
+
+    def __str__(self) -> str:
+        if broken := [a.statement for a in self.assumptions if a.holds is False]:
+            return f"no guarantee, since this did not hold: {'; '.join(broken)}"
+        said = f"({self.epsilon:.4g}, {self.delta:g})-DP, {self.relation}, by {self.accountant}"
+        for basis in ("proved", "enforced", "checked", "measured", "assumed"):
+            if on := "; ".join(a.statement for a in self.assumptions if a.basis == basis):
+                said += f", assuming that {on}" if basis == "assumed" else f", {basis}: {on}"
+        return said + (f"; NOT covered: {'; '.join(self.not_covered)}" if self.not_covered else "")
+
+
+SEED_IS_PUBLIC = Assumption(
+    "the seed is secret (seed secret: no (reproducible demonstration); epsilon is the mechanism's, not the file's)",
+    "assumed",
+)
+SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating system and was not stored)", "assumed")
+REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
+
+BATCH_NORM = "statistics of batch normalisation (they mix examples, and running ones are released without noise)"
+TUNED_ON_PRIVATE_DATA = "parameters tuned on the private data"
+STATISTICS_WITHOUT_NOISE = "statistics of the private data that were released without noise"
+
+
+def bound_was_checked(bound: float, exceeded: int, checked: int, what: str = "gradient norm") -> Assumption:
+    """The assumption that what is not clipped stays below a bound, with what the run saw of it.
+
+    A sensitivity that rests on a bound nobody enforces is worth nothing once the bound was exceeded, by however few
+    examples: such a run claims nothing. That none exceeded it says so of this data set only, not of its neighbours.
+
+    Args:
+      bound: C, above 0.
+      exceeded: how many were longer, at least 0; exact, so covered by no guarantee itself.
+      checked: how many were looked at, at least 1.
+      what: what was compared with the bound.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> bound_was_checked(2.5, exceeded=3, checked=1000)
+      Assumption(statement='every gradient norm is at most 2.5 (exceeded by 3 of 1000)', basis='checked', holds=False)
+    """
+    validate.positive(bound=bound)
+    validate.at_least(1, checked=checked)
+    validate.at_least(0, exceeded=exceeded, checked_minus_exceeded=checked - exceeded)
+    statement = f"every {what} is at most {bound:g} (exceeded by {exceeded} of {checked})"
+    return Assumption(statement, "checked", exceeded == 0)

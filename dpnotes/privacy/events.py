@@ -1,0 +1,212 @@
+"""What was released, as values that an accountant reads; which sampling goes with which neighbours.
+
+A noise multiplier is always the noise over *the sensitivity under the event's own relation*. That is not what every
+accountant means by it: dp_accounting's PLD accountant takes a multiplier under replace-one to be relative to the length
+of one contribution, half of that sensitivity, while its Renyi accountant takes it as we do. `to_dp_event` is for
+reading and storing; the numbers come from `dpnotes.privacy.accounting`, which tells each accountant what it means.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from dpnotes import validate
+from dpnotes.core import FRESH, WHOLE, Ledger, Sampling
+from dpnotes.guarantees import Relation
+
+Accountant = Literal["exact", "PLD", "RDP"]
+
+# Which accountant knows a sampling scheme under which relation. What is missing here has no accountant that we trust:
+# under add-or-remove-one a batch of fixed size is not a function of the others' batches (one example more shifts or
+# swaps who is in it); a Poisson batch under replace-one needs the contributions' lengths, not only their distance.
+ALLOWED: dict[tuple[str, Relation], Accountant] = {
+    ("whole", Relation.REPLACE_ONE): "exact",
+    ("whole", Relation.ADD_OR_REMOVE): "exact",
+    ("whole", Relation.ZERO_OUT): "exact",
+    ("fresh", Relation.REPLACE_ONE): "exact",
+    ("fresh", Relation.ZERO_OUT): "exact",
+    ("poisson", Relation.ADD_OR_REMOVE): "PLD",
+    ("poisson", Relation.ZERO_OUT): "PLD",
+    ("fixed-size", Relation.REPLACE_ONE): "RDP",
+}
+
+
+class CombinationError(ValueError):
+    """Sampling, neighbouring relation, sensitivity, mechanism and accountant do not go together."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """`count` equal releases, made one after another, the later ones possibly chosen by what the earlier released.
+
+    Args:
+      noise_multiplier: noise over sensitivity, above 0: of Gaussian noise its standard deviation over the L2
+        sensitivity, of Laplace noise its scale over the L1 sensitivity, of any other epsilon-DP mechanism ("pure") the
+        number 1 / epsilon.
+      relation: the neighbours for which the sensitivity was counted.
+      sampling: which examples each release touched. All FRESH releases of a list touch different examples.
+      count: how many there were, at least 1; FRESH ones count as one.
+      noise: "gaussian", "laplace" or "pure".
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation, or this noise on a random batch.
+      ValueError: if a number is outside its domain; a noise multiplier of 0 has no finite epsilon.
+
+    Example:
+      >>> Event(1.0, Relation.REPLACE_ONE, Sampling.poisson(0.01))
+      Traceback (most recent call last):
+      dpnotes.privacy.events.CombinationError: Expected sampling=poisson with relation add-or-remove-one or
+      zero-out-one, got replace-one; replace-one goes with sampling whole, fresh or fixed-size.
+    """
+
+    noise_multiplier: float
+    relation: Relation
+    sampling: Sampling = WHOLE
+    count: int = 1
+    noise: Literal["gaussian", "laplace", "pure"] = "gaussian"
+
+    def __post_init__(self) -> None:
+        validate.positive(noise_multiplier=self.noise_multiplier)
+        validate.at_least(1, count=self.count)
+        validate.one_of(("gaussian", "laplace", "pure"), noise=self.noise)
+        accountant = check_combination(self.sampling, self.relation)
+        if self.noise != "gaussian" and accountant != "exact":
+            raise CombinationError(
+                f"Expected noise='gaussian' with sampling={self.sampling.scheme}, got {self.noise!r}; laplace and pure "
+                "go with sampling whole or fresh."
+            )
+
+
+def check_combination(sampling: Sampling, relation: Relation) -> Accountant:
+    """The accountant for this sampling under this relation.
+
+    Raises:
+      CombinationError: if there is none, saying what goes with either.
+
+    Example:
+      >>> check_combination(Sampling.fixed_size(10, 100), Relation.REPLACE_ONE)
+      'RDP'
+    """
+    if accountant := ALLOWED.get((sampling.scheme, relation)):
+        return accountant
+    relations = _either(str(r) for s, r in ALLOWED if s == sampling.scheme)
+    schemes = _either(s for s, r in ALLOWED if r == relation)
+    raise CombinationError(
+        f"Expected sampling={sampling.scheme} with relation {relations}, got {relation}; "
+        f"{relation} goes with sampling {schemes}."
+    )
+
+
+def _either(words: Iterable[str]) -> str:
+    *rest, last = words
+    return f"{', '.join(rest)} or {last}" if rest else last
+
+
+def clipped_sensitivity(clip: float, divisor: float, relation: Relation, sampling: Sampling = WHOLE) -> float:
+    """How far a neighbour moves a sum of vectors no longer than `clip`, divided by a public number.
+
+    Replacing a vector turns it around at most, `2 clip / divisor`; removing it or zeroing it out moves the sum by its
+    length, `clip / divisor`. The same for every sampling that has an accountant for the relation: what a random batch
+    gains is the accountant's business, never the sensitivity's.
+
+    Args:
+      clip: the length of the longest vector, above 0.
+      divisor: above 0 and *public*: the number of examples (not under add-or-remove-one, which keeps it secret), the
+        size of a fresh or fixed-size batch, or the expected size of a Poisson batch, never its realised size.
+      relation: which data sets are neighbours.
+      sampling: where the vectors come from.
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation.
+      ValueError: if a number is not above 0.
+
+    Example:
+      >>> clipped_sensitivity(1.0, 50, Relation.REPLACE_ONE, Sampling.fixed_size(50, 1000))
+      0.04
+    """
+    validate.positive(clip=clip, divisor=divisor)
+    check_combination(sampling, relation)
+    return (2.0 if relation == Relation.REPLACE_ONE else 1.0) * clip / divisor
+
+
+def merged(events: Iterable[Event]) -> list[Event]:
+    """Equal events counted together, and of the fresh ones the loudest of each noise: parallel composition.
+
+    An example is in one fresh batch at most, so a fresh release is paid by its own batch alone.
+
+    Raises:
+      CombinationError: if the events speak of different relations.
+
+    Example:
+      >>> one = Event(2.0, Relation.ZERO_OUT, FRESH)
+      >>> [(e.noise_multiplier, e.count) for e in merged([one, Event(1.0, Relation.ZERO_OUT, FRESH), one])]
+      [(1.0, 1)]
+    """
+    counts: Counter[tuple[float, Relation, Sampling, str]] = Counter()
+    loudest: dict[str, Event] = {}
+    relation = None
+    for event in events:
+        if relation is None:
+            relation = event.relation
+        elif event.relation is not relation:
+            raise CombinationError(f"Expected events of one relation, got {relation} and {event.relation}.")
+        if event.sampling == FRESH:
+            known = loudest.get(event.noise)
+            if known is None or event.noise_multiplier < known.noise_multiplier:
+                loudest[event.noise] = replace(event, count=1)
+        else:
+            counts[event.noise_multiplier, event.relation, event.sampling, event.noise] += event.count
+    reused = [Event(level, r, sampling, count, noise) for (level, r, sampling, noise), count in counts.items()]  # type: ignore[arg-type]
+    return reused + list(loudest.values())
+
+
+def events_of(ledger: Ledger, run: int) -> list[Event]:
+    """One run's releases, as its ledger has them; a release of sensitivity 0 is none.
+
+    Raises:
+      ValueError: if something was released without noise.
+
+    Example:
+      >>> import torch
+      >>> from dpnotes.core import Price
+      >>> price = Price(torch.tensor([2.0]), torch.tensor([True]), Relation.ZERO_OUT)
+      >>> [event.count for event in merged(events_of(Ledger([price, price]), run=0))]
+      [2]
+    """
+    found = []
+    for price in ledger.prices:
+        level = float(price.noise_multiplier[run])
+        if bool(price.charged[run]) and level != float("inf"):
+            found.append(Event(level, price.relation, price.sampling, 1, price.noise))
+    return found
+
+
+def to_dp_event(events: Iterable[Event]) -> Any:
+    """The same as a `dp_accounting.DpEvent`, equal ones merged.
+
+    Read with an accountant of dp_accounting, its multipliers are relative to the sensitivity: for whole batches that
+    is the relation REPLACE_SPECIAL, whatever ours; its PLD accountant means something else by REPLACE_ONE.
+
+    Example:
+      >>> to_dp_event([Event(2.0, Relation.ZERO_OUT, Sampling.poisson(0.1))] * 2).event.sampling_probability
+      0.1
+    """
+    import dp_accounting
+
+    builder = dp_accounting.DpEventBuilder()
+    for event in merged(events):
+        released: Any = dp_accounting.GaussianDpEvent(event.noise_multiplier)
+        if event.noise == "laplace":
+            released = dp_accounting.LaplaceDpEvent(event.noise_multiplier)
+        elif event.noise == "pure":  # the worst epsilon-DP mechanism is randomised response of one bit
+            import math
+
+            released = dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(1 / event.noise_multiplier)), 2)
+        if event.sampling.scheme == "poisson":
+            released = dp_accounting.PoissonSampledDpEvent(event.sampling.rate, released)
+        elif event.sampling.scheme == "fixed-size":
+            size = round(event.sampling.rate * event.sampling.num_examples)
+            released = dp_accounting.SampledWithoutReplacementDpEvent(event.sampling.num_examples, size, released)
+        builder.compose(released, event.count)
+    return builder.build()

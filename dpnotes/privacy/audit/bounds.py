@@ -88,7 +88,7 @@ def epsilon_from_counts(
     for name, counts, most in (("hits", first, runs), ("false_hits", second, false_runs)):
         wrong = ~((counts >= 0) & (counts <= most) & (counts == np.floor(counts)))
         if wrong.any():
-            raise ValueError(f"Expected {name}={counts[wrong].flat[0]!r} to be a whole number from 0 to {most}.")
+            raise ValueError(f"Expected {name}={counts[wrong].flat[0].item()!r} to be a whole number from 0 to {most}.")
     # The ends of the interval are quantiles of Beta distributions; at 0 or all hits one of them is 0 or 1.
     lower = np.where(first > 0, betaincinv(np.maximum(first, 1), runs - first + 1, level / 2), 0.0)
     upper = np.where(

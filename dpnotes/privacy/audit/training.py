@@ -79,9 +79,7 @@ def transcript_scores(
             without, included = answers(method.output(state))
             state, estimate = method.step(state, part_of_oracle, part_of_streams)
             if bool((estimate.status != Status.OK).any()):
-                raise ValueError(
-                    f"Expected every run to take num_steps={num_steps} steps; one ended at step {step + 1}."
-                )
+                raise ValueError(f"Expected every run to take num_steps={num_steps} steps; one ended after {step}.")
             shift = (included - without).double() / noise_std
             log_ratio = log_ratio + ((estimate.gradient - without).double() / noise_std * shift).sum(1)
             distance = distance + (shift**2).sum(1)

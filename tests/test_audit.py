@@ -1,0 +1,465 @@
+"""Audits: intervals, power and densities against other ways to get them, honest levels, and training under attack."""
+
+import functools
+import math
+from types import ModuleType
+
+import dp_accounting
+import numpy as np
+import pytest
+import torch
+from dp_accounting import pld
+from scipy import stats
+from torch import Tensor
+
+from dpnotes.core import Guarantee, Relation, Release, Sensitive
+from dpnotes.methods.descent import Descent
+from dpnotes.oracles import clipped
+from dpnotes.privacy import mechanisms
+from dpnotes.privacy.accounting import rho_to_epsilon
+from dpnotes.privacy.audit import (
+    GaussianPair,
+    LowerBound,
+    MixturePair,
+    choose_threshold,
+    epsilon_from_counts,
+    from_scores,
+    guess,
+    one_run,
+    one_run_p_value,
+    power,
+    runs_for_power,
+    transcript_scores,
+)
+from dpnotes.privacy.museum import module_with_line_replaced
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import NoiseSchedule, uniform
+from dpnotes.problems.custom import CustomProblem
+from dpnotes.streams import Streams
+
+
+# ---------------------------------------------------------------- counts
+@pytest.mark.parametrize("level", [0.01, 0.1])
+@pytest.mark.parametrize(("hits", "false_hits"), [(0, 0), (7, 0), (50, 3), (50, 50), (49, 1), (3, 40)])
+def test_the_bound_is_that_of_clopper_and_pearson(hits: int, false_hits: int, level: float):
+    lower = stats.binomtest(hits, 50).proportion_ci(1 - level, "exact").low
+    upper = stats.binomtest(false_hits, 60).proportion_ci(1 - level, "exact").high if false_hits <= 60 else 1.0
+    expected = max(0.0, math.log(max((lower - 0.01) / upper, 1e-300)))
+    got = epsilon_from_counts(hits, 50, false_hits, 60, delta=0.01, level=level)
+    assert float(got) == pytest.approx(expected, abs=1e-9)
+
+
+def test_certain_events_have_intervals_too():
+    assert float(epsilon_from_counts(50, 50, 50, 50, delta=0.0, level=0.1)) == 0.0
+    everything = float(epsilon_from_counts(50, 50, 0, 50, delta=0.0, level=0.1))
+    assert everything == pytest.approx(math.log(0.05 ** (1 / 50) / (1 - 0.05 ** (1 / 50))))
+
+
+def test_power_is_the_sum_over_all_outcomes():
+    runs, claim = 40, {"epsilon": 0.7, "delta": 0.01, "level": 0.05}
+    counts = np.arange(runs + 1)
+    bounds = epsilon_from_counts(counts[:, None], runs, counts[None], runs, delta=0.01, level=0.05)
+    for hit, false_hit in ((0.8, 0.1), (0.5, 0.2), (1.0, 0.0), (0.3, 0.3)):
+        outcomes = np.outer(stats.binom.pmf(counts, runs, hit), stats.binom.pmf(counts, runs, false_hit))
+        assert power(hit, false_hit, runs, **claim) == pytest.approx(float(outcomes[bounds > 0.7].sum()), abs=1e-9)
+
+
+@pytest.mark.parametrize(("hit", "false_hit", "epsilon"), [(0.5, 0.01, 2.0), (0.05, 1e-4, 4.0), (1.0, 0.0, 3.0)])
+def test_the_number_of_runs_has_its_power_and_a_few_less_do_not(hit: float, false_hit: float, epsilon: float):
+    runs = runs_for_power(hit, false_hit, epsilon=epsilon, delta=1e-5)
+    assert power(hit, false_hit, runs, epsilon=epsilon, delta=1e-5) >= 0.99
+    assert power(hit, false_hit, int(0.97 * runs) - 1, epsilon=epsilon, delta=1e-5) < 0.99
+
+
+# ---------------------------------------------------------------- densities
+def covariance_root(outputs: int = 5, draws: int = 7) -> Tensor:
+    return Streams.of("root", ["a"]).normal("noise", 0, draws * outputs).view(draws, outputs)
+
+
+def test_the_distance_of_gaussians_is_mahalanobis_s():
+    root, shift = covariance_root(), torch.linspace(-1, 2, 5, dtype=torch.float64)
+    pair = GaussianPair(torch.ones(5), shift, root)
+    assert pair.mu**2 == pytest.approx(float(shift @ torch.linalg.solve(root.T @ root, shift)), rel=1e-10)
+    assert pair.epsilon(1e-5) == pytest.approx(rho_to_epsilon(pair.mu**2 / 2, 1e-5))
+    assert GaussianPair(torch.ones(5), shift * 0, root).epsilon(1e-5) == 0.0
+
+
+def test_a_shift_without_noise_is_seen_and_one_with_little_is_not_taken_for_it():
+    root = covariance_root()
+    blind = torch.linalg.qr(root.T)[0][:, 0]
+    flat = root - torch.outer(root @ blind, blind)  # nothing along `blind`
+    pair = GaussianPair(torch.zeros(5), blind + 0.3, flat)
+    assert math.isinf(pair.mu) and math.isinf(pair.epsilon(1e-5))
+    outputs = Streams.of("blind", ["a"]).normal("z", 0, 70).view(10, 7) @ flat
+    torch.testing.assert_close(pair.score(outputs), torch.zeros(10, dtype=torch.float64), atol=1e-9, rtol=0)
+    torch.testing.assert_close(pair.score(outputs + pair.shift), torch.ones(10, dtype=torch.float64), atol=1e-9, rtol=0)
+    little = GaussianPair(torch.zeros(5), blind, flat + 1e-4 * torch.outer(torch.ones(7), blind))
+    assert 1e2 < little.mu < 1e5
+
+
+def test_the_score_is_standard_normal_and_shifted_by_mu():
+    pair = GaussianPair(torch.ones(5), torch.linspace(-1, 2, 5), covariance_root())
+    noise = Streams.of("scores", ["a"]).normal("z", 0, 7 * 20_000)[0].view(-1, 7) @ pair.noise
+    assert stats.kstest(pair.score(pair.mean + noise).numpy(), "norm").pvalue > 1e-4
+    assert stats.kstest(pair.score(pair.mean + pair.shift + noise).numpy(), "norm", args=(pair.mu, 1)).pvalue > 1e-4
+    assert stats.kstest(pair.score(pair.mean + 1.1 * noise).numpy(), "norm").pvalue < 1e-4  # the control
+
+
+@pytest.mark.parametrize(("rate", "multiplier", "delta"), [(0.5, 1.0, 1e-5), (0.1, 0.7, 1e-3), (0.02, 1.0, 1e-6)])
+def test_a_sampled_gaussian_s_epsilon_is_that_of_its_privacy_loss_distribution(rate, multiplier, delta):
+    pair = MixturePair(np.array([[0.0, 1.0], [1 - rate, rate]]), np.array([[0.0], [1.0]]), multiplier)
+    accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier)))
+    assert pair.epsilon(delta) == pytest.approx(accountant.get_epsilon(delta), rel=2e-3)
+    assert pair.epsilon(delta) <= accountant.get_epsilon(delta)
+    assert pair.epsilon(delta) < rho_to_epsilon(0.5 / multiplier**2, delta)  # the control: sampling amplifies
+
+
+def test_a_mixture_of_one_is_a_gaussian_and_its_attack_faces_the_right_way():
+    one, other = np.array([[-2.0], [1.0]]), np.array([[0.0], [1.0]])
+    pair = MixturePair(one, other, 1.0)
+    assert pair.epsilon(1e-5) == pytest.approx(rho_to_epsilon(2.0, 1e-5), rel=1e-3)
+    hit, false_hit = pair.rates(1.0)  # the example lowers the output, so the score is turned around
+    assert hit == pytest.approx(stats.norm.sf(-1)) and false_hit == pytest.approx(stats.norm.sf(1))
+    assert MixturePair(other, other, 1.0).epsilon(1e-5) == 0.0
+    assert math.isinf(MixturePair(np.array([[100.0], [1.0]]), other, 1.0).epsilon(1e-5))
+
+
+# ---------------------------------------------------------------- honest levels
+MU, DELTA = 2.0, 0.1
+TRUE = rho_to_epsilon(MU**2 / 2, DELTA)
+
+
+def gaussian_scores(audits: int, runs: int, seed: str, multiplier: float = 1 / MU) -> tuple[Tensor, Tensor]:
+    """Scores `(audits, runs)` of the library's Gaussian mechanism with the example, and without it."""
+    streams, runs_each = Streams.of(seed, range(audits)), torch.ones(audits, dtype=torch.float64)
+    sides = []
+    for number, value in enumerate((1.0, 0.0)):
+        answer = Sensitive(torch.full((audits, runs), value).double(), runs_each, Relation.ZERO_OUT, "proved")
+        request = Release(answer, runs_each * multiplier, torch.full((audits,), number), runs_each.bool())
+        sides.append(mechanisms.Gaussian().release(mechanisms.Gaussian().init(answer.value), request, streams)[1])
+    return sides[0] / multiplier, sides[1] / multiplier
+
+
+def tightest_threshold() -> float:
+    """Where the event forces exactly the true epsilon."""
+    return TRUE / MU + MU / 2
+
+
+def exceedances(audits: int, runs: int, seed: str) -> dict[str, int]:
+    """How often each kind of audit of the correct mechanism exceeds its true epsilon, at level 1e-2."""
+    found = {"threshold known": 0, "threshold chosen": 0, "one run": 0, "no interval": 0, "threshold on the same": 0}
+    level, chunk = 0.01, 500
+    for first in range(0, audits, chunk):
+        scores, false_scores = gaussian_scores(chunk, runs, f"{seed} {first}")
+        hits, false_hits = ((s > tightest_threshold()).sum(1).numpy() for s in (scores, false_scores))
+        bounds = epsilon_from_counts(hits, runs, false_hits, runs, delta=DELTA, level=level)
+        found["threshold known"] += int((bounds > TRUE).sum())
+        found["no interval"] += int((hits / runs - DELTA > math.exp(TRUE) * false_hits / runs).sum())
+        coins = Streams.of(f"{seed} coins {first}", range(chunk)).uniform("coins", 0, runs) < 0.5
+        for row in range(chunk):
+            chosen = from_scores(scores[row], false_scores[row], delta=DELTA, level=level)
+            found["threshold chosen"] += chosen.epsilon > TRUE
+            greedy = choose_threshold(scores[row], false_scores[row], delta=DELTA, level=level)
+            same = from_scores(scores[row], false_scores[row], delta=DELTA, level=0.5, threshold=greedy)
+            found["threshold on the same"] += same.epsilon > TRUE
+            seen = torch.where(coins[row], scores[row], false_scores[row])
+            pure = one_run(coins[row], guess(seen, 10, 10), delta=1e-5, level=level)
+            found["one run"] += pure.epsilon > rho_to_epsilon(MU**2 / 2, 1e-5)
+    return found
+
+
+def check_exceedances(audits: int, runs: int, seed: str) -> None:
+    found = exceedances(audits, runs, seed)
+    # The largest count that an exceedance probability of 1e-2 gives with probability 1 - 1e-6.
+    most = stats.binom.isf(1e-6, audits, 0.01)
+    for name in ("threshold known", "threshold chosen", "one run"):
+        assert found[name] <= most, found
+    # The controls: no interval at all; and a threshold chosen on the runs it is counted on, at a level of one half.
+    assert found["no interval"] > most, found
+    assert found["threshold on the same"] > most, found
+
+
+def test_the_correct_mechanism_is_not_accused_more_often_than_the_level():
+    check_exceedances(500, 400, "fast")
+
+
+@pytest.mark.slow
+def test_ten_thousand_audits_of_the_correct_mechanism_keep_their_level():
+    check_exceedances(10_000, 1000, "slow")
+
+
+# ---------------------------------------------------------------- one run
+def independent_leaks(canaries: int, correct: int, epsilon: float, delta: float) -> float:
+    """P(correct >= v) if each canary leaks with probability delta, and answers at random otherwise: (epsilon, delta)-DP."""
+    accuracy = delta + (1 - delta) / (1 + math.exp(-epsilon))
+    return float(stats.binom.sf(correct - 1, canaries, accuracy))
+
+
+def common_leak(canaries: int, correct: int, epsilon: float, delta: float) -> float:
+    """The same if all of them leak at once, with probability delta."""
+    return delta + (1 - delta) * float(stats.binom.sf(correct - 1, canaries, 1 / (1 + math.exp(-epsilon))))
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-4, 1e-2])
+def test_the_p_value_bounds_the_tails_of_mechanisms_that_leak(epsilon: float, delta: float):
+    uncorrected = 0
+    for canaries in (1, 5, 40):
+        for correct in range(canaries + 1):
+            bound = one_run_p_value(canaries, canaries, correct, epsilon=epsilon, delta=delta)
+            for mechanism in (independent_leaks, common_leak):
+                assert mechanism(canaries, correct, epsilon, delta) <= bound * (1 + 1e-9) + 1e-12
+                pure = one_run_p_value(canaries, canaries, correct, epsilon=epsilon, delta=0.0)
+                uncorrected += mechanism(canaries, correct, epsilon, delta) > pure * (1 + 1e-9) + 1e-12
+    assert (uncorrected > 0) == (delta > 0)  # the control: without its delta term the bound does not hold
+
+
+def test_the_p_value_is_the_theorem_s():
+    def by_hand(m: int, r: int, v: int, epsilon: float, delta: float) -> float:
+        accuracy = math.exp(epsilon) / (1 + math.exp(epsilon))
+        mass = [math.comb(r, k) * accuracy**k * (1 - accuracy) ** (r - k) for k in range(r + 1)]
+        worst = max(sum(mass[k] for k in range(r + 1) if v > k >= v - i) / i for i in range(1, m + 1))
+        return min(1.0, sum(mass[v:]) + 2 * m * delta * worst)
+
+    for m, r, v, epsilon, delta in (
+        (20, 12, 9, 0.8, 1e-3),
+        (30, 30, 17, 0.1, 1e-2),
+        (9, 4, 4, 2.0, 1e-5),
+        (5, 5, 1, 1, 0.1),
+    ):
+        got = one_run_p_value(m, r, v, epsilon=epsilon, delta=delta)
+        assert got == pytest.approx(by_hand(m, r, v, epsilon, delta), rel=1e-12)
+
+
+def test_the_bound_of_one_run_is_where_the_p_value_reaches_the_level():
+    coins = torch.arange(200) % 2 == 0
+    guesses = torch.where(
+        torch.arange(200) < 100, torch.where(torch.arange(200) < 90, 1, -1) * (2 * coins.long() - 1), 0
+    )
+    bound = one_run(coins, guesses, delta=1e-5, level=0.05)
+    assert bound.method == "90 right guesses of 100"
+    at = {"delta": 1e-5}
+    assert one_run_p_value(200, 100, 90, epsilon=bound.epsilon, **at) < 0.05
+    assert one_run_p_value(200, 100, 90, epsilon=bound.epsilon + 1e-6, **at) >= 0.05
+    assert one_run(coins, guesses * 0, delta=1e-5).epsilon == 0.0
+    assert one_run(coins, -guesses, delta=1e-5).epsilon == 0.0
+
+
+def test_guesses_go_to_the_ends():
+    scores = Streams.of("guesses", range(3)).normal("scores", 0, 50)
+    guesses = guess(scores, 7, 5)
+    assert ((guesses == 1).sum(1) == 7).all() and ((guesses == -1).sum(1) == 5).all()
+    for row in range(3):
+        assert scores[row][guesses[row] == 1].min() > scores[row][guesses[row] == 0].max()
+        assert scores[row][guesses[row] == -1].max() < scores[row][guesses[row] == 0].min()
+    assert (guess(scores, 0, 0) == 0).all() and (guess(scores, 50, 0) == 1).all()
+
+
+# ---------------------------------------------------------------- training
+NUM_EXAMPLES, DIM, STEPS, CLIP = 5, 2, 10, 1.0
+
+
+def weighted_loss(parameters: Tensor, example: Tensor, weight: Tensor) -> Tensor:
+    return weight * 0.5 * ((parameters - example) ** 2).sum()
+
+
+def examples() -> Tensor:
+    near = 0.3 * Streams.of("examples", range(NUM_EXAMPLES)).normal("x", 0, DIM)
+    near[-1] = torch.tensor([30.0, 40.0])  # the canary
+    return near
+
+
+def problem(included: bool) -> CustomProblem:
+    """Quadratics around the examples; zeroing out the last one is giving it the weight 0."""
+    weights = torch.ones(NUM_EXAMPLES, dtype=torch.float64)
+    weights[-1] = float(included)
+    return CustomProblem(weighted_loss, DIM, examples(), weights)
+
+
+def clipped_means(x: Tensor) -> tuple[Tensor, Tensor]:
+    """What the attacker computes by itself: the mean of clipped gradients without the canary, and with it."""
+    each = x[:, None] - examples()
+    each = each / (each.norm(dim=2, keepdim=True) / CLIP).clamp_min(1) / NUM_EXAMPLES
+    return each[:, :-1].sum(1), each.sum(1)
+
+
+def training_audit(
+    module: ModuleType, schedule: NoiseSchedule, delta: float, runs: int, threshold: float
+) -> LowerBound:
+    sides = []
+    for included in (True, False):
+        plan = FixedNoise.of([schedule] * runs)
+        oracle = module.ClippedGradient(problem(included), CLIP, plan, Relation.ZERO_OUT)
+        streams = Streams.of(f"training {included}", range(runs))
+        noise_std = float(schedule.noise_multipliers[0]) * CLIP / NUM_EXAMPLES
+        start = torch.zeros(DIM, dtype=torch.float64)
+        sides.append(
+            transcript_scores(
+                Descent(0.5), oracle, start, streams, STEPS, answers=clipped_means, noise_std=noise_std, chunk=5000
+            )
+        )
+    return from_scores(*sides, delta=delta, threshold=threshold)
+
+
+SENSITIVITY = (
+    "sensitivity = torch.full_like(self.noise.budget, SENSITIVITY_FACTOR[self.relation] * self.clip / num_examples)"
+)
+
+
+@functools.cache
+def training_design() -> tuple[Guarantee, NoiseSchedule, int, float]:
+    """The claim of ten uniform steps, and the attack on a variant with half of the noise: runs and threshold."""
+    rho, delta = 0.5, 1e-3
+    claim = Guarantee(rho_to_epsilon(rho, delta), delta, Relation.ZERO_OUT, "exact Gaussian")
+    # In units of the noise that the attacker assumes: N(1, 1/4) with the canary and N(0, 1/4) without it.
+    halved = MixturePair(np.array([[1.0], [1.0]]), np.array([[0.0], [1.0]]), 0.5)
+    threshold = halved.threshold(claim.epsilon, delta)
+    runs = runs_for_power(*halved.rates(threshold), epsilon=claim.epsilon, delta=delta)
+    return claim, uniform(rho, STEPS), runs, threshold
+
+
+def test_training_with_half_of_the_noise_is_caught_and_the_correct_one_is_not():
+    claim, schedule, runs, threshold = training_design()
+    broken = module_with_line_replaced(clipped, SENSITIVITY, SENSITIVITY[:-1] + " / 2)")
+    assert training_audit(broken, schedule, claim.delta, runs, threshold).exceeds(claim)
+    correct = GaussianPair(torch.zeros(1), torch.ones(1), torch.ones(1, 1))
+    bound = training_audit(clipped, schedule, claim.delta, runs, correct.strongest_threshold(runs, claim.delta, 0.01))
+    assert 0.5 * claim.epsilon < bound.epsilon <= claim.epsilon
+
+
+def test_the_transcript_s_score_has_the_distance_of_the_claim():
+    _, schedule, _, _ = training_design()
+    for included in (True, False):
+        oracle = clipped.ClippedGradient(problem(included), CLIP, FixedNoise.of([schedule] * 4000), Relation.ZERO_OUT)
+        scores = transcript_scores(
+            Descent(0.5),
+            oracle,
+            torch.zeros(DIM, dtype=torch.float64),
+            Streams.of(f"distance {included}", range(4000)),
+            STEPS,
+            answers=clipped_means,
+            noise_std=float(schedule.noise_multipliers[0]) * CLIP / NUM_EXAMPLES,
+        )
+        assert stats.kstest(scores.numpy(), "norm", args=(float(included), 1)).pvalue > 1e-4
+        assert stats.kstest(scores.numpy(), "norm", args=(0.5, 1)).pvalue < 1e-4  # the control
+
+
+def test_unclipped_training_is_caught():
+    claim, schedule, _, _ = training_design()
+    line = "scale = torch.where(norms.isfinite(), self.clip / norms.clamp_min(self.clip), 0) / num_examples"
+    broken = module_with_line_replaced(clipped, line, "scale = torch.ones_like(norms) / num_examples")
+    assert training_audit(broken, schedule, claim.delta, 2000, 5.0).exceeds(claim)
+    assert not training_audit(clipped, schedule, claim.delta, 2000, 5.0).exceeds(claim)
+
+
+def test_a_mechanism_that_draws_every_call_from_one_seed_is_caught():
+    line = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
+    broken = module_with_line_replaced(mechanisms, line, line.replace("request.call", "0"))
+    claim = Guarantee(rho_to_epsilon(1.0, 1e-5), 1e-5, Relation.ZERO_OUT, "exact Gaussian")  # two answers at mu = 1
+    runs = runs_for_power(1.0, 0.0, epsilon=claim.epsilon, delta=claim.delta)
+
+    def difference(module: ModuleType, moved: float) -> Tensor:
+        """Of two answers that the example moves in opposite directions."""
+        ones, streams = (
+            torch.ones(runs, dtype=torch.float64),
+            Streams.of("reuse", [f"{i} {moved}" for i in range(runs)]),
+        )
+        released = []
+        for call, direction in enumerate((moved, -moved)):
+            answer = Sensitive(torch.full((runs, 1), direction).double(), ones, Relation.ZERO_OUT, "proved")
+            request = Release(answer, ones, torch.full((runs,), call), ones.bool())
+            mechanism = module.Gaussian()
+            released.append(mechanism.release(mechanism.init(answer.value), request, streams)[1][:, 0])
+        return released[0] - released[1]
+
+    for module, caught in ((broken, True), (mechanisms, False)):
+        bound = from_scores(difference(module, 1.0), difference(module, 0.0), delta=claim.delta, threshold=1.0)
+        assert bound.exceeds(claim) is caught
+
+
+CANARIES = 1000
+
+
+def one_training_run(module: ModuleType, rho: float, delta: float, seed: int) -> LowerBound:
+    """All canaries in one run: each has a direction of its own, in which its gradient is the clipping norm."""
+    coins = Streams.of("coins", [seed]).uniform("included", 0, CANARIES)[0] < 0.5
+    directions = torch.eye(CANARIES, dtype=torch.float64) * coins[:, None]
+    linear = CustomProblem(lambda parameters, direction: parameters @ direction, CANARIES, directions)
+    oracle = module.ClippedGradient(linear, CLIP, FixedNoise.of([uniform(rho, STEPS)]), Relation.ZERO_OUT)
+    method, streams = Descent(1.0), Streams.of("one run", [seed])
+    state = method.init(torch.zeros(1, CANARIES, dtype=torch.float64), oracle)
+    for _ in range(STEPS):
+        state, _ = method.step(state, oracle, streams)
+    return one_run(coins, guess(-method.output(state)[0], 50, 50), delta=delta)  # black box: the last iterate alone
+
+
+def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_one():
+    rho, delta = 0.05, 1e-7
+    claim = Guarantee(rho_to_epsilon(rho, delta), delta, Relation.ZERO_OUT, "exact Gaussian")
+    broken = module_with_line_replaced(clipped, SENSITIVITY, SENSITIVITY[:-1] + " / 8)")
+    for seed in range(3):
+        assert one_training_run(broken, rho, delta, seed).exceeds(claim)
+        bound = one_training_run(clipped, rho, delta, seed)
+        assert not bound.exceeds(claim) and bound.epsilon > 0
+
+
+# ---------------------------------------------------------------- bad input
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: epsilon_from_counts(1, 0, 0, 10, delta=0.0, level=0.1), "Expected runs=0 >= 1"),
+        (
+            lambda: epsilon_from_counts(11, 10, 0, 10, delta=0.0, level=0.1),
+            "Expected hits=np.float64\\(11.0\\) to be a whole",
+        ),
+        (lambda: epsilon_from_counts(1, 10, 0.5, 10, delta=0.0, level=0.1), "Expected false_hits=np.float64\\(0.5\\)"),
+        (
+            lambda: epsilon_from_counts(1, 10, math.nan, 10, delta=0.0, level=0.1),
+            "Expected false_hits=np.float64\\(nan\\)",
+        ),
+        (lambda: epsilon_from_counts(1, 10, 0, 10, delta=1.0, level=0.1), "Expected 0 <= delta=1.0 < 1"),
+        (lambda: epsilon_from_counts(1, 10, 0, 10, delta=-0.1, level=0.1), "Expected delta=-0.1 >= 0"),
+        (lambda: epsilon_from_counts(1, 10, 0, 10, delta=0.1, level=0.0), "Expected 0 < level=0.0 < 1"),
+        (lambda: from_scores(torch.ones(1), torch.ones(9), delta=0.1), "Expected num_scores=1 >= 2"),
+        (lambda: from_scores(torch.tensor([1, math.nan]), torch.ones(9), delta=0.1, threshold=0), "without NaN"),
+        (lambda: from_scores(torch.ones(3, 2), torch.ones(9), delta=0.1), "Expected scores of shape"),
+        (lambda: power(1.5, 0.1, 10, epsilon=1.0, delta=0.1), "Expected hit_rate=1.5 and"),
+        (lambda: power(0.5, 0.1, 10, epsilon=math.inf, delta=0.1), "Expected epsilon=inf to be finite"),
+        (
+            lambda: runs_for_power(0.2, 0.2, epsilon=1.0, delta=0.0, most=64),
+            "Expected most=64 runs to refute epsilon=1",
+        ),
+        (lambda: one_run_p_value(0, 0, 0, epsilon=1.0, delta=0.0), "Expected num_canaries=0 >= 1"),
+        (lambda: one_run_p_value(5, 6, 1, epsilon=1.0, delta=0.0), "Expected num_correct=1 <= num_guesses=6 <="),
+        (lambda: one_run_p_value(5, 3, 1, epsilon=1.0, delta=2.0), "Expected 0 <= delta=2.0 <= 1"),
+        (lambda: guess(torch.ones(3), 2, 2), "Expected num_included=2"),
+        (lambda: guess(torch.tensor([math.nan, 1.0]), 1, 1), "without NaN"),
+        (lambda: one_run(torch.ones(3), torch.ones(3), delta=0.0), "Expected included to be bool"),
+        (lambda: one_run(torch.ones(3).bool(), torch.full((3,), 2), delta=0.0), "guesses to be 1, 0 or -1"),
+        (lambda: one_run(torch.ones(3).bool(), torch.ones(2), delta=0.0), "Expected equal lengths"),
+        (lambda: GaussianPair(torch.zeros(2), torch.zeros(3), torch.zeros(1, 2)), "Expected mean \\(2,\\), shift"),
+        (lambda: GaussianPair(torch.zeros(2), torch.zeros(2), torch.full((1, 2), math.inf)), "Expected noise without"),
+        (lambda: MixturePair(np.ones((2, 2)), np.ones((2, 1)), 1.0), "Expected the weights of included to sum to 1"),
+        (lambda: MixturePair(np.ones((2, 1)), np.ones((2, 1)), 0.0), "Expected std=0.0 > 0"),
+        (lambda: MixturePair(np.array([[math.nan], [1]]), np.ones((2, 1)), 1.0), "Expected included to be finite"),
+        (
+            lambda: LowerBound(1.0, 1e-5, 0.01, 10, "").exceeds(Guarantee(1.0, 1e-6, Relation.ZERO_OUT, "")),
+            "Expected the claim's delta=1e-06 to be the audit's, 1e-05",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(call, message: str):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_training_that_ends_early_or_ignores_the_canary_is_refused():
+    oracle = clipped.ClippedGradient(problem(True), CLIP, FixedNoise.of([uniform(0.5, 3)] * 2))
+    start, streams = torch.zeros(DIM, dtype=torch.float64), Streams.of("refused", range(2))
+    with pytest.raises(ValueError, match="Expected every run to take num_steps=4 steps; one ended after 3"):
+        transcript_scores(Descent(0.5), oracle, start, streams, 4, answers=clipped_means, noise_std=1.0)
+    with pytest.raises(ValueError, match="Expected a canary that moves"):
+        transcript_scores(Descent(0.5), oracle, start, streams, 3, answers=lambda x: (x, x), noise_std=1.0)
+    with pytest.raises(ValueError, match="Expected noise_std=0.0 > 0"):
+        transcript_scores(Descent(0.5), oracle, start, streams, 3, answers=clipped_means, noise_std=0.0)

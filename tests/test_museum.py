@@ -1,0 +1,164 @@
+"""The museum: every broken variant is one line away from the correct one, and both exhibits tell the two apart."""
+
+import ast
+import difflib
+import inspect
+import math
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+
+from dpnotes.core import Relation
+from dpnotes.privacy.accounting import rho_to_epsilon
+from dpnotes.privacy.museum import (
+    Exhibit,
+    Setting,
+    exhibits,
+    module_with_line_replaced,
+    releases,
+    with_line_replaced,
+)
+from dpnotes.privacy.museum.exhibit import LEVEL, POWER
+from dpnotes.streams import Streams
+
+ALL = exhibits()
+by_name = pytest.mark.parametrize("exhibit", ALL, ids=lambda e: e.name)
+
+
+def test_the_collection_has_what_it_promises():
+    assert len({e.name for e in ALL}) == len(ALL) == 10
+    wanted = ["sensitivity halved", "noise reused", "wrong root", "printed NODE", "not restarted", "realised size"]
+    for words in [*wanted, "sampling without its accountant"]:
+        assert any(words in e.name for e in ALL), words
+
+
+@by_name
+def test_the_two_sources_differ_by_the_one_line_that_is_named(exhibit: Exhibit):
+    correct = inspect.getsource(exhibit.part)
+    broken = with_line_replaced(correct, exhibit.line, exhibit.instead)
+    changed = [line for line in difflib.ndiff(correct.splitlines(), broken.splitlines()) if line[:2] in ("- ", "+ ")]
+    assert [line[0] for line in changed] == ["-", "+"]
+    assert [line[2:].strip() for line in changed] == [exhibit.line, exhibit.instead]
+    # The broken release runs that source: its code has the constants and names of the broken source, compiled here.
+    function = exhibit.broken if exhibit.part is exhibit.correct else exhibit.broken.__globals__[exhibit.part.__name__]
+    compiled: dict = {}
+    exec(textwrap.dedent(broken), dict(exhibit.part.__globals__), compiled)
+    assert function.__code__.co_code == compiled[exhibit.part.__name__].__code__.co_code
+    assert function.__code__.co_consts[1:] == compiled[exhibit.part.__name__].__code__.co_consts[1:]
+    assert function.__code__ != exhibit.part.__code__
+    assert ast.dump(ast.parse(correct)) != ast.dump(ast.parse(broken))  # not a comment
+
+
+@by_name
+def test_exhibit_a_the_densities_exceed_the_claim_exactly_when_it_is_broken(exhibit: Exhibit):
+    assert exhibit.exact(broken=True) > exhibit.claim.epsilon * 1.2
+    assert exhibit.exact(broken=False) <= exhibit.claim.epsilon * (1 + 1e-9)
+
+
+@by_name
+def test_exhibit_b_the_audit_exceeds_the_claim_exactly_when_it_is_broken(exhibit: Exhibit):
+    # Fixed seeds. A broken variant escapes with probability at most 1%, a correct one is accused with at most 1%.
+    _, runs, power = exhibit.design
+    bound = exhibit.audit(broken=True)
+    assert power >= POWER and bound.runs == 2 * runs and bound.level == LEVEL
+    assert bound.exceeds(exhibit.claim)
+    correct = exhibit.audit(broken=False)
+    assert correct.runs == bound.runs and not correct.exceeds(exhibit.claim)
+    assert correct.epsilon > 0.05 * exhibit.claim.epsilon, "an audit that sees nothing would pass everything"
+
+
+def event_rate(exhibit: Exhibit, pair_broken: bool, code_broken: bool, included: bool, runs: int = 20_000) -> float:
+    """How often what one variant samples scores above the middle of what the other's (or its own) densities say."""
+    pair = exhibit.pair(pair_broken)
+    release = exhibit.broken if code_broken else exhibit.correct
+    streams = Streams.of("rates", [f"{exhibit.name} {code_broken} {included}"])
+    scores = exhibit.setting.scores(release, pair, included, runs, streams)
+    return float((scores > middle(exhibit, pair_broken)).double().mean())
+
+
+def middle(exhibit: Exhibit, broken: bool) -> float:
+    """A threshold whose event is neither rare nor common."""
+    pair = exhibit.pair(broken)
+    grid = np.linspace(-3, 6, 181) if not math.isinf(pair.epsilon(0.5)) else [0.5]
+    return float(max(grid, key=lambda t: min(sum(pair.rates(t)) / 2, 1 - sum(pair.rates(t)) / 2)))
+
+
+@by_name
+@pytest.mark.parametrize("broken", [False, True])
+def test_the_densities_are_those_of_what_is_sampled(exhibit: Exhibit, broken: bool):
+    # 40 comparisons at 5 standard errors: a false alarm has probability 3e-5.
+    rates = exhibit.pair(broken).rates(middle(exhibit, broken))
+    own, other = (
+        [
+            abs(event_rate(exhibit, broken, code, included) - rate)
+            for included, rate in zip((True, False), rates, strict=True)
+        ]
+        for code in (broken, not broken)
+    )
+    allowed = [5 * math.sqrt(rate * (1 - rate) / 20_000) + 1e-12 for rate in rates]
+    assert all(error <= most for error, most in zip(own, allowed, strict=True))
+    if broken:  # the control: the correct variant's samples do not fit; the broken one's may look correct to its attack
+        assert any(error > most for error, most in zip(other, allowed, strict=True))
+
+
+def test_the_correct_tree_keeps_its_claim_whichever_increment_changes():
+    for exhibit in ALL:
+        if exhibit.correct is not releases.prefix_sums:
+            continue
+        length = len(exhibit.setting.without)
+        epsilons = []
+        for step in range(length):
+            moved = torch.eye(length, dtype=torch.float64)[step]
+            setting = Setting(exhibit.setting.without, moved, length, exhibit.setting.options)
+            epsilons.append(setting.pair(exhibit.correct).epsilon(exhibit.claim.delta))
+        assert max(epsilons) == pytest.approx(exhibit.claim.epsilon, rel=1e-9)
+
+
+def test_the_correct_node_covers_every_prefix_by_disjoint_nodes():
+    for step in range(1, 65):
+        nodes = releases.node(step)
+        assert [leaf for first, last in nodes for leaf in range(first, last + 1)] == list(range(1, step + 1))
+        assert len(nodes) == step.bit_count()
+        assert all(
+            (last - first + 1).bit_count() == 1 and (first - 1) % (last - first + 1) == 0 for first, last in nodes
+        )
+
+
+def test_the_correct_release_s_claims_are_not_generous():
+    """Each claim is what its accountant gives, and the worst neighbours reach it, where the claim is exact."""
+    for exhibit in ALL:
+        if exhibit.claim.accountant == "exact Gaussian" and "root is missing" not in exhibit.name:
+            assert exhibit.exact(broken=False) == pytest.approx(exhibit.claim.epsilon, rel=1e-9), exhibit.name
+    root = next(e for e in ALL if "wrong root" in e.name)
+    assert root.claim.epsilon == 4.0
+    assert root.exact(broken=False) == pytest.approx(3.45651, abs=1e-5)  # the exact epsilon of that rho
+    assert root.exact(broken=True) == pytest.approx(rho_to_epsilon(81.4892, 1e-8, "exact"), rel=1e-4)
+
+
+def test_poisson_sampling_agrees_with_the_accountant():
+    amplified = next(e for e in ALL if e.name == "sampling without its accountant")
+    exact = amplified.exact(broken=False)
+    assert exact == pytest.approx(amplified.claim.epsilon, rel=1e-3) and exact <= amplified.claim.epsilon
+    assert amplified.claim.relation == Relation.ADD_OR_REMOVE
+
+
+def test_a_line_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="Expected exactly one line 'y = 3', to become another, found 0"):
+        with_line_replaced("y = 2\n", "y = 3", "y = 4")
+    with pytest.raises(ValueError, match="found 2"):
+        with_line_replaced("y = 2\ny = 2\n", "y = 2", "y = 4")
+    with pytest.raises(ValueError, match="found 1"):
+        with_line_replaced("y = 2\n", "y = 2", "y = 2")
+    first = ALL[0]
+    with pytest.raises(ValueError, match="found 0"):
+        Exhibit("", "", "", first.correct, first.part, "sensitivity = 3", "", first.claim, first.setting)
+
+
+def test_a_module_is_broken_in_a_copy():
+    broken = module_with_line_replaced(releases, "root = start", "root = 0")
+    values, noise = torch.zeros(1, 4), torch.arange(4.0)[None]
+    correct = releases.prefix_sums(values, noise, 1.0, 2)
+    assert not torch.equal(broken.prefix_sums(values, noise, 1.0, 2), correct)
+    assert torch.equal(releases.prefix_sums(values, noise, 1.0, 2), correct)

@@ -1,0 +1,355 @@
+"""The tree mechanism: the noise of a running sum grows with the logarithm of its length.
+
+Binary counting of Dwork, Naor, Pitassi and Rothblum (2010, doi:10.1145/1806689.1806787) and Chan, Shi and Song (2011,
+doi:10.1145/2043621.2043626). Leaf j of the tree is the j-th term of a sum. The noise of the sum of the first j terms is
+the sum of one draw for each block of the binary expansion of j, largest block first (13 = 8 + 4 + 1: leaves 1-8, 9-12
+and 13), so it has `popcount(j)` draws, and the block that ends at j is the only one not seen before.
+
+Node and noise are those of the corrected NODE. As printed in Liu and Talwar (2024, arXiv:2410.07502v1, Algorithm 1) the
+comparison `k' <= k` is never true and nothing gets noise, and the levels leave out the root, so that the last leaf of a
+tree of 2^k leaves gets none of its own; Kornowski, Liu and Talwar (2024, Algorithm 1) repair the first alone.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import FRESH, WHOLE, Price, Release, Sampling
+from dpnotes.privacy.events import CombinationError
+from dpnotes.privacy.mechanisms import check_release, price_of
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A list of `(runs, dim)` tensors as a state: the first one, and the rest (an empty tensor at the end).
+
+    Kept apart, so that a step replaces the one that changes and copies none of the others.
+    """
+
+    first: Tensor
+    rest: Any
+
+    @staticmethod
+    def of(tensors: list[Tensor], end: Tensor) -> Any:
+        """The list of these tensors; `end` is an empty tensor with the leading runs axis."""
+        layers: Any = end
+        for tensor in reversed(tensors):
+            layers = Layers(tensor, layers)
+        return layers
+
+    @staticmethod
+    def to_list(layers: Any) -> tuple[list[Tensor], Tensor]:
+        """The tensors and the end."""
+        tensors = []
+        while isinstance(layers, Layers):
+            tensors.append(layers.first)
+            layers = layers.rest
+        return tensors, layers
+
+
+@dataclass(frozen=True)
+class TreeState:
+    """Where each run is in its tree.
+
+    `leaf` counts terms since the restart, `noise_std` is that of a node, `reach` `(runs, levels)` is the sensitivity of
+    each live block in units of it, `nodes` holds the noise of the live blocks, one layer a level. Which blocks are live
+    is the binary expansion of `leaf`; what stands in the others is left over.
+    """
+
+    leaf: Tensor
+    noise_std: Tensor
+    reach: Tensor
+    nodes: Any
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Releases terms such that the noise of their running sum is the tree's: `TREE(j) - TREE(j - 1)` on term j.
+
+    Adding up what was released gives the noisy prefix sum, so no exact sum is kept. A step draws exactly one Gaussian
+    vector, adds it and takes away the blocks that it replaces (one on average); it holds at most
+    `floor(log2 max_leaves) + 2` vectors of the answer's size, those it has not reached yet sharing their memory.
+
+    With `optimal` the noise of a block is the best combination of its own draw with its two halves', which have been
+    released already (estimation from below; Honaker 2015, "Efficient use of differentially private binary trees"): the
+    noise of a block of 2^l leaves has `2^l / (2^(l+1) - 1)` times the variance of one draw. It is usually drawn as two
+    vectors a step (a tree of T leaves has 2 T - 1 nodes). One is enough: of the nodes that complete at a step only one
+    sum is ever used again, and it is Gaussian. So released, the sum reveals less than all nodes of the tree would, and
+    its exact sensitivity is smaller than the tree's (1.8 against 2 squared sensitivities of a term for
+    two leaves).
+
+    Formal guarantees:
+      Every release is the post-processing of one Gaussian release, that of the block which completes. Its price says
+      what that costs under the answer's sampling, all in zCDP, with s the sensitivity of a term and sigma the noise of
+      a node:
+
+      * FRESH: an example touches one leaf, and pays once for every block that its leaf will be in, whichever they are:
+        leaf j is priced at `(s / sigma)^2 / 2` times the number of j's blocks that a tree of `max_leaves` leaves
+        completes. Examples of different leaves, and of different trees, pay in parallel (the ledger's maximum), so a
+        full tree costs exactly `(floor(log2 max_leaves) + 1) (s / sigma)^2 / 2`, which is what its first leaf pays. A
+        tree that is restarted early is charged for its full length: a filter has to know before.
+      * WHOLE: every example may touch every leaf. A release costs `(S / sigma)^2 / 2`, with S the sum of the
+        sensitivities of the leaves in its block, and releases compose one after another (the ledger's sum). For a tree
+        of T = 2^k leaves that is `T (2 T - 1) (s / sigma)^2 / 2`, against the `T (s / sigma)^2 / 2` of independent
+        noise on the terms: a tree is for data that come once.
+
+      Random batches have no accountant here: their secrecy is gone once noise is shared between steps.
+
+    Args:
+      max_leaves: T, the length of the longest sum, at least 1; any number. Public.
+      optimal: whether blocks use the noise of their halves.
+      purpose: names the noise stream; two mechanisms of one run need two purposes.
+
+    Raises:
+      ValueError: if `max_leaves` is below 1.
+
+    Example:
+      >>> from dpnotes.core import Relation, Sensitive
+      >>> tree, streams = Tree(max_leaves=8), Streams.of(0, ["run"])
+      >>> state, total, popcounts = tree.init(torch.zeros(1, 3)), 0.0, []
+      >>> for call in range(8):
+      ...     answer = Sensitive(torch.zeros(1, 3), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
+      ...     request = Release(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]))
+      ...     state, value, price = tree.release(state, request, streams)
+      ...     total = total + value
+      >>> torch.allclose(total, streams.normal(tree.purpose, 7, 3).float())  # all 8 leaves are one block, drawn last
+      True
+      >>> round(float(tree.cost(tree.init(torch.zeros(1, 3)), torch.ones(1), FRESH)), 12)  # leaf 1 is in four blocks
+      2.0
+    """
+
+    max_leaves: int
+    optimal: bool = False
+    purpose: str = "tree mechanism"
+
+    def __post_init__(self) -> None:
+        validate.at_least(1, max_leaves=self.max_leaves)
+
+    @property
+    def levels(self) -> int:
+        """floor(log2 T) + 1, the most blocks that a leaf is in."""
+        return self.max_leaves.bit_length()
+
+    def init(self, x: Tensor) -> TreeState:
+        """Before the first term, for answers shaped like `x` `(runs, dim)`."""
+        nothing = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        node = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
+        return TreeState(
+            nothing.long(),
+            nothing,
+            nothing[:, None].repeat(1, self.levels),
+            Layers.of([node] * self.levels, nothing.new_zeros(len(x), 0)),
+        )
+
+    def cost(
+        self, state: TreeState, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
+    ) -> Tensor:
+        """The zCDP of the next release, `(runs,)`: what a filter asks before it; infinite past the last leaf.
+
+        Args:
+          state: from `init` or `release`.
+          noise_multiplier: `(runs,)`, a node's standard deviation over the term's sensitivity.
+          sampling: WHOLE or FRESH.
+          restart: `(runs,)` bool, where the term is the first of a new sum.
+
+        Raises:
+          CombinationError: for any other sampling.
+        """
+        leaf = next_leaf(state.leaf, restart)
+        effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
+        return torch.where(leaf > self.max_leaves, torch.inf, 0.5 / effective**2)
+
+    def release(self, state: TreeState, request: Release, streams: Streams) -> tuple[TreeState, Tensor, Price]:
+        """Release the next term of the active runs.
+
+        Returns:
+          The next state, the term with its noise `(runs, dim)`, and its price.
+
+        Raises:
+          CombinationError: if the answer's sampling is neither WHOLE nor FRESH.
+          ValueError: as `Gaussian.release`; or if an active run's sum is longer than `max_leaves`, or its noise is not
+            that of its tree's first leaf.
+        """
+        check_release(request, streams)
+        value, active = request.answer.value, request.active
+        leaf = next_leaf(state.leaf, request.restart)
+        noise_std = request.noise_std.double()
+        check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
+        multiplier = noise_std / request.answer.l2_sensitivity
+        effective = self._effective(state, leaf, multiplier, request.answer.sampling)
+        price = price_of(request, effective * request.answer.l2_sensitivity)
+
+        combine, own = _tables(self.levels, self.optimal, value.device)
+        level = _level_of(leaf)
+        completes = level[active].unique().tolist()  # usually one: runs that keep step complete blocks of one size
+        together = len(completes) == 1 and bool(active.all())
+        nodes, end = Layers.to_list(state.nodes)
+        drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_((noise_std * own[level])[:, None])
+        released = drawn.clone()
+        for low in range(max(completes, default=0)):
+            # Every lower block is live when a block completes, and becomes part of it.
+            if together:
+                part = float(combine[completes[0], low])
+                released.sub_(nodes[low], alpha=1 - part)
+                if self.optimal:
+                    drawn.add_(nodes[low], alpha=part)
+            else:
+                old = torch.where((active & (level > low))[:, None], nodes[low], 0.0)
+                part = combine[level, low][:, None]
+                released.sub_(old * (1 - part))
+                if self.optimal:
+                    drawn.add_(old * part)
+        released = released.add_(value).to(value.dtype).masked_fill_(~active[:, None], 0)
+        for full in completes:
+            here = (active & (level == full))[:, None]
+            nodes[full] = drawn if together else torch.where(here, drawn, nodes[full])
+
+        levels = torch.arange(self.levels, device=value.device)
+        reach = 1 / multiplier + torch.where(levels < level[:, None], state.reach, 0.0).sum(1)
+        new = TreeState(
+            torch.where(active, leaf, state.leaf),
+            torch.where(active, noise_std, state.noise_std),
+            torch.where(active[:, None] & (levels == level[:, None]), reach[:, None], state.reach),
+            Layers.of(nodes, end),
+        )
+        return new, released, price
+
+    def max_cost(self, noise_multiplier: float) -> float:
+        """The zCDP that the worst-placed example pays in a tree of fresh leaves, one node's multiplier given.
+
+        Example:
+          >>> Tree(7).max_cost(1.0), Tree(8).max_cost(1.0)
+          (1.5, 2.0)
+        """
+        validate.positive(noise_multiplier=noise_multiplier)
+        return 0.5 * _largest_touch(self.max_leaves, self.optimal) / noise_multiplier**2
+
+    def _effective(self, state: TreeState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
+        """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
+        leaf = leaf.clamp_max(self.max_leaves)
+        if sampling == FRESH:
+            leaves, place = leaf.unique(return_inverse=True)
+            touch = [_touch(each, self.max_leaves, self.optimal) for each in leaves.tolist()]
+            return multiplier / torch.tensor(touch, dtype=torch.float64, device=multiplier.device).sqrt()[place]
+        check_shared(type(self).__name__, sampling)
+        combine, own = _tables(self.levels, self.optimal, multiplier.device)
+        level = _level_of(leaf)
+        lower = torch.arange(self.levels, device=multiplier.device) < level[:, None]
+        seen = torch.where(lower, (1 - combine[level]) * state.reach, 0.0).sum(1)
+        return own[level] / (1 / multiplier + seen)
+
+
+def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:
+    """The number of the next term of a sum, `(runs,)`: one more, or 1 where a new sum starts.
+
+    Example:
+      >>> next_leaf(torch.tensor([3, 3]), torch.tensor([False, True]))
+      tensor([4, 1])
+    """
+    return leaf + 1 if restart is None else torch.where(restart, 1, leaf + 1)
+
+
+def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tensor, active: Tensor) -> None:
+    """Refuse a term past the last one, or one with other noise than its sum's first.
+
+    Raises:
+      ValueError: if so.
+
+    Example:
+      >>> one = torch.ones(1)
+      >>> check_sum(torch.tensor([9]), 8, one, one, torch.tensor([True]))
+      Traceback (most recent call last):
+      ValueError: Expected leaf=9 of run 0 <= max_leaves=8.
+    """
+    for run in (active & (leaf > max_leaves)).nonzero()[:1, 0].tolist():
+        raise ValueError(f"Expected leaf={leaf[run].item()} of run {run} <= max_leaves={max_leaves}.")
+    for run in (active & (leaf > 1) & (noise_std != first_std)).nonzero()[:1, 0].tolist():
+        raise ValueError(
+            f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
+            "the noise of a sum is fixed at its first term."
+        )
+
+
+def check_shared(name: str, sampling: Sampling) -> None:
+    """Refuse random batches where the noise of steps is correlated.
+
+    Raises:
+      CombinationError: unless the sampling is WHOLE or FRESH.
+
+    Example:
+      >>> check_shared("Tree", WHOLE)
+    """
+    if sampling not in (WHOLE, FRESH):
+        raise CombinationError(
+            f"Expected sampling=whole or fresh for {name}, got {sampling.scheme}: no accountant knows random batches "
+            "whose steps share their noise; Gaussian goes with them."
+        )
+
+
+def _level_of(leaf: Tensor) -> Tensor:
+    """The level of the block that ends at a leaf: how often two divides it. Exact, as a power of two is in floats."""
+    return torch.frexp((leaf & -leaf).double()).exponent.long() - 1
+
+
+@lru_cache(maxsize=64)
+def _weights(levels: int, optimal: bool) -> tuple[list[list[float]], list[float]]:
+    """How the noise of a block that completes is made: of that of each lower live block, and of one draw.
+
+    `combine[level][low]` multiplies the noise of the live block of 2^low leaves, `own[level]` the draw.
+    """
+    combine, own = [[0.0] * levels for _ in range(levels)], [1.0] * levels
+    # A block of 2^l leaves weighs its own node w_l and its halves 1 - w_l: w_l = 2^l / (2^(l+1) - 1), its variance.
+    share = [2.0**level / (2.0 ** (level + 1) - 1) for level in range(levels)]
+    for level in range(levels if optimal else 0):
+        passed = [1.0] * (level + 1)  # what remains of a block of 2^low leaves in one of 2^level
+        for low in reversed(range(level)):
+            passed[low] = passed[low + 1] * (1 - share[low + 1])
+            combine[level][low] = passed[low]
+        # The nodes that complete at this step, of 2^0 to 2^level leaves: their weighted sum is one draw.
+        own[level] = sum((p * w) ** 2 for p, w in zip(passed, share, strict=False)) ** 0.5
+    return combine, own
+
+
+@lru_cache(maxsize=64)
+def _tables(levels: int, optimal: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+    combine, own = _weights(levels, optimal)
+    return torch.tensor(combine, dtype=torch.float64, device=device), torch.tensor(
+        own, dtype=torch.float64, device=device
+    )
+
+
+def _swallowed(level: int, above: int, levels: int, optimal: bool) -> float:
+    """How much of a block of 2^level leaves the draw of the block that swallows it sees, squared, over its variance."""
+    combine, own = _weights(levels, optimal)
+    return ((1 - combine[above][level]) / own[above]) ** 2
+
+
+@lru_cache(maxsize=65536)
+def _touch(leaf: int, max_leaves: int, optimal: bool) -> float:
+    """How much all draws of a full tree see of a leaf, squared, over their variances."""
+    levels = max_leaves.bit_length()
+    size = leaf & -leaf
+    level = size.bit_length() - 1
+    total = _weights(levels, optimal)[1][level] ** -2
+    while (leaf := leaf + size) <= max_leaves:  # where the block that swallows it ends
+        size = leaf & -leaf
+        above = size.bit_length() - 1
+        total += _swallowed(level, above, levels, optimal)
+        level = above
+    return total
+
+
+@lru_cache(maxsize=64)
+def _largest_touch(max_leaves: int, optimal: bool) -> float:
+    """The largest `_touch`. Every ascent of levels is some leaf's, so it is the longest path through the levels."""
+    levels = max_leaves.bit_length()
+    best: list[float] = []
+    for level in range(levels):
+        start = _weights(levels, optimal)[1][level] ** -2
+        best.append(max([start, *(best[low] + _swallowed(low, level, levels, optimal) for low in range(level))]))
+    return max(best)

@@ -191,7 +191,7 @@ def test_ten_thousand_audits_of_the_correct_mechanism_keep_their_level():
 
 # ---------------------------------------------------------------- one run
 def independent_leaks(canaries: int, correct: int, epsilon: float, delta: float) -> float:
-    """P(correct >= v) if each canary leaks with probability delta, and answers at random otherwise: (epsilon, delta)-DP."""
+    """P(correct >= v) if each canary leaks with probability delta, else answers at random: (epsilon, delta)-DP."""
     accuracy = delta + (1 - delta) / (1 + math.exp(-epsilon))
     return float(stats.binom.sf(correct - 1, canaries, accuracy))
 
@@ -411,12 +411,12 @@ def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_
         (lambda: epsilon_from_counts(1, 0, 0, 10, delta=0.0, level=0.1), "Expected runs=0 >= 1"),
         (
             lambda: epsilon_from_counts(11, 10, 0, 10, delta=0.0, level=0.1),
-            "Expected hits=np.float64\\(11.0\\) to be a whole",
+            "Expected hits=11.0 to be a whole",
         ),
-        (lambda: epsilon_from_counts(1, 10, 0.5, 10, delta=0.0, level=0.1), "Expected false_hits=np.float64\\(0.5\\)"),
+        (lambda: epsilon_from_counts(1, 10, 0.5, 10, delta=0.0, level=0.1), "Expected false_hits=0.5"),
         (
             lambda: epsilon_from_counts(1, 10, math.nan, 10, delta=0.0, level=0.1),
-            "Expected false_hits=np.float64\\(nan\\)",
+            "Expected false_hits=nan",
         ),
         (lambda: epsilon_from_counts(1, 10, 0, 10, delta=1.0, level=0.1), "Expected 0 <= delta=1.0 < 1"),
         (lambda: epsilon_from_counts(1, 10, 0, 10, delta=-0.1, level=0.1), "Expected delta=-0.1 >= 0"),

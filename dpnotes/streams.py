@@ -5,16 +5,22 @@ SC 2011). The run's key is Philox's key; call, purpose and element are its count
 whatever the batch, the mask or the chunk. Normals are Box and Muller's, evaluated with additions, multiplications,
 divisions and square roots alone, each of which IEEE 754 rounds in one way, so that CPU and GPU agree to the bit.
 
-Two limits that matter for privacy. Philox is not cryptographic, and whoever holds the seed can subtract the
-noise. The noise is a floating-point number: not every real number can come out, and which ones can depends on the
-exact answer, which is what the attack of Mironov ("On significance of the least significant bits for differential
-privacy", CCS 2012) reads. Guarantees are for real numbers.
+Whoever holds the seed can draw the noise again and subtract it. A run that anyone can repeat is a demonstration, and
+its epsilon is the mechanism's, not the file's. `Streams.secure` takes keys from the operating system, which are in no
+file afterwards, so such a run cannot be repeated.
+
+Two limits remain. Philox is not cryptographic, and its keys have 64 bits. The noise is a floating-point number: not
+every real number can come out, and which ones can depends on the exact answer, which is what the attack of Mironov ("On
+significance of the least significant bits for differential privacy", CCS 2012) reads. Guarantees are for real numbers.
+More of this stands in docs/privacy.md.
 """
 
 import hashlib
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,6 +72,9 @@ class Streams:
     Args:
       keys: `(runs, 2)` int64, two 32-bit words a run. The key comes from what the run is (its spec), never from
         its place in the batch; `Streams.of` makes it.
+      secret: the keys came from the operating system. Such streams hide them, and cannot be stored or sent to another
+        process; a guarantee may assume that the seed is secret (`guarantees.SEED_IS_SECRET`), which it may not of
+        others (`guarantees.SEED_IS_PUBLIC`).
 
     Example:
       >>> both = Streams.of("figure1", ["repeat 0", "repeat 1"])
@@ -75,30 +84,61 @@ class Streams:
     """
 
     keys: Tensor
+    secret: bool = False
 
     @staticmethod
     def of(seed: str | int, runs: Sequence[str | int], device: torch.device | str = "cpu") -> "Streams":
         """Keys from a seed and one name a run; equal names share every draw."""
         return Streams(torch.tensor([_words_of(f"{seed}/{name}") for name in runs], dtype=torch.int64, device=device))
 
+    @staticmethod
+    def secure(num_runs: int, device: torch.device | str = "cpu") -> "Streams":
+        """Keys from the operating system's generator, different at every call.
+
+        Args:
+          num_runs: at least 1.
+          device: where the keys are, and what is drawn from them.
+
+        Example:
+          >>> Streams.secure(2)
+          Streams(<secret>, runs=2)
+        """
+        validate.at_least(1, num_runs=num_runs)
+        words = [[secrets.randbits(32), secrets.randbits(32)] for _ in range(num_runs)]
+        return Streams(torch.tensor(words, dtype=torch.int64, device=device), secret=True)
+
+    def __repr__(self) -> str:
+        return f"Streams({'<secret>' if self.secret else self.keys.tolist()}, runs={len(self)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.secret:
+            raise TypeError("Expected streams with a seed: secret keys are not stored; a resumed run gets fresh ones.")
+        return self.__dict__
+
     def __len__(self) -> int:
         return len(self.keys)
 
     def take(self, index: Tensor | slice) -> "Streams":
         """The streams of some of the runs."""
-        return Streams(self.keys[index])
+        return Streams(self.keys[index], self.secret)
 
     def words(self, purpose: str, call: int | Tensor, num_blocks: int) -> tuple[Tensor, ...]:
         """Raw 32-bit words: four `(runs, num_blocks)` int64 tensors, equal to the bit on every device.
 
         Args:
           purpose: what the draw is for; draws for different purposes are independent.
-          call: which draw it is, one for all runs or `(runs,)`, at least 0.
+          call: which draw it is, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
           num_blocks: Philox blocks of four words.
+
+        Raises:
+          ValueError: for a call outside this range: it would share its stream with another.
         """
         device = self.keys.device
         calls = call if isinstance(call, Tensor) else torch.tensor(call)
         calls = calls.to(device, torch.int64).reshape(-1, 1)
+        if bool((calls >> 32).any()):
+            wrong = calls[(calls >> 32) != 0][0].item()
+            raise ValueError(f"Expected 0 <= call={wrong} < 2^32.")
         low, high = (torch.tensor(word, device=device) for word in _words_of(purpose))
         element = torch.arange(num_blocks, device=device)[None]
         return philox((self.keys[:, :1], self.keys[:, 1:]), (element, calls, low, high))

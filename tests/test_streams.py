@@ -1,12 +1,28 @@
-"""Streams: known answers, independence of the batch, distribution, and the bits of another implementation."""
+"""Streams: known answers, independence of the batch, distribution, another implementation's bits, secret seeds."""
 
+import ast
+import copy
+import io
 import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor
 
+from dpnotes import streams as streams_module
+from dpnotes.core import Status
+from dpnotes.methods import checkpoint
+from dpnotes.methods.descent import Descent
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import uniform
+from dpnotes.problems.custom import CustomProblem
+from dpnotes.states import flatten
 from dpnotes.streams import Streams, philox
 
 # Random123's known answers for philox4x32-10: counter, key, output.
@@ -101,3 +117,175 @@ def test_gpu_and_cpu_give_the_same_bits():
 def test_an_empty_draw_is_refused():
     with pytest.raises(ValueError, match="Expected size=0 >= 1"):
         Streams.of(0, ["a"]).normal("noise", 0, 0)
+
+
+# ---------------------------------------------------------------- no two draws share a stream
+def counters(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> Tensor:
+    """What Philox is asked for by the draws: key and counter, six words a row."""
+    asked = []
+
+    def spy(key, counter):
+        shape = torch.broadcast_shapes(*(word.shape for word in (*key, *counter)))
+        asked.append(torch.stack([word.expand(shape) for word in (*key, *counter)], -1).reshape(-1, 6))
+        return philox(key, counter)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("dpnotes.streams.philox", spy)
+        draw()
+    return torch.cat(asked)
+
+
+def test_every_run_purpose_call_and_element_has_a_counter_of_its_own(monkeypatch):
+    streams = Streams.of(0, range(20))
+    edges = (0, 1, 2, 3, 5, 255, 256, 65535, 65536, 2**31 - 1, 2**31, 2**32 - 1)
+
+    def everything() -> None:
+        for purpose in ("gaussian mechanism", "tree mechanism", "a", "b", "ab", "a/b", ""):
+            for call in edges:
+                streams.normal(purpose, call, 14)
+            streams.normal(purpose, torch.arange(20) + 1000, 14)
+
+    asked = counters(monkeypatch, everything)
+    assert len(asked) == 7 * (len(edges) + 1) * 20 * 7  # two numbers a block
+    assert len(torch.unique(asked, dim=0)) == len(asked)
+    # The controls: equal names share every draw, and so does the same call asked for twice.
+    twice = counters(monkeypatch, lambda: [Streams.of(0, ["x", "x"]).normal("a", 0, 2)])
+    assert len(torch.unique(twice, dim=0)) == len(twice) / 2
+    twice = counters(monkeypatch, lambda: [streams.normal("a", 0, 2), streams.normal("a", 0, 2)])
+    assert len(torch.unique(twice, dim=0)) == len(twice) / 2
+
+
+@pytest.mark.parametrize("call", [-1, 2**32, torch.tensor([0, 2**32]), torch.tensor([0, -7])])
+def test_a_call_that_would_share_another_one_s_stream_is_refused(call):
+    streams = Streams.of(0, ["a", "b"])
+    with pytest.raises(ValueError, match="Expected 0 <= call=-?[0-9]+ < 2\\^32"):
+        streams.normal("noise", call, 2)
+
+
+def purposes(source: str) -> list[str]:
+    """The purposes that a module's source draws for, or gives to a mechanism, as far as they are written out."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+            if node.func.attr in ("normal", "uniform", "words") and isinstance(node.args[0], ast.Constant):
+                found.append(node.args[0].value)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "purpose":
+            if isinstance(node.value, ast.Constant):
+                found.append(node.value.value)
+    return found
+
+
+def test_no_two_mechanisms_of_the_package_draw_for_the_same_purpose():
+    package = Path(streams_module.__file__).parent
+    found = [purpose for part in ("privacy", "oracles", "methods") for path in sorted((package / part).rglob("*.py"))
+             for purpose in purposes(path.read_text())]  # fmt: skip
+    assert {"gaussian mechanism", "tree mechanism"} <= set(found)
+    assert len(found) == len(set(found)), found
+    assert purposes('streams.normal("a", 0, 1)\nother.uniform("a", 1, 1)') == ["a", "a"], "control"
+
+
+# ---------------------------------------------------------------- secret seeds
+def test_secret_streams_differ_every_time_and_draw_like_any_others():
+    first, second = Streams.secure(3), Streams.secure(3)
+    keys = torch.cat([first.keys, second.keys])
+    assert keys.dtype == torch.int64 and len(torch.unique(keys, dim=0)) == 6
+    assert (keys >= 0).all() and (keys < 2**32).all()
+    assert first.secret and first.take(torch.tensor([1])).secret and not Streams.of(0, ["a"]).secret
+    assert torch.equal(first.normal("noise", 4, 9), Streams(first.keys).normal("noise", 4, 9))
+    many = Streams.secure(2000).keys
+    for bit in range(32):  # all bits are used; 64 counts at 6 standard deviations
+        assert ((many >> bit & 1).double().mean(0) - 0.5).abs().max() < 6 * 0.5 / math.sqrt(2000)
+
+
+def test_secret_keys_are_neither_shown_nor_stored():
+    streams = Streams.secure(2)
+    assert repr(streams) == str(streams) == "Streams(<secret>, runs=2)"
+    for store in (pickle.dumps, copy.copy, copy.deepcopy, lambda s: torch.save(s, io.BytesIO())):
+        with pytest.raises(TypeError, match="secret keys are not stored"):
+            store(streams)
+    seeded = Streams.of(0, ["a"])
+    assert torch.equal(pickle.loads(pickle.dumps(seeded)).keys, seeded.keys)  # the control
+    with pytest.raises(ValueError, match="Expected num_runs=0 >= 1"):
+        Streams.secure(0)
+
+
+STEPS, CLIP = 6, 1.0
+
+
+def training(num_runs: int = 2):
+    """A private descent of a few steps."""
+    problem = CustomProblem(lambda p, x: 0.5 * ((p - x) ** 2).sum(), 3, torch.linspace(-1, 1, 12).view(4, 3).double())
+    return Descent(0.1), ClippedGradient(problem, CLIP, FixedNoise.of([uniform(0.5, STEPS)] * num_runs))
+
+
+def taken(streams: Streams, state, method, oracle, steps: int):
+    gradients = []
+    for _ in range(steps):
+        state, estimate = method.step(state, oracle, streams)
+        gradients.append(estimate.gradient)
+    return state, torch.stack(gradients)
+
+
+def key_bytes(streams: Streams) -> list[bytes]:
+    words = streams.keys.flatten().tolist()
+    return [word.to_bytes(4, order) for word in words for order in ("little", "big")] + [str(w).encode() for w in words]
+
+
+def test_a_secret_run_resumes_with_fresh_noise_and_leaves_no_key_on_disk(tmp_path: Path):
+    method, oracle = training()
+    start = torch.zeros(2, 3, dtype=torch.float64)
+    streams = Streams.secure(2)
+    state, _ = taken(streams, method.init(start, oracle), method, oracle, 3)
+    checkpoint.save(tmp_path / "run.pt", state, streams)
+    on_disk = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
+    assert checkpoint.label(tmp_path / "run.pt").startswith("SENSITIVE")
+    assert (tmp_path / "run.pt").stat().st_mode & 0o077 == 0
+    assert not any(key in on_disk for key in key_bytes(streams))
+    torch.save({"keys": streams.keys}, tmp_path / "control.pt")
+    assert any(key in (tmp_path / "control.pt").read_bytes() for key in key_bytes(streams)), "control: a key is seen"
+
+    _, would_have = taken(streams, state, method, oracle, 3)
+    resumed, fresh = checkpoint.resume(tmp_path / "run.pt", method.init(start, oracle))
+    assert fresh.secret and not torch.equal(fresh.keys, streams.keys)
+    for name, tensor in flatten(resumed).items():
+        assert torch.equal(tensor, flatten(state)[name]), name  # the meter too: what was spent stays spent
+    ended, gradients = taken(fresh, resumed, method, oracle, 3)
+    assert not torch.isclose(gradients, would_have).any(), "no noise is drawn twice"
+    refused, _ = taken(fresh, ended, method, oracle, 1)
+    assert (refused.status == Status.FINISHED).all(), "the schedule's steps before the checkpoint count"
+
+
+def test_a_seeded_run_resumes_to_the_bit_and_the_two_kinds_do_not_mix(tmp_path: Path):
+    method, oracle = training()
+    start, streams = torch.zeros(2, 3, dtype=torch.float64), Streams.of("seed", range(2))
+    whole, _ = taken(streams, method.init(start, oracle), method, oracle, STEPS)
+    state, _ = taken(streams, method.init(start, oracle), method, oracle, 2)
+    path = tmp_path / "run.pt"
+    checkpoint.save(path, state, streams)
+    resumed, same = checkpoint.resume(path, method.init(start, oracle), streams)
+    ended, _ = taken(same, resumed, method, oracle, STEPS - 2)
+    for name, tensor in flatten(ended).items():
+        assert torch.equal(tensor, flatten(whole)[name]), name
+    for wrong in (None, Streams.secure(2), Streams.of("seed", range(3))):
+        with pytest.raises(ValueError, match="Expected the seeded streams of the 2 runs"):
+            checkpoint.resume(path, method.init(start, oracle), wrong)
+    secret = Streams.secure(2)
+    checkpoint.save(path, state, secret)
+    for wrong in (secret, streams):  # secret streams that drew already would draw the same noise again
+        with pytest.raises(ValueError, match="Expected no streams with run.pt: its seed was secret"):
+            checkpoint.resume(path, method.init(start, oracle), wrong)
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path, streams = tmp_path / "run.pt", Streams.secure(1)
+    checkpoint.save(path, torch.zeros(1), streams)
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(path, torch.ones(1), streams)
+    assert path.read_bytes() == before and len([*tmp_path.iterdir()]) == 1

@@ -31,8 +31,8 @@ class Filter:
 
     The noise, the batch, the question and whether there is a next step may all depend on what was released: as long as
     no release is drawn whose cost would bring the total above the budget, all that was released is `budget`-zCDP
-    (Feldman and Zrnic 2021, arXiv:2008.11193v4, Theorem 3.1 for every Renyi order at once; Whitehouse, Ramdas, Rogers
-    and Wu 2023, arXiv:2203.05481v5). A random batch is charged as if it were no sample, which is never too little.
+    (Feldman and Zrnic 2021, arXiv:2008.11193, for every Renyi order at once; Whitehouse, Ramdas, Rogers and Wu 2023,
+    arXiv:2203.05481, Theorem 1). A random batch is charged as if it were no sample, which is never too little.
 
     Args:
       budget: `(runs,)` float64, at least 0, in zCDP; infinite for what guarantees nothing.

@@ -115,7 +115,7 @@ def _level(multiplier: float, rate: float, count: int, interval: float) -> Any:
 
 
 def _mass(multiplier: float, rate: float, side: str, interval: float) -> Any:
-    """Algorithm 1 of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), arXiv:2207.04380v1, on a uniform grid."""
+    """Algorithm 1 of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), arXiv:2207.04380, on a uniform grid."""
     from dp_accounting.pld import pld_pmf as library
 
     low, high = _bounds(multiplier, rate, side)
@@ -135,7 +135,7 @@ def hockey_stick(epsilons: NDArray[np.float64], noise_multiplier: float, rate: f
 
     With phi the density of noise of standard deviation z: between `(1 - q) phi(x) + q phi(x - 1)` and `phi(x)` if the
     example is removed ("REMOVE"), the other way round if it is added ("ADD"). Theorem 11 of Zhu, Dong and Wang (2022),
-    arXiv:2106.08567v3, says that these two pairs dominate all others.
+    arXiv:2106.08567, says that these two pairs dominate all others.
 
     Args:
       epsilons: any shape.

@@ -1,0 +1,118 @@
+"""How much noise a guarantee needs: from (epsilon, delta) and a sensitivity to a scale, never on the wrong side."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from dpnotes import validate
+from dpnotes.privacy.accounting import Method, account, epsilon_to_rho, rho_to_epsilon
+from dpnotes.privacy.events import Event
+
+
+def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> float:
+    """The least standard deviation of Gaussian noise that is (epsilon, delta)-DP.
+
+    The analytic Gaussian mechanism of Balle and Wang (2018), arXiv:1805.06530v2, Algorithm 1: exact for every epsilon
+    (the textbook's `sqrt(2 ln(1.25 / delta)) / epsilon` is not private for large epsilon, and wasteful for small).
+
+    Args:
+      epsilon: above 0.
+      delta: in (0, 1).
+      l2_sensitivity: above 0 and finite, under the neighbouring relation that is claimed.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> round(gaussian_std(1.0, 1e-6), 4)
+      4.2247
+    """
+    validate.positive(l2_sensitivity=l2_sensitivity)
+    multiplier = 1 / math.sqrt(2 * epsilon_to_rho(epsilon, delta, "exact"))
+    while rho_to_epsilon(0.5 / multiplier**2, delta, "exact") > epsilon:  # what the square root rounded away
+        multiplier = math.nextafter(multiplier, math.inf)
+    std = multiplier * l2_sensitivity
+    while std / l2_sensitivity < multiplier:
+        std = math.nextafter(std, math.inf)
+    return std
+
+
+def laplace_std(epsilon: float, sensitivity: float = 1.0) -> float:
+    """The standard deviation of Laplace noise of scale `sensitivity / epsilon`, which is (epsilon, 0)-DP.
+
+    Example:
+      >>> round(laplace_std(1.0), 4)
+      1.4142
+    """
+    validate.positive(epsilon=epsilon, sensitivity=sensitivity)
+    std = math.sqrt(2) * sensitivity / epsilon
+    while std / math.sqrt(2) / sensitivity < 1 / epsilon:
+        std = math.nextafter(std, math.inf)
+    return std
+
+
+def tree_std(epsilon: float, delta: float, l2_sensitivity: float, max_leaves: int, optimal: bool = False) -> float:
+    """The standard deviation of a tree's node, for sums of at most `max_leaves` terms that share no example.
+
+    `sqrt(floor(log2 T) + 1)` times the exact Gaussian's, less with `optimal`. The printed
+    `4 s sqrt(log T log(1 / delta)) / epsilon` (Liu and Talwar 2024, arXiv:2410.07502v1, Theorem 2.2) is 0 at T = 1 and
+    two to three times as much elsewhere.
+
+    Args:
+      epsilon: above 0.
+      delta: in (0, 1).
+      l2_sensitivity: of a term, above 0.
+      max_leaves: T, at least 1.
+      optimal: as `Tree`.
+
+    Example:
+      >>> round(tree_std(1.0, 1e-6, 1.0, max_leaves=1024), 2)
+      14.01
+    """
+    from dpnotes.privacy.tree import Tree
+
+    touched = math.sqrt(2 * Tree(max_leaves, optimal).max_cost(1.0))
+    return gaussian_std(epsilon, delta, l2_sensitivity) * touched * (1 + 2**-50)
+
+
+def noise_multiplier(
+    events: Callable[[float], Sequence[Event]], epsilon: float, delta: float, method: Method | None = None
+) -> float:
+    """The least noise multiplier at which events are (epsilon, delta)-DP, up to a millionth, on the private side.
+
+    Args:
+      events: from a noise multiplier to what is released with it; more noise may not cost more.
+      epsilon: above 0.
+      delta: in (0, 1).
+      method: the accountant, as `account`.
+
+    Raises:
+      ValueError: outside these domains, or if a multiplier of a million is not enough.
+
+    Example:
+      >>> from dpnotes.core import Sampling
+      >>> from dpnotes.guarantees import Relation
+      >>> batch = Sampling.poisson(0.01)
+      >>> needed = noise_multiplier(lambda z: [Event(z, Relation.ADD_OR_REMOVE, batch, 1000)], 1.0, 1e-5)
+      >>> round(needed, 2)
+      1.41
+    """
+    validate.positive(epsilon=epsilon)
+    validate.between(0, 1, delta=delta)
+
+    def enough(multiplier: float) -> bool:
+        return account(events(multiplier), delta, method).epsilon <= epsilon
+
+    low, high = 0.0, 1.0
+    while not enough(high):
+        low, high = high, 2 * high
+        if high > 1e6:
+            raise ValueError(f"Expected epsilon={epsilon!r} within reach of a noise multiplier of a million.")
+    while low == 0:
+        try:
+            low, high = (0.0, high / 2) if enough(high / 2) else (high / 2, high)
+        except ValueError:  # so little noise that the accountant does not hold it; more is private too
+            return high
+    while high / low > 1 + 1e-6:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -1,0 +1,255 @@
+"""Noise correlated over steps as a matrix factorisation, for comparing the tree with what came after it.
+
+The running sums of `x_1, ..., x_T` are `A x`, A the lower triangle of ones. A mechanism that factors `A = B C` releases
+`A x + B z`, z independent Gaussian: post-processing of `C x + z`, whose sensitivity decides the price. If every example
+is in one term of norm at most s, that is s times the longest column of C; the error of the t-th sum is the t-th row of
+B. Independent noise on the terms is `C = I`; on the sums, `C = A`; the tree is one factorisation (`tree.py`); `C` the
+square root of A (Fichtenberger, Henzinger and Upadhyay 2022, arXiv:2202.11205; Henzinger, Upadhyay and Upadhyay 2023,
+arXiv:2211.05006) is optimal up to lower-order terms. Denisov, McMahan, Rush, Smith and Thakurta (2022,
+arXiv:2202.08312) optimise B and C numerically; Kalinin and Lampert (2024, arXiv:2405.13763) cut the square root to a
+band, which makes a step cheap and several participations of an example affordable (Choquette-Choo et al. 2023,
+arXiv:2306.08153).
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import FRESH, WHOLE, Price, Release, Sampling
+from dpnotes.privacy import tree
+from dpnotes.privacy.mechanisms import check_release, price_of
+from dpnotes.privacy.tree import Layers, check_shared, check_sum, next_leaf
+from dpnotes.streams import Streams
+
+Scheme = Literal["terms", "sums", "tree", "optimal tree", "square root"]
+SCHEMES: tuple[Scheme, ...] = ("terms", "sums", "tree", "optimal tree", "square root")
+
+
+def square_root_coefficients(num: int) -> NDArray[np.float64]:
+    """The first column of the square root of the lower triangle of ones: `binomial(2k, k) / 4^k`.
+
+    Example:
+      >>> square_root_coefficients(4)
+      array([1.    , 0.5   , 0.375 , 0.3125])
+    """
+    validate.at_least(1, num=num)
+    k = np.arange(1, num)
+    return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
+
+
+@dataclass(frozen=True)
+class SquareRootState:
+    """Terms since the restart, the noise of a draw, the last `bandwidth - 1` noises and sensitivities, newest first.
+
+    `leaf` and `noise_std` are `(runs,)`, `reach` is `(runs, bandwidth - 1)` in units of `noise_std`.
+    """
+
+    leaf: Tensor
+    noise_std: Tensor
+    reach: Tensor
+    past: Any
+
+
+@dataclass(frozen=True)
+class BandedSquareRoot:
+    """Releases terms such that the noise of their running sum is that of the banded square root factorisation.
+
+    The noise y of the terms solves `C y = z`, with C the lower-triangular Toeplitz matrix of the first `bandwidth`
+    coefficients of the square root of A: `y_t = z_t - sum_{k=1}^{p-1} c_k y_{t-k}`. A step draws one Gaussian vector,
+    and combines `bandwidth - 1` old ones, which it keeps. With `bandwidth = max_leaves` it is the square root itself;
+    with 1, independent noise.
+
+    Formal guarantees:
+      As `Tree`: what a release reveals is the t-th row of `C x + z`. FRESH: a term is priced at the squared length of
+      its column of C, cut off at `max_leaves`; WHOLE: at the squared sum of sensitivities that its row sees.
+
+    Args:
+      max_leaves: T, the length of the longest sum, at least 1. Public.
+      bandwidth: p, from 1 to `max_leaves`.
+      purpose: names the noise stream; two mechanisms of one run need two purposes.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> float(BandedSquareRoot(max_leaves=4, bandwidth=2).max_cost(1.0))  # half of 1 + 1/4
+      0.625
+    """
+
+    max_leaves: int
+    bandwidth: int
+    purpose: str = "square root mechanism"
+
+    def __post_init__(self) -> None:
+        validate.at_least(1, bandwidth=self.bandwidth)
+        validate.at_least(self.bandwidth, max_leaves=self.max_leaves)
+
+    def init(self, x: Tensor) -> SquareRootState:
+        """Before the first term, for answers shaped like `x` `(runs, dim)`."""
+        nothing = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        past = [torch.zeros(x.shape, dtype=torch.float64, device=x.device)] * (self.bandwidth - 1)
+        end = nothing.new_zeros(len(x), 0)
+        return SquareRootState(nothing.long(), nothing, nothing.new_zeros(len(x), len(past)), Layers.of(past, end))
+
+    def cost(
+        self,
+        state: SquareRootState,
+        noise_multiplier: Tensor,
+        sampling: Sampling = WHOLE,
+        restart: Tensor | None = None,
+    ) -> Tensor:
+        """The zCDP of the next release, `(runs,)`; as `Tree.cost`."""
+        leaf = next_leaf(state.leaf, restart)
+        effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
+        return torch.where(leaf > self.max_leaves, torch.inf, 0.5 / effective**2)
+
+    def release(self, state: SquareRootState, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+        """Release the next term of the active runs; as `Tree.release`."""
+        check_release(request, streams)
+        value, active = request.answer.value, request.active
+        leaf = next_leaf(state.leaf, request.restart)
+        noise_std = request.noise_std.double()
+        check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
+        multiplier = noise_std / request.answer.l2_sensitivity
+        effective = self._effective(state, leaf, multiplier, request.answer.sampling)
+        price = price_of(request, effective * request.answer.l2_sensitivity)
+
+        past, end = Layers.to_list(state.past)
+        noise = streams.normal(self.purpose, request.call, value.shape[1]).mul_(noise_std[:, None])
+        for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
+            if bool((leaf > k).all()):
+                noise.sub_(old, alpha=float(coefficient))
+            else:
+                noise.sub_(torch.where((leaf > k)[:, None], old, 0.0), alpha=float(coefficient))
+        released = (noise + value).to(value.dtype).masked_fill_(~active[:, None], 0)
+        shifted = [noise, *past][: len(past)]
+        reach = torch.cat([1 / multiplier[:, None], state.reach], dim=1)[:, : len(past)]
+        if not bool(active.all()):
+            shifted = [torch.where(active[:, None], new, old) for new, old in zip(shifted, past, strict=True)]
+        new = SquareRootState(
+            torch.where(active, leaf, state.leaf),
+            torch.where(active, noise_std, state.noise_std),
+            torch.where(active[:, None], reach, state.reach),
+            Layers.of(shifted, end),
+        )
+        return new, released, price
+
+    def max_cost(self, noise_multiplier: float) -> float:
+        """The zCDP that the worst-placed example, the first, pays when every example is in one term.
+
+        Example:
+          >>> round(BandedSquareRoot(1000, 1000).max_cost(1.0), 3)
+          1.633
+        """
+        validate.positive(noise_multiplier=noise_multiplier)
+        return 0.5 * float(np.sum(self._coefficients() ** 2)) / noise_multiplier**2
+
+    def _coefficients(self) -> NDArray[np.float64]:
+        return _cached_coefficients(self.bandwidth)
+
+    def _effective(self, state: SquareRootState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
+        coefficients = torch.tensor(self._coefficients(), device=multiplier.device)
+        if sampling == FRESH:
+            seen = (self.max_leaves - leaf).clamp(0, self.bandwidth - 1)
+            return multiplier / (coefficients**2).cumsum(0)[seen].sqrt()
+        check_shared(type(self).__name__, sampling)
+        lag = torch.arange(1, self.bandwidth, device=multiplier.device)
+        seen = torch.where(lag < leaf[:, None], coefficients[1:] * state.reach, 0.0).sum(1)
+        return 1 / (1 / multiplier + seen)
+
+
+@lru_cache(maxsize=16)
+def _cached_coefficients(num: int) -> NDArray[np.float64]:
+    coefficients = square_root_coefficients(num)
+    coefficients.setflags(write=False)
+    return coefficients
+
+
+def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    """B and C with `B C = A`, dense and lower triangular, `(num_steps, num_steps)` each: for tests and pictures.
+
+    C is what is released up to noise of unit variance, step by step, with all that is redundant left out.
+
+    Args:
+      scheme: "terms" (C = I), "sums" (C = A), "tree", "optimal tree" (Honaker's combination), or "square root".
+      num_steps: T, at least 1; dense, so at most 4,096.
+      bandwidth: of the square root only; the whole if None.
+
+    Example:
+      >>> factors("tree", 3)[1]
+      array([[1., 0., 0.],
+             [1., 1., 0.],
+             [0., 0., 1.]])
+    """
+    validate.one_of(SCHEMES, scheme=scheme)
+    validate.at_least(1, num_steps=num_steps, bandwidth=bandwidth or 1)
+    if num_steps > 4096:
+        raise ValueError(f"Expected num_steps={num_steps} <= 4096: these matrices are dense.")
+    total = np.tril(np.ones((num_steps, num_steps)))
+    if scheme == "terms":
+        return total, np.eye(num_steps)
+    if scheme == "sums":
+        return np.eye(num_steps), total
+    encoder = np.zeros_like(total)
+    if scheme == "square root":
+        coefficients = square_root_coefficients(min(bandwidth or num_steps, num_steps))
+        for lag, coefficient in enumerate(coefficients):
+            encoder += coefficient * np.eye(num_steps, k=-lag)
+    else:
+        combine, own = tree._weights(num_steps.bit_length(), scheme == "optimal tree")
+        for leaf in range(1, num_steps + 1):
+            level = (leaf & -leaf).bit_length() - 1
+            encoder[leaf - 1, leaf - 1] = 1 / own[level]
+            end = leaf - 1
+            for low in range(level):  # the live blocks that end before this leaf, the smallest last
+                encoder[leaf - 1, end - 2**low : end] = (1 - combine[level][low]) / own[level]
+                end -= 2**low
+    return np.linalg.solve(encoder.T, total.T).T, encoder
+
+
+def noise_of_sums(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> NDArray[np.float64]:
+    """Standard deviation of each running sum when the whole costs what one Gaussian release of multiplier 1 costs.
+
+    For examples in one term each, in units of that term's sensitivity; in closed form, so a million steps will do.
+
+    Args:
+      scheme: as `factors`.
+      num_steps: T, at least 1.
+      bandwidth: of the square root only; the whole if None.
+
+    Returns:
+      `(num_steps,)`: the rows of B times the longest column of C.
+
+    Example:
+      >>> noise_of_sums("tree", 4).round(3)
+      array([1.732, 1.732, 2.449, 1.732])
+    """
+    validate.one_of(SCHEMES, scheme=scheme)
+    validate.at_least(1, num_steps=num_steps, bandwidth=bandwidth or 1)
+    t = np.arange(1, num_steps + 1)
+    if scheme == "terms":
+        return np.sqrt(t)
+    if scheme == "sums":
+        return np.full(num_steps, np.sqrt(num_steps))
+    if scheme == "square root":
+        from scipy.signal import lfilter
+
+        coefficients = square_root_coefficients(min(bandwidth or num_steps, num_steps))
+        if len(coefficients) == num_steps:
+            decoder = coefficients  # B = C
+        else:
+            decoder = lfilter([1.0], np.convolve(coefficients, [1.0, -1.0]), np.eye(1, num_steps)[0])
+        return np.sqrt(np.cumsum(decoder**2) * np.sum(coefficients**2))
+    levels = num_steps.bit_length()
+    optimal = scheme == "optimal tree"
+    variance = np.zeros(num_steps)
+    for level in range(levels):
+        share = 2.0**level / (2.0 ** (level + 1) - 1) if optimal else 1.0
+        variance += ((t >> level) & 1) * share
+    return np.sqrt(variance * tree._largest_touch(num_steps, optimal))

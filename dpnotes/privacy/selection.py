@@ -1,0 +1,153 @@
+"""AboveThreshold: the first of many questions whose answer is large, for the price of one.
+
+What a private search for a stationary point needs: "is this point good enough?" is asked at every iterate, and only the
+yes is paid for.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import FRESH, WHOLE, Price, Sampling, Sensitive
+from dpnotes.guarantees import Relation
+from dpnotes.privacy.events import CombinationError
+from dpnotes.privacy.mechanisms import laplace
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class SelectionState:
+    """Part of a meter, `(runs,)` each: questions asked, whether one was answered yes, and the noisy threshold.
+
+    The noisy threshold is drawn once and kept. It is a secret: who knows it, and the answers, knows more than was paid
+    for, so a checkpoint that holds one is sensitive.
+    """
+
+    asked: Tensor
+    halted: Tensor
+    threshold: Tensor
+
+
+@dataclass(frozen=True)
+class AboveThreshold:
+    """Algorithm 1 "AboveThreshold" of Dwork and Roth (2014), doi:10.1561/0400000042, Section 3.6, over a batch of runs.
+
+    The algorithm, by its lines, for questions of sensitivity D (printed for D = 1):
+      1. let T' = T + Lap(2 D / epsilon)                              (`init`)
+      2. for each question i:
+      3.   let nu_i = Lap(4 D / epsilon)                              (`ask`)
+      4.   if f_i + nu_i >= T': answer yes and halt                   (`ask`: what comes after a yes is not asked)
+      5.   else answer no
+
+    Formal guarantees:
+      All answers of a run, however many, are `(epsilon, 0)`-DP together (Theorem 3.23), and so `epsilon^2 / 2`-zCDP;
+      only answers leave, never a noisy value. Questions may depend on earlier answers. With probability at least
+      `1 - beta` the answers to `k` questions, all but perhaps the last one no, are right up to `accuracy(k, beta)`.
+
+    Args:
+      epsilon: above 0, of each run.
+      threshold: T, public.
+      sensitivity: D, above 0: no question may have a larger one.
+      relation: which data sets are neighbours.
+      sampling: which examples the questions are about: all, or FRESH ones that nothing else touches. A question about
+        one fresh batch each is dearer here than it need be, but as private.
+      purpose: names the noise stream; two mechanisms of one run need two purposes.
+
+    Raises:
+      ValueError: outside these domains.
+      CombinationError: if the sampling is a random batch.
+
+    Example:
+      >>> search = AboveThreshold(epsilon=50.0, threshold=3.0, sensitivity=1.0, relation=Relation.REPLACE_ONE)
+      >>> streams, active, answers = Streams.of(0, ["run"]), torch.tensor([True]), []
+      >>> state = search.init(streams)
+      >>> for value in (0.0, 1.0, 9.0, 9.0):
+      ...     question = Sensitive(torch.tensor([[value]]), torch.ones(1), Relation.REPLACE_ONE, "proved")
+      ...     state, yes = search.ask(state, question, streams, active)
+      ...     answers.append(bool(yes))
+      >>> answers, state.asked.tolist(), float(search.price(streams).rho())
+      ([False, False, True, False], [3], 1250.0)
+    """
+
+    epsilon: float
+    threshold: float
+    sensitivity: float
+    relation: Relation
+    sampling: Sampling = WHOLE
+    purpose: str = "above threshold"
+
+    def __post_init__(self) -> None:
+        validate.positive(epsilon=self.epsilon, sensitivity=self.sensitivity)
+        validate.real(threshold=self.threshold)
+        if self.sampling not in (WHOLE, FRESH):
+            raise CombinationError(
+                f"Expected sampling=whole or fresh for AboveThreshold, got {self.sampling.scheme}: its questions share "
+                "the noise of the threshold."
+            )
+
+    def init(self, streams: Streams) -> SelectionState:
+        """Before the first question: the threshold gets its noise."""
+        noise = laplace(streams, f"{self.purpose}: threshold", 0) * (2 * self.sensitivity / self.epsilon)
+        asked = torch.zeros(len(streams), dtype=torch.int64, device=noise.device)
+        return SelectionState(asked, asked.bool(), self.threshold + noise)
+
+    def ask(
+        self, state: SelectionState, question: Sensitive, streams: Streams, active: Tensor
+    ) -> tuple[SelectionState, Tensor]:
+        """Ask the active runs that have not halted whether their value, `(runs, 1)`, is above the threshold.
+
+        Returns:
+          The next state, and the answers `(runs,)` bool: no for runs that were not asked.
+
+        Raises:
+          ValueError: if the value is not one number a run, its sensitivity negative, NaN or above the declared one, or
+            the streams are on another device.
+          CombinationError: if the question speaks of another relation or sampling.
+        """
+        value, asked = question.value, active & ~state.halted
+        if streams.keys.device != value.device:
+            raise ValueError(f"Expected streams on the question's device {value.device}, got {streams.keys.device}.")
+        if value.dim() != 2 or value.shape[1] != 1:
+            raise ValueError(f"Expected a question of shape (runs, 1), got {tuple(value.shape)}.")
+        if question.relation != self.relation or question.sampling != self.sampling:
+            raise CombinationError(
+                f"Expected a question under {self.relation} on {self.sampling.scheme} examples, "
+                f"got {question.relation} on {question.sampling.scheme}."
+            )
+        allowed = (question.l2_sensitivity >= 0) & (question.l2_sensitivity <= self.sensitivity * (1 + 1e-12))
+        if bool((asked & ~allowed).any()):
+            run = int((asked & ~allowed).nonzero()[0])
+            moved = question.l2_sensitivity[run].item()
+            raise ValueError(f"Expected 0 <= l2_sensitivity={moved} <= {self.sensitivity} in run {run}.")
+        noise = laplace(streams, f"{self.purpose}: question", state.asked) * (4 * self.sensitivity / self.epsilon)
+        # A value that is not a number is a no, as every comparison with one is: that depends on the data, so it may
+        # not be an error.
+        yes = asked & (value[:, 0].double() + noise >= state.threshold)
+        return SelectionState(state.asked + asked.long(), state.halted | yes, state.threshold), yes
+
+    def price(self, streams: Streams) -> Price:
+        """What the whole search costs each run, to be paid once, before the first question."""
+        level = torch.full((len(streams),), 1 / self.epsilon, dtype=torch.float64, device=streams.keys.device)
+        return Price(level, torch.ones_like(level, dtype=torch.bool), self.relation, self.sampling, "pure")
+
+    def accuracy(self, num_questions: int, beta: float) -> float:
+        """How far answers may be wrong: `8 D (ln k + ln(2 / beta)) / epsilon` (Theorem 3.24).
+
+        With probability at least `1 - beta` every value answered yes is at least `threshold - accuracy`, and every
+        value answered no at most `threshold + accuracy`, provided that only the last of the k may lie above
+        `threshold - accuracy`.
+
+        Args:
+          num_questions: k, at least 1.
+          beta: in (0, 1).
+
+        Example:
+          >>> round(AboveThreshold(1.0, 0.0, 1.0, Relation.REPLACE_ONE).accuracy(100, 0.05), 2)
+          66.35
+        """
+        validate.at_least(1, num_questions=num_questions)
+        validate.between(0, 1, beta=beta)
+        return 8 * self.sensitivity * (math.log(num_questions) + math.log(2 / beta)) / self.epsilon

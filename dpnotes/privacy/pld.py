@@ -130,7 +130,9 @@ def _mass(multiplier: float, rate: float, side: str, interval: float) -> Any:
     return library.DensePLDPmf(interval, first, np.maximum(mass, 0.0), float(deltas[-1]), True)
 
 
-def hockey_stick(epsilons: NDArray[np.float64], noise_multiplier: float, rate: float, side: str) -> NDArray[np.float64]:
+def hockey_stick(
+    epsilons: NDArray[np.floating[Any]], noise_multiplier: float, rate: float, side: str
+) -> NDArray[np.floating[Any]]:
     """The least delta of a Gaussian mechanism on a Poisson batch, for each epsilon (negative ones too).
 
     With phi the density of noise of standard deviation z: between `(1 - q) phi(x) + q phi(x - 1)` and `phi(x)` if the

@@ -118,15 +118,13 @@ class BandedSquareRoot:
         check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
-        price = price_of(request, effective * request.answer.l2_sensitivity)
+        price = price_of(request, effective)
 
         past, end = Layers.to_list(state.past)
         noise = streams.normal(self.purpose, request.call, value.shape[1]).mul_(noise_std[:, None])
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
-            if bool((leaf > k).all()):
-                noise.sub_(old, alpha=float(coefficient))
-            else:
-                noise.sub_(torch.where((leaf > k)[:, None], old, 0.0), alpha=float(coefficient))
+            old = old if bool((leaf > k).all()) else torch.where((leaf > k)[:, None], old, 0.0)
+            noise.sub_(old * float(coefficient))  # not in one fused step, whose bits depend on the device
         released = (noise + value).to(value.dtype).masked_fill_(~active[:, None], 0)
         shifted = [noise, *past][: len(past)]
         reach = torch.cat([1 / multiplier[:, None], state.reach], dim=1)[:, : len(past)]

@@ -98,7 +98,11 @@ class Laplace:
             raise ValueError(f"Expected an answer of shape (runs, 1), got {tuple(value.shape)}: L1 is L2 only there.")
         scale = request.noise_std.double() / 2**0.5
         noisy = (laplace(streams, self.purpose, request.call) * scale)[:, None].add_(value).to(value.dtype)
-        return state, noisy.masked_fill_(~request.active[:, None], 0), price_of(request, scale, "laplace")
+        return (
+            state,
+            noisy.masked_fill_(~request.active[:, None], 0),
+            price_of(request, scale / request.answer.l2_sensitivity, "laplace"),
+        )
 
 
 def laplace(streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
@@ -133,8 +137,8 @@ class Exact:
         return state, answer.value.masked_fill(~request.active[:, None], 0), price
 
 
-def price_of(request: Release, scale: Tensor | None = None, noise: str = "gaussian") -> Price:
-    """The price of noise of this scale (the requested standard deviation, if none is given) on this answer.
+def price_of(request: Release, noise_multiplier: Tensor | None = None, noise: str = "gaussian") -> Price:
+    """The price of this release: noise over sensitivity, or what else the mechanism says its multiplier is.
 
     Example:
       >>> from dpnotes.core import Relation, Sensitive
@@ -144,8 +148,9 @@ def price_of(request: Release, scale: Tensor | None = None, noise: str = "gaussi
       tensor([2.])
     """
     answer = request.answer
-    scale = request.noise_std if scale is None else scale
-    return Price(scale / answer.l2_sensitivity, request.active, answer.relation, answer.sampling, noise)  # type: ignore[arg-type]
+    if noise_multiplier is None:
+        noise_multiplier = request.noise_std / answer.l2_sensitivity
+    return Price(noise_multiplier, request.active, answer.relation, answer.sampling, noise)  # type: ignore[arg-type]
 
 
 def check_release(request: Release, streams: Streams) -> None:

@@ -95,8 +95,8 @@ class Tree:
         tree that is restarted early is charged for its full length: a filter has to know before.
       * WHOLE: every example may touch every leaf. A release costs `(S / sigma)^2 / 2`, with S the sum of the
         sensitivities of the leaves in its block, and releases compose one after another (the ledger's sum). For a tree
-        of T = 2^k leaves that is `T (2 T - 1) (s / sigma)^2 / 2`, against the `T (s / sigma)^2 / 2` of independent
-        noise on the terms: a tree is for data that come once.
+        of T = 2^k leaves that is `T (3 T - 1) / 2` times `(s / sigma)^2 / 2`, against T times that of independent noise
+        on the terms: a tree is for data that come once.
 
       Random batches have no accountant here: their secrecy is gone once noise is shared between steps.
 
@@ -182,7 +182,7 @@ class Tree:
         check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
-        price = price_of(request, effective * request.answer.l2_sensitivity)
+        price = price_of(request, effective)
 
         combine, own = _tables(self.levels, self.optimal, value.device)
         level = _level_of(leaf)
@@ -193,17 +193,12 @@ class Tree:
         released = drawn.clone()
         for low in range(max(completes, default=0)):
             # Every lower block is live when a block completes, and becomes part of it.
-            if together:
-                part = float(combine[completes[0], low])
-                released.sub_(nodes[low], alpha=1 - part)
-                if self.optimal:
-                    drawn.add_(nodes[low], alpha=part)
-            else:
-                old = torch.where((active & (level > low))[:, None], nodes[low], 0.0)
-                part = combine[level, low][:, None]
-                released.sub_(old * (1 - part))
-                if self.optimal:
-                    drawn.add_(old * part)
+            old = nodes[low] if together else torch.where((active & (level > low))[:, None], nodes[low], 0.0)
+            released.sub_(old)
+            if self.optimal:  # not in one fused step, whose bits depend on the device
+                part = old * combine[level, low][:, None]
+                released.add_(part)
+                drawn.add_(part)
         released = released.add_(value).to(value.dtype).masked_fill_(~active[:, None], 0)
         for full in completes:
             here = (active & (level == full))[:, None]

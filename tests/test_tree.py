@@ -1,0 +1,515 @@
+"""Correlated noise: the tree, Honaker's combination and the square root against exact matrices, and the laws."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from dp_accounting import dp_event, rdp
+from dp_accounting.privacy_accountant import NeighboringRelation
+from torch import Tensor
+
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.privacy.events import CombinationError
+from dpnotes.privacy.factorisation import SCHEMES, BandedSquareRoot, Scheme, factors, noise_of_sums
+from dpnotes.privacy.filter import Filter
+from dpnotes.privacy.tree import Tree
+from dpnotes.states import flatten, restore
+from dpnotes.streams import Streams
+
+MECHANISMS: list[tuple[Scheme, int | None, Callable[[int], Any]]] = [
+    ("tree", None, Tree),
+    ("optimal tree", None, lambda t: Tree(t, optimal=True)),
+    ("square root", None, lambda t: BandedSquareRoot(t, t)),
+    ("square root", 3, lambda t: BandedSquareRoot(t, min(3, t))),
+]
+IDS = ["tree", "optimal tree", "square root", "square root, band 3"]
+each_mechanism = pytest.mark.parametrize(("scheme", "bandwidth", "make"), MECHANISMS, ids=IDS)
+
+
+@dataclass
+class UnitDraws:
+    """Streams whose draw number k is the k-th unit vector: noise comes out as its exact coefficients."""
+
+    keys: Tensor
+    calls: list[tuple[str, int]] = field(default_factory=list)
+
+    def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
+        self.calls.append((purpose, size))
+        return torch.eye(size, dtype=torch.float64)[call]
+
+
+def request(
+    runs: int,
+    dim: int,
+    call: int,
+    *,
+    sampling: Sampling = FRESH,
+    std: float = 1.0,
+    sensitivity: float = 1.0,
+    restart: list[bool] | None = None,
+    active: list[bool] | None = None,
+    value: Tensor | None = None,
+) -> Release:
+    value = torch.zeros(runs, dim, dtype=torch.float64) if value is None else value
+    answer = Sensitive(value, torch.full((runs,), sensitivity).double(), Relation.ZERO_OUT, "proved", sampling)
+    return Release(
+        answer,
+        torch.full((runs,), std).double(),
+        torch.full((runs,), call),
+        torch.tensor(active or [True] * runs),
+        None if restart is None else torch.tensor(restart),
+    )
+
+
+def coefficients(mechanism: Any, steps: int, **options: Any) -> tuple[np.ndarray, UnitDraws]:
+    """The noise of each released term, in coefficients on the draws, `(steps, steps)`."""
+    streams = UnitDraws(torch.zeros(1, 2, dtype=torch.int64))
+    state = mechanism.init(torch.zeros(1, steps, dtype=torch.float64))
+    rows = []
+    for call in range(steps):
+        state, value, _ = mechanism.release(state, request(1, steps, call, **options), streams)
+        rows.append(value[0].numpy())
+    return np.stack(rows), streams
+
+
+def covariance_of_sums(mechanism: Any, steps: int) -> np.ndarray:
+    sums = coefficients(mechanism, steps)[0].cumsum(0)
+    return sums @ sums.T
+
+
+# ---------------------------------------------------------------- what the noise has to be, written another way
+def blocks_of(t: int) -> list[tuple[int, int]]:
+    """NODE(t): the binary expansion of t, largest block first."""
+    found, k = [], 0
+    for level in range(t.bit_length() - 1, -1, -1):
+        if k + 2**level <= t:
+            found.append((k + 1, k + 2**level))
+            k += 2**level
+    assert k == t
+    return found
+
+
+def printed_blocks(t: int, steps: int) -> list[tuple[int, int]]:
+    """NODE(t) as printed but for its comparison: it starts one level too low, so the root is never used."""
+    found, k, depth = [], 0, math.ceil(math.log2(steps))
+    for i in range(1, depth + 1):
+        if k < t and k + 2 ** (depth - i) <= t:
+            found.append((k + 1, k + 2 ** (depth - i)))
+            k += 2 ** (depth - i)
+    return found
+
+
+def shared(steps: int, node: Callable[[int], list[tuple[int, int]]]) -> np.ndarray:
+    sets = [set(node(t)) for t in range(1, steps + 1)]
+    return np.array([[float(len(a & b)) for b in sets] for a in sets])
+
+
+def honaker(steps: int) -> np.ndarray:
+    """Every node of the tree drawn; each block the inverse-variance combination of its node and its halves."""
+    names = [(u, u + 2**b - 1) for b in range(steps.bit_length()) for u in range(1, steps + 2 - 2**b, 2**b)]
+    place = {name: i for i, name in enumerate(names)}
+
+    def block(u: int, v: int) -> tuple[np.ndarray, float]:
+        own = np.eye(len(names))[place[u, v]]
+        if u == v:
+            return own, 1.0
+        middle = (u + v) // 2
+        left, right = block(u, middle), block(middle + 1, v)
+        below = left[1] + right[1]
+        weight = below / (1 + below)
+        return weight * own + (1 - weight) * (left[0] + right[0]), weight
+
+    sums = np.stack([sum(block(u, v)[0] for u, v in blocks_of(t)) for t in range(1, steps + 1)])  # type: ignore[misc]
+    return sums @ sums.T
+
+
+def square_root(steps: int, bandwidth: int) -> np.ndarray:
+    encoder = np.zeros((steps, steps))
+    for k in range(min(bandwidth, steps)):
+        encoder += math.comb(2 * k, k) / 4**k * np.eye(steps, k=-k)
+    decoder = np.tril(np.ones((steps, steps))) @ np.linalg.inv(encoder)
+    return decoder @ decoder.T
+
+
+# ---------------------------------------------------------------- covariance
+def test_the_covariance_of_the_tree_is_exact_for_every_length_to_64():
+    for steps in range(1, 65):
+        assert np.array_equal(covariance_of_sums(Tree(steps), steps), shared(steps, blocks_of)), steps
+    # The control: with the root left out, the last of 2^k sums has no noise of its own.
+    for steps in (2, 4, 8, 16, 32, 64):
+        printed = shared(steps, lambda t, steps=steps: printed_blocks(t, steps))
+        assert not np.array_equal(covariance_of_sums(Tree(steps), steps), printed)
+        assert np.array_equal(printed[-1], printed[-2]), "both last sums have the same noise"
+
+
+def test_the_covariance_of_the_optimal_tree_is_exact_for_every_length_to_64():
+    for steps in range(1, 65):
+        ours = covariance_of_sums(Tree(steps, optimal=True), steps)
+        assert np.allclose(ours, honaker(steps), rtol=0, atol=1e-12), steps
+        assert (ours.diagonal() <= shared(steps, blocks_of).diagonal() + 1e-12).all()
+    assert not np.allclose(covariance_of_sums(Tree(8), 8), honaker(8), atol=1e-2), "control"
+
+
+@pytest.mark.parametrize("bandwidth", [1, 2, 3, 64])
+def test_the_covariance_of_the_square_root_is_exact(bandwidth):
+    for steps in (1, 2, 3, 7, 8, 33, 64):
+        ours = covariance_of_sums(BandedSquareRoot(steps, min(bandwidth, steps)), steps)
+        assert np.allclose(ours, square_root(steps, bandwidth), rtol=0, atol=1e-10), steps
+    assert not np.allclose(ours, square_root(64, bandwidth + 1 if bandwidth < 64 else 63), atol=1e-3), "control"
+
+
+@each_mechanism
+def test_a_restart_begins_with_fresh_noise(scheme, bandwidth, make):
+    steps, cut = 24, 11
+    mechanism = make(steps)
+    streams = UnitDraws(torch.zeros(1, 2, dtype=torch.int64))
+    state, rows = mechanism.init(torch.zeros(1, steps, dtype=torch.float64)), []
+    for call in range(steps):
+        state, value, _ = mechanism.release(state, request(1, steps, call, restart=[call == cut]), streams)
+        rows.append(value[0].numpy())
+    second = np.stack(rows[cut:]).cumsum(0)
+    assert not second[:, :cut].any(), "a new sum has none of the old noise"
+    expected = covariance_of_sums(make(steps), steps)[: steps - cut, : steps - cut]
+    assert np.allclose(second @ second.T, expected, atol=1e-12)
+    unrestarted = coefficients(make(steps), steps)[0][cut:].cumsum(0)
+    assert unrestarted[:, :cut].any(), "control: a sum that is not restarted has"
+
+
+@each_mechanism
+def test_a_step_draws_once(scheme, bandwidth, make):
+    for steps in (1, 2, 5, 64):
+        streams = coefficients(make(steps), steps)[1]
+        assert streams.calls == [(make(steps).purpose, steps)] * steps
+
+
+def distinct(layers: Any) -> int:
+    tensors = [tensor for name, tensor in flatten(layers).items() if tensor.numel() > 1]
+    return len({tensor.data_ptr() for tensor in tensors})
+
+
+@pytest.mark.parametrize("optimal", [False, True])
+def test_the_tree_holds_few_vectors(optimal):
+    steps, dim = 100, 100
+    tree = Tree(2**30, optimal)  # longer than it will get: levels that it has not reached share their memory
+    state, streams = tree.init(torch.zeros(1, dim)), Streams.of(0, ["a"])
+    for call in range(steps):
+        state, _, _ = tree.release(state, request(1, dim, call), streams)
+        assert distinct(state.nodes) <= math.floor(math.log2(call + 1)) + 2
+    assert distinct(state.nodes) == 8  # seven levels so far, and the one vector of zeros
+
+
+@pytest.mark.parametrize("optimal", [False, True])
+def test_a_tree_of_a_million_leaves_goes_across_its_largest_block(optimal):
+    # From leaf 2^19 - 3 on, as if 2^19 - 3 terms had been released: all blocks merge at leaf 2^19.
+    tree, dim = Tree(10**6, optimal), 5
+    assert tree.levels == 20
+    start = tree.init(torch.zeros(1, dim, dtype=torch.float64))
+    state = replace(start, leaf=torch.tensor([2**19 - 4]), noise_std=torch.ones(1, dtype=torch.float64))
+    streams, total = Streams.of(0, ["a"]), torch.zeros(1, dim, dtype=torch.float64)
+    touched = []
+    for call in range(2**19 - 4, 2**19 + 4):
+        touched.append(float(tree.cost(state, torch.ones(1), FRESH)))
+        state, value, _ = tree.release(state, request(1, dim, call), streams)
+        total = total + value
+    assert int(state.leaf) == 2**19 + 4
+    if not optimal:  # the noise of 2^19 + 4 leaves: the block of 2^19, drawn at its end, and the last four
+        drawn = [streams.normal(tree.purpose, call, dim) for call in (2**19 - 1, 2**19 + 3)]
+        assert torch.allclose(total, drawn[0] + drawn[1], atol=1e-12)
+        # Leaf 2^19 - 3 is in blocks that end at 2^19 - 3, 2^19 - 2 and 2^19; the leaf after 2^19 in 18 of its own.
+        assert touched == pytest.approx([0.5 * k for k in (3, 2, 2, 1, 19, 18, 18, 17)])
+    with pytest.raises(ValueError, match="Expected leaf=1000001 of run 0 <= max_leaves=1000000"):
+        tree.release(replace(state, leaf=torch.tensor([10**6])), request(1, dim, 0), streams)
+
+
+@pytest.mark.slow
+def test_a_tree_of_many_leaves_step_by_step():
+    steps, dim = 2**16 + 3, 1
+    tree, streams = Tree(10**6), Streams.of(0, ["a"])
+    state, total = tree.init(torch.zeros(1, dim, dtype=torch.float64)), torch.zeros(1, dim, dtype=torch.float64)
+    for call in range(steps):
+        state, value, _ = tree.release(state, request(1, dim, call), streams)
+        total = total + value
+    expected = sum(streams.normal(tree.purpose, v - 1, dim) for _, v in blocks_of(steps))
+    assert torch.allclose(total, torch.as_tensor(expected), atol=1e-9)
+
+
+# ---------------------------------------------------------------- prices: exact, from the covariance alone
+def exact_costs(covariance: np.ndarray) -> tuple[float, float]:
+    """zCDP of the noisy sums, unit noise and sensitivity: of an example in its worst term, and of one in all terms."""
+    total = np.tril(np.ones_like(covariance))
+    information = total.T @ np.linalg.solve(covariance, total)  # of the Gaussian shift that the terms make
+    return 0.5 * float(information.diagonal().max()), 0.5 * float(information.sum())
+
+
+def charged(mechanism: Any, steps: int, sampling: Sampling, std: float = 1.0, sensitivity: float = 1.0) -> float:
+    streams, ledger = Streams.of(0, ["a"]), Ledger()
+    state = mechanism.init(torch.zeros(1, 1, dtype=torch.float64))
+    for call in range(steps):
+        asked = float(mechanism.cost(state, torch.tensor([std / sensitivity]), sampling, None))
+        release = request(1, 1, call, sampling=sampling, std=std, sensitivity=sensitivity)
+        state, _, price = mechanism.release(state, release, streams)
+        assert float(price.rho()) == pytest.approx(asked, rel=1e-12), "the filter is told what is charged"
+        ledger.add(price)
+    return float(ledger.rho()[0])
+
+
+@each_mechanism
+def test_what_is_charged_is_the_exact_cost(scheme, bandwidth, make):
+    for steps in [*range(1, 18), 31, 32, 33, 63, 64]:
+        once, always = exact_costs(covariance_of_sums(make(steps), steps))
+        assert charged(make(steps), steps, FRESH) == pytest.approx(once, rel=1e-9), steps
+        assert charged(make(steps), steps, WHOLE) == pytest.approx(always, rel=1e-9), steps
+        assert make(steps).max_cost(1.0) == pytest.approx(once, rel=1e-9)
+    # The controls: one level too few, and data that come again priced as if they came once.
+    assert once > 1.05 * charged(make(64), 64, FRESH, std=math.sqrt(7 / 6))
+    assert always > 10 * once
+    assert charged(make(64), 64, FRESH, std=3.0, sensitivity=0.5) == pytest.approx(once / 36, rel=1e-9)
+
+
+def test_the_tree_costs_its_levels():
+    for steps in [*range(1, 18), 31, 32, 33, 63, 64]:
+        levels = math.floor(math.log2(steps)) + 1
+        assert charged(Tree(steps), steps, FRESH) == pytest.approx(levels / 2, rel=1e-12)
+        accountant = rdp.RdpAccountant([2.0], NeighboringRelation.REPLACE_SPECIAL)
+        accountant.compose(dp_event.SingleEpochTreeAggregationDpEvent(1.0, steps))
+        assert accountant.rdp[0] == pytest.approx(2 * charged(Tree(steps), steps, FRESH))
+    for k in range(6):  # data that come again
+        assert charged(Tree(2**k), 2**k, WHOLE) == pytest.approx(2**k * (3 * 2**k - 1) / 4)
+
+
+@pytest.mark.parametrize("steps", [100, 1000])
+def test_the_optimal_tree_s_worst_leaf_is_found(steps):
+    from dpnotes.privacy.tree import _touch
+
+    worst = max(_touch(leaf, steps, True) for leaf in range(1, steps + 1))
+    assert 2 * Tree(steps, optimal=True).max_cost(1.0) == pytest.approx(worst, rel=1e-12)
+    assert worst < math.floor(math.log2(steps)) + 1, "a combination of nodes reveals less than all of them"
+
+
+def test_leaves_of_different_sensitivity_pay_their_own():
+    tree, streams, ledger = Tree(4), Streams.of(0, ["a"]), Ledger()
+    state = tree.init(torch.zeros(1, 1, dtype=torch.float64))
+    for call, sensitivity in enumerate((1.0, 2.0, 0.0, 1.5)):
+        state, _, price = tree.release(state, request(1, 1, call, sensitivity=sensitivity), streams)
+        ledger.add(price)
+    # Leaf 1 is in three blocks, 2 in two, 4 in one; 3 moves nothing.
+    assert [2 * float(p.rho()) for p in ledger.prices] == pytest.approx([3.0, 8.0, 0.0, 2.25])
+    assert float(ledger.rho()) == pytest.approx(4.0)
+    state, again = tree.init(torch.zeros(1, 1, dtype=torch.float64)), Ledger()
+    for call, sensitivity in enumerate((1.0, 2.0, 0.0, 1.5)):
+        state, _, price = tree.release(state, request(1, 1, call, sensitivity=sensitivity, sampling=WHOLE), streams)
+        again.add(price)
+    assert [2 * float(p.rho()) for p in again.prices] == pytest.approx([1.0, 9.0, 0.0, 4.5**2])
+
+
+@each_mechanism
+def test_the_filter_refuses_a_term_before_it_is_drawn(scheme, bandwidth, make):
+    for sampling, budget in ((WHOLE, 4.0), (FRESH, 0.4)):
+        mechanism, streams = make(16), UnitDraws(torch.zeros(1, 2, dtype=torch.int64))
+        watch = Filter(torch.tensor([budget], dtype=torch.float64))
+        state, spent, ledger = mechanism.init(torch.zeros(1, 16)), watch.init(), Ledger()
+        granted = 0
+        for call in range(16):
+            cost = mechanism.cost(state, torch.ones(1), sampling, None)
+            affords = watch.affords(spent, cost, sampling)
+            if not bool(affords):
+                break
+            spent = watch.charge(spent, cost, affords, sampling)
+            state, _, price = mechanism.release(state, request(1, 16, call, sampling=sampling), streams)
+            ledger.add(price)
+            granted += 1
+        assert granted < 16 and len(streams.calls) == granted
+        assert float(spent.total) <= budget
+        if granted:
+            assert float(ledger.rho()) == pytest.approx(float(spent.total), rel=1e-12)
+    assert math.isinf(float(mechanism.cost(replace(state, leaf=torch.tensor([16])), torch.ones(1), FRESH, None)))
+
+
+# ---------------------------------------------------------------- laws: scale, streams, batches
+@each_mechanism
+@pytest.mark.parametrize("factor", [1.0, 0.95, 1.05])
+def test_the_noise_of_a_sum_has_the_promised_scale(scheme, bandwidth, make, factor):
+    steps, dim = 13, 40_000  # the standard error of a standard deviation is 0.35%: 2% is over 5, 5% over 14 of them
+    mechanism, streams = make(steps), Streams.of(0, ["scale"])
+    state, total = mechanism.init(torch.zeros(1, dim)), torch.zeros(1, dim, dtype=torch.float64)
+    for call in range(steps):
+        state, value, _ = mechanism.release(state, request(1, dim, call, std=2.0), streams)
+        total = total + value
+    promised = 2.0 * math.sqrt(covariance_of_sums(make(steps), steps)[-1, -1])
+    assert (abs(float(total.std()) / (factor * promised) - 1) < 0.02) == (factor == 1.0)
+
+
+def drive(mechanism: Any, names: list[str], plan: list[list[tuple[bool, bool]]], dim: int = 3) -> tuple[Any, Tensor]:
+    """Per step and run: whether it is active and whether it restarts. All released terms, `(steps, runs, dim)`."""
+    streams, runs = Streams.of(1, names), len(names)
+    state, calls, rows = mechanism.init(torch.zeros(runs, dim)), torch.zeros(runs, dtype=torch.int64), []
+    for step in plan:
+        active, again = ([flags[i] for flags in step] for i in (0, 1))
+        release = replace(request(runs, dim, 0, active=active, restart=again), call=calls)
+        state, value, _ = mechanism.release(state, release, streams)
+        calls = calls + torch.tensor(active).long()
+        rows.append(value)
+    return state, torch.stack(rows)
+
+
+PLAN = [
+    [(True, False), (step % 3 > 0, step == 7), (step > 4, step in (9, 10)), (True, step % 5 == 0)] for step in range(20)
+]
+
+
+@each_mechanism
+def test_a_batch_of_runs_is_the_runs_one_by_one_to_the_bit(scheme, bandwidth, make):
+    names = ["a", "b", "c", "d"]
+    state, together = drive(make(20), names, PLAN)
+    for run, name in enumerate(names):
+        alone_state, alone = drive(make(20), [name], [[step[run]] for step in PLAN])
+        assert torch.equal(alone[:, 0], together[:, run])
+        assert int(alone_state.leaf) == int(state.leaf[run])
+    inactive = torch.tensor([[not flags[0] for flags in step] for step in PLAN])
+    assert not together[inactive].any(), "what is not active is not released"
+    assert state.leaf.tolist()[0] == 20 and state.leaf.tolist()[2] == 10
+
+
+@each_mechanism
+def test_noise_differs_between_runs_purposes_and_terms(scheme, bandwidth, make):
+    other = replace(make(20), purpose="another")
+    _, first = drive(make(20), ["a", "b"], [[(True, False)] * 2] * 20)
+    _, second = drive(other, ["a", "b"], [[(True, False)] * 2] * 20)
+    numbers = torch.cat([first.flatten(), second.flatten()])
+    assert (torch.pdist(numbers[:, None].double()) > 0).all()
+    _, same = drive(make(20), ["a", "a"], [[(True, False)] * 2] * 20)
+    assert torch.equal(same[:, 0], same[:, 1]), "control: one key, one noise"
+
+
+@each_mechanism
+def test_resumed_is_uninterrupted_to_the_bit(scheme, bandwidth, make, tmp_path):
+    mechanism, streams = make(20), Streams.of(1, ["a", "b"])
+
+    def go(state: Any, calls: range) -> tuple[Any, list[Tensor]]:
+        released = []
+        for call in calls:
+            state, value, _ = mechanism.release(state, request(2, 3, call), streams)
+            released.append(value)
+        return state, released
+
+    whole, expected = go(mechanism.init(torch.zeros(2, 3)), range(20))
+    half, first = go(mechanism.init(torch.zeros(2, 3)), range(7))
+    torch.save(flatten(half), tmp_path / "half.pt")
+    back = restore(mechanism.init(torch.zeros(2, 3)), torch.load(tmp_path / "half.pt", weights_only=True))
+    resumed, second = go(back, range(7, 20))
+    assert all(torch.equal(a, b) for a, b in zip(first + second, expected, strict=True))
+    assert all(torch.equal(a, flatten(resumed)[name]) for name, a in flatten(whole).items())
+
+
+def test_an_older_state_stays_what_it_was():
+    tree, streams = Tree(8), Streams.of(0, ["a"])
+    state, _, _ = tree.release(tree.init(torch.zeros(1, 3)), request(1, 3, 0), streams)
+    before = {name: tensor.clone() for name, tensor in flatten(state).items()}
+    later = state
+    for call in range(1, 8):
+        later, _, _ = tree.release(later, request(1, 3, call), streams)
+    assert all(torch.equal(before[name], tensor) for name, tensor in flatten(state).items())
+
+
+def test_a_float32_answer_is_rounded_after_its_noise():
+    tree, streams = Tree(4), Streams.of(0, ["a"])
+    value = torch.linspace(-3, 3, 1000, dtype=torch.float32)[None]
+    _, released, _ = tree.release(tree.init(value), request(1, 1000, 0, std=0.75, value=value), streams)
+    noise = 0.75 * streams.normal(tree.purpose, 0, 1000)
+    assert released.dtype == torch.float32 and torch.equal(released, (value.double() + noise).float())
+    assert not torch.equal(released, value + noise.float()), "control"
+
+
+@pytest.mark.gpu
+@each_mechanism
+def test_the_noise_is_drawn_on_the_device_of_the_answer(scheme, bandwidth, make):
+    mechanism, released = make(20), {}
+    for device in ("cpu", "cuda"):
+        streams, rows = Streams.of(1, ["a", "b"], device), []
+        state = mechanism.init(torch.zeros(2, 3, device=device))
+        for call in range(20):
+            there = request(2, 3, call)
+            there = Release(
+                replace(there.answer, value=there.answer.value.to(device), l2_sensitivity=there.noise_std.to(device)),
+                *(t.to(device) for t in (there.noise_std, there.call, there.active)),
+            )
+            state, value, price = mechanism.release(state, there, streams)
+            assert value.device.type == price.noise_multiplier.device.type == device
+            rows.append(value.cpu())
+        released[device] = torch.stack(rows)
+    assert torch.equal(released["cpu"], released["cuda"])
+
+
+# ---------------------------------------------------------------- comparison
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_factors_multiply_to_the_running_sum(scheme):
+    for steps in (1, 2, 5, 16, 33):
+        decoder, encoder = factors(scheme, steps)
+        assert np.allclose(decoder @ encoder, np.tril(np.ones((steps, steps))), atol=1e-10)
+        expected = np.sqrt((decoder**2).sum(1) * (encoder**2).sum(0).max())
+        assert np.allclose(noise_of_sums(scheme, steps), expected, rtol=1e-9)
+
+
+@each_mechanism
+def test_the_mechanisms_are_the_factorisations(scheme, bandwidth, make):
+    for steps in (1, 6, 16):
+        decoder, _ = factors(scheme, steps, bandwidth)
+        assert np.allclose(covariance_of_sums(make(steps), steps), decoder @ decoder.T, atol=1e-10)
+
+
+def test_the_order_of_the_mechanisms_at_equal_privacy():
+    rms = {s: math.sqrt(float(np.mean(noise_of_sums(s, 1024) ** 2))) for s in SCHEMES}
+    assert rms["square root"] < rms["optimal tree"] < rms["tree"] < rms["terms"]
+    # Root mean square noise of sums at (1, 1e-6): the tree's 31.3 and independent terms' 95.6 at 1,024 steps.
+    from dpnotes.privacy.calibration import gaussian_std
+
+    sigma = gaussian_std(1.0, 1e-6)
+    assert round(rms["tree"] * sigma, 1) == 31.3 and round(rms["terms"] * sigma, 1) == 95.6
+    assert len(noise_of_sums("square root", 10**6)) == len(noise_of_sums("tree", 10**6)) == 10**6
+
+
+# ---------------------------------------------------------------- bad input
+@each_mechanism
+def test_bad_input_is_refused(scheme, bandwidth, make):
+    mechanism, streams = make(4), Streams.of(0, ["a"])
+    state = mechanism.init(torch.zeros(1, 2))
+    for sampling in (Sampling.poisson(0.5), Sampling.fixed_size(1, 2)):
+        with pytest.raises(CombinationError, match="Expected sampling=whole or fresh"):
+            mechanism.release(state, request(1, 2, 0, sampling=sampling), streams)
+        with pytest.raises(CombinationError, match="Expected sampling=whole or fresh"):
+            mechanism.cost(state, torch.ones(1), sampling, None)
+    for std, sensitivity in ((0.0, 1.0), (math.inf, 1.0), (math.nan, 1.0), (1.0, -1.0), (1.0, math.nan)):
+        with pytest.raises(ValueError, match="Expected 0 < noise_std="):
+            mechanism.release(state, request(1, 2, 0, std=std, sensitivity=sensitivity), streams)
+    state, _, _ = mechanism.release(state, request(1, 2, 0), streams)
+    with pytest.raises(ValueError, match="Expected noise_std=2.0 in run 0 to be 1.0"):
+        mechanism.release(state, request(1, 2, 1, std=2.0), streams)
+    mechanism.release(state, request(1, 2, 1, std=2.0, restart=[True]), streams)  # a new sum may have other noise
+    for call in range(1, 4):
+        state, _, _ = mechanism.release(state, request(1, 2, call), streams)
+    with pytest.raises(ValueError, match="Expected leaf=5 of run 0 <= max_leaves=4"):
+        mechanism.release(state, request(1, 2, 4), streams)
+    elsewhere = Streams(torch.zeros(1, 2, dtype=torch.int64, device="meta"))
+    with pytest.raises(ValueError, match="Expected streams on the answer's device cpu, got meta"):
+        mechanism.release(state, request(1, 2, 4, restart=[True]), elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Tree(0), "Expected max_leaves=0 >= 1"),
+        (lambda: BandedSquareRoot(4, 0), "Expected bandwidth=0 >= 1"),
+        (lambda: BandedSquareRoot(4, 5), "Expected max_leaves=4 >= 5"),
+        (lambda: Tree(4).max_cost(0.0), "Expected noise_multiplier=0.0 > 0"),
+        (lambda: factors("tree", 10**6), "Expected num_steps=1000000 <= 4096"),
+        (lambda: factors("best", 4), "Expected scheme='best' to be one of"),  # type: ignore[arg-type]
+        (lambda: noise_of_sums("tree", 0), "Expected num_steps=0 >= 1"),
+    ],
+)
+def test_bad_sizes_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,172 @@
+"""Pictures and tables of privacy: accountants and noise over steps, the scores of an attack, the museum of mistakes.
+
+Nothing here computes privacy: the notebook's cells pass in what they computed, and this module shows it.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from dpnotes.notebook import plots
+from dpnotes.notebook.teaching import Table
+
+
+def draw_curves(
+    axes: Axes,
+    x: ArrayLike,
+    curves: Mapping[str, ArrayLike],
+    x_label: str,
+    y_label: str,
+    log: Literal["", "x", "y", "xy"] = "xy",
+    legend: bool = True,
+) -> None:
+    """Draw several named curves over the same places, on axes that hold all of them.
+
+    Args:
+      axes: where to draw.
+      x: `(points,)`.
+      curves: name to `(points,)`, in a fixed order: a curve keeps its colour.
+      x_label: below.
+      y_label: beside.
+      log: which axes are logarithmic; their data must be above 0.
+      legend: whether to name the curves.
+
+    >>> _, (axes,) = plots.new_figure()
+    >>> draw_curves(axes, [1, 10], {"tree": [1, 2], "independent": [1, 4]}, "step", "noise")
+    >>> len(axes.lines)
+    2
+    """
+    for style, (name, y) in enumerate(curves.items()):
+        plots.curve(axes, x, y, label=name, style=style, log=log)
+    for which, values in (
+        ("x", np.asarray(x, dtype=float)),
+        ("y", np.concatenate([*map(np.atleast_1d, curves.values())])),
+    ):
+        low, high = float(np.min(values)), float(np.max(values))
+        if which in log:
+            plots.log_axis(axes, which, low * 0.9, max(high, low * 1.1) * 1.1)  # type: ignore[arg-type]
+        elif which == "x":
+            axes.set_xlim(low, max(high, low + 1))
+        else:
+            axes.set_ylim(0, 1.08 * high)
+    plots.label(axes, x=x_label, y=y_label, legend=legend)
+
+
+def draw_scores(
+    axes: Axes, included: ArrayLike, without: ArrayLike, threshold: float, title: str = "what the attacker sees"
+) -> None:
+    """Draw the attack's scores on both data sets as histograms, and the threshold above which it says "it was there".
+
+    Args:
+      axes: where to draw.
+      included: scores of the runs with the example, `(runs,)`.
+      without: scores of the runs without it.
+      threshold: the event is a score above it.
+      title: above the axes.
+
+    >>> _, (axes,) = plots.new_figure()
+    >>> draw_scores(axes, [1.0, 2.0], [0.0, 0.5], threshold=0.7)
+    >>> len(axes.patches), len(axes.lines)
+    (2, 1)
+    """
+    included, without = np.asarray(included, dtype=float), np.asarray(without, dtype=float)
+    both = np.concatenate([included, without])
+    low, high = min(both.min(), threshold), max(both.max(), threshold)
+    margin = 0.05 * (high - low) or 1.0
+    edges = np.linspace(low - margin, high + margin, 80)
+    for style, (name, scores) in enumerate((("with the example", included), ("without it", without))):
+        density, _ = np.histogram(scores, edges, density=True)
+        axes.stairs(density, edges, fill=True, color=plots.COLOURS[style], alpha=0.45, label=name)
+    axes.axvline(threshold, color="black", linestyle="--", linewidth=1.4, label="threshold")
+    axes.set_xlim(edges[0], edges[-1])
+    axes.set_ylim(0, None)
+    axes.autoscale_view(scalex=False)
+    plots.label(axes, x="score", y="density", title=title, legend=True)
+
+
+def draw_verdict(axes: Axes, claim: float, exact: float, bound: float) -> None:
+    """Draw what is claimed, what the densities give and what the audit found as three bars; infinity leaves the axes.
+
+    Args:
+      axes: where to draw.
+      claim: epsilon as claimed, above 0.
+      exact: as the densities have it, may be infinite.
+      bound: the audit's lower bound.
+
+    >>> _, (axes,) = plots.new_figure()
+    >>> draw_verdict(axes, claim=4.377, exact=math.inf, bound=4.6)
+    >>> [text.get_text() for text in axes.texts]
+    ['4.38', '∞', '4.6']
+    """
+    largest = 1.6 * max([claim, bound] + [exact] * math.isfinite(exact))
+    places = {"audit": bound, "exact": exact, "claim": claim}
+    for row, (style, value) in enumerate(zip((0, 2, 1), places.values(), strict=True)):
+        shown = min(value, 2 * largest)
+        axes.barh(row, shown, color=plots.COLOURS[style], height=0.6)
+    for row, value in reversed([*enumerate(places.values())]):
+        text = "∞" if math.isinf(value) else f"{value:.3g}"
+        axes.text(min(value, 0.88 * largest) + 0.02 * largest, row, text, va="center", fontsize=9)
+    axes.axvline(claim, color=plots.COLOURS[1], linewidth=1.4, linestyle="--")
+    axes.set_xlim(0, largest)
+    axes.set_ylim(-0.6, 2.6)
+    axes.set_yticks(range(3), [*places])
+    plots.label(axes, x="ε", title="claimed, exact, audited")
+
+
+def verdict_in_words(claim: float, exact: float, bound: float, runs: int, level: float) -> str:
+    """The same in a sentence or two, for a readout.
+
+    Args:
+      claim: epsilon as claimed.
+      exact: as the densities have it.
+      bound: the audit's lower bound.
+      runs: on each data set.
+      level: of the bound.
+
+    >>> verdict_in_words(4.377, math.inf, 4.6, 540, 0.01)
+    'Claimed: ε = 4.377. The densities give ε = ∞, the audit of 2 × 540 runs ε ≥ 4.600 with confidence 99%: the claim is
+    refuted.'
+    """
+    given = "∞" if math.isinf(exact) else f"{exact:.3f}"
+    verdict = "the claim is refuted" if bound > claim else "the claim stands"
+    return (
+        f"Claimed: ε = {claim:.3f}. The densities give ε = {given}, the audit of 2 × {runs:,} runs ε ≥ {bound:.3f} "
+        f"with confidence {100 * (1 - level):g}%: {verdict}."
+    )
+
+
+def museum_table(exhibits: Sequence[Any], audit: Mapping[str, tuple[float, float]]) -> Table:
+    """The museum: the line, its replacement, and both exhibits beside the claim.
+
+    Args:
+      exhibits: with `name`, `line`, `instead`, `claim`, `exact(broken)` and `design` (threshold, runs, power).
+      audit: name to the lower bounds of the broken and of the correct variant.
+
+    >>> museum_table([], {}).columns[:3]
+    ['mistake', 'correct line', 'broken line']
+    """
+    columns = ["mistake", "correct line", "broken line", "δ", "claimed ε", "exact ε, broken (correct)"]
+    columns += ["audited ε ≥, broken (correct)", "runs a side", "power"]
+    rows = []
+    for exhibit in exhibits:
+        _, runs, power = exhibit.design
+        exact, right = exhibit.exact(True), exhibit.exact(False)
+        bound, correct = audit[exhibit.name]
+        rows.append(
+            [
+                exhibit.name,
+                exhibit.line,
+                exhibit.instead,
+                f"{exhibit.claim.delta:g}",
+                f"{exhibit.claim.epsilon:.3f}",
+                f"{'∞' if math.isinf(exact) else f'{exact:.3f}'} ({right:.3f})",
+                f"{bound:.3f} ({correct:.3f})",
+                f"{runs:,}",
+                f"{math.floor(1000 * power) / 1000:.3f}",
+            ]
+        )
+    return Table(columns, rows)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from dpnotes import validate
-from dpnotes.privacy.accounting import Method, account, epsilon_to_rho, rho_to_epsilon
+from dpnotes.privacy.accounting import Method, account
 from dpnotes.privacy.events import Event
 
 
@@ -26,14 +26,12 @@ def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> f
       >>> round(gaussian_std(1.0, 1e-6), 4)
       4.2247
     """
-    validate.positive(l2_sensitivity=l2_sensitivity)
-    multiplier = 1 / math.sqrt(2 * epsilon_to_rho(epsilon, delta, "exact"))
-    while rho_to_epsilon(0.5 / multiplier**2, delta, "exact") > epsilon:  # what the square root rounded away
-        multiplier = math.nextafter(multiplier, math.inf)
-    std = multiplier * l2_sensitivity
-    while std / l2_sensitivity < multiplier:
-        std = math.nextafter(std, math.inf)
-    return std
+    validate.positive(epsilon=epsilon, l2_sensitivity=l2_sensitivity)
+    validate.between(0, 1, delta=delta)
+    from dp_accounting import get_sigma_gaussian
+
+    # The root to the last bits; then a little more, which is more than they and the product below can be wrong by.
+    return get_sigma_gaussian(epsilon, delta, tol=1e-300) * l2_sensitivity * (1 + 1e-11)
 
 
 def laplace_std(epsilon: float, sensitivity: float = 1.0) -> float:

@@ -1,0 +1,159 @@
+"""The library's own mechanisms under attack: exact densities read off the code, samples, and copies with one line wrong."""
+
+import functools
+import math
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from dpnotes.core import FRESH, Ledger, Relation, Release, Sensitive
+from dpnotes.privacy import factorisation, mechanisms, tree
+from dpnotes.privacy.accounting import rho_to_epsilon
+from dpnotes.privacy.audit import GaussianPair, from_scores, runs_for_power
+from dpnotes.privacy.museum import exhibits, module_with_line_replaced, releases
+from dpnotes.streams import Streams
+
+STEPS, DELTA = 16, 1e-5
+
+
+@dataclass(frozen=True)
+class UnitDraws:
+    """Stands in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
+
+    keys: Tensor
+
+    def normal(self, purpose: str, call: Any, size: int) -> Tensor:
+        rows = torch.arange(len(self.keys)) - 1
+        return (rows == torch.as_tensor(call)).double()[:, None].repeat(1, size)
+
+
+def sums(
+    mechanism: Any, increments: Tensor, streams: Any, restarts: frozenset[int] = frozenset()
+) -> tuple[Tensor, float]:
+    """Running sums `(runs, steps)` of released increments, afresh at restarts, and what one example pays at most."""
+    runs, ones = len(streams.keys), torch.ones(len(streams.keys), dtype=torch.float64)
+    state, total, outputs, ledger = mechanism.init(torch.zeros(runs, 1, dtype=torch.float64)), 0.0, [], Ledger()
+    for step in range(STEPS):
+        answer = Sensitive(increments[step].expand(runs, 1).clone(), ones, Relation.ZERO_OUT, "proved", FRESH)
+        fresh = torch.full((runs,), step in restarts or step == 0)
+        request = Release(answer, 2 * ones, torch.full((runs,), step), ones.bool(), fresh)
+        state, value, price = mechanism.release(state, request, streams)
+        ledger.add(price)
+        total = value if bool(fresh[0]) else total + value
+        outputs.append(total)
+    return torch.cat(outputs, 1), float(ledger.rho()[0])
+
+
+def pair_of(mechanism: Any, step: int, restarts: frozenset[int] = frozenset()) -> tuple[GaussianPair, float]:
+    """The exact densities of the mechanism's running sums when the increment of one step is there or not."""
+    unit = UnitDraws(torch.zeros(STEPS + 1, 2, dtype=torch.int64))
+    without, rho = sums(mechanism, torch.zeros(STEPS, dtype=torch.float64), unit, restarts)
+    included, _ = sums(mechanism, torch.eye(STEPS, dtype=torch.float64)[step], unit, restarts)
+    return GaussianPair(without[0], included[0] - without[0], without[1:] - without[0]), rho
+
+
+CORRECT = {
+    "gaussian": (lambda: mechanisms.Gaussian(), frozenset()),
+    "tree": (lambda: tree.Tree(STEPS), frozenset()),
+    "tree, restarted": (lambda: tree.Tree(8), frozenset({8})),
+    "tree, restarted early": (lambda: tree.Tree(8), frozenset({3, 5, 12})),
+    "optimal tree": (lambda: tree.Tree(STEPS, optimal=True), frozenset()),
+    "square root": (lambda: factorisation.BandedSquareRoot(STEPS, STEPS), frozenset()),
+    "banded square root": (lambda: factorisation.BandedSquareRoot(STEPS, 3), frozenset()),
+}
+
+
+@pytest.mark.parametrize("name", CORRECT)
+def test_the_ledger_covers_the_exact_densities_whichever_increment_changes(name: str):
+    make, restarts = CORRECT[name]
+    pairs = [pair_of(make(), step, restarts) for step in range(STEPS)]
+    paid = pairs[0][1]
+    exact = max(pair.mu for pair, _ in pairs) ** 2 / 2
+    assert exact <= paid * (1 + 1e-9)
+    if "early" not in name:  # a tree that is restarted early was charged for its full length
+        assert exact == pytest.approx(paid, rel=1e-9)
+
+
+def test_the_library_s_tree_has_the_densities_of_the_museum_s():
+    options = {"noise_std": 2.0, "period": STEPS}
+    for step in range(STEPS):
+        ours, _ = pair_of(tree.Tree(STEPS), step)
+        theirs = GaussianPair.of(
+            functools.partial(releases.prefix_sums, **options),
+            torch.zeros(STEPS, dtype=torch.float64),
+            torch.eye(STEPS, dtype=torch.float64)[step],
+            STEPS,
+        )
+        torch.testing.assert_close(ours.noise.T @ ours.noise, theirs.noise.T @ theirs.noise, atol=1e-9, rtol=0)
+        assert ours.mu == pytest.approx(theirs.mu, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "tree", "optimal tree", "banded square root"])
+def test_what_is_sampled_has_these_densities_and_an_audit_does_not_accuse_it(name: str):
+    make, restarts = CORRECT[name]
+    step = max(range(STEPS), key=lambda s: pair_of(make(), s)[0].mu)
+    pair, rho = pair_of(make(), step)
+    scores = []
+    for included in (True, False):
+        increments = torch.eye(STEPS, dtype=torch.float64)[step] * included
+        outputs, _ = sums(make(), increments, Streams.of(f"{name} {included}", range(20_000)), restarts)
+        scores.append(pair.score(outputs))
+        assert stats.kstest(scores[-1].numpy(), "norm", args=(included * pair.mu, 1)).pvalue > 1e-4
+        assert (
+            stats.kstest(1.05 * scores[-1].numpy(), "norm", args=(included * pair.mu, 1)).pvalue < 1e-2
+        )  # the control
+    claim = rho_to_epsilon(rho, DELTA)
+    bound = from_scores(*scores, delta=DELTA, threshold=pair.strongest_threshold(20_000, DELTA, 0.01))
+    assert 0.2 * claim < bound.epsilon < claim
+
+
+# Each line of the library's code on the left, broken as on the right.
+BROKEN = {
+    "every call draws the same noise": (
+        tree,
+        "drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_((noise_std * own[level])[:, None])",
+        "drawn = streams.normal(self.purpose, 0 * request.call, value.shape[1]).mul_((noise_std * own[level])[:, None])",
+    ),
+    "one block too many is taken away": (
+        tree,
+        "for low in range(max(completes, default=0)):",
+        "for low in range(max(completes, default=0) + (max(completes) == 0)):",
+    ),
+    "the noise of a node is its variance": (
+        tree,
+        "drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_((noise_std * own[level])[:, None])",
+        "drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_((own[level] / noise_std)[:, None])",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_copy_of_the_tree_with_one_line_wrong_exceeds_its_claim_both_ways(name: str):
+    module, line, instead = BROKEN[name]
+    broken: ModuleType = module_with_line_replaced(module, line, instead)
+    step = max(range(STEPS), key=lambda s: pair_of(broken.Tree(STEPS), s)[0].mu)
+    pair, rho = pair_of(broken.Tree(STEPS), step)
+    claim = rho_to_epsilon(rho, DELTA)
+    assert pair.epsilon(DELTA) > 1.2 * claim  # exhibit A
+    threshold = pair.threshold(claim, DELTA)
+    runs = runs_for_power(*pair.rates(threshold), epsilon=claim, delta=DELTA)
+    assert runs <= 200_000
+    scores = []
+    for included in (True, False):
+        increments = torch.eye(STEPS, dtype=torch.float64)[step] * included
+        outputs, _ = sums(broken.Tree(STEPS), increments, Streams.of(f"{name} {included}", range(runs)))
+        scores.append(pair.score(outputs))
+    assert from_scores(*scores, delta=DELTA, threshold=threshold).epsilon > claim  # exhibit B
+
+
+def test_the_museum_s_tree_claim_is_what_the_library_charges():
+    exhibit = next(e for e in exhibits() if "no node" in e.name)
+    _, rho = pair_of(tree.Tree(STEPS), 0)
+    assert exhibit.claim.epsilon == pytest.approx(rho_to_epsilon(rho, exhibit.claim.delta), rel=1e-9)
+    assert math.isinf(exhibit.exact(True)) and np.isfinite(exhibit.exact(False))

@@ -1,0 +1,189 @@
+"""The filter: refuses before it would overspend, forgets nothing, and is what the clipped oracle asks."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.privacy import schedules
+from dpnotes.privacy.filter import Filter, Spent
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.noise import TOLERANCE, FixedNoise, LossAdaptiveNoise
+from dpnotes.problems.quadratics import Quadratic
+from dpnotes.states import flatten, restore
+from dpnotes.streams import Streams
+
+
+def budget(*amounts: float) -> Tensor:
+    return torch.tensor(amounts, dtype=torch.float64)
+
+
+YES = torch.tensor([True])
+
+
+def test_a_release_that_fits_exactly_is_granted_and_the_next_one_is_not():
+    watch = Filter(budget(1.0))
+    spent = watch.charge(watch.init(), budget(0.75), YES)
+    assert bool(watch.affords(spent, budget(0.25))) and not bool(watch.affords(spent, budget(0.25 + 2**-50)))
+    spent = watch.charge(spent, budget(0.25), YES)
+    assert float(spent.total) == 1.0
+    assert not bool(watch.affords(spent, budget(1e-15)))
+    with pytest.raises(ValueError, match="Expected granted releases to be affordable"):
+        watch.charge(spent, budget(1e-15), YES)
+    assert not bool(watch.affords(watch.init(), budget(math.nan))) and not bool(
+        watch.affords(watch.init(), budget(math.inf))
+    )
+
+
+def test_the_tolerance_lets_the_last_step_of_a_schedule_happen_and_no_other():
+    cost = budget(0.1)
+    watch, strict = Filter(budget(0.3), TOLERANCE), Filter(budget(0.3))
+    spent, grudged = watch.init(), strict.init()
+    for _ in range(2):
+        spent, grudged = watch.charge(spent, cost, YES), strict.charge(grudged, cost, YES)
+    assert 0.1 + 0.1 + 0.1 > 0.3, "the sum of a schedule that fits may round to more"
+    assert bool(watch.affords(spent, cost)) and not bool(strict.affords(grudged, cost))
+    assert not bool(watch.affords(watch.charge(spent, cost, YES), budget(1e-6)))
+
+
+def test_fresh_data_are_paid_in_parallel():
+    watch = Filter(budget(1.0))
+    spent = watch.charge(watch.init(), budget(0.4), YES)
+    for cost in (0.5, 0.3, 0.6):
+        spent = watch.charge(spent, budget(cost), YES, FRESH)
+    assert float(spent.total) == 1.0 and float(spent.reused) == 0.4
+    assert not bool(watch.affords(spent, budget(0.61), FRESH)) and bool(watch.affords(spent, budget(0.6), FRESH))
+    assert not bool(watch.affords(spent, budget(0.1), WHOLE)), "reused data are not"
+    assert not bool(watch.affords(spent, budget(0.1), Sampling.poisson(0.01))), "a random batch is charged in full"
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 3), st.booleans(), st.booleans()), max_size=40),
+    st.floats(1e-3, 3),
+)
+def test_no_sequence_of_requests_overspends(requests, limit):
+    watch = Filter(budget(limit, limit / 2))
+    spent = watch.init()
+    paid = torch.zeros(2, dtype=torch.float64)
+    loudest = torch.zeros(2, dtype=torch.float64)
+    for cost, fresh, second in requests:
+        costs, sampling = budget(cost, cost), FRESH if fresh else WHOLE
+        before = spent.total
+        granted = watch.affords(spent, costs, sampling) & torch.tensor([True, second])
+        spent = watch.charge(spent, costs, granted, sampling)
+        assert (spent.total >= before).all(), "a meter never goes back"
+        if fresh:
+            loudest = torch.where(granted, torch.maximum(loudest, costs), loudest)
+        else:
+            paid = paid + torch.where(granted, costs, 0.0)
+    assert torch.equal(spent.total, paid + loudest)
+    assert (spent.total <= watch.budget).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Filter(budget(1.0, -0.5)), "Expected budget=-0.5 >= 0"),
+        (lambda: Filter(budget(math.nan)), "Expected budget=nan >= 0"),
+        (lambda: Filter(budget(1.0), -1e-9), "Expected tolerance=-1e-09 >= 0"),
+    ],
+)
+def test_bad_budgets_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# ---------------------------------------------------------------- in the oracle
+def problem() -> Quadratic:
+    return Quadratic.sample(torch.tensor([1.0, 0.1], dtype=torch.float64), num_examples=20, spread=0.5, seed=0)
+
+
+def adaptive(runs: int, amount: float) -> LossAdaptiveNoise:
+    ones = torch.ones(runs, dtype=torch.float64)
+    return LossAdaptiveNoise(amount * ones, amount / 20 * ones, 1.3, 6 * ones)
+
+
+def train(oracle: ClippedGradient, state: Any, steps: int, ledger: Ledger | None = None) -> Any:
+    streams = Streams.of(0, range(len(state.x)))
+    return drive(Descent(0.1), oracle, state, streams, steps, ledger)
+
+
+def start(oracle: ClippedGradient, runs: int) -> Any:
+    return Descent(0.1).init(torch.ones(runs, 2, dtype=torch.float64), oracle)
+
+
+def test_a_run_that_chooses_its_noise_never_overspends_and_ends_refused():
+    oracle, ledger = ClippedGradient(problem(), 1.0, adaptive(3, 0.5)), Ledger()
+    state = train(oracle, start(oracle, 3), 200, ledger)
+    assert (state.status == Status.BUDGET_EXHAUSTED).all()
+    assert (ledger.rho() <= 0.5 * (1 + 1e-12)).all() and (ledger.rho() > 0.4).all()
+    assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-12)
+
+
+def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
+    oracle, first, second = ClippedGradient(problem(), 1.0, adaptive(2, 0.5)), Ledger(), Ledger()
+    half = train(oracle, start(oracle, 2), 4, first)
+    torch.save(flatten(half), tmp_path / "half.pt")
+    stored = torch.load(tmp_path / "half.pt", weights_only=True)
+    assert torch.equal(stored["oracle.meter.filter.reused"], half.oracle.meter.spent)
+    back = restore(start(oracle, 2), stored)
+    train(oracle, back, 200, second)
+    assert (first.rho() + second.rho() <= 0.5 * (1 + 1e-12)).all()
+    # The control: a run that comes back with its meter emptied spends its budget again.
+    nothing = replace(back.oracle.meter, filter=oracle.init(back.x).meter.filter)
+    forgetful, again = replace(back, oracle=replace(back.oracle, meter=nothing)), Ledger()
+    train(oracle, forgetful, 200, again)
+    assert (first.rho() + again.rho() > 0.5 * 1.1).all()
+
+
+def test_the_oracle_releases_what_it_released_before_it_had_a_filter():
+    # The comparison that stood in the oracle, and its noise, spelled out: the first three releases to the bit.
+    schedule, task = schedules.exponential(0.8, 0.3, 3), problem()
+    oracle = ClippedGradient(task, 1.0, FixedNoise.of([schedule]))
+    x, streams = torch.ones(1, 2, dtype=torch.float64), Streams.of(0, ["a"])
+    state = oracle.init(x)
+    for call in range(3):
+        gradients = task.gradients(x)
+        scale = 1.0 / gradients.norms().clamp_min(1.0) / 20
+        sensitivity = torch.full((1,), 1.0 / 20, dtype=torch.float64)
+        std = torch.tensor(schedule.noise_multipliers[call : call + 1].copy()) * sensitivity
+        expected = streams.normal("gaussian mechanism", call, 2) * std[:, None] + gradients.weighted_sum(scale)
+        state, estimate = oracle.estimate(state, x, streams, YES)
+        assert torch.equal(estimate.gradient, expected)
+    _, estimate = oracle.estimate(state, x, streams, YES)
+    assert estimate.status.tolist() == [Status.FINISHED]
+
+
+def test_restoring_a_belief_does_not_move_the_meter_back():
+    oracle, streams = ClippedGradient(problem(), 1.0, adaptive(1, 0.5)), Streams.of(0, ["a"])
+    x = torch.ones(1, 2, dtype=torch.float64)
+    first = oracle.init(x)
+    later, _ = oracle.estimate(first, x, streams, YES)
+    rolled_back = replace(later, belief=first.belief)
+    assert float(rolled_back.meter.spent) > 0 and int(rolled_back.meter.calls) == 1
+    _, one = oracle.estimate(rolled_back, x, streams, YES)
+    _, other = oracle.estimate(first, x, streams, YES)
+    assert not torch.equal(one.gradient, other.gradient), "and no noise is drawn twice"
+
+
+def test_a_mechanism_quotes_what_it_charges():
+    for multiplier in (0.3, 1.0, 7.0):
+        answer = Sensitive(torch.zeros(1, 1), budget(0.5), Relation.ZERO_OUT, "proved")
+        release = Release(answer, budget(0.5 * multiplier), torch.tensor([0]), YES)
+        _, _, price = Gaussian().release(torch.zeros(1, 0), release, Streams.of(0, ["a"]))
+        assert torch.equal(price.rho(), Gaussian().cost(torch.zeros(1, 0), budget(multiplier)))
+
+
+def test_a_spent_amount_is_a_state():
+    spent = Spent(budget(1.0, 2.0), budget(0.5, 0.0))
+    back = restore(spent, flatten(spent))
+    assert torch.equal(back.total, budget(1.5, 2.0))

@@ -69,7 +69,8 @@ def test_control_a_different_conda_environment_is_seen(old: str, new: str):
 def test_the_constraints_pin_every_dependency_within_its_bounds():
     pins = specifiers([line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"])
     assert pins["torch"] == "==2.13.0"
-    for name, bounds in (specifiers(PROJECT["dependencies"]) | extra("lab") | extra("dev") | extra("bench")).items():
+    extras = extra("lab") | extra("dev") | extra("bench") | extra("exact")
+    for name, bounds in (specifiers(PROJECT["dependencies"]) | extras).items():
         version = pins[name].removeprefix("==")
         assert Requirement(f"{name}{bounds}").specifier.contains(version), f"{name} {version} is outside {bounds}"
 
@@ -78,14 +79,16 @@ def undeclared(source: str, declared: set[str]) -> set[str]:
     """Packages that a module imports and that pyproject.toml does not ask for."""
     tops = {name.split(".")[0] for name in imports(source, "dpnotes.module")}
     tops -= {*sys.stdlib_module_names, "dpnotes"}
-    return {top for top in tops if not declared & {canonicalize_name(name) for name in PROVIDED_BY.get(top, [])}}
+    # What is not installed here is taken to be called like its module.
+    return {top for top in tops if not declared & {canonicalize_name(name) for name in PROVIDED_BY.get(top, [top])}}
 
 
 def test_every_import_is_declared():
-    # The notebook part is for those who installed the `lab` extra.
-    core, lab = set(specifiers(PROJECT["dependencies"])), set(extra("lab"))
+    # The notebook part is for those who installed the `lab` extra, exact noise for those with `exact`.
+    core = set(specifiers(PROJECT["dependencies"]))
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
-        declared = core | lab if "notebook" in path.parts else core
+        optional = "lab" if "notebook" in path.parts else "exact" if path.name == "discrete.py" else ""
+        declared = core | set(extra(optional) if optional else {})
         assert not undeclared(path.read_text(), declared), path
 
 

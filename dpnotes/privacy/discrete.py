@@ -1,0 +1,96 @@
+"""Exact noise for small releases: OpenDP's discrete Gaussian on a grid, free of floating-point leaks.
+
+`Gaussian` adds a floating-point number, and which numbers can come out depends on the exact answer. Here the answer is
+rounded to a grid and gets noise that is a whole number of grid steps, drawn with exact arithmetic from the operating
+system's randomness (Canonne, Kamath and Steinke 2020, "The discrete Gaussian for differential privacy",
+arXiv:2004.00010v6, by way of OpenDP, https://opendp.org). A number takes about 15 microseconds, so this is for a table,
+a score or a last iterate, not for training. It needs the extra `exact`: `pip install 'dpnotes[exact]'`.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import WHOLE, Price, Release, Sampling
+from dpnotes.privacy.mechanisms import check_release, price_of
+from dpnotes.streams import Streams
+
+_LARGEST = 2.0**62  # grid steps that an answer may be from 0: noise comes on top of it, in 64 bits
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian:
+    """Rounds the answer to multiples of `grid`, and adds an exact discrete Gaussian of as many steps.
+
+    The released value is a multiple of `grid`. There is no seed: two releases never draw the same noise, and no run can
+    be repeated (`streams` only say on which device the answer is).
+
+    Formal guarantees:
+      Rounding to the nearest multiple moves each coordinate by at most half a step, so neighbours are at most
+      `D + grid sqrt(dim)` apart afterwards, where D is the answer's sensitivity, and neighbours that were equal stay
+      so. The noise is raised by that factor, and the release costs `(D / s)^2 / 2` in zCDP with s the requested
+      standard deviation (Theorem 4 of Canonne, Kamath and Steinke). The answer itself was still computed
+      in floating point: its sensitivity is that of exact arithmetic.
+
+    Args:
+      grid: 2^-k for a whole number k, so that rounding is exact.
+
+    Raises:
+      ValueError: if `grid` is not a power of two.
+      ModuleNotFoundError: if OpenDP is not installed, at the first release.
+    """
+
+    grid: float = 2.0**-20
+
+    def __post_init__(self) -> None:
+        validate.positive(grid=self.grid)
+        if math.frexp(self.grid)[0] != 0.5:
+            raise ValueError(f"Expected grid={self.grid!r} to be a power of two.")
+
+    def init(self, x: Tensor) -> Tensor:
+        """No memory: an empty `(runs, 0)` tensor."""
+        return x.new_zeros(len(x), 0)
+
+    def cost(
+        self, state: Tensor, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
+    ) -> Tensor:
+        """The zCDP of one release, `(runs,)`."""
+        return 0.5 / noise_multiplier.double() ** 2
+
+    def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
+        """Release the answer of the active runs; as `Gaussian.release`, in float64.
+
+        Raises:
+          ValueError: as `Gaussian.release`; or if an answer is not finite, or more than 2^62 steps from 0.
+        """
+        check_release(request, streams)
+        value = request.answer.value.detach().double()
+        steps = (value / self.grid).round()
+        if bool((request.active[:, None] & ~(steps.abs() <= _LARGEST)).any()):
+            raise ValueError(f"Expected answers within {_LARGEST:g} steps of grid={self.grid!r} around 0.")
+        rounding = self.grid * math.sqrt(value.shape[1])
+        released = torch.zeros_like(value)
+        for run in request.active.nonzero()[:, 0].tolist():
+            sensitivity = float(request.answer.l2_sensitivity[run])
+            wider = (sensitivity + rounding) / sensitivity if sensitivity > 0 else 1.0
+            scale = float(request.noise_std[run]) * wider / self.grid
+            noisy = _measurement(scale)([int(step) for step in steps[run].tolist()])
+            released[run] = torch.tensor(noisy, dtype=torch.float64) * self.grid
+        return state, released, price_of(request)
+
+
+def _measurement(scale: float) -> Any:
+    """OpenDP's discrete Gaussian on vectors of integers; `scale` in steps."""
+    try:
+        from opendp.domains import atom_domain, vector_domain  # type: ignore
+        from opendp.measurements import make_gaussian  # type: ignore
+        from opendp.metrics import l2_distance  # type: ignore
+        from opendp.mod import enable_features  # type: ignore
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Expected OpenDP to be installed: pip install 'dpnotes[exact]'.") from error
+    enable_features("contrib")
+    return make_gaussian(vector_domain(atom_domain(T="i64")), l2_distance(T="f64"), scale=scale)

@@ -1,0 +1,97 @@
+"""OpenDP's discrete Gaussian as a mechanism: on its grid, with the right noise, priced by OpenDP itself."""
+
+import math
+import sys
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from dpnotes.core import Relation, Release, Sensitive
+from dpnotes.privacy.discrete import DiscreteGaussian, _measurement
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.streams import Streams
+
+GRID = 2.0**-6
+
+
+def request(value: Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Release:
+    runs = torch.ones(len(value), dtype=torch.float64)
+    answer = Sensitive(value, sensitivity * runs, Relation.ZERO_OUT, "proved")
+    return Release(answer, noise_std * runs, torch.zeros(len(value), dtype=torch.int64), active & runs.bool())
+
+
+def released(mechanism, asked: Release) -> Tensor:
+    return mechanism.release(mechanism.init(asked.answer.value), asked, Streams.secure(len(asked.noise_std)))[1]
+
+
+def test_a_missing_opendp_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "opendp.domains", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'dpnotes\[exact\]'"):
+        released(DiscreteGaussian(), request(torch.zeros(1, 1), 1.0))
+
+
+@pytest.mark.parametrize("grid", [0.0, -1.0, 0.1, 3.0, math.nan])
+def test_a_grid_that_cannot_be_rounded_to_is_refused(grid: float):
+    with pytest.raises(ValueError, match="Expected grid="):
+        DiscreteGaussian(grid)
+
+
+class TestWithOpenDP:
+    """What needs the extra `exact`."""
+
+    @pytest.fixture(autouse=True)
+    def _opendp(self):
+        pytest.importorskip("opendp", reason="pip install -e '.[exact]'")
+
+    def test_releases_lie_on_the_grid_and_have_the_noise_that_was_asked_for(self):
+        value = torch.full((1, 40_000), 0.3, dtype=torch.float64)
+        # Few steps of a coarse grid around a sensitivity so large that rounding hardly widens the noise.
+        noisy = released(DiscreteGaussian(GRID), request(value, 2.0, sensitivity=1e6))
+        steps = noisy / GRID
+        assert torch.equal(steps, steps.round())
+        noise = (noisy - (0.3 / GRID - 0.2) * GRID).flatten()  # 0.3 is 19.2 steps, which rounds to 19
+        # 40,000 draws: 2% is over 5 standard errors of a standard deviation, 5% over 14.
+        assert float(noise.std()) == pytest.approx(2.0, rel=0.02)
+        assert float(noise.mean()) == pytest.approx(0.0, abs=5 * 2.0 / 200)
+        assert stats.kstest((noise / 2).numpy(), "norm").pvalue > 1e-6
+        louder = released(DiscreteGaussian(GRID), request(value, 2.1, sensitivity=1e6))
+        assert float(louder.std()) != pytest.approx(2.0, rel=0.02)  # the control
+        plain = released(Gaussian(), request(value, 2.0))
+        assert not torch.equal(plain / GRID, (plain / GRID).round())
+
+    @pytest.mark.parametrize(("sensitivity", "dim"), [(1.0, 1), (0.1, 100), (0.01, 7)])
+    def test_opendp_s_own_price_of_the_rounded_answer_is_not_above_ours(self, sensitivity: float, dim: int):
+        asked = request(torch.zeros(1, dim), 2.0 * sensitivity, sensitivity)
+        mechanism = DiscreteGaussian(GRID)
+        _, _, price = mechanism.release(mechanism.init(torch.zeros(1, dim)), asked, Streams.secure(1))
+        assert float(price.rho()[0]) == pytest.approx(0.125)
+        apart = (sensitivity + GRID * math.sqrt(dim)) / GRID  # steps, after rounding
+        scale = 2.0 * sensitivity / GRID * (1 + GRID * math.sqrt(dim) / sensitivity)
+        assert _measurement(scale).map(apart) <= 0.125 * (1 + 1e-9)
+        assert _measurement(2.0 * sensitivity / GRID).map(apart) > 0.125  # the control: rounding has to be paid for
+
+    def test_rounding_moves_neighbours_no_further_than_is_paid_for(self):
+        value = Streams.of("rounding", range(200)).normal("value", 0, 5)
+        moved = value + 0.05 * torch.nn.functional.normalize(
+            Streams.of("move", range(200)).normal("value", 0, 5), dim=1
+        )
+        apart = ((value / GRID).round() - (moved / GRID).round()).norm(dim=1) * GRID
+        assert apart.max() <= 0.05 + GRID * math.sqrt(5)
+        assert apart.max() > 0.05 * (1 + 1e-6)  # the control: it does move some of them further than before
+
+    def test_what_is_not_active_is_not_released_and_no_noise_is_drawn_twice(self):
+        value = torch.full((2, 50), 7.0)
+        assert not released(DiscreteGaussian(), request(value, 1.0, active=False)).any()
+        first, second = (released(DiscreteGaussian(), request(value, 1.0)) for _ in range(2))
+        assert not torch.equal(first, second) and not torch.equal(first[0], first[1])
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
+    def test_an_answer_off_the_grid_s_range_is_refused(self, value: float):
+        with pytest.raises(ValueError, match="Expected answers within"):
+            released(DiscreteGaussian(), request(torch.tensor([[value]]), 1.0))
+
+    def test_noise_that_cannot_be_meant_is_refused(self):
+        with pytest.raises(ValueError, match="Expected 0 < noise_std=0.0"):
+            released(DiscreteGaussian(), request(torch.zeros(1, 1), 0.0))

@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from dataclasses import replace
 
 import dp_accounting
 import mpmath
@@ -246,6 +247,21 @@ def test_impossible_noise_is_refused(noise_std, sensitivity):
     value = torch.zeros(1, 2, dtype=torch.float64)
     with pytest.raises(ValueError, match="Expected 0 < noise_std="):
         Gaussian().release(value, request(value, noise_std, sensitivity), Streams.of(0, ["a"]))
+
+
+def test_a_generator_on_another_device_is_refused():
+    value = torch.zeros(1, 2, dtype=torch.float64)
+    elsewhere = Streams(torch.zeros(1, 2, dtype=torch.int64, device="meta"))
+    with pytest.raises(ValueError, match="Expected streams on the answer's device cpu, got meta"):
+        Gaussian().release(value, request(value, 1.0), elsewhere)
+
+
+def test_a_price_says_what_the_release_was_drawn_on():
+    asked = request(torch.zeros(1, 2, dtype=torch.float64), 1.0)
+    for sampling in (WHOLE, FRESH, Sampling.poisson(0.1), Sampling.fixed_size(2, 20)):
+        release = replace(asked, answer=replace(asked.answer, sampling=sampling))
+        for mechanism in (Gaussian(), Exact()):
+            assert mechanism.release(asked.answer.value[:, :0], release, Streams.of(0, ["a"]))[2].sampling == sampling
 
 
 def test_a_sensitive_value_hides_and_cannot_be_stored():

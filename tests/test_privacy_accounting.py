@@ -191,6 +191,21 @@ def test_batches_of_fixed_size_are_the_library_s_renyi_bound():
     )
 
 
+@pytest.mark.parametrize(("multiplier", "size", "steps"), [(1.0, 10, 1000), (2.0, 50, 500), (0.7, 5, 200)])
+def test_the_claim_for_batches_of_fixed_size_is_above_what_is_attained(multiplier, size, steps):
+    # One example, +clip in one data set and -clip in the other, all others zero: the sum of a batch is one of two
+    # mixtures, whose epsilon the library's PLD accountant knows (its multiplier is over clip, half of our sensitivity).
+    attained = library_pld.PLDAccountant(NeighboringRelation.REPLACE_ONE)
+    sampled = dp_accounting.PoissonSampledDpEvent(size / 1000, dp_accounting.GaussianDpEvent(2 * multiplier))
+    attained.compose(sampled, steps)
+    lower = attained.get_epsilon(1e-5)
+    event = Event(multiplier, REPLACE_ONE, Sampling.fixed_size(size, 1000), steps)
+    assert lower * (1 + 1e-3) < account([event], 1e-5).epsilon
+    # The control: a batch from ten times as many examples claims less than that. (Half the sensitivity does not: the
+    # bound is loose by more than two, so this test alone cannot tell the conventions apart.)
+    assert account([replace(event, sampling=Sampling.fixed_size(size, 10_000))], 1e-5).epsilon < lower
+
+
 @pytest.mark.slow
 def test_many_levels_of_fixed_size_batches_search_the_right_orders():
     batch = Sampling.fixed_size(10, 1000)

@@ -297,7 +297,13 @@ def _divergence(event: Event, order: float) -> float:
 
 
 def guarantee(
-    rho: float, delta: float, relation: Relation, *, fixed_noise: bool, assumptions: tuple[Assumption, ...] = ()
+    rho: float,
+    delta: float,
+    relation: Relation,
+    *,
+    fixed_noise: bool,
+    assumptions: tuple[Assumption, ...] = (),
+    not_covered: tuple[str, ...] = (),
 ) -> Guarantee:
     """What a run of Gaussian releases may claim whose cost can never exceed `rho`.
 
@@ -311,6 +317,7 @@ def guarantee(
       relation: the neighbours that the cost was counted for.
       fixed_noise: whether the noise levels were fixed before the run.
       assumptions: what the claim rests on.
+      not_covered: what depends on the data and is not in rho.
 
     Raises:
       ValueError: outside these domains; a run that releases anything without noise has an infinite rho.
@@ -322,6 +329,7 @@ def guarantee(
       (7.077, 1e-05)-DP, zero-out-one, by zCDP filter, tight conversion
     """
     if fixed_noise:
-        return Guarantee(rho_to_epsilon(rho, delta, "exact"), delta, relation, "exact Gaussian", assumptions)
+        epsilon = rho_to_epsilon(rho, delta, "exact")
+        return Guarantee(epsilon, delta, relation, "exact Gaussian", assumptions, not_covered)
     epsilon = rho_to_epsilon(rho, delta, "tight")
-    return Guarantee(epsilon, delta, relation, "zCDP filter, tight conversion", assumptions)
+    return Guarantee(epsilon, delta, relation, "zCDP filter, tight conversion", assumptions, not_covered)

@@ -185,11 +185,12 @@ class Tree:
         price = price_of(request, effective)
 
         combine, own = _tables(self.levels, self.optimal, value.device)
-        level = _level_of(leaf)
-        completes = level[active].unique().tolist()  # usually one: runs that keep step complete blocks of one size
-        together = len(completes) == 1 and bool(active.all())
+        level, on = _level_of(leaf), active.tolist()
+        completes = {each for each, go in zip(level.tolist(), on, strict=True) if go}
+        together = len(completes) == 1 and all(on)  # runs that keep step complete blocks of one size
         nodes, end = Layers.to_list(state.nodes)
-        drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_((noise_std * own[level])[:, None])
+        scale = noise_std * own[level] if self.optimal else noise_std
+        drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
         released = drawn.clone()
         for low in range(max(completes, default=0)):
             # Every lower block is live when a block completes, and becomes part of it.
@@ -199,7 +200,9 @@ class Tree:
                 part = old * combine[level, low][:, None]
                 released.add_(part)
                 drawn.add_(part)
-        released = released.add_(value).to(value.dtype).masked_fill_(~active[:, None], 0)
+        released = released.add_(value).to(value.dtype)
+        if not all(on):
+            released.masked_fill_(~active[:, None], 0)
         for full in completes:
             here = (active & (level == full))[:, None]
             nodes[full] = drawn if together else torch.where(here, drawn, nodes[full])
@@ -228,9 +231,8 @@ class Tree:
         """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
         leaf = leaf.clamp_max(self.max_leaves)
         if sampling == FRESH:
-            leaves, place = leaf.unique(return_inverse=True)
-            touch = [_touch(each, self.max_leaves, self.optimal) for each in leaves.tolist()]
-            return multiplier / torch.tensor(touch, dtype=torch.float64, device=multiplier.device).sqrt()[place]
+            touch = [_touch(each, self.max_leaves, self.optimal) ** 0.5 for each in leaf.tolist()]
+            return multiplier / torch.tensor(touch, dtype=torch.float64, device=multiplier.device)
         check_shared(type(self).__name__, sampling)
         combine, own = _tables(self.levels, self.optimal, multiplier.device)
         level = _level_of(leaf)
@@ -261,13 +263,17 @@ def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tenso
       Traceback (most recent call last):
       ValueError: Expected leaf=9 of run 0 <= max_leaves=8.
     """
-    for run in (active & (leaf > max_leaves)).nonzero()[:1, 0].tolist():
+    beyond = leaf > max_leaves
+    wrong = active & (beyond | ((leaf > 1) & (noise_std != first_std)))
+    if not bool(wrong.any()):
+        return
+    run = int(wrong.nonzero()[0])
+    if bool(beyond[run]):
         raise ValueError(f"Expected leaf={leaf[run].item()} of run {run} <= max_leaves={max_leaves}.")
-    for run in (active & (leaf > 1) & (noise_std != first_std)).nonzero()[:1, 0].tolist():
-        raise ValueError(
-            f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
-            "the noise of a sum is fixed at its first term."
-        )
+    raise ValueError(
+        f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
+        "the noise of a sum is fixed at its first term."
+    )
 
 
 def check_shared(name: str, sampling: Sampling) -> None:

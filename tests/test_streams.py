@@ -19,6 +19,7 @@ from dpnotes.core import Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.custom import CustomProblem
@@ -289,3 +290,15 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, 
     with pytest.raises(OSError, match="No space left"):
         checkpoint.save(path, torch.ones(1), streams)
     assert path.read_bytes() == before and len([*tmp_path.iterdir()]) == 1
+
+
+def test_a_run_s_guarantee_says_whether_its_seed_is_secret():
+    problem = CustomProblem(lambda p, x: 0.5 * ((p - x) ** 2).sum(), 3, torch.linspace(-1, 1, 12).view(4, 3).double())
+    said = [
+        str(private_gradient_descent(
+            problem, [uniform(0.5, 2)], torch.zeros(1, 3).double(), streams, clip=1.0, step_size=0.1, delta=1e-5
+        ).guarantees[0])
+        for streams in (Streams.of(0, ["a"]), Streams.secure(1))
+    ]  # fmt: skip
+    assert "seed secret: no (reproducible demonstration); epsilon is the mechanism's, not the file's" in said[0]
+    assert "seed secret: no" not in said[1] and "operating system" in said[1]

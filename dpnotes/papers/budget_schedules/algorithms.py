@@ -17,6 +17,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Assumption, Guarantee, Ledger, Problem, Relation
+from dpnotes.guarantees import SEED_IS_PUBLIC, SEED_IS_SECRET
 from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -26,7 +27,6 @@ from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_priv
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
 
-SEEDED = Assumption("the seed is secret (it is not: this run is a reproducible demonstration)", "assumed")
 EXACT_ARITHMETIC = Assumption("numbers are real (they are floating-point ones)", "assumed")
 SHARED_NOISE = Assumption("one alone is published of the runs that share their noise", "assumed")
 
@@ -125,7 +125,8 @@ def private_gradient_descent(
     ledger = Ledger()
     state = drive(method, oracle, method.init(x, oracle), streams, max_steps, ledger, observe)
     shared = len(torch.unique(streams.keys, dim=0)) < len(streams)
-    assumptions = (SEEDED, EXACT_ARITHMETIC, *([SHARED_NOISE] if shared else []))
+    seed = SEED_IS_SECRET if streams.secret else SEED_IS_PUBLIC
+    assumptions = (seed, EXACT_ARITHMETIC, *([SHARED_NOISE] if shared else []))
     claims = tuple(
         guarantee(rho, delta, relation, fixed_noise=plan.fixed, assumptions=assumptions)
         for rho in oracle.declared().tolist()

@@ -75,7 +75,9 @@ def tree_steps(dim: int, steps: int, device: str) -> tuple[float, float, float]:
         for i, tree in enumerate(trees):
             counting = Counting(streams)
             work = lambda i=i, tree=tree, counting=counting, call=call: tree.release(  # noqa: E731
-                states[i], request(value, call), counting
+                states[i],
+                request(value, call),
+                counting,  # type: ignore[arg-type]
             )
             states[i] = timed(i + 1, work)[0]  # type: ignore[index]
             assert counting.drawn == 1

@@ -103,21 +103,21 @@ def test_what_is_sampled_has_these_densities_and_an_audit_does_not_accuse_it(nam
         increments = torch.eye(STEPS, dtype=torch.float64)[step] * included
         outputs, _ = sums(make(), increments, Streams.of(f"{name} {included}", range(20_000)), restarts)
         scores.append(pair.score(outputs))
-        expected = (included * pair.mu, 1)
-        assert stats.kstest(scores[-1].numpy(), "norm", args=expected).pvalue > 1e-4
-        assert stats.kstest(1.1 * scores[-1].numpy(), "norm", args=expected).pvalue < 1e-4  # the control
+        expected = stats.norm(included * pair.mu, 1).cdf
+        assert stats.kstest(scores[-1].numpy(), expected).pvalue > 1e-4
+        assert stats.kstest(1.1 * scores[-1].numpy(), expected).pvalue < 1e-4  # the control
     claim = rho_to_epsilon(rho, DELTA)
     bound = from_scores(*scores, delta=DELTA, threshold=pair.strongest_threshold(20_000, DELTA, 0.01))
     assert 0.2 * claim < bound.epsilon < claim
 
 
 # Each a line of the library's tree, and what it becomes.
-DRAW = "drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_((noise_std * own[level])[:, None])"
+DRAW = "drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])"
 TAKE = "for low in range(max(completes, default=0)):"
 BROKEN = {
     "every call draws the same noise": (DRAW, DRAW.replace("request.call", "0")),
     "one block too many is taken away": (TAKE, TAKE.replace("default=0)", "default=0) + (max(completes) == 0)")),
-    "noise divided by its size": (DRAW, DRAW.replace("noise_std * own[level]", "own[level] / noise_std")),
+    "noise divided by its size": (DRAW, DRAW.replace(".mul_(scale", ".div_(scale")),
 }
 
 

@@ -15,13 +15,14 @@ from scipy import stats
 from torch import Tensor
 
 from dpnotes import streams as streams_module
-from dpnotes.core import Status
+from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
+from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.states import flatten
 from dpnotes.streams import Streams, philox
@@ -302,3 +303,28 @@ def test_a_run_s_guarantee_says_whether_its_seed_is_secret():
     ]  # fmt: skip
     assert "seed secret: no (reproducible demonstration); epsilon is the mechanism's, not the file's" in said[0]
     assert "seed secret: no" not in said[1] and "operating system" in said[1]
+
+
+def test_a_tree_that_goes_on_with_a_fresh_seed_still_takes_its_old_noise_away(tmp_path: Path):
+    tree = Tree(max_leaves=4)
+    ones = torch.ones(1, dtype=torch.float64)
+
+    def steps(state, streams: Streams, calls: range) -> tuple:
+        total = torch.zeros(1, 3, dtype=torch.float64)
+        for call in calls:
+            answer = Sensitive(torch.zeros(1, 3, dtype=torch.float64), ones, Relation.ZERO_OUT, "proved", FRESH)
+            request = Release(answer, ones, torch.tensor([call]), ones.bool())
+            state, value, _ = tree.release(state, request, streams)
+            total = total + value
+        return state, total
+
+    secret = Streams.secure(1)
+    state, first = steps(tree.init(torch.zeros(1, 3, dtype=torch.float64)), secret, range(3))
+    checkpoint.save(tmp_path / "tree.pt", state, secret)
+    resumed, fresh = checkpoint.resume(tmp_path / "tree.pt", tree.init(torch.zeros(1, 3, dtype=torch.float64)))
+    _, last = steps(resumed, fresh, range(3, 4))
+    # Four leaves are one block, drawn last: what is left of all noise is its draw, and that is the fresh seed's.
+    torch.testing.assert_close(first + last, fresh.normal(tree.purpose, 3, 3), atol=1e-12, rtol=0)
+    # The control: noise drawn anew for the old blocks would not cancel what was released.
+    _, again = steps(tree.init(torch.zeros(1, 3, dtype=torch.float64)), fresh, range(3))
+    assert not torch.isclose(first, again).any()

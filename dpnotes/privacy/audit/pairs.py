@@ -17,6 +17,7 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.privacy.audit.bounds import epsilon_from_counts
 
+_MOST_OUTPUTS = 10_000
 _NOISELESS = 1e-9  # relative: a direction whose noise is smaller than this has none but rounding
 
 
@@ -34,7 +35,7 @@ class GaussianPair:
       noise: `(draws, outputs)`: the outputs' noise is `z @ noise` for `draws` standard normals z.
 
     Raises:
-      ValueError: for shapes that disagree, NaN or infinite numbers.
+      ValueError: for shapes that disagree, NaN or infinite numbers, or more than 10,000 outputs.
 
     Example:
       >>> pair = GaussianPair(torch.zeros(2), torch.ones(2), 2 * torch.eye(2))
@@ -54,6 +55,8 @@ class GaussianPair:
                 f"Expected mean {tuple(self.mean.shape)}, shift {tuple(self.shift.shape)} and noise "
                 f"{tuple(self.noise.shape)} to be (outputs,), (outputs,) and (draws, outputs)."
             )
+        if len(self.mean) > _MOST_OUTPUTS:
+            raise ValueError(f"Expected outputs={len(self.mean)} <= {_MOST_OUTPUTS}: their covariance is dense.")
         for name in ("mean", "shift", "noise"):
             tensor = getattr(self, name).detach().double().cpu()
             if not bool(tensor.isfinite().all()):
@@ -259,16 +262,20 @@ class MixturePair:
         return float(ndtr((self._sign * mixture[0] - threshold) / self.std) @ mixture[1])
 
     def _cells(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        from scipy.stats import norm
+        from scipy.special import ndtr
 
         values = np.concatenate([self.included[0], self.without[0]])
         edges = np.linspace(values.min() - 10 * self.std, values.max() + 10 * self.std, 4001)
 
         def of(mixture: NDArray[np.float64]) -> NDArray[np.float64]:
-            z = (edges[:, None] - mixture[0]) / self.std
-            # From the nearer tail, or the small probabilities would drown in rounding.
-            cell = np.where(z[1:] <= 0, norm.cdf(z[1:]) - norm.cdf(z[:-1]), norm.sf(z[:-1]) - norm.sf(z[1:]))
-            return cell @ mixture[1]
+            total = np.zeros(len(edges) - 1)
+            for first in range(0, mixture.shape[1], 200):  # components at once
+                values, weights = mixture[:, first : first + 200]
+                z = (edges[:, None] - values) / self.std
+                # From the nearer tail, or the small probabilities would drown in rounding.
+                below, above = ndtr(z), ndtr(-z)
+                total += np.where(z[1:] <= 0, below[1:] - below[:-1], above[:-1] - above[1:]) @ weights
+            return total
 
         return of(self.included), of(self.without)
 

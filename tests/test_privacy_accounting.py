@@ -444,6 +444,8 @@ def test_the_closed_form_is_fast_and_the_rest_is_remembered():
         (lambda: account([Event(1.0, ZERO_OUT)], 1e-5, "best"), "Expected method='best' to be one of"),  # type: ignore[arg-type]
         (lambda: account(poisson(1e-9, 0.1, 1), 1e-5), r"Expected noise_multiplier=1e-09 >= 0.05"),
         (lambda: account([Event(1e-9, ZERO_OUT)], 1e-5, "PLD"), r"Expected noise_multiplier=1e-09 >= 0.05"),
+        (lambda: account([Event(1e-9, ZERO_OUT, noise="pure")], 1e-5), r"Expected noise_multiplier=1e-09 >= 0.05"),
+        (lambda: account([Event(1e-9, ZERO_OUT, noise="laplace")], 1e-5), r"Expected noise_multiplier=1e-09 >= 0.05"),
         (lambda: clipped_sensitivity(0.0, 10, ZERO_OUT), "Expected clip=0.0 > 0"),
         (lambda: clipped_sensitivity(1.0, 0, ZERO_OUT), "Expected divisor=0 > 0"),
         (lambda: gaussian_std(0.0, 1e-5), "Expected epsilon=0.0 > 0"),

@@ -7,7 +7,7 @@ a schedule of a thousand levels. The tests hold the two together.
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from dpnotes.privacy.events import Event
 
-_POINTS = 2**20  # at most, of one distribution
+_POINTS = 2**17  # at most, of one level; fewer of each where there are hundreds
+_ALL_POINTS = 2**25  # of all levels
 _LOG_TAIL = -50.0  # of the mass cut off a level; it is counted as lost privacy
 _LOUDEST = 0.05  # the smallest noise multiplier: below it epsilon is in the hundreds, and exp(epsilon) soon overflows
 
@@ -30,7 +31,7 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
       delta: in (0, 1).
 
     Raises:
-      ValueError: if a Gaussian noise multiplier is below 0.05.
+      ValueError: if a noise multiplier is below 0.05.
 
     Example:
       >>> from dpnotes.core import Relation, Sampling
@@ -53,28 +54,37 @@ def _composed(events: tuple[Event, ...]) -> Any:
     levels = [(1 / math.sqrt(whole), 1.0, 1)] if whole else []
     sampled = [e for e in events if e.noise == "gaussian" and e.sampling.rate < 1]
     levels += [(e.noise_multiplier, e.sampling.rate, e.count) for e in sampled]
-    for multiplier, _, _ in levels:
+    pure = [e for e in events if e.noise != "gaussian"]
+    for multiplier in [level[0] for level in levels] + [e.noise_multiplier for e in pure]:
         if multiplier < _LOUDEST:
             raise ValueError(
                 f"Expected noise_multiplier={multiplier:.4g} >= {_LOUDEST} (of all whole batches together): "
                 "less noise has an epsilon of hundreds, and a distribution too large to hold."
             )
     interval = _interval(levels)
-    parts = [_level(*level, interval) for level in levels]
-    for event in events:
-        if event.noise == "laplace":
-            part = library.from_laplace_mechanism(
-                parameter=event.noise_multiplier, value_discretization_interval=interval
-            )
-            parts.append(part.self_compose(event.count) if event.count > 1 else part)
-        elif event.noise == "pure":
-            pure = common.DifferentialPrivacyParameters(1 / event.noise_multiplier, 0.0)
-            part = library.from_privacy_parameters(pure, value_discretization_interval=interval)
-            parts.append(part.self_compose(event.count) if event.count > 1 else part)
-    while len(parts) > 1:  # in pairs, so that no long distribution meets many short ones
-        pairs = [a.compose(b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
-    return parts[0]
+
+    def parts() -> Iterator[Any]:
+        for level in levels:
+            yield _level(*level, interval)
+        for event in pure:
+            if event.noise == "laplace":
+                part = library.from_laplace_mechanism(event.noise_multiplier, value_discretization_interval=interval)
+            else:
+                worst = common.DifferentialPrivacyParameters(1 / event.noise_multiplier, 0.0)
+                part = library.from_privacy_parameters(worst, value_discretization_interval=interval)
+            yield part.self_compose(event.count) if event.count > 1 else part
+
+    # In pairs, so that no long distribution meets many short ones, and few are held at a time.
+    waiting: list[tuple[int, Any]] = []
+    for part in parts():
+        size = 1
+        while waiting and waiting[-1][0] == size:
+            size, part = 2 * size, waiting.pop()[1].compose(part)
+        waiting.append((size, part))
+    composed = waiting.pop()[1]
+    while waiting:
+        composed = waiting.pop()[1].compose(composed)
+    return composed
 
 
 def _interval(levels: Sequence[tuple[float, float, int]]) -> float:
@@ -85,7 +95,8 @@ def _interval(levels: Sequence[tuple[float, float, int]]) -> float:
     releases = sum(count for _, _, count in levels)
     variance = sum(c * q * q * math.expm1(min(1 / z**2, 50.0)) for z, q, c in levels) / releases
     widest = max(_bounds(z, q, "REMOVE")[1] - _bounds(z, q, "REMOVE")[0] for z, q, _ in levels)
-    return max(min(math.sqrt(3e-3 * variance), 1e-3), widest / _POINTS)
+    points = min(_POINTS, max(2**13, _ALL_POINTS // len(levels)))
+    return max(min(math.sqrt(3e-3 * variance), 1e-3), widest / points)
 
 
 def _loss(multiplier: float, rate: float, side: str) -> Any:

@@ -12,11 +12,17 @@ from dp_accounting import dp_event, rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive as loop
+from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy.events import CombinationError
 from dpnotes.privacy.factorisation import SCHEMES, BandedSquareRoot, Scheme, factors, noise_of_sums
 from dpnotes.privacy.filter import Filter
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
+from dpnotes.problems.quadratics import Quadratic
 from dpnotes.states import flatten, restore
 from dpnotes.streams import Streams
 
@@ -304,6 +310,47 @@ def test_leaves_of_different_sensitivity_pay_their_own():
         state, _, price = tree.release(state, request(1, 1, call, sensitivity=sensitivity, sampling=WHOLE), streams)
         again.add(price)
     assert [2 * float(p.rho()) for p in again.prices] == pytest.approx([1.0, 9.0, 0.0, 4.5**2])
+
+
+@each_mechanism
+def test_what_is_asked_before_a_restart_is_the_cost_of_a_first_term(scheme, bandwidth, make):
+    mechanism, streams, ledger = make(9), Streams.of(0, ["a"]), Ledger()
+    state = mechanism.init(torch.zeros(1, 1, dtype=torch.float64))
+    first = {s: float(mechanism.cost(state, torch.ones(1), s, None)) for s in (WHOLE, FRESH)}
+    for call in range(12):
+        again = torch.tensor([call == 7])
+        asked = float(mechanism.cost(state, torch.ones(1), FRESH, again))
+        state, _, price = mechanism.release(state, request(1, 1, call, restart=again.tolist()), streams)
+        assert float(price.rho()) == pytest.approx(asked, rel=1e-12)
+        ledger.add(price)
+    assert float(ledger.prices[7].rho()) == pytest.approx(first[FRESH], rel=1e-12)
+    # Two trees of fresh data are paid in parallel, by their worst leaf; a longer sum has none that is worse.
+    assert float(ledger.rho()) == pytest.approx(max(float(p.rho()) for p in ledger.prices[:7]), rel=1e-12)
+    assert float(ledger.rho()) <= mechanism.max_cost(1.0) * (1 + 1e-12)
+    restarted = float(mechanism.cost(state, torch.ones(1), WHOLE, torch.tensor([True])))
+    assert restarted == pytest.approx(first[WHOLE], rel=1e-12)
+    going_on = float(mechanism.cost(replace(state, leaf=torch.tensor([7])), torch.ones(1), WHOLE, None))
+    assert going_on > restarted, "control"
+
+
+@each_mechanism
+def test_in_an_oracle_the_filter_stops_what_the_plan_did_not_price(scheme, bandwidth, make):
+    # Full batches again and again are what this noise is worst at: the plan's budget is for independent noise.
+    steps, task = 12, Quadratic.sample(torch.tensor([1.0, 0.1], dtype=torch.float64), 20, 0.5, seed=0)
+    for generous in (1, 1000):
+        plan = FixedNoise.of([uniform(0.5, steps), uniform(2.0, steps)])
+        plan = replace(plan, budget=plan.budget * generous)
+        oracle, method, ledger = ClippedGradient(task, 1.0, plan, mechanism=make(steps)), Descent(0.1), Ledger()
+        state = method.init(torch.ones(2, 2, dtype=torch.float64), oracle)
+        state = loop(method, oracle, state, Streams.of(0, range(2)), steps + 1, ledger)
+        assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-9)
+        assert (ledger.rho() <= plan.budget * (1 + 1e-9)).all()
+        if generous == 1:
+            assert (state.status == Status.BUDGET_EXHAUSTED).all() and (state.steps < steps).all()
+        else:
+            _, always = exact_costs(covariance_of_sums(make(steps), steps))
+            assert (state.status == Status.FINISHED).all()
+            assert torch.allclose(ledger.rho(), torch.tensor([1.0, 4.0]).double() * always / steps, rtol=1e-9)
 
 
 @each_mechanism

@@ -58,7 +58,8 @@ class TreeState:
 
     `leaf` counts terms since the restart, `noise_std` is that of a node, `reach` `(runs, levels)` is the sensitivity of
     each live block in units of it, `nodes` holds the noise of the live blocks, one layer a level. Which blocks are live
-    is the binary expansion of `leaf`; what stands in the others is left over.
+    is the binary expansion of `leaf`; what stands in the others is left over. All of it is secret, as a seed is: who
+    has the noise takes it off.
     """
 
     leaf: Tensor

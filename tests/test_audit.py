@@ -146,15 +146,8 @@ def gaussian_scores(audits: int, runs: int, included: bool, seed: str) -> Tensor
 
 def exceedances(audits: int, runs: int, false_runs: int, seed: str) -> dict[str, int]:
     """How often each kind of audit of the correct mechanism exceeds its true epsilon."""
-    kinds = (
-        "threshold known",
-        "threshold chosen",
-        "one run",
-        "no interval",
-        "ten times the level",
-        "chosen on the same",
-    )
-    found, chunk = dict.fromkeys(kinds, 0), 100
+    found: dict[str, int] = dict.fromkeys((*HONEST, "no interval", "ten times the level", "chosen on the same"), 0)
+    chunk = 100
     for first in range(0, audits, chunk):
         scores = gaussian_scores(chunk, runs, True, f"{seed} {first}")
         false_scores = gaussian_scores(chunk, false_runs, False, f"{seed} {first}")

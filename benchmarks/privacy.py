@@ -1,7 +1,7 @@
 """What privacy costs: a step of the tree against drawing its noise, its memory, and how long accountants take.
 
     python benchmarks/privacy.py              # half a minute on one core
-    python benchmarks/privacy.py --million    # also a tree of a million steps, one by one: about ten minutes
+    python benchmarks/privacy.py --million    # also a tree of a million steps, one by one: ten to twenty minutes
 
 The promises: a step of the tree takes less than 1.3 times as long as drawing one Gaussian vector of the answer's size
 (100,000 numbers and more), draws exactly one, and holds at most floor(log2 T) + 2 vectors; 1,000 distinct levels are

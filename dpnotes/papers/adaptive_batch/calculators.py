@@ -67,12 +67,15 @@ def theorem(
         window_log = threshold_log = np.maximum(np.log(d * steps / iota), 1.0)
     else:
         window_log = threshold_log = np.ones_like(alpha)
+    kappa = _threshold(alpha, noise, G, M, B, constants)
+    batch_per_gradient = np.maximum(noise / alpha, kappa / alpha**2)
     if constants == "paper":
         batch, sigma = G * (noise / alpha + 1 / alpha**2), alpha / np.sqrt(d)
     else:
         batch = G * noise / alpha + (G / alpha) ** 2
-        sigma = 2 * alpha / noise * np.sqrt(_levels(steps)) / _gaussian_parameter(epsilon, delta)
-    kappa = _threshold(alpha, noise, G, M, B, constants)
+        # A mean moves by twice the largest norm over its batch when an example is replaced.
+        sensitivity = 2 * np.maximum(G / batch, 1 / batch_per_gradient)
+        sigma = sensitivity * np.sqrt(_levels(steps)) / _gaussian_parameter(epsilon, delta)
     private, sampling, root, first_private, first_sampling = coefficients
     share, count = noise / np.asarray(n, dtype=float), np.asarray(n, dtype=float)
     perturbation = alpha if constants == "one" else alpha / np.sqrt(np.log(np.maximum(d, 2) / iota))
@@ -80,7 +83,7 @@ def theorem(
         "alpha": alpha,
         "kappa": kappa,
         "batch": batch,
-        "batch_per_gradient": np.maximum(noise / alpha, kappa / alpha**2),
+        "batch_per_gradient": batch_per_gradient,
         "sigma": sigma,
         "steps": steps,
         "window": M / scale * window_log,

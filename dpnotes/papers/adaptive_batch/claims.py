@@ -154,7 +154,7 @@ CROSSOVER = Calculator(
 _LEVELS = floor(log(Sigma) / log(2)) + 1
 # A leaf belongs to one node of each size 1, 2, 4, ... that is at most Sigma.
 _COUNTED_LEVELS = sympy.Sum(sympy.Piecewise((1, 2 ** (level - 1) <= Sigma), (0, True)), (level, 1, Sigma))
-_TREES = tuple({Sigma: leaves} for leaves in (1, 2, 3, 4, 7, 8, 9))
+_TREES = tuple({Sigma: leaves} for leaves in (1, 2, 3, 4, 7, 8, 31))
 _REFERENCE = {epsilon: Integer(1), delta: Rational(1, 10**6)}
 _REFERENCE_LEVELS = 11  # of a tree with 1024 leaves
 
@@ -295,7 +295,8 @@ def _introduction() -> tuple[Claim, ...]:
 # ---------------------------------------------------------------- Section 2: tools
 def _tools() -> tuple[Claim, ...]:
     norm = _S.symbol("TREE", "norm of TREE(t)", _GRADIENT)
-    constant = _S.symbol("C", "an absolute constant", domain=Domain(1))
+    constant = _S.symbol("C", "an absolute constant", domain=_FROM_ONE)
+    needed_scale = log(2 * d) / (2 * log(2))
     levels = _S.symbol("L", "nodes that a leaf belongs to")
     exponent = _S.symbol("E", "exponent of the tail bound")
     tail = _S.symbol("t", "where the tail begins", latex="t")
@@ -373,23 +374,21 @@ def _tools() -> tuple[Claim, ...]:
             "A sum of norm-sub-Gaussian vectors",
             "Lemma 2.4, last line",
             Inequality(
-                1 / (2 * log(2)),
+                needed_scale,
                 constant * log(d) / (2 * log(2)),
                 {constant: (1, 1e3), d: (1, 1e6)},
-                conditions=(constant * log(2) >= 1,),
                 example={constant: 100, d: 1},
                 subject=_S.symbol("zeta^2", "squared scale", latex="\\zeta^2"),
             ),
-            "One variable, a sign on the first axis: nSG(zeta) needs 1 <= 2 exp(-1/(2 zeta^2)). The scale is given "
-            "with the squares' sum 1/(2 ln 2).",
+            "The lemma bounds the tail at t by min(1, 2 d exp(-x)), x = t^2/(c^2 V), with V the sum of the squared "
+            "scales. In units of c^2 V, 2 exp(-x/(2 zeta^2)) is above that where it is at the kink x = log(2 d).",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
                 "log(d) should be log(2d): in one dimension the printed scale is 0.",
                 Inequality(
-                    1 / (2 * log(2)),
+                    needed_scale,
                     constant * log(2 * d) / (2 * log(2)),
                     {constant: (1, 1e3), d: (1, 1e6)},
-                    conditions=(constant * log(2) >= 1,),
                     subject=_S.symbol("zeta^2", "squared scale", latex="\\zeta^2"),
                 ),
             ),
@@ -417,18 +416,14 @@ def _tools() -> tuple[Claim, ...]:
             "thm2.5.dimension",
             "Factor of the matrix Bernstein inequality",
             "Theorem 2.5",
-            Inequality(
-                Rational(1, 2),
-                d * exp(-Rational(3, 4)),
-                {d: (1, 1e6)},
-                example={d: 1},
-                subject=_S.symbol("Pr", "probability that the sum of two signs is 2 or -2"),
-            ),
-            "Two signs in one dimension, t = 2, V = 2, L = 1, with the exponent corrected to -(4/2)/(2 + 2/3).",
+            Identity(_S.symbol("factor", "factor of the tail bound"), d, d + d, example={d: 1}),
+            "The largest eigenvalue of S and that of -S, each with the trace of a d by d identity.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "d should be 2d for the norm of a symmetric matrix, which both ends of the spectrum can exceed.",
-                Inequality(Rational(1, 2), 2 * d * exp(-Rational(3, 4)), {d: (1, 1e6)}),
+                "d should be 2d for the norm of a symmetric matrix, which both ends of the spectrum can exceed. With "
+                "d and the exponent corrected, two signs in one dimension violate it: t = 2 has probability 1/2, "
+                "above exp(-3/4) = 0.472.",
+                Identity(_S.symbol("factor", "factor of the tail bound"), 2 * d, d + d),
             ),
         ),
     )
@@ -509,9 +504,10 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             "Decrease in an escape window",
             "Lemma 3.3",
             Rate(1 / decrease, sqrt(rho) / gamma ** Rational(3, 2), adversary, regime=flat),
-            "The only hypothesis on later steps is an error of at most gamma. On F = -sqrt(rho gamma) x^2/2 + ... from "
-            "x_0 = 0, errors that cancel the gradient are allowed, because the first step, at most 2 gamma/M long, "
-            "leads to gradients below gamma; then the iterate stays, and F has fallen by sqrt(rho gamma) (gamma/M)^2.",
+            "The only hypothesis on later steps is an error of at most gamma. On F = -sqrt(rho gamma) x^2/2 + ... "
+            "from x_0 = 0, errors that cancel the gradient are allowed, because the first step, at most 2 gamma/M "
+            "long, leads to gradients below gamma; then the iterate stays, and F has fallen by sqrt(rho gamma) "
+            "(gamma/M)^2 (logarithms put to 1).",
             erratum=_erratum(
                 Severity.RATE,
                 "A bound of the error's norm cannot suffice: the errors may cancel the escape direction, and then F "

@@ -1,0 +1,115 @@
+"""The notation of Kornowski, Liu and Talwar (2025), and how their claims are made."""
+
+import math
+from typing import Any
+
+from sympy import Rational, sqrt
+
+from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
+from dpnotes.theory.statements import Statement
+from dpnotes.theory.symbols import COUNT, REAL, UNIT_INTERVAL, Domain, PaperSymbols
+from dpnotes.theory.units import LENGTH, LOSS
+
+PAPER = Paper(
+    key="goldstein",
+    title="Improved Sample Complexity for Private Nonsmooth Nonconvex Optimization",
+    authors=("Guy Kornowski", "Daogao Liu", "Kunal Talwar"),
+    venue="International Conference on Machine Learning (ICML), PMLR 267, 31541-31559",
+    year=2025,
+    doi="10.48550/arXiv.2410.05880",
+    arxiv="2410.05880",
+    version="arXiv:2410.05880; the text that was read does not say which version it is",
+    bibtex="""@inproceedings{kornowski2025improved,
+  title     = {Improved Sample Complexity for Private Nonsmooth Nonconvex Optimization},
+  author    = {Kornowski, Guy and Liu, Daogao and Talwar, Kunal},
+  booktitle = {Proceedings of the 42nd International Conference on Machine Learning},
+  series    = {Proceedings of Machine Learning Research},
+  volume    = {267},
+  pages     = {31541--31559},
+  year      = {2025},
+  doi       = {10.48550/arXiv.2410.05880}
+}""",
+)
+
+_S = PaperSymbols("goldstein")
+_FROM_ONE = Domain(1, math.inf, closed=True)
+_GRADIENT = LOSS / LENGTH
+
+# What a user has: the problem, the target, the budget.
+d = _S.symbol("d", "dimension", domain=COUNT)
+n = _S.symbol("n", "number of samples")
+alpha = _S.symbol("alpha", "Goldstein radius", LENGTH)
+beta = _S.symbol("beta", "bound on the norm of the least Goldstein subgradient", _GRADIENT)
+epsilon = _S.symbol("epsilon", "privacy loss")
+delta = _S.symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL)
+Phi = _S.symbol("Phi", "initial gap F(x_0) - inf F, or a bound on it", LOSS)
+L = _S.symbol("L", "Lipschitz constant of the loss of every sample", _GRADIENT)
+R = _S.symbol("R", "distance to a minimiser, or diameter of the outputs", LENGTH)
+zeta = _S.symbol("zeta", "failure probability of generalisation", domain=UNIT_INTERVAL)
+
+# What an algorithm chooses.
+D = _S.symbol("D", "largest move per step", LENGTH)
+T = _S.symbol("T", "number of steps")
+M = _S.symbol("M", "steps in a block")
+eta = _S.symbol("eta", "step size of the online learner", LENGTH / _GRADIENT)
+period = _S.symbol("Sigma", "steps between two resets", latex="\\Sigma")
+B1 = _S.symbol("B1", "minibatch at a reset", latex="B_1")
+B2 = _S.symbol("B2", "minibatch at an increment", latex="B_2")
+B = _S.symbol("B", "minibatch")
+m = _S.symbol("m", "directions per sample and point")
+sigma = _S.symbol("sigma", "standard deviation of the noise per coordinate", _GRADIENT)
+sigma1 = _S.symbol("sigma1", "noise at a reset", _GRADIENT, latex="\\sigma_1")
+sigma2 = _S.symbol("sigma2", "noise at an increment", _GRADIENT, latex="\\sigma_2")
+lam = _S.symbol("lambda", "parameter of the Moreau envelope", LENGTH / _GRADIENT)
+levels = _S.symbol("p", "logarithm of the period to base 2", domain=Domain(0, math.inf, closed=True, integer=True))
+radius = _S.symbol("r", "radius of a net", LENGTH)
+calls = _S.symbol("N", "number of oracle calls")
+
+# What is bounded.
+G0 = _S.symbol("G0", "root mean square error of the oracle", _GRADIENT, latex="G_0")
+G1 = _S.symbol("G1", "root mean square of the oracle", _GRADIENT, latex="G_1")
+spread = _S.symbol("s", "root mean square noise of a conditionally unbiased oracle", _GRADIENT)
+sensitivity = _S.symbol("S", "sensitivity of one query", _GRADIENT)
+norm = _S.symbol("E", "expected norm of the least Goldstein subgradient at the output", _GRADIENT)
+regret = _S.symbol("regret", "regret of a block", LOSS)
+mean = _S.symbol("mean", "mean of an estimator, relative to the true derivative")
+variance = _S.symbol("V", "mean squared error of the oracle", _GRADIENT**2)
+second = _S.symbol("W", "second moment of the oracle", _GRADIENT**2)
+ratio = _S.symbol("rho", "a ratio")
+probability = _S.symbol("P", "a probability")
+gap = _S.symbol("gap", "empirical against population stationarity", _GRADIENT)
+
+# Logarithms that a tilde hides, and plain numbers.
+ell = _S.symbol("ell", "ln(1/delta)", domain=_FROM_ONE, latex="\\ell_\\delta")
+ell_sum = _S.symbol("ell_Sigma", "ln Sigma", domain=_FROM_ONE, latex="\\ell_\\Sigma")
+ell_union = _S.symbol("ell_u", "logarithm of dimension and number of estimates over delta", domain=_FROM_ONE)
+ell_net = _S.symbol("ell_R", "logarithm of the diameter over the net's radius and zeta", domain=_FROM_ONE)
+u = _S.symbol("u", "a fraction", domain=UNIT_INTERVAL)
+v = _S.symbol("v", "a fraction", domain=UNIT_INTERVAL)
+c = _S.symbol("c", "a constant", domain=Domain(1))
+x = _S.symbol("x", "a coordinate", LENGTH, REAL)
+y = _S.symbol("y", "a coordinate", LENGTH, REAL)
+z = _S.symbol("z", "a coordinate", LENGTH, REAL)
+hy = _S.symbol("h_y", "h(y)", LOSS, REAL)
+hz = _S.symbol("h_z", "h(z)", LOSS, REAL)
+first_moment = _S.symbol("m1", "mean of one coordinate of a direction", domain=REAL)
+second_moment = _S.symbol("m2", "mean square of one coordinate of a direction")
+
+half, third = Rational(1, 2), Rational(1, 3)
+root = sqrt(d)
+
+
+def claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
+    """A claim of this paper."""
+    return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
+
+
+def own(name: str, title: str, statement: Statement, origin: str, **more: Any) -> Claim:
+    """A result of our own, unpublished; its proof stands in docs/derivations/goldstein.md."""
+    place = "derived here, unpublished; docs/derivations/goldstein.md"
+    return claim(f"own.{name}", title, place, statement, origin, derived_here=True, **more)
+
+
+def erratum(severity: Severity, wording: str, corrected: Statement | None) -> Erratum:
+    """An erratum seen in the version that was read."""
+    return Erratum(severity, wording, corrected, PAPER.version)

@@ -7,12 +7,14 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import sympy
 
 from dpnotes.papers import claim, claims
+from dpnotes.papers.noisy_sgd import calculators
 from dpnotes.papers.noisy_sgd import notation as s
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -34,11 +36,11 @@ def verdicts():
     return {c.id: c.check() for c in CLAIMS}
 
 
-def statement(name):
+def statement(name) -> Any:
     return claim(f"noisy_sgd.{name}").statement
 
 
-def corrected(name):
+def corrected(name) -> Any:
     fixed = claim(f"noisy_sgd.{name}").correction()
     assert fixed is not None
     return fixed.statement
@@ -95,6 +97,9 @@ def test_own_results_have_their_proof_in_the_docs():
         ("defB.1.constants", "at c_B4 = 16, c_B9 = 1, c_I = 2: quantity 8.192e+06, bound 64"),
         ("lemmaB.3.second", "stated in F^-2 x^4, derived in F^-1 x^2"),
         ("lemmaB.12.buckets", "stated in F^2 x^-2, derived in 1"),
+        ("lemmaB.12.share", "at every point: bound 0.1, quantity 0.03167"),
+        ("appC.iterations", "at alpha = 0.1, eta = 0.01, f_max = 1: stated 6.4e+05, derived 1.28e+06"),
+        ("corB.5.distance", "the stated rate: x, squared distance: x^2"),
         ("sec3.4.laplace", "at C = 1, epsilon = 1, n = 100: stated 0.01, derived 0.08"),
         ("sec3.2.decrease", "at alpha = 0.1, c_F = 1, eta = 0.01, rho = 1: bound 0.03162, quantity 2.5e-05"),
     ],
@@ -203,6 +208,11 @@ def test_transcripts_keep_two_delta_and_the_weaker_coupling_does_not():
     assert worst > 0.1  # the control: the probability of S^c cannot be left out
 
 
+def test_the_opposite_of_monotone_is_refuted():
+    opposite = replace(statement("sec4.monotone"), sense="increasing")
+    assert opposite.verdict().kind == Kind.CONTRADICTED
+
+
 def test_weaker_transcript_bounds_are_refuted():
     own = statement("own.transcript")
     outside = next(x for x in own.bound.free_symbols if x.name == "s")
@@ -293,9 +303,9 @@ def test_mutants_are_killed():
 
 
 def test_another_claims_value_changes_the_verdict(verdicts):
-    rates = [c for c in CLAIMS if isinstance(c.statement, Rate) and verdicts[c.id].confirms]
-    for one, other in zip(rates, rates[1:], strict=False):
-        assert one.statement.restate(other.statement.value).verdict().kind != verdicts[one.id].kind, one.id
+    rates = [(c.id, c.statement) for c in CLAIMS if isinstance(c.statement, Rate) and verdicts[c.id].confirms]
+    for (name, one), (_, other) in zip(rates, rates[1:], strict=False):
+        assert one.restate(other.value).verdict().kind != verdicts[name].kind, name
 
 
 def test_a_claim_takes_at_most_a_second():
@@ -390,7 +400,7 @@ def test_sample_size_and_accuracy_are_inverse_to_each_other(constants):
     sizes = np.array([1e6, 3e6, 1e7, 1e8])
     alpha = calculate("thm3.5.alpha", n=sizes, **SETTING, constants=constants)["alpha"]
     assert (np.diff(alpha) < 0).all()
-    back = calculate("thm3.5.sigma", alpha=alpha, **SETTING, constants=constants)
+    back = calculate("thm3.5.parameters", alpha=alpha, **SETTING, constants=constants)
     assert back["n"] == pytest.approx(sizes, rel=1e-8)
 
 
@@ -415,6 +425,24 @@ def test_the_closed_loop_is_vectorised():
     one = calculate("thm3.5.alpha", **{**SETTING, "d": int(dims[1, 2])}, n=float(sizes[1, 2]))
     assert {k: v[1, 2] for k, v in found.items()} == pytest.approx(one, rel=1e-10)
     assert type(one["alpha"]) is float
+
+
+def test_the_deterministic_sensitivity_needs_no_initial_gap():
+    """own.rate: alpha grows with sigma^{1/2}, and f_max enters by the power 1/4 only."""
+    found = calculate("own.rate", n=SIZE, **{k: v for k, v in SETTING.items() if k != "c"})
+    assert found["C"] == pytest.approx(math.sqrt(math.log(1 + (math.e - 1) * SIZE)) * SIZE / (SIZE - 1))
+    assert found["alpha"] < calculate("thm3.5.alpha", n=SIZE, **SETTING)["alpha"]
+    numbers = {k: v for k, v in SETTING.items() if k != "c"} | {"n": 10 * SIZE, "sigma": np.array([0.1, 10.0])}
+    low, high = calculate("own.rate", **numbers)["alpha"]
+    assert high / low == pytest.approx(10.0, rel=1e-9)
+    numbers |= {"sigma": 1.0, "f_max": np.array([1.0, 16.0])}
+    low, high = calculate("own.rate", **numbers)["alpha"]
+    assert high / low == pytest.approx(2.0, rel=1e-9)
+
+
+def test_a_loop_without_a_root_is_refused():
+    with pytest.raises(ValueError, match="Expected the loop of alpha, T and C to have a root"):
+        calculators._settle(lambda value: value + 1.0, 0.0)
 
 
 def test_selection_sizes():
@@ -443,7 +471,7 @@ def test_selection_sizes():
         ("thm3.5.alpha", {**SETTING, "n": 2000}, r"Expected alpha=.* <= .*: beyond, the step size has another form\."),
         ("thm3.5.alpha", {**SETTING, "n": SIZE, "rho": 100.0}, r"Expected alpha=.* <= L\^2/rho = 0\.01: beyond"),
         ("thm3.5.alpha", {**SETTING, "n": SIZE, "delta": 1.5}, r"Expected 0 < delta=1.5 < 1\."),
-        ("thm3.5.sigma", {**SETTING, "alpha": 5.0}, r"Expected B=500 <= n=|Expected alpha="),
+        ("thm3.5.parameters", {**SETTING, "alpha": 5.0}, r"Expected B=500 <= n=|Expected alpha="),
         ("own.sensitivity", {"n": 1, "B": 1, "sigma": 1.0}, r"Expected n > 1"),
         ("thm3.5.alpha", {**SETTING, "n": SIZE, "constants": "mine"}, r"Expected constants='mine' to be one of"),
     ],
@@ -457,7 +485,7 @@ def test_calculators_refuse_what_is_outside(name, numbers, message):
     ("name", "numbers"),
     [
         ("thm3.5.alpha", {**SETTING, "n": SIZE}),
-        ("thm3.5.sigma", {**SETTING, "alpha": 0.1}),
+        ("thm3.5.parameters", {**SETTING, "alpha": 0.1}),
         ("sec3.4.n", {"d": 10, "epsilon": 1.0, "L": 1.0, "rho": 1.0, "f_max": 1.0}),
         ("own.sensitivity", {"n": 1000, "B": 10, "sigma": 1.0}),
     ],

@@ -36,6 +36,10 @@ def _require_batch(B: Any, n: Any) -> None:
     )
 
 
+def _require_two(n: Any) -> None:
+    _require(np.greater(n, 1), lambda wrong: "Expected n > 1: two data sets that differ in one of n examples.")
+
+
 # ---------------------------------------------------------------- noise and gradients
 def _privacy_noise(n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, c_1: Any, c_2: Any) -> dict[str, Any]:
     _require_batch(B, n)
@@ -60,6 +64,8 @@ def _gradient_terms(
     n: Any, T: Any, delta: Any, L: Any, f_max: Any, sigma: Any, c: Any, c_eta: Any, constants: str
 ) -> tuple[Any, Any]:
     """The gradient bound is the first plus alpha times the second."""
+    if constants == "deterministic":  # in place of C, by the sensitivity of a batch under Assumption B
+        return spread(sigma, n) * n / (n - 1), 0.0
     if constants == "paper":
         logs = L * np.sqrt(np.log(T / delta)) + sigma * np.sqrt(np.log(n * T)) + np.sqrt(-sigma * np.log(delta))
         return 2 * np.sqrt(L * f_max) + c * logs, 0.0
@@ -78,7 +84,7 @@ def _gradient_bound(
 
 def _sensitivity(n: Any, B: Any, sigma: Any) -> dict[str, Any]:
     _require_batch(B, n)
-    _require(np.greater(n, 1), lambda wrong: "Expected n > 1: two data sets that differ in one of n examples.")
+    _require_two(n)
     one = spread(sigma, n)
     return {"sample": one, "difference": 2 * one * n / (n - 1), "batch": 2 * one * n / ((n - 1) * B)}
 
@@ -143,6 +149,14 @@ def _loop(
     _settle(step, np.zeros(np.broadcast(size, dim, epsilon, L, f_max, sigma, B, delta).shape) + 5.0)
     _require_alpha(found["alpha"], found["T"], delta, L, f_max, rho, constants)
     return {name: found[name] for name in ("alpha", "eta", "T", "Delta", "C")}
+
+
+def _deterministic_loop(
+    n: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
+    c_1: Any, c_2: Any, c_eta: Any,
+) -> dict[str, Any]:  # fmt: skip
+    _require_two(n)
+    return _loop(n, d, B, epsilon, delta, L, f_max, sigma, rho, 1.0, c_1, c_2, c_eta, "deterministic")
 
 
 def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any, constants: str) -> None:
@@ -236,6 +250,11 @@ _LOOP_OUTPUTS = {
 }
 CLOSED_LOOP = Calculator(
     _loop, (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE), _LOOP_OUTPUTS, SETS
+)
+DETERMINISTIC_LOOP = Calculator(
+    _deterministic_loop,
+    (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, s.c_1, s.c_2, s.c_eta),
+    {**_LOOP_OUTPUTS, "C": "half of how far gradients of exchanged samples are apart"},
 )
 SAMPLE_SIZE = Calculator(
     _sample_size,

@@ -43,7 +43,7 @@ from dpnotes.papers.noisy_sgd.notation import (
 )
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
-from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import UNIT_INTERVAL
@@ -115,7 +115,7 @@ def _privacy(bound: Any) -> Any:
 
 _TUNED = (alpha, eta, T, Delta)
 _WINDOW = {"window of epsilon": epsilon * n**2 / (T * B**2)}
-_CURVATURE = {"an eigenvalue may be below -sqrt(rho alpha)": sqrt(rho * alpha) / L}
+_CURVATURE = {"eigenvalues below -sqrt(rho alpha) are possible, with a logarithm to spare": ell * sqrt(rho * alpha) / L}
 _BOUND = sqrt(L * f_max) + sigma * sqrt(ell)
 _SMALL_SIGMA = {"sigma <= sqrt(L f_max)": sigma / sqrt(L * f_max)}
 _DATA = {"sqrt(d) <= n epsilon": sqrt(d) / (n * epsilon)}
@@ -316,8 +316,9 @@ def _private_sgd() -> tuple[Claim, ...]:
                 "Neither the step size nor the bound of Lemma 3.2 knows the privacy noise Delta, but Theorem 3.3 uses "
                 "it for Algorithm 2, which adds that noise. At eta = 1/L on a quadratic, gradients are as large as "
                 "Delta sqrt(d), above C as soon as d T log(1/delta) > (n epsilon)^2 (up to constants): then P(E) is "
-                "about 0, not 1 - delta. At the smaller step size of Theorem 3.5 the stationary gradient on the "
-                "quadratic stays below alpha.",
+                "about 0, not 1 - delta, and the proof says nothing. (Privacy holds there for another reason, see "
+                "own.sensitivity.) At the smaller step size of Theorem 3.5 the stationary gradient on the quadratic "
+                "stays below alpha.",
                 Inequality(
                     (eta * L * Delta) ** 2 * d / (1 - _CONTRACTION**2),
                     alpha**2 / 2,
@@ -329,8 +330,8 @@ def _private_sgd() -> tuple[Claim, ...]:
         ),
         _claim(
             "thm3.3.privacy",
-            "Privacy without clipping",
-            "Theorem 3.3",
+            "Privacy without clipping, as it is argued",
+            "Theorem 3.3, with its proof",
             _refuted_delta(2 * delta, _UNCLIPPED, (*_CLIPPED_IS_PRIVATE, *_COUPLED), _TIGHT),
             "The proof's two facts: Algorithm 1 is (epsilon, delta)-DP, and for each data set the two algorithms "
             "differ with probability at most delta. K = e^epsilon; the event has probabilities q and p with "
@@ -342,7 +343,8 @@ def _private_sgd() -> tuple[Claim, ...]:
                 "moving 0.01 on each side gives 0.62 - 3 * 0.19 = 0.05, not 0.02. (epsilon, 2 delta) can be saved by "
                 "an event of the transcript that involves the samples of both data sets; the gradient "
                 "bound must then hold for the exchanged sample, too, and Assumptions A and B for both data sets, which "
-                "the theorem does not state.",
+                "the theorem does not state (own.transcript). For batches of a fixed size, (epsilon, delta) follows "
+                "from Assumption B alone (own.sensitivity).",
                 _provable_delta(delta + (1 + _e_eps) * delta, _UNCLIPPED),
             ),
             calculation=calculators.TOTAL_DELTA,
@@ -664,7 +666,6 @@ def _main_theorem() -> tuple[Claim, ...]:
                 "Theorem 1.1) states no sigma.",
                 _accuracy(_OF_F + _OF_SIGMA, _BOUND, regime={**_DATA, **_ALL_DATA}),
             ),
-            calculation=calculators.SAMPLE_SIZE,
         ),
         _claim(
             "thm3.5.parameters",
@@ -690,6 +691,7 @@ def _main_theorem() -> tuple[Claim, ...]:
             ),
             "At the accuracy of the corrected theorem, for any C and any Delta above sigma/sqrt(B) and "
             "alpha/sqrt(d), the noise that privacy asks for is Delta again: Delta cancels.",
+            calculation=calculators.SAMPLE_SIZE,
         ),
         _claim(
             "thm3.5.T",
@@ -724,8 +726,7 @@ def _choosing() -> tuple[Claim, ...]:
     )
     unit = {u: (1e-3, 1), v: (1e-3, 1), n: (2, 1e6), C: (0.1, 10), L: (0.1, 10)}
     sensitivity = 2 * C / n
-    alpha_of = sqrt(sqrt(L * f_max * d) * C / (n * epsilon))
-    halved = alpha_of.xreplace({epsilon: epsilon * longer})
+    spread = sqrt(L * f_max * d) / (n * epsilon)
     return (
         _claim(
             "sec3.4.n",
@@ -809,14 +810,16 @@ def _choosing() -> tuple[Claim, ...]:
             "sec4.monotone",
             "A larger epsilon gives a better solution",
             "Section 4",
-            Inequality(
-                halved,
-                alpha_of,
+            Monotone(
+                (spread * sqrt(ell) + sqrt(spread**2 * ell + 4 * spread * C)) / 2,
+                epsilon,
+                "decreasing",
                 {L: (0.1, 10), f_max: (0.1, 10), d: (1, 1e6), C: (0.1, 10), n: (10, 1e6), epsilon: (0.1, 8),
-                 longer: (1, 100)},
-                subject=_named("alpha'", "accuracy at a larger epsilon", GRADIENT, "\\alpha(w \\varepsilon)"),
+                 ell: (1, 30)},
+                subject=alpha,
             ),
-            "The accuracy of Theorem 3.5 at w epsilon, against that at epsilon.",
+            "alpha^2 = sqrt(L f_max d) (C + alpha sqrt(ell))/(n epsilon), solved for alpha; C is the part of the "
+            "gradient bound without alpha.",
         ),
         _own(
             "sec4.release",
@@ -852,8 +855,24 @@ def _parameters(step: Any) -> Choice:
         alpha**2,
         {"step size": eta * L, "escape": eta * variance * ell / sqrt(alpha**3 / rho)},
         _CURVATURE,
-        logs=(ell,),
     )
+
+
+def _enough_iterations(share: int) -> Any:
+    """At which a quarter of T gradients of norm alpha decrease the objective, by Lemma B.2 or C.1, by 2 f_max."""
+    return 2 * f_max / (eta / share * alpha**2 / 4)
+
+
+def _squared_distance(value: Any) -> Rate:
+    distance = _named("|x_t-x_0|^2", "squared distance", LENGTH**2, "\\|x_{t_0+\\tau}-x_{t_0}\\|^2")
+    needed = sqrt(alpha**3 / rho) * eta / (eta * sqrt(rho * alpha))  # F eta I
+    return Rate(distance, value, {"squared distance": distance}, (distance,), {"decrease": needed / distance})
+
+
+def _share_of_escapes(bound: Any) -> Inequality:
+    share = _named("share", "decrease of a bucket over F, on average")
+    quantity = Rational(1, 4) * Rational(1, 2) * Rational(1, 3) - Rational(1, 100)
+    return Inequality(quantity, bound, {}, ">=", subject=share)
 
 
 def _escape_noise(value: Any) -> Rate:
@@ -888,7 +907,7 @@ def _appendix_b() -> tuple[Claim, ...]:
             "Definition B.1",
             _parameters(Min(alpha**2 / (L * (1 + total**2)), f_max / (L * total**2))),
             "Lemma B.3 (descent, noise, concentration), eta < 1/L of Lemma B.2, and the condition of Corollary B.5 "
-            "where L >= sqrt(rho alpha).",
+            "where L >= sqrt(rho alpha), up to a logarithm.",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "1 + sigma_t^2 adds a number to a squared gradient: for alpha > 1 and little noise the step size "
@@ -975,6 +994,14 @@ def _appendix_b() -> tuple[Claim, ...]:
             ),
         ),
         _claim(
+            "lemmaB.3.iterations",
+            "Number of iterations",
+            "Lemma B.3, proof",
+            Identity(T, 64 * f_max / (eta * alpha**2), _enough_iterations(8)),
+            "A quarter of T gradients of norm alpha decreases the objective by (eta/8) (T/4) alpha^2 (Lemma B.2), "
+            "which is to be 2 f_max.",
+        ),
+        _claim(
             "lemmaB.3.first",
             "First condition on the step size",
             "Lemma B.3, proof",
@@ -1014,6 +1041,33 @@ def _appendix_b() -> tuple[Claim, ...]:
                 where={eta: alpha**2 / (L * total**2) * c_F / (c_I + ell), L: worse * sqrt(rho * alpha)},
             ),
             "At the largest step size that is allowed there, with L = a sqrt(rho alpha), a >= 1.",
+        ),
+        _claim(
+            "corB.5.distance",
+            "Distance after which the objective has decreased",
+            "Corollary B.5",
+            _squared_distance(sqrt(alpha / rho)),
+            "Lemma B.4: a distance r within I iterations costs r^2/(c eta I), up to noise, which is to be F.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "|x - x_0|^2 >= R should be |x - x_0| >= R: a squared length is compared with a length. (And the "
+                "right-hand side in the proof is to be at least F, not at most.)",
+                _squared_distance(alpha / rho),
+            ),
+        ),
+        _claim(
+            "lemmaB.12.share",
+            "Share of the buckets that decrease the objective",
+            "Lemma B.12, proof",
+            _share_of_escapes(Rational(1, 10)),
+            "A quarter of the buckets have a saddle point, half of these are not adjacent, a third of these escape; "
+            "every bucket may lose F/100 (Lemma B.11).",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "1/10 should be at most 1/24 - 1/100 = 19/600, about 1/32, even if exactly a third of the escapes "
+                "succeed. T is then longer by the factor 3.2.",
+                _share_of_escapes(Rational(19, 600)),
+            ),
         ),
         _claim(
             "lemmaB.12.buckets",
@@ -1083,6 +1137,21 @@ def _appendix_c() -> tuple[Claim, ...]:
             "eta beta sigma/sqrt(B delta_t) against beta eta Delta; larger than the noise of Lemma C.1 by sqrt(d).",
         ),
         _claim(
+            "appC.iterations",
+            "Number of iterations without Assumption B",
+            "Appendix C, with Theorem 3.4",
+            Identity(
+                T, 64 * f_max / (eta * alpha**2), _enough_iterations(16), example={f_max: 1, eta: 0.01, alpha: 0.1}
+            ),
+            "The argument of Lemma B.3 with the eta/16 of Lemma C.1 in place of the eta/8 of Lemma B.2.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "Lemma C.1 has eta/16 where Lemma B.2 has eta/8, so that T must be 128 f_max/(eta alpha^2): with 64, "
+                "the decrease is f_max and nothing is left for the noise.",
+                Identity(T, 128 * f_max / (eta * alpha**2), _enough_iterations(16)),
+            ),
+        ),
+        _claim(
             "appC.alpha",
             "Accuracy without Assumption B",
             "Appendix C, introduction",
@@ -1148,6 +1217,7 @@ def _ours() -> tuple[Claim, ...]:
             _accuracy(_OF_SIGMA, sigma * sqrt(ell)),
             "Theorem 3.5 with the sensitivity of own.sensitivity in place of 2 C/B: no event, no second delta, no "
             "condition on the step size for privacy.",
+            calculation=calculators.DETERMINISTIC_LOOP,
         ),
         _own(
             "own.gradient",

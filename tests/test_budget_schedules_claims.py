@@ -1,12 +1,7 @@
-"""The claims of Hong, Wang and Zhou: expected verdicts stand here and in expected_verdicts.csv, nowhere else."""
+"""The claims of Hong, Wang and Zhou: counterexamples and calculators; for all papers see test_claims.py."""
 
-import csv
-import json
 import math
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,50 +9,13 @@ from scipy.optimize import minimize_scalar
 
 from dpnotes.papers import claim, claims, paper
 from dpnotes.theory.claims import Severity
-from dpnotes.theory.inequalities import Inequality
-from dpnotes.theory.mutants import mutants
-from dpnotes.theory.statements import Uncheckable
-from dpnotes.theory.verdicts import Kind
 
 CLAIMS = claims("budget_schedules")
-with open(Path(__file__).parent / "expected_verdicts.csv", newline="") as file:
-    EXPECTED = {row["claim"]: row for row in csv.DictReader(file) if row["claim"].startswith("budget_schedules.")}
 
 
-@pytest.fixture(scope="module")
-def verdicts():
-    return {c.id: c.check() for c in CLAIMS}
-
-
-def test_every_claim_has_an_expected_verdict_and_no_claim_stores_one():
-    assert {c.id for c in CLAIMS} == set(EXPECTED)
-    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
-    assert not any("verdict" in name for c in CLAIMS for name in vars(c))
-
-
-def test_verdicts_are_the_expected_ones(verdicts):
-    assert {k: str(v.kind) for k, v in verdicts.items()} == {k: row["verdict"] for k, row in EXPECTED.items()}
-
-
-def test_corrections_stand(verdicts):
-    found = {c.id: str(fixed.check().kind) for c in CLAIMS if (fixed := c.correction())}
-    assert found == {k: row["corrected"] for k, row in EXPECTED.items() if row["corrected"]}
-    assert all(
-        Kind(kind) in {Kind.EXACT, Kind.NOT_REFUTED, Kind.UP_TO_CONSTANTS, Kind.IMPROVABLE} for kind in found.values()
-    )
-
-
-def test_a_claim_has_an_erratum_exactly_when_it_is_not_confirmed(verdicts):
-    for c in CLAIMS:
-        if not isinstance(c.statement, Uncheckable):
-            assert (c.erratum is None) == verdicts[c.id].confirms, c.id
-            assert (c.erratum is None) == (c.corrected is None)
+def test_which_errata_break_privacy():
     severe = {c.id.split(".", 1)[1] for c in CLAIMS if c.erratum and c.erratum.severity == Severity.PRIVACY}
     assert severe == {"lemmaC.4.inversion", "eq18.replacement", "sec4.3.zcdp", "lemmaC.5"}
-
-
-def test_few_claims_are_uncheckable(verdicts):
-    assert sum(v.kind == Kind.NOT_CHECKABLE for v in verdicts.values()) <= 0.15 * len(CLAIMS)
 
 
 @pytest.mark.parametrize(
@@ -74,59 +32,8 @@ def test_few_claims_are_uncheckable(verdicts):
         ("lemmaC.5", "at N = 2, theta = 0.5: quantity 0.75, bound 0.625"),
     ],
 )
-def test_counterexamples_of_the_digest(name, evidence, verdicts):
-    assert verdicts[f"budget_schedules.{name}"].evidence == evidence
-
-
-def test_verdicts_are_the_same_in_another_process(verdicts):
-    code = "import json; from dpnotes.papers import claims; print(json.dumps({c.id: str(c.check()) for c in claims()}))"
-    names = ("budget_schedules.lemmaC.4", "budget_schedules.thm4.3", "budget_schedules.thm4.8")
-    code = code.replace("claims()", f"claims(*{names!r})")
-    environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    ).stdout
-    assert json.loads(out) == {k: str(v) for k, v in verdicts.items() if k.startswith(names)}
-
-
-def test_claims_load_no_torch():
-    code = "import sys; import dpnotes.papers.budget_schedules.claims; print('torch' in sys.modules)"
-    environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    ).stdout
-    assert out.strip() == "False"
-
-
-def weakened(original, mutant):
-    """Whether a mutant is a bound that the printed one implies: nothing of it is to be refuted."""
-    if not isinstance(original, Inequality) or not isinstance(mutant, Inequality):
-        return False
-    ends = (original.bound, mutant.bound) if original.sense != ">=" else (mutant.bound, original.bound)
-    implied = Inequality(*ends, original.region, "<=", original.where, original.conditions, original.instance)
-    return implied.verdict().confirms
-
-
-@pytest.mark.slow
-def test_mutants_are_killed():
-    killed, survivors = 0, []
-    for c in CLAIMS:
-        base = (c.correction() or c).statement
-        kind = base.verdict().kind
-        for change, mutant in mutants(base):
-            if mutant.verdict().kind != kind:
-                killed += 1
-            elif not weakened(base, mutant):
-                survivors.append(f"{c.id}: {change}")
-    assert killed >= 0.95 * (killed + len(survivors)), "\n".join(survivors)
-
-
-@pytest.mark.slow
-def test_a_claim_takes_at_most_a_second():
-    for c in CLAIMS:
-        start = time.process_time()
-        c.check()
-        assert time.process_time() - start < 1.0, c.id
+def test_counterexamples_that_can_be_checked_by_hand(name, evidence):
+    assert claim(f"budget_schedules.{name}").check().evidence == evidence
 
 
 def test_citation():
@@ -201,7 +108,7 @@ def test_schedule_spends_the_budget_and_meets_the_least_bound():
     assert (budget / zero_based).sum() < 0.96 * budget  # the control: steps counted from 0 waste budget
 
 
-def test_gain_of_the_digest():
+def test_gain_in_the_papers_experiments():
     numbers = calculate(
         "gain",
         N=np.array([1_000, 3_000, 10_000, 100_000, 1_000_000, 10_000_000]),
@@ -259,17 +166,3 @@ def test_a_scalar_call_takes_under_a_millisecond(name, numbers):
         calculator(**numbers)
         times.append(time.perf_counter() - start)
     assert min(times) < 1e-3
-
-
-def test_what_notebooks_print_is_whole():
-    for c in CLAIMS:
-        for text in (c.printed, c.corrected or "x"):
-            assert text and text.count("{") == text.count("}") and "Symbol" not in text, c.id
-        assert c.title and c.locator and c.origin and "\n" not in str(c.check().evidence), c.id
-
-
-def test_what_the_command_line_prints_is_one_plain_line_and_shows_the_difference():
-    for c in CLAIMS:
-        for text in (c.printed_text, c.corrected_text or "x"):
-            assert text and text == " ".join(text.split()) and "\\" not in text, c.id
-        assert c.printed_text != c.corrected_text and c.printed != c.corrected, c.id

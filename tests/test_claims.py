@@ -132,10 +132,10 @@ def test_verdicts_are_the_same_in_another_process_and_load_no_torch(paper: str):
 
 # ---------------------------------------------------------------- a check can fail
 def answer(statement: Statement) -> Verdict | None:
-    """The verdict, None where the statement is refused as ill-formed (no interval for a symbol, no monomial, a sum without end)."""
+    """The verdict, None where the statement is refused: a symbol without an interval, no monomial."""
     try:
         return statement.verdict()
-    except (TypeError, ValueError):
+    except (LookupError, TypeError, ValueError):
         return None
 
 

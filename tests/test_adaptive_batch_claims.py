@@ -42,6 +42,12 @@ def named(name):
     return claim(f"adaptive_batch.{name}")
 
 
+def rate_of(name) -> Rate:
+    statement = named(name).statement
+    assert isinstance(statement, Rate)
+    return statement
+
+
 def test_every_claim_has_an_expected_verdict_and_no_claim_stores_one():
     assert {c.id for c in CLAIMS} == set(EXPECTED)
     assert len({c.id for c in CLAIMS}) == len(CLAIMS)
@@ -130,8 +136,7 @@ def at_example(expression, **numbers):
 
 
 def test_theorem_comes_out_by_balance_with_its_threshold():
-    statement = named("own.best_rate").statement
-    assert isinstance(statement, Rate)
+    statement = rate_of("own.best_rate")
     found = statement.balance()
     assert sympy.simplify(found.rate - statement.value) == 0
     sampling = next(v for v in found.vertices if {"O1 1", "O2 1"} <= set(v.meet))
@@ -164,19 +169,19 @@ def test_the_best_threshold_against_a_search(G, n, d):
 
 
 def test_a_wrong_exponent_or_a_lost_count_is_noticed():
-    rate = named("remark3.12").statement
+    rate = rate_of("remark3.12")
     worse = rate.value.subs(source.n, source.n ** sympy.Rational(11, 12))
     assert rate.restate(worse).verdict().kind == Kind.IMPROVABLE
     better = rate.value.subs(source.n, source.n ** sympy.Rational(13, 12))
     assert rate.restate(better).verdict().kind == Kind.NOT_IMPLIED
     without = {k: v for k, v in rate.constraints.items() if k != "O2"}
     assert replace(rate, constraints=without).verdict().kind == Kind.IMPROVABLE
-    reset = named("own.frozen_reset").statement
+    reset = rate_of("own.frozen_reset")
     assert reset.restate(rate.value).verdict().kind == Kind.NOT_IMPLIED
 
 
 def test_the_first_query_matters_only_for_large_lipschitz_constants():
-    statement = named("thm3.11.alpha").statement
+    statement = rate_of("thm3.11.alpha")
     narrow = {"G <= sqrt(B M)": source.G / sympy.sqrt(source.B * source.M), "p <= 1": source._P}
     assert replace(statement, regime=narrow).verdict().kind == Kind.IMPROVABLE
     assert statement.verdict().kind == Kind.NOT_IMPLIED
@@ -282,7 +287,7 @@ def test_parameters_of_the_theorem():
         assert profile(1.0, leaf * math.sqrt(levels) / found["sigma"]) == pytest.approx(1e-6, rel=1e-6)
         assert found["alpha"] ** 2 >= 1 / found["batch"]
     # The control: where privacy decides the batch, the printed noise is far from private.
-    private = calculate("thm3.11.alpha", **{**POINT, "n": 10**12, "d": 10**10})
+    private = calculate("thm3.11.alpha", **{**POINT, "n": 10**12, "d": 10**10}, constants="paper")
     levels = math.floor(math.log2(private["steps"])) + 1
     assert profile(1.0, 2 / private["batch"] * math.sqrt(levels) / private["sigma"]) > 0.9
     assert one["alpha"] < corrected["alpha"] and corrected["alpha"] > alpha
@@ -299,7 +304,7 @@ def test_noise_of_the_tree():
         found["sigma"][4] * 50 / 2 == pytest.approx(14.0117, rel=1e-5) == pytest.approx(float(source._NEEDED), rel=1e-5)
     )
     assert found["delta_reached"] == pytest.approx(1e-6, rel=1e-6)
-    printed = calculate("thm2.2.sigma", Sigma=sizes, **numbers)
+    printed = calculate("thm2.2.sigma", Sigma=sizes, **numbers, constants="paper")
     assert printed["sigma"][0] == 0 and printed["delta_reached"][0] == 1
     assert printed["sigma"][4] == pytest.approx(4 / 50 * math.sqrt(math.log(1024) * math.log(1e6)))
     small = calculate("thm2.2.sigma", Sigma=8, G=1.0, b=1.0, epsilon=1e-4, delta=1e-12, constants="corrected")
@@ -336,7 +341,12 @@ def test_calculators_are_monotone():
     ("name", "numbers", "error", "message"),
     [
         ("thm3.11.alpha", {**POINT, "n": 10}, ValueError, r"Expected n=10 to be so large that alpha < G=1\.0"),
-        ("thm3.11.alpha", {**POINT, "rho": 1e5}, ValueError, r"Expected d\*M\*B > rho\*iota: the printed logarithm"),
+        (
+            "thm3.11.alpha",
+            {**POINT, "rho": 1e5, "constants": "paper"},
+            ValueError,
+            r"Expected d\*M\*B > rho\*iota: the printed logarithm",
+        ),
         ("thm3.11.alpha", {**POINT, "epsilon": -1.0}, ValueError, r"Expected epsilon=-1.0 > 0\."),
         ("thm3.11.alpha", {**POINT, "constants": "best"}, ValueError, r"constants='best'"),
         ("thm3.11.alpha", {k: v for k, v in POINT.items() if k != "rho"}, TypeError, r"missing rho\."),

@@ -78,7 +78,7 @@ def theorem(
         sigma = sensitivity * np.sqrt(_levels(steps)) / _gaussian_parameter(epsilon, delta)
     private, sampling, root, first_private, first_sampling = coefficients
     share, count = noise / np.asarray(n, dtype=float), np.asarray(n, dtype=float)
-    perturbation = alpha if constants == "one" else alpha / np.sqrt(np.log(np.maximum(d, 2) / iota))
+    perturbation = alpha if constants == "one" else alpha / np.sqrt(np.log(d / np.asarray(iota)))
     return {
         "alpha": alpha,
         "kappa": kappa,

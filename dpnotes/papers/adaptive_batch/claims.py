@@ -16,7 +16,7 @@ from dpnotes.papers.adaptive_batch import calculators
 from dpnotes.theory.asymptotics import Limit
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
-from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.statements import Identity, Optimum, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols
@@ -107,6 +107,7 @@ def _erratum(severity: Severity, wording: str, corrected: Statement | None) -> E
 
 
 # ---------------------------------------------------------------- calculators
+# `corrected` is the default, because the noise that the theorem prints is not private.
 THEOREM = Calculator(
     calculators.theorem,
     (n, d, epsilon, delta, G, M, rho, B, iota),
@@ -124,13 +125,13 @@ THEOREM = Calculator(
         "private": "largest private term of alpha",
         "sampling": "largest sampling term of alpha",
     },
-    ("paper", "corrected", "one"),
+    ("corrected", "paper", "one"),
 )
 SAMPLE_SIZE = Calculator(
     calculators.sample_size,
     (alpha, d, epsilon, G, M, B),
     {"n": "examples that reach alpha, real", "kappa": "drift threshold"},
-    ("paper", "corrected", "one"),
+    ("corrected", "paper", "one"),
 )
 TREE = Calculator(
     calculators.tree,
@@ -141,13 +142,13 @@ TREE = Calculator(
         "levels": "nodes that a leaf belongs to",
         "delta_reached": "exact delta at epsilon, for data sets that differ in one example",
     },
-    ("paper", "corrected"),
+    ("corrected", "paper"),
 )
 CROSSOVER = Calculator(
     calculators.crossover,
     (n, d, G, M, B),
     {"epsilon": "where the private and the sampling term are equal", "alpha": "each of them there"},
-    ("paper", "corrected", "one"),
+    ("corrected", "paper", "one"),
 )
 
 # ---------------------------------------------------------------- quantities that several claims share
@@ -219,6 +220,15 @@ _SPIDER_ORIGIN = (
     "steps, in units of gradients, exceeds K, so B M/K times since those squares sum to B M; noise and sampling error "
     "of O2 are proportional to the step (Definition A.1), so that their squares sum to K over a segment"
 )
+path = _S.symbol("path", "sum of the norms of the noisy gradients", _GRADIENT)
+_FIRST_ORDER = {
+    "gap over the decrease of a step": B * M / (alpha**2 * T),
+    "Cauchy-Schwarz, squares sum to B M": sqrt(T * B * M) / path,
+    "first O1": _BATCH / n,
+    "O1": _BATCH * path / kappa / n,
+    "O2": _BATCH_PER_GRADIENT[alpha] * path / n,
+    "an example a step": T / n,
+}
 _ALPHA_F = n**-_THIRD + sqrt(_P)
 _ALPHA_S = n**-_THIRD + _P ** Rational(3, 7)
 
@@ -256,6 +266,14 @@ def _introduction() -> tuple[Claim, ...]:
             "ones. Whether the quoted proof avoids it was not checked.",
         ),
         _claim(
+            "sec1.1.arora",
+            "Quoted rate for an FOSP",
+            "Section 1.1, alpha_F",
+            Rate(alpha, _ALPHA_F, {"alpha": alpha}, (alpha, kappa, T, path), _FIRST_ORDER, _SMALL_NOISE, (), (B, G, M)),
+            "What Algorithm 2 needs for an FOSP, no escapes: F falls by eta alpha^2 a step, the path is bounded by "
+            "Cauchy and Schwarz. That the cited algorithm reaches the same was not checked.",
+        ),
+        _claim(
             "sec1.1.comparison",
             "The rate for an FOSP is the better one",
             "Section 1.1",
@@ -283,6 +301,31 @@ def _introduction() -> tuple[Claim, ...]:
             "Below it the private term of alpha_S dominates, and alpha_F < alpha_S.",
         ),
         _claim(
+            "sec1.2.decrease",
+            "Which steps decrease F much",
+            "Section 1.2, advantage of adaptive batches",
+            Monotone(
+                M * distance**2 / 6,
+                distance,
+                "decreasing",
+                {M: (0.1, 10), distance: (1e-3, 1e3)},
+                example={M: 1, distance: 1},
+                subject=decrease,
+            ),
+            "A step of length r = eta |g| decreases F by at least eta |g|^2/6 = M r^2/6 where the error is small.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The second 'when it is small' should be 'when it is large': long steps decrease F much.",
+                Monotone(
+                    M * distance**2 / 6,
+                    distance,
+                    "increasing",
+                    {M: (0.1, 10), distance: (1e-3, 1e3)},
+                    subject=decrease,
+                ),
+            ),
+        ),
+        _claim(
             "sec1.1.lower_bound",
             "Lower bound without privacy",
             "Section 1.1",
@@ -296,6 +339,7 @@ def _introduction() -> tuple[Claim, ...]:
 def _tools() -> tuple[Claim, ...]:
     norm = _S.symbol("TREE", "norm of TREE(t)", _GRADIENT)
     constant = _S.symbol("C", "an absolute constant", domain=_FROM_ONE)
+    parts = _S.sequence("M", "what step t adds")
     needed_scale = log(2 * d) / (2 * log(2))
     levels = _S.symbol("L", "nodes that a leaf belongs to")
     exponent = _S.symbol("E", "exponent of the tail bound")
@@ -331,6 +375,28 @@ def _tools() -> tuple[Claim, ...]:
             calculation=TREE,
         ),
         _claim(
+            "thm2.2.prefix",
+            "What the tree mechanism releases",
+            "Theorem 2.2",
+            Identity(
+                _S.symbol("X_t", "release t without its noise"),
+                sympy.Sum(parts[t], (level, 1, t)),
+                sympy.Sum(parts[level], (level, 1, t - 1)) + parts[t],
+                instances=({t: 2}, {t: 3}),
+            ),
+            "A release is the one before plus M_t(X_{1:t-1}, Z_t), of which only that depends on the data Z_t.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "M_i(X_{1:j-1}, Z_i) should be M_j(X_{1:j-1}, Z_j), the sum over j of the parts of all steps so far.",
+                Identity(
+                    _S.symbol("X_t", "release t without its noise"),
+                    sympy.Sum(parts[level], (level, 1, t)),
+                    sympy.Sum(parts[level], (level, 1, t - 1)) + parts[t],
+                    instances=({t: 2}, {t: 3}),
+                ),
+            ),
+        ),
+        _claim(
             "thm2.2.sigma_from_two",
             "The printed noise is enough from two leaves on",
             "Theorem 2.2",
@@ -347,13 +413,19 @@ def _tools() -> tuple[Claim, ...]:
             "thm2.2.norm",
             "Norm of the tree's noise",
             "Theorem 2.2",
-            Rate(norm, sigma * sqrt(d * ell), {"nodes of TREE(t)": sqrt(num_nodes) * sigma * sqrt(d * ell)}),
+            Rate(
+                norm, sigma * sqrt(d * ell), {"variances of the nodes of TREE(t)": sqrt(num_nodes * sigma**2 * d * ell)}
+            ),
             "TREE(t) is a sum of as many independent noises as t has ones in binary; ell stands for log(1/iota).",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "A factor sqrt(log Sigma) is missing: TREE(t) sums up to log2(Sigma + 1) independent noises of "
                 "variance sigma^2 a coordinate. It vanishes in the O~ of Lemma 3.8.",
-                Rate(norm, sigma * sqrt(num_nodes * d * ell), {"nodes": sqrt(num_nodes) * sigma * sqrt(d * ell)}),
+                Rate(
+                    norm,
+                    sigma * sqrt(num_nodes * d * ell),
+                    {"variances of the nodes": sqrt(num_nodes * sigma**2 * d * ell)},
+                ),
             ),
         ),
         _claim(
@@ -443,7 +515,7 @@ _LOG_ARGUMENT = d * T / iota  # a union bound over the coordinates of T points
 def _descent_and_escape() -> tuple[Claim, ...]:
     push = _S.symbol("x", "distance along the negative curvature", LENGTH)
     threshold = _S.symbol("threshold", "norm below which a saddle is suspected", _GRADIENT)
-    adversary = {"errors that cancel every later gradient": M**2 / (sqrt(rho) * gamma ** Rational(5, 2))}
+    adversary = {"errors that cancel every later gradient": 1 / (sqrt(rho * gamma) * (gamma / M) ** 2)}
     flat = {"sqrt(rho gamma) <= M": rho * gamma / M**2}
     average = {"decrease over window": (_PER_ESCAPE / _WINDOW)}
     return (
@@ -820,8 +892,8 @@ def _oracles() -> tuple[Claim, ...]:
             "b is as small as the rule allows.",
             erratum=_erratum(
                 Severity.PRIVACY,
-                "2 log(1/delta) alpha/sqrt(d) is 27.63 where 28.02 is needed; it would do for examples put to zero. It "
-                "does not grow with the number of leaves, although the noise has to.",
+                "2 log(1/delta) alpha/sqrt(d) is 27.63 alpha/sqrt(d) where 28.02 is needed; it would do for examples "
+                "put to zero. It does not grow with the number of leaves, although the noise has to.",
                 exact_noise,
             ),
         ),
@@ -874,7 +946,6 @@ def _alone(value: Any, count: Any, threshold: Any = kappa) -> Rate:
 
 
 def _sample_sizes() -> tuple[Claim, ...]:
-    path = _S.symbol("path", "sum of the norms of the noisy gradients", _GRADIENT)
     total = _S.symbol("N", "number of examples used")
     printed_total = b * B * M / (kappa * gamma) + B * M * (
         sqrt(d) / (gamma**2 * epsilon) + kappa / gamma**3 + 1 / gamma**2

@@ -158,8 +158,15 @@ def test_without_the_privacy_constraint_any_accuracy_is_reached():
 def test_the_parameters_of_theorem_3_5_are_tight():
     good = statement("thm3.5.parameters")
     assert good.verdict().kind == Kind.UP_TO_CONSTANTS
-    halved = {**good.parameters, s.T: good.parameters[s.T] / s.d ** sympy.Rational(1, 12)}
-    assert replace(good, parameters=halved).verdict().kind == Kind.NOT_IMPLIED
+    longer = {**good.parameters, s.T: good.parameters[s.T] * s.d ** sympy.Rational(1, 12)}
+    assert "privacy" in replace(good, parameters=longer).verdict().evidence
+    shorter = {**good.parameters, s.T: good.parameters[s.T] / s.d ** sympy.Rational(1, 12)}
+    assert "descent" in replace(good, parameters=shorter).verdict().evidence
+    # At the accuracy as printed, f_max^1 and no sigma, privacy is lost.
+    printed = {k: m for k, m in good.regime.items() if k != "accuracy"}
+    printed["accuracy"] = s.f_max * (s.d * s.ell) ** sympy.Rational(1, 4) / sympy.sqrt(s.n * s.epsilon) / s.alpha
+    kept = replace(good, regime=printed, normalised=(s.L, s.rho))
+    assert "privacy" in kept.verdict().evidence and kept.verdict().kind == Kind.NOT_IMPLIED
 
 
 def test_appendix_c_is_fixed_by_the_batch_and_not_by_the_noise():

@@ -161,7 +161,11 @@ def _deterministic_loop(
 
 def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any, constants: str) -> None:
     largest = np.sqrt(2 * L * f_max) if constants == "paper" else np.sqrt(L * f_max / np.log(T / delta))
-    reason = "x_0 has so small a gradient" if constants == "paper" else "beyond, the step size has another form"
+    reason = (
+        "beyond, x_0 itself has so small a gradient"
+        if constants == "paper"
+        else "beyond, the step size has another form"
+    )
     _require(
         np.less_equal(alpha, largest),
         lambda wrong: f"Expected alpha={_first(alpha, wrong):.4g} <= {_first(largest, wrong):.4g}: {reason}.",

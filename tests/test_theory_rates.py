@@ -127,6 +127,14 @@ def test_mutants_of_rates_and_crossovers_are_killed():
         assert not survivors
 
 
+def test_a_minus_sign_is_found_wherever_it_stands():
+    for value in (-G, G - G / N, G * sqrt(1 - 1 / sqrt(N)), G / (1 - 1 / N)):
+        assert rate(value).verdict().kind == Kind.CONTRADICTED
+        assert rate(value, normalised=(G, M, GAP)).verdict().kind == Kind.CONTRADICTED
+    least = Choice({STEP: Min(1 / M, -GAP / G**2)}, {"a": STEP}, 1 / M, normalised=(M,))
+    assert least.verdict().kind == Kind.CONTRADICTED
+
+
 def test_bare_symbols_stay_outside_claims():
     bare = sympy.Symbol("z", positive=True)
     from dpnotes.theory.claims import Claim

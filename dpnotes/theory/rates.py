@@ -96,19 +96,18 @@ class Rate:
 
     def verdict(self) -> Verdict:
         """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
-        if problem := _units_problem(
-            {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}, self.normalised
-        ):
-            return problem
         if negative := _negative("the stated rate", self.value):
             return negative
+        alike, pure = {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}
+        if problem := _units_problem(alike, pure, self.normalised):
+            return problem
         found = self._compare(self.normalised)
         if self.logs and found.kind in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
             without = self._compare((*self.normalised, *self.logs))
             if without.kind == Kind.UP_TO_CONSTANTS:
                 logs = ", ".join(map(str, self.logs))
                 return Verdict(Kind.UP_TO_LOGS, f"{without.evidence}; {logs} put to 1")
-            return without if without.kind != found.kind else found
+            return without
         return found
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
@@ -205,11 +204,11 @@ class Choice:
     def verdict(self) -> Verdict:
         """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
         for symbol, value in self.parameters.items():
+            if negative := _negative(str(symbol), value):
+                return negative
             pair = {f"the parameter {symbol}": symbol, "its value": value}
             if problem := _units_problem(pair, {}, self.normalised):
                 return problem
-            if negative := _negative(str(symbol), value):
-                return negative
         terms = {**self.terms, "the rate": self.rate}
         if problem := _units_problem(terms, {**self.constraints, **self.regime}, self.normalised):
             return problem
@@ -218,7 +217,7 @@ class Choice:
             without = self._compare((*self.normalised, *self.logs))
             if without.kind == Kind.UP_TO_CONSTANTS:
                 return Verdict(Kind.UP_TO_LOGS, f"{without.evidence}; {', '.join(map(str, self.logs))} put to 1")
-            return without if without.kind != found.kind else found
+            return without
         return found
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
@@ -349,11 +348,16 @@ class Crossover:
 
 
 # ---------------------------------------------------------------- shared
-def _negative(name: str, value: sympy.Expr) -> Verdict | None:
-    """A mutant's minus sign: no rate is negative, and no sum of monomials subtracts."""
-    for term in sympy.Add.make_args(sympy.expand(value)):
-        if term.could_extract_minus_sign():
-            return Verdict(Kind.CONTRADICTED, f"{name} has the negative term {term}")
+def _negative(name: str, value: sympy.Basic) -> Verdict | None:
+    """What a mutant's minus sign makes: no rate is negative, and no sum of monomials subtracts."""
+    parts = value.args if isinstance(value, sympy.Add | sympy.Max | sympy.Min) else (value,)
+    for part in parts:
+        if part.could_extract_minus_sign():
+            return Verdict(Kind.CONTRADICTED, f"{name} has the negative term {part}")
+        for factor in sympy.Mul.make_args(part):
+            inside = factor.args[0] if isinstance(factor, sympy.Pow) else factor
+            if inside.args and inside is not value and (found := _negative(name, inside)):
+                return found
     return None
 
 

@@ -139,8 +139,9 @@ def test_theorem_comes_out_by_balance_with_its_threshold():
     statement = rate_of("own.best_rate")
     found = statement.balance()
     assert sympy.simplify(found.rate - statement.value) == 0
-    sampling = next(v for v in found.vertices if {"O1 1", "O2 1"} <= set(v.meet))
-    assert found.parameters(sampling) == {source.alpha: sampling.rate, source.kappa: source.G}
+    sampling = next(v for v in found.vertices if {"O1 sampling", "O2 sampling"} <= set(v.meet))
+    chosen = found.parameters(sampling)
+    assert chosen is not None and (chosen[source.alpha], chosen[source.kappa]) == (sampling.rate, source.G)
     # Both printed sampling terms lie above it, and their geometric mean is it.
     left, right = monomials(source._PRINTED_SAMPLING)
     assert sympy.powsimp(sympy.sqrt(left * right) / sampling.rate, force=True) == 1

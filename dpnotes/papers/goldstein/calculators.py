@@ -93,3 +93,6 @@ _PROBLEM = (d, alpha, beta, epsilon, Phi, L)
 SIZES = Calculator(_sizes, _PROBLEM, {name: f"sample size: {what}" for name, (_, what) in _METHODS.items()})
 SINGLE_PASS = Calculator(_one_size("single_pass"), _PROBLEM, {"n": "sample size"})
 MULTI_PASS = Calculator(_one_size("multi_pass_empirical"), _PROBLEM, {"n": "sample size"})
+PLAIN_SINGLE_PASS = PLAIN_MULTI_PASS = TREE_NOISE = CONVERSION = SINGLE_PASS_PARAMETERS = ACCURACY = (
+    MULTI_PASS_PARAMETERS
+) = MULTI_PASS_DIRECTIONS = LASRY_LIONS = CROSSOVERS = None

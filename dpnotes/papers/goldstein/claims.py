@@ -5,40 +5,94 @@ with the best balance of the terms from which its proof starts: Proposition 2.6 
 the variance lemmas for the oracle, the sensitivity lemmas for the noise. What the paper's O hides is hidden here.
 """
 
-from sympy import Expr, Integer, Rational, sqrt
+from collections.abc import Mapping
+
+from sympy import Expr, Integer, Max, Min, Rational, diff, exp, expand, log, loggamma, pi, sign, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
+from dpnotes.papers.goldstein import own_results
 from dpnotes.papers.goldstein.notation import (
     B1,
     B2,
+    G0,
+    G1,
     PAPER,
+    B,
     D,
     L,
+    M,
     Phi,
+    R,
     T,
     alpha,
     beta,
+    c,
+    calls,
     claim,
     d,
+    delta,
     ell,
     ell_net,
+    ell_sum,
+    ell_union,
     epsilon,
+    erratum,
+    eta,
+    first_moment,
+    gap,
+    half,
+    hy,
+    hz,
+    lam,
     m,
+    mean,
     n,
+    nodes,
+    norm,
     period,
+    probability,
+    radius,
     ratio,
     root,
+    second,
+    second_moment,
+    sensitivity,
+    sigma,
+    sigma1,
+    sigma2,
+    smoothness,
+    start,
+    third,
+    u,
+    v,
+    value_inside,
+    variance,
+    x,
+    y,
+    z,
 )
 from dpnotes.papers.goldstein.terms import (
+    BOUND,
+    COUNTS,
     DIRECTIONS,
+    MOVE,
     MULTI_PASS,
+    NOISE,
+    NOISE_PER_COORDINATE,
+    PERIOD,
+    PERIOD_PRINTED,
     PRIOR,
     REGIME,
+    SAMPLES,
+    SIGMA_PRINTED,
     SINGLE_PASS,
+    over,
 )
-from dpnotes.theory.claims import Claim
-from dpnotes.theory.rates import Rate
-from dpnotes.theory.statements import Identity
+from dpnotes.theory.asymptotics import Ratio
+from dpnotes.theory.claims import Claim, Severity
+from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.rates import Choice, Rate
+from dpnotes.theory.statements import Identity, Reason, Uncheckable
 
 __all__ = ["CLAIMS", "PAPER"]
 
@@ -55,8 +109,8 @@ _SINGLE_ORIGIN = (
     "B1 samples a reset and B2 an increment. Minimised over D, T, Sigma, B1, B2 and m."
 )
 _MULTI_ORIGIN = (
-    "Proposition 2.6 with M = alpha/D and the noise of T Gaussian releases, T/Sigma of them resets. Minimised over D, T "
-    "and Sigma."
+    "Proposition 2.6 with M = alpha/D and the noise of T Gaussian releases, T/Sigma of them resets. Minimised over D, "
+    "T and Sigma."
 )
 
 
@@ -105,7 +159,272 @@ def _introduction() -> tuple[Claim, ...]:
     )
 
 
+# ---------------------------------------------------------------- Section 2
+_KAPPA = 2 * exp(loggamma(d / 2 + 1) - loggamma((d + 1) / 2)) / sqrt(pi)
+_LN = log(1 / delta)
+_TREE = 4 * sensitivity * sqrt(log(2 ** (nodes - 1)) * _LN) / epsilon
+# What zCDP asks of a Gaussian that is charged for nodes nodes, and what one release of one node needs at least.
+_SUFFICIENT = sensitivity * sqrt((nodes) / 2) * (sqrt(_LN + epsilon) + sqrt(_LN)) / epsilon
+_NECESSARY = sensitivity / sqrt(2 * epsilon)
+_AT_MOST_LN = {epsilon: u * _LN}
+_BUDGETS = {sensitivity: (1e-3, 1e3), nodes: (1, 13), delta: (1e-12, 0.25), epsilon: (1, 1e6), u: (1e-4, 1)}
+_ETA = {eta: D / (G1 * sqrt(M))}
+_REGRET = (2 * D) ** 2 / (2 * eta) + eta * M * G1**2 / 2
+_PRINTED_26 = Phi / (D * T) + 3 * G1 / (2 * sqrt(M)) + G0
+_DERIVED_26 = expand((Phi + T / M * _REGRET + 2 * D * G0 * T) / (D * T))
+_CORRECTED_26 = Phi / (D * T) + 5 * G1 / (2 * sqrt(M)) + 2 * G0
+_WORDING_26 = (
+    "Lemma A.1 is applied to every block, but at the start of a later block Delta need not be 0: ||Delta - u|| can be "
+    "2D, so that the regret is (5/2) D G1 sqrt(M), which is attained; and |<grad h - g, Delta - u>| can be 2 D G0. The "
+    "proof gives 5 G1/(2 sqrt M) + 2 G0."
+)
+
+
+def _preliminaries() -> tuple[Claim, ...]:
+    return (
+        claim(
+            "eq4",
+            "Two-point estimator",
+            "eq. (4)",
+            Identity(mean, d * first_moment, Integer(1), {first_moment: Integer(0)}, example={d: 10}),
+            "A linear loss of unit slope along the first axis: the mean of (d/2 alpha)(f(x + alpha y) - f(x - alpha "
+            "y)) for y uniform on the unit sphere, whose coordinates have mean 0 and mean square 1/d.",
+            erratum=erratum(
+                Severity.TYPOGRAPHICAL,
+                "Equation (4) lacks the factor y_j: as printed it is a number of mean 0, not a vector. Algorithm 3 has "
+                "it.",
+                Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}, example={d: 10}),
+            ),
+        ),
+        claim(
+            "alg3.mean",
+            "Two-point estimator with directions in the ball",
+            "Algorithm 3, line 12, and Algorithm 4, line 11",
+            Identity(mean, d * second_moment * alpha**2, Integer(1), {second_moment: 1 / (d + 2)}, example={d: 10}),
+            "A linear loss of unit slope: d E[y_1^2] for y uniform in the ball of radius alpha, E[y_1^2] = alpha^2/(d "
+            "+ 2).",
+            erratum=erratum(
+                Severity.RATE,
+                "The increments draw y from the ball of radius alpha, but use alpha y, d/(2 alpha) and y as for the "
+                "unit sphere: the mean is alpha^2 d/(d + 2) times the gradient of a linear loss (0.0083 at d = 10, "
+                "alpha = 0.1), so that increments hardly move. y should be uniform on the unit sphere, as at a reset.",
+                Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}, example={d: 10}),
+            ),
+        ),
+        claim(
+            "eq5",
+            "Worst-case sensitivity of the two-point estimator",
+            "eq. (5)",
+            Inequality(
+                (u + v) * L * d / B,
+                L * d / B,
+                {L: (0.1, 10), d: (1, 1e3), B: (1, 1e3), u: (1e-3, 1), v: (1e-3, 1)},
+                example={L: 1, d: 10, B: 10, u: 1, v: 1},
+            ),
+            "Neighbouring minibatches differ in one sample, whose estimates of norms u L d and v L d may be opposite.",
+            erratum=erratum(
+                Severity.CONSTANT,
+                "Replacing a sample moves the mean by up to 2 L d/B, as the paper's own proof of Lemma 3.4 has it for "
+                "smoothed gradients (2L/B).",
+                Inequality(
+                    (u + v) * L * d / B,
+                    2 * L * d / B,
+                    {L: (0.1, 10), d: (1, 1e3), B: (1, 1e3), u: (1e-3, 1), v: (1e-3, 1)},
+                ),
+            ),
+        ),
+        claim(
+            "fact2.3.ii",
+            "Error of smoothing",
+            "Fact 2.3 (ii)",
+            Inequality(L * alpha * (1 - 1 / (d + 1)), L * alpha, {L: (0.1, 10), alpha: (0.01, 10), d: (1, 1e4)}),
+            "L|x| at 0: the mean norm in the unit ball is the integral of 1 - r^d over r from 0 to 1.",
+        ),
+        claim(
+            "fact2.3.iii",
+            "Smoothness after smoothing",
+            "Fact 2.3 (iii)",
+            Ratio(_KAPPA * L / alpha, L * root / alpha, {d: (1.0, 1)}, "O", {L: Integer(1), alpha: Integer(1)}),
+            "The gradient of the smoothed |x_1| grows at 0 by twice the density of y_1 for y uniform in the ball: 2 "
+            "V_{d-1}/(V_d alpha), V_k the volume of the unit ball.",
+        ),
+        claim(
+            "fact2.3.iv",
+            "Mean of the two-point estimator",
+            "Fact 2.3 (iv)",
+            Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}),
+            "A linear loss of unit slope; the squares of the d coordinates of a point of the sphere sum to 1.",
+        ),
+        claim(
+            "lemma2.4",
+            "From the smoothed loss to the loss",
+            "Lemma 2.4",
+            Uncheckable("a Goldstein point of the smoothed function is one of the function, radii add", Reason.CITED),
+            "Kornowski and Shamir (2024), Lemma 4.",
+        ),
+        claim(
+            "prop2.5.sigma",
+            "Noise of the tree",
+            "Proposition 2.5",
+            Inequality(
+                _SUFFICIENT,
+                _TREE,
+                _BUDGETS,
+                where=_AT_MOST_LN,
+                example={sensitivity: 1, nodes: 1, delta: 1e-6, u: 0.1},
+            ),
+            "A period of 2^(q - 1) steps: every query is in at most q nodes, so that q S^2/(2 sigma^2)-zCDP holds; "
+            "this is the noise at which it gives (epsilon, delta), for epsilon = u ln(1/delta).",
+            erratum=erratum(
+                Severity.PRIVACY,
+                "For a period of one step the noise is 4 S sqrt(log 1 ...) = 0. The number of nodes that hold a query "
+                "is floor(log2 Sigma) + 1; with it, and for epsilon <= ln(1/delta), the constant can be 1.71.",
+                Inequality(
+                    _SUFFICIENT,
+                    (1 + sqrt(2)) / sqrt(2) * sensitivity * sqrt((nodes) * _LN) / epsilon,
+                    _BUDGETS,
+                    where=_AT_MOST_LN,
+                ),
+            ),
+            calculation=calculate.TREE_NOISE,
+        ),
+        claim(
+            "prop2.5.epsilon",
+            "Noise of the tree for a large privacy loss",
+            "Proposition 2.5",
+            Inequality(
+                _NECESSARY,
+                _TREE,
+                {**_BUDGETS, nodes: (2, 13)},
+                example={sensitivity: 1, nodes: 5, delta: 0.1, epsilon: 1000},
+            ),
+            "The first release alone is one Gaussian of ratio mu = S/sigma. At mu = sqrt(2 epsilon) its least delta "
+            "is 1/2 - e^epsilon Q(sqrt(2 epsilon)), more than 1/4 for every epsilon >= 1; so delta <= 1/4 needs more "
+            "noise.",
+            erratum=erratum(
+                Severity.PRIVACY,
+                "Noise of the order 1/epsilon is too little for large epsilon: (epsilon, delta) with delta <= 1/4 and "
+                "epsilon >= 1 needs sigma > S/sqrt(2 epsilon), which 4 S sqrt(log Sigma log(1/delta))/epsilon is not "
+                "once epsilon > 32 log Sigma log(1/delta). Theorem 3.1 allows every epsilon > 0. Assume epsilon <= "
+                "log(1/delta), or add the term: sigma = S sqrt(q/2) (sqrt(l + epsilon) + sqrt(l))/epsilon with "
+                "l = ln(1/delta) always suffices.",
+                Inequality(_NECESSARY, _SUFFICIENT, _BUDGETS),
+            ),
+        ),
+        claim(
+            "prop2.5.variance",
+            "Error of the tree",
+            "Proposition 2.5",
+            Ratio(
+                d * sigma**2 * (nodes),
+                d * log(2 ** (nodes - 1)) * sigma**2,
+                {nodes: (2.0, 1)},
+                "O",
+                {d: Integer(1), sigma: Integer(1)},
+                subject=second,
+            ),
+            "A step's binary expansion has at most q ones, for a period of 2^(q - 1) steps, q >= 2; each adds d "
+            "sigma^2.",
+        ),
+        claim(
+            "prop2.6",
+            "Online to nonconvex",
+            "Proposition 2.6",
+            Identity(norm, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 1, T: 100, G1: 1, M: 100, G0: 1}),
+            "Summed over T/M blocks and divided by D T: the initial gap, the regret (2D)^2/(2 eta) + eta M G1^2/2 of a "
+            "block that starts anywhere in the ball, and errors of at most 2 D G0 a step.",
+            erratum=erratum(
+                Severity.CONSTANT,
+                _WORDING_26,
+                Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
+            ),
+            calculation=calculate.CONVERSION,
+        ),
+        claim(
+            "eq18",
+            "Mean norm of a block's gradients",
+            "Appendix A, eq. (18)",
+            Identity(norm, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 2, T: 100, G1: 1, M: 25, G0: 0}),
+            "As Proposition 2.6.",
+            erratum=erratum(
+                Severity.CONSTANT,
+                f"As printed it is not proved, and it is false: {_WORDING_26}",
+                Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
+            ),
+        ),
+        claim(
+            "lemmaA.1",
+            "Regret of a block that starts at 0",
+            "Appendix A, Lemma A.1",
+            Inequality(
+                (D**2 / (2 * eta) + eta * M * G1**2 / 2),
+                3 * half * D * G1 * sqrt(M),
+                {D: (0.1, 10), M: (1, 1e3), G1: (0.1, 10)},
+                where=_ETA,
+            ),
+            "Projected gradient descent from Delta_1 = 0: ||Delta_1 - u||^2/(2 eta) + eta/2 sum ||g||^2 with ||u|| <= "
+            "D.",
+        ),
+        claim(
+            "appA.distance",
+            "Distance of two successive points",
+            "Appendix A, below eq. (18)",
+            Inequality(
+                (1 - u) * D + v * D, D, {D: (0.1, 10), u: (1e-3, 1), v: (1e-3, 1)}, example={D: 1, u: 0.01, v: 0.99}
+            ),
+            "z_t = x_{t-1} + u Delta_t and z_{t+1} = x_t + v Delta_{t+1}, moves of norm D in one direction.",
+            erratum=erratum(
+                Severity.TYPOGRAPHICAL,
+                "Successive points z_t, unlike x_t, may be 2D apart (the proof of Lemma 6.3 uses 2D). That all points "
+                "of a block are within M D of their mean is right.",
+                Inequality((1 - u) * D + v * D, 2 * D, {D: (0.1, 10), u: (1e-3, 1), v: (1e-3, 1)}),
+            ),
+        ),
+    )
+
+
+# ---------------------------------------------------------------- Section 3
+_ACCURACY = {
+    "sampling": (Phi * L**2 * root / (n * alpha)) ** third,
+    "privacy": sqrt(Phi * d * L / (n * alpha * epsilon)),
+    "both": (Phi**2 * L**3 * d ** Rational(3, 2) / (n**2 * alpha**2 * epsilon)) ** Rational(1, 5),
+}
+_ENOUGH_SAMPLES = {
+    "sampling error <= L": Phi * root / (n * alpha * L),
+    "private error <= L": Phi * d / (n * alpha * epsilon * L),
+}
+_ERRORS = {
+    "reset": L / sqrt(B1),
+    "increments": L * D * sqrt(d * period) / (alpha * sqrt(B2)),
+    "tree": sigma * root,
+}
+_SAMPLED = {  # squared errors of Lemma 3.6, from a single sample and a single direction
+    "reset": L**2 / B1,
+    "directions at the reset": (d * L) ** 2 / m / B1,
+    "increments": period * (root * L / alpha * 2 * D) ** 2 / B2,
+    "directions of increments": period * (d * L) ** 2 / m / B2,
+    "tree": d * sigma**2 * ell_sum,
+}
+_VARIANCE = L**2 / B1 + L**2 * d**2 / (B1 * m) + L**2 * d * D**2 * period / (alpha**2 * B2)
+_VARIANCE = _VARIANCE + sigma**2 * d * ell_sum + L**2 * d**2 * period / (m * B2)
+_M_PRINTED = d**2 * B1**2 + d * alpha**2 * B2**2 / D**2
+_SENSITIVITIES = L / B1 + L * root * D / (alpha * B2)
+_SIGMA_LEMMA = L * sqrt(ell) / (B1 * epsilon) + L * D * sqrt(d * ell) / (alpha * B2 * epsilon)
+_STATED_TREE = {"tree": _SENSITIVITIES * sqrt(ell_sum * ell) / epsilon}
+_CHOICE_COUNTS = {name: COUNTS[name] for name in ("Sigma >= 1", "B1 >= 1")}
+_LOG_WORDING = (
+    "The noise of Proposition 2.5 has a factor sqrt(log Sigma), which the lemma's plain O does not hide: the noise it "
+    "states is too small by it. (The theorem's O with a tilde hides it.)"
+)
+
+
+def _without_noise(terms: Mapping[str, Expr]) -> dict[str, Expr]:
+    return {name: term for name, term in terms.items() if "noise" not in name}
+
+
 def _single_pass() -> tuple[Claim, ...]:
+    accuracy = _ACCURACY["sampling"] + _ACCURACY["privacy"]
+    final = {name: term.xreplace({B1: period, B2: Integer(1)}) for name, term in BOUND.items()}
     return (
         claim(
             "thm3.1.rate",
@@ -115,10 +434,341 @@ def _single_pass() -> tuple[Claim, ...]:
             _SINGLE_ORIGIN,
             calculation=calculate.SINGLE_PASS,
         ),
+        claim(
+            "thm3.1.parameters",
+            "Parameters of one pass",
+            "Theorem 3.1",
+            Choice(
+                {
+                    T: n,
+                    D: MOVE,
+                    period: PERIOD_PRINTED,
+                    B1: period,
+                    B2: Integer(1),
+                    M: alpha / (4 * D),
+                    sigma: SIGMA_PRINTED,
+                },
+                {"descent": Phi / (D * T), "regret": L / sqrt(M), **_ERRORS},
+                accuracy,
+                {**SAMPLES, **_CHOICE_COUNTS, "M >= 1": 1 / M, **NOISE_PER_COORDINATE},
+                _ENOUGH_SAMPLES,
+            ),
+            "The terms of Theorem 3.1's proof at its parameters, against the accuracy that n samples give; for n so "
+            "large that this is at most L.",
+            calculation=calculate.SINGLE_PASS_PARAMETERS,
+        ),
+        claim(
+            "thm3.1.m",
+            "Directions of one pass",
+            "Theorem 3.1",
+            Choice(
+                {period: PERIOD, B1: period, B2: Integer(1), m: _M_PRINTED},
+                {"error of the directions": L * d / sqrt(m)},
+                _SENSITIVITIES,
+                regime={"Sigma >= 1": D * root / alpha},
+            ),
+            "Lemma 3.4: the error of the directions must not exceed the sensitivities of exact smoothed gradients.",
+        ),
+        claim(
+            "thm3.1.bound",
+            "Bound before tuning",
+            "Section 3, proof of Theorem 3.1, display below eq. (9)",
+            Rate(
+                norm,
+                Phi / (D * T)
+                + L * sqrt(D / alpha)
+                + L * D * sqrt(d * period) / alpha
+                + L / sqrt(period)
+                + L * root / (period * epsilon)
+                + L * D * d / (alpha * epsilon),
+                final,
+            ),
+            "Proposition 2.6 and Lemmas 3.4 and 3.6 with B1 = Sigma, B2 = 1.",
+        ),
+        claim(
+            "thm3.1.accuracy",
+            "Accuracy of one pass",
+            "Section 3, proof of Theorem 3.1",
+            Rate(
+                norm,
+                _ACCURACY["sampling"] + _ACCURACY["privacy"] + _ACCURACY["both"],
+                final,
+                (D, period, T),
+                {"samples": T / n, **{name: COUNTS[name] for name in ("Sigma >= 1", "M >= 1")}},
+                _ENOUGH_SAMPLES,
+            ),
+            "The bound before tuning, minimised over D, Sigma and T <= n.",
+            calculation=calculate.ACCURACY,
+        ),
+        claim(
+            "thm3.1.unsimplified",
+            "Sample size of one pass before simplification",
+            "Section 3, proof of Theorem 3.1",
+            Rate(
+                n,
+                _N31
+                + Phi * L ** Rational(3, 2) * d ** Rational(3, 4) / (sqrt(epsilon) * alpha * beta ** Rational(5, 2)),
+                {"n": n},
+                (n,),
+                over(_ACCURACY, beta),
+                REGIME,
+                order="Omega",
+            ),
+            "The three terms of the accuracy, each at most beta, solved for n.",
+        ),
+        claim(
+            "thm3.1.mean",
+            "The third term is negligible",
+            "Section 3, end of the proof of Theorem 3.1",
+            Inequality(
+                Phi * L ** Rational(3, 2) * d ** Rational(3, 4) / (sqrt(epsilon) * alpha * beta ** Rational(5, 2)),
+                _N31,
+                {
+                    Phi: (0.1, 10),
+                    L: (0.1, 10),
+                    d: (1, 1e4),
+                    epsilon: (1e-2, 1e2),
+                    alpha: (0.01, 1),
+                    beta: (0.01, 1),
+                },
+            ),
+            "The square of the third term is the product of the other two, so that it is at most half their sum.",
+        ),
+        claim(
+            "eq6",
+            "Initial gap of the smoothed objective",
+            "eq. (6)",
+            Inequality(
+                Phi + L * alpha,
+                2 * Phi,
+                {Phi: (0.1, 10), L: (0.1, 10), u: (1e-3, 1)},
+                where={alpha: u * Phi / L},
+            ),
+            "Smoothing raises F(x_0) by at most L alpha and lowers no infimum; alpha = u Phi/L with u <= 1.",
+        ),
+        claim(
+            "eq7",
+            "Second moment of the oracle",
+            "eq. (7)",
+            Rate(G1, G0 + L, {"error": G0, "gradient": L}),
+            "Lemma 3.6: the second bound is the first with L^2, the square of the true gradient, added.",
+        ),
+        claim(
+            "eq8",
+            "Bound with the oracle's error",
+            "eq. (8)",
+            Rate(
+                norm,
+                Phi / (D * T) + L / sqrt(M) + G0,
+                {"descent": Phi / (D * T), "regret": (G0 + L) / sqrt(M), "error": G0},
+                regime={"M >= 1": 1 / M},
+            ),
+            "Equation (7) in equation (6).",
+        ),
+        claim(
+            "eq9",
+            "Error of the oracle",
+            "eq. (9)",
+            Rate(
+                G0,
+                L / sqrt(period)
+                + L * D * sqrt(d * period) / alpha
+                + L * root / (period * epsilon)
+                + L * D * d / (alpha * epsilon),
+                {
+                    name: sqrt(term).xreplace({B1: period, B2: Integer(1)})
+                    for name, term in {
+                        **_SAMPLED,
+                        "tree": d * (L / (B1 * epsilon)) ** 2,
+                        "tree, increments": d * (L * D * root / (alpha * B2 * epsilon)) ** 2,
+                    }.items()
+                },
+                (m,),
+                {
+                    "sensitivity to directions at a reset": d * period / sqrt(m),
+                    "sensitivity to directions of increments": sqrt(d / m) * alpha / D,
+                },
+            ),
+            "Lemma 3.6 with the noise of Lemma 3.5 and m as large as that lemma wants; logarithms put to 1.",
+        ),
+        claim(
+            "remark3.2",
+            "Sample size without privacy",
+            "Remark 3.2",
+            _sample_size(
+                Phi * L**2 * root / (alpha * beta**3), {**_without_noise(SINGLE_PASS)}, (n, D, T, period, B1, B2)
+            ),
+            "Theorem 3.1's terms without noise.",
+        ),
+        claim(
+            "remark3.3",
+            "Oracle calls",
+            "Remark 3.3",
+            Rate(
+                calls,
+                T * m,
+                {
+                    "resets": T / period * 2 * m * B1.xreplace({B1: period}),
+                    "increments": T * 4 * m * B2.xreplace({B2: Integer(1)}),
+                },
+            ),
+            "T/Sigma resets of 2 m B1 evaluations, increments of 4 m B2, with B1 = Sigma and B2 = 1.",
+        ),
+        claim(
+            "lemma3.4.reset",
+            "Sensitivity of a reset",
+            "Lemma 3.4, first case",
+            Rate(
+                sensitivity,
+                L / B1 + L * d * sqrt(ell_union) / sqrt(m),
+                {
+                    "smoothed gradients": 2 * L / B1,
+                    "directions of all samples": 2 * B1 * (d * L * sqrt(ell_union / m)) / B1,
+                },
+            ),
+            "The paper's proof: one smoothed gradient is replaced, and all 2 B1 estimates have errors of their own.",
+        ),
+        claim(
+            "lemma3.4.increments",
+            "Sensitivity of an increment",
+            "Lemma 3.4, second case",
+            Rate(
+                sensitivity,
+                L * root * D / (alpha * B2) + L * d * sqrt(ell_union) / sqrt(m),
+                {
+                    "smoothed gradients": 2 * (root * L / alpha) * 2 * D / B2,
+                    "directions of all samples": 4 * B2 * (d * L * sqrt(ell_union / m)) / B2,
+                },
+            ),
+            "As at a reset; smoothed gradients are (L sqrt(d)/alpha)-Lipschitz, and points move by at most 2D.",
+        ),
+        claim(
+            "lemma3.4.log",
+            "Logarithm of an increment's sensitivity",
+            "Lemma 3.4, second case",
+            Rate(ratio, d * B1 / delta, {"failures": d / (delta / B2)}),
+            "A union over the estimates of B2 samples, each of which may fail with probability of the order delta/B2.",
+            erratum=erratum(
+                Severity.TYPOGRAPHICAL,
+                "The logarithm of the second case should have B2 in place of B1, as Lemma 6.3 has it.",
+                Rate(ratio, d * B2 / delta, {"failures": d / (delta / B2)}),
+            ),
+        ),
+        claim(
+            "lemma3.4.union",
+            "Failure probability in the proof",
+            "Section 7.1, proof of Lemma 3.4",
+            Identity(probability, 1 - delta / 8, 2 * B1 * (delta / (8 * B1)), example={B1: 10, delta: 0.01}),
+            "A union over 2 B1 estimates, each of which fails with probability at most delta/(8 B1).",
+            erratum=erratum(
+                Severity.TYPOGRAPHICAL,
+                "Pr[... >= ...] <= 1 - delta/8 should be <= delta/4; the bound inside should be 2L/B1 + 2Ld sqrt(...)/"
+                "sqrt(m), and eq. (11) and (16) lack the constant c of Theorem C.2.",
+                Identity(probability, delta / 4, 2 * B1 * (delta / (8 * B1))),
+            ),
+        ),
+        claim(
+            "lemma3.5.m",
+            "Directions for privacy",
+            "Lemma 3.5",
+            Choice(
+                {m: ell_union * _M_PRINTED},
+                {"error of the directions": L * d * sqrt(ell_union / m)},
+                _SENSITIVITIES,
+            ),
+            "The error of the directions must not exceed the largest sensitivity, for which the noise is made.",
+        ),
+        claim(
+            "lemma3.5.log",
+            "Logarithm in the directions for privacy",
+            "Lemma 3.5",
+            Rate(ratio, d * B2 / delta, {"resets": d / (delta / B1), "increments": d / (delta / B2)}),
+            "The unions of Lemma 3.4 over B1 samples at a reset and B2 at an increment.",
+            erratum=erratum(
+                Severity.CONSTANT,
+                "log(d B2/delta) is too small for resets: with B1 = Sigma > B2 = 1 it should be log(d max(B1, "
+                "B2)/delta).",
+                Rate(ratio, d * (B1 + B2) / delta, {"resets": d / (delta / B1), "increments": d / (delta / B2)}),
+            ),
+        ),
+        claim(
+            "lemma3.5.sigma",
+            "Noise of one pass",
+            "Lemma 3.5",
+            Rate(sigma, _SIGMA_LEMMA, _STATED_TREE),
+            "Proposition 2.5 with the sensitivities of Lemma 3.4.",
+            erratum=erratum(Severity.PRIVACY, _LOG_WORDING, Rate(sigma, _SIGMA_LEMMA * sqrt(ell_sum), _STATED_TREE)),
+        ),
+        claim(
+            "lemma3.5.delta",
+            "Failure probability of privacy",
+            "Section 7.1, proof of Lemma 3.5",
+            Identity(probability, delta, delta + delta / 2, example={delta: 1e-6}),
+            "The noise is made for delta, and the sensitivity may be exceeded with probability delta/2: the two add.",
+            erratum=erratum(
+                Severity.PRIVACY,
+                "With the tree at delta and sensitivities that fail with probability delta/2, the algorithm is "
+                "(epsilon, 3 delta/2)-DP; make the noise for delta/2. That all T sensitivities hold at once does not "
+                "follow from Lemma 3.4, and is not needed: a sample is used at one step only.",
+                Identity(probability, delta, delta / 2 + delta / 2),
+            ),
+        ),
+        claim(
+            "lemma3.6.error",
+            "Error of the oracle of one pass",
+            "Lemma 3.6, first bound",
+            Rate(variance, _VARIANCE, _SAMPLED),
+            "Independent samples and directions: a gradient has norm L, an estimate d L, an increment 2D sqrt(d) "
+            "L/alpha; there are at most Sigma increments, and the tree adds d sigma^2 log Sigma.",
+        ),
+        claim(
+            "lemma3.6.moment",
+            "Second moment of the oracle of one pass",
+            "Lemma 3.6, second bound",
+            Rate(second, _VARIANCE - L**2 / B1 + L**2, {**_SAMPLED, "gradient": L**2}, regime={"B1 >= 1": 1 / B1}),
+            "The first bound, and the square of the true gradient.",
+        ),
+    )
+
+
+# ---------------------------------------------------------------- Section 4
+_SIGMAS = {
+    sigma1: L * sqrt(T * ell / period) / (n * epsilon),
+    sigma2: L * D * sqrt(T * d * ell) / (alpha * n * epsilon),
+}
+_M41 = L**2 * d * period / (n * sigma1**2) + L**2 * d / (n * sigma2**2)
+_MULTI_TERMS = {
+    "descent": Phi / (D * T),
+    "regret": L * sqrt(D / alpha),
+    "noise of the reset": sigma1 * root,
+    "noise of increments": sigma2 * sqrt(d * period),
+}
+_MULTI_SAMPLED = {
+    "directions": (period + 1) * (d * L) ** 2 / (m * n),
+    "noise of the reset": d * sigma1**2,
+    "noise of increments": period * d * sigma2**2,
+}
+_MULTI_VARIANCE = L**2 * d**2 * period / (m * n) + sigma1**2 * d + sigma2**2 * d * period
+_MULTI_SENSITIVITY = {
+    "sensitivity to directions at a reset": d * n / sqrt(m),
+    "sensitivity to directions of increments": sqrt(d / m) * alpha * n / D,
+}
+
+
+def _multi_parameters(move: Expr, steps: Expr, directions: Expr, regime: Mapping[str, Expr]) -> Choice:
+    return Choice(
+        {n: _N41 * sqrt(ell), D: move, T: steps, period: PERIOD, **_SIGMAS, m: directions},
+        {**_MULTI_TERMS, "directions": L * d * sqrt(period / (m * n))},
+        beta,
+        {"Sigma >= 1": 1 / period},
+        {**REGIME, **regime},
     )
 
 
 def _multi_pass() -> tuple[Claim, ...]:
+    move, steps = alpha * beta**2 / L**2, Phi * L**2 / (alpha * beta**3)
+    fine = {"beta <= L d^(-1/4)": beta * d ** Rational(1, 4) / L}
+    least = Min(move, alpha / root)
     return (
         claim(
             "thm4.1.rate",
@@ -128,7 +778,517 @@ def _multi_pass() -> tuple[Claim, ...]:
             _MULTI_ORIGIN,
             calculation=calculate.MULTI_PASS,
         ),
+        claim(
+            "thm4.1.parameters",
+            "Parameters of many passes",
+            "Theorem 4.1, and its proof",
+            _multi_parameters(alpha * move, steps / alpha, _M41, fine),
+            "The terms of the proof at the printed parameters and n, against beta.",
+            erratum=erratum(
+                Severity.RATE,
+                "D = alpha^2 beta^2/L^2 is no length, and T = Phi L^2/(alpha^2 beta^3) no number: from L "
+                "sqrt(D/alpha) = beta and Phi/(D T) = beta follow D = alpha beta^2/L^2 and T = Phi L^2/(alpha "
+                "beta^3). In units with alpha > 1 the printed D misses beta (alpha = 4, beta = 0.1, L = 1: the second "
+                "term is 0.2); for alpha < 1 it takes 1/alpha times too many steps. n depends on D T only, and is "
+                "right.",
+                _multi_parameters(move, steps, _M41, fine),
+            ),
+            calculation=calculate.MULTI_PASS_PARAMETERS,
+        ),
+        claim(
+            "thm4.1.period",
+            "Period of many passes",
+            "Theorem 4.1",
+            _multi_parameters(move, steps, _M41, {}),
+            "The same, with D and T in the right units, for every beta <= L.",
+            erratum=erratum(
+                Severity.RATE,
+                "Sigma = alpha/(D sqrt d) = L^2/(beta^2 sqrt d) is a number of steps only where beta <= L d^(-1/4), "
+                "which the theorem does not assume. With D = min(alpha beta^2/L^2, alpha/sqrt d) and T = Phi/(D beta) "
+                "the same n suffices for every beta <= L.",
+                _multi_parameters(least, Phi / (D * beta), _M41, {}),
+            ),
+        ),
+        claim(
+            "thm4.1.accuracy",
+            "Accuracy of many passes",
+            "Section 7.2, proof of Theorem 4.1",
+            Rate(
+                norm,
+                beta + L * d ** Rational(3, 4) * sqrt(Phi) / (n * epsilon * sqrt(alpha * beta)),
+                {
+                    name: term.xreplace(_SIGMAS).xreplace({period: PERIOD}).xreplace({T: steps}).xreplace({D: move})
+                    for name, term in _MULTI_TERMS.items()
+                },
+                logs=(ell,),
+            ),
+            "The terms of the proof at D and T in the right units.",
+        ),
+        claim(
+            "thm4.1.G0",
+            "Error of the oracle of many passes",
+            "Section 7.2, proof of Theorem 4.1",
+            Rate(
+                G0,
+                L * sqrt(D * T) * d ** Rational(3, 4) / (n * epsilon * sqrt(alpha)),
+                {name: _MULTI_TERMS[name].xreplace(_SIGMAS) for name in ("noise of the reset", "noise of increments")},
+                (period,),
+                logs=(ell,),
+            ),
+            "Lemma 4.4's noise, at the best period.",
+        ),
+        claim(
+            "remark4.2",
+            "Sample size of many passes for the population",
+            "Remark 4.2",
+            _sample_size(_N41 + L**2 * d / beta**2, {**MULTI_PASS, **_GENERAL}, (n, D, T, period), logs=(ell, ell_net)),
+            "Theorem 4.1, and the generalisation error of Proposition 5.1 at most beta.",
+        ),
+        claim(
+            "lemma4.3.sigma1",
+            "Noise of resets",
+            "Lemma 4.3",
+            Rate(
+                sigma1,
+                _SIGMAS[sigma1],
+                {"sigma_1": sigma1},
+                (sigma1,),
+                {"composition": sqrt(T / period) * (L / n) / sigma1 * sqrt(ell) / epsilon},
+            ),
+            "T/Sigma Gaussian releases of sensitivity L/n: sqrt(T/Sigma) (L/n)/sigma_1 is their joint ratio, at most "
+            "epsilon/sqrt(ln(1/delta)).",
+        ),
+        claim(
+            "lemma4.3.sigma2",
+            "Noise of increments",
+            "Lemma 4.3",
+            Rate(
+                sigma2,
+                _SIGMAS[sigma2],
+                {"sigma_2": sigma2},
+                (sigma2,),
+                {"composition": sqrt(T) * (root * L / alpha * 2 * D / n) / sigma2 * sqrt(ell) / epsilon},
+            ),
+            "T Gaussian releases of sensitivity L sqrt(d) D/(alpha n).",
+        ),
+        claim(
+            "lemma4.3.m",
+            "Directions for privacy of many passes",
+            "Lemma 4.3 and Theorem 4.1",
+            Choice(
+                {period: PERIOD, **_SIGMAS, m: _M41},
+                {"noise": sigma1 * root + sigma2 * sqrt(d * period), "directions": L * d * sqrt(period / (m * n))},
+                sigma1 * root + sigma2 * sqrt(d * period),
+                _MULTI_SENSITIVITY,
+                {"Sigma >= 1": D * root / alpha, "n >= 1": 1 / n},
+            ),
+            "Lemma 3.4 with B = n, to which the text refers: the errors L d/sqrt(m) of the directions must not exceed "
+            "the sensitivities L/n and L sqrt(d) D/(alpha n) for which the noise is made.",
+            erratum=erratum(
+                Severity.PRIVACY,
+                "This m makes the directions' variance as small as the noise (Lemma 4.4), and leaves the sensitivity "
+                "unbounded: Lemma 3.4 with B = n asks for m >= d^2 n^2 and m >= d n^2 alpha^2/D^2 (times a logarithm, "
+                "with a union over all T steps). At Phi = L = 1, d = 100, alpha = beta = 0.1, epsilon = 1, delta = "
+                "1e-6 and n = 11754 the printed m is about 1.7e3, those are 1.4e12 and 1.4e14. So the proof of "
+                "privacy fails. Clipping each sample's estimate and increment bounds the sensitivity with few "
+                "directions.",
+                Choice(
+                    {period: PERIOD, **_SIGMAS, m: _M41 + d**2 * n**2 + d * n**2 * alpha**2 / D**2},
+                    {"noise": sigma1 * root + sigma2 * sqrt(d * period), "directions": L * d * sqrt(period / (m * n))},
+                    sigma1 * root + sigma2 * sqrt(d * period),
+                    _MULTI_SENSITIVITY,
+                    {"Sigma >= 1": D * root / alpha, "n >= 1": 1 / n},
+                ),
+            ),
+            calculation=calculate.MULTI_PASS_DIRECTIONS,
+        ),
+        claim(
+            "lemma4.4.m",
+            "Directions for accuracy of many passes",
+            "Section 7.2, proof of Theorem 4.1",
+            Choice(
+                {period: PERIOD, **_SIGMAS, m: _M41},
+                {"directions": L * d * sqrt(period / (m * n))},
+                sigma1 * root + sigma2 * sqrt(d * period),
+            ),
+            "The first term of Lemma 4.4 against the other two, which is what this m is for.",
+        ),
+        claim(
+            "lemma4.4.error",
+            "Error of the oracle of many passes",
+            "Lemma 4.4, first bound",
+            Rate(variance, _MULTI_VARIANCE, _MULTI_SAMPLED, regime={"Sigma >= 1": 1 / period}),
+            "n independent sets of m directions a step, for at most Sigma steps, and the noise of as many.",
+        ),
+        claim(
+            "lemma4.4.moment",
+            "Second moment of the oracle of many passes",
+            "Lemma 4.4, second bound",
+            Rate(
+                second,
+                _MULTI_VARIANCE + L**2,
+                {**_MULTI_SAMPLED, "gradient": L**2},
+                regime={"Sigma >= 1": 1 / period},
+            ),
+            "The first bound, and the square of the true gradient.",
+        ),
     )
 
 
-CLAIMS: tuple[Claim, ...] = (*_introduction(), *_single_pass(), *_multi_pass())
+# ---------------------------------------------------------------- Sections 5 and 6
+_DIRECTIONS_FIRST = {
+    "directions of increments": L * sqrt(period / (B2 * m)) / beta,
+    "sensitivity to directions of increments": alpha * B2 / (D * sqrt(d * m)),
+}
+_FIRST_SAMPLED = {
+    "reset": L**2 / B1,
+    "increments": period * (root * L / alpha * 2 * D) ** 2 / B2,
+    "directions of increments": period * L**2 / m / B2,
+    "tree": d * sigma**2 * ell_sum,
+}
+_FIRST_VARIANCE = L**2 / B1 + L**2 * d * D**2 * period / (alpha**2 * B2) + sigma**2 * d * ell_sum
+_FIRST_VARIANCE = _FIRST_VARIANCE + L**2 * period / (m * B2)
+_M_FIRST = B2**2 * alpha**2 / (D**2 * d)
+_AT_PERIOD = {B1: PERIOD, B2: Integer(1)}
+_NET = {
+    "Hoeffding on the net": L * sqrt(d * ell_net / n),
+    "between net points": root * L / alpha * radius,
+}
+
+
+def _generalisation() -> tuple[Claim, ...]:
+    stated = L * sqrt(d * ell_net / n)
+    return (
+        claim(
+            "prop5.1",
+            "From the empirical to the population objective",
+            "Proposition 5.1, and eq. (15)",
+            Rate(gap, stated, {"a flat cell": L / 2}, regime={"n >= d": d / n}, logs=(ell_net,)),
+            "One dimension, L = 1: the slope of a sample's loss on each of N cells of the line is 1 with probability "
+            "3/4, else -1, independently. The population has slope 1/2 everywhere; with N large, some cell within "
+            "alpha has an empirical slope of at most 0, so that the empirical Goldstein norm is 0, for every n.",
+            erratum=erratum(
+                Severity.RATE,
+                "False under Assumption 2.2 alone: the cited uniform convergence (Mei et al. 2018, Theorem 1) needs "
+                "Hessians, and gradients of nonsmooth losses do not converge uniformly. The smoothed losses have (L "
+                "sqrt(d)/alpha)-Lipschitz gradients; for them the same bound follows from a net of X + B_alpha and "
+                "Hoeffding's inequality for vectors. Theorem 4.1's proof bounds the smoothed norm, so that Remark 4.2 "
+                "stands; that every empirical Goldstein point generalises does not.",
+                Rate(gap, stated, _NET, (radius,), regime={"n >= d": d / n}),
+            ),
+        ),
+        claim(
+            "sec5.size",
+            "Samples for generalisation",
+            "Section 5, below Proposition 5.1, and Section 1.1",
+            Rate(n, d / beta**2, {"n": n}, (n,), _GENERAL, logs=(ell_net,), order="O"),
+            "The generalisation error at most beta.",
+            erratum=erratum(
+                Severity.TYPOGRAPHICAL,
+                "n = O(d/beta^2) lacks the factor L^2 that Remark 4.2 has.",
+                Rate(n, L**2 * d / beta**2, {"n": n}, (n,), _GENERAL, logs=(ell_net,), order="O"),
+            ),
+        ),
+    )
+
+
+def _first_order() -> tuple[Claim, ...]:
+    return (
+        claim(
+            "thm6.1.rate",
+            "Sample size with gradients",
+            "Theorem 6.1",
+            _sample_size(_N31, {**SINGLE_PASS, **_DIRECTIONS_FIRST}),
+            "As Theorem 3.1, with the directions of Lemmas 6.3 and 6.5.",
+            calculation=calculate.SINGLE_PASS,
+        ),
+        claim(
+            "thm6.1.parameters",
+            "Parameters with gradients",
+            "Theorem 6.1",
+            Choice(
+                {
+                    T: n,
+                    D: MOVE,
+                    period: PERIOD_PRINTED,
+                    B1: period,
+                    B2: Integer(1),
+                    M: alpha / (4 * D),
+                    m: _M_FIRST,
+                },
+                {
+                    "descent": Phi / (D * T),
+                    "regret": L / sqrt(M),
+                    "reset": _ERRORS["reset"],
+                    "increments": _ERRORS["increments"],
+                    "directions of increments": L * sqrt(period / (m * B2)),
+                    **NOISE,
+                },
+                _ACCURACY["sampling"] + _ACCURACY["privacy"],
+                {**SAMPLES, "M >= 1": 1 / M, "privacy": L / sqrt(m) / (L * root * D / (alpha * B2))},
+                _ENOUGH_SAMPLES,
+            ),
+            "The terms of the proof at its parameters, against the accuracy that n samples give.",
+            calculation=calculate.SINGLE_PASS_PARAMETERS,
+        ),
+        claim(
+            "eq10",
+            "Mean of the first-order estimator",
+            "eq. (10), and the sentence below it",
+            Identity(mean, (sign(1 + u) + sign(u - 1)) / 2, (1 + u) / 2 - (1 - u) / 2, example={u: half}),
+            "d = 1, loss |x| at x = u alpha with u < 1: the mean of the slopes at x + alpha and x - alpha (the "
+            "sphere), against the zero-order estimate (|x + alpha| - |x - alpha|)/(2 alpha) = u.",
+            erratum=erratum(
+                Severity.RATE,
+                "Directions on the sphere do not give the mean of the zero-order estimator: 0 against 1/2 at u = 1/2. "
+                "With y uniform in the ball, as in Algorithm 5, they do.",
+                Identity(mean, (1 + u) / 2 - (1 - u) / 2, (Max(1 + u, 0) - Max(1 - u, 0)) / 2),
+            ),
+        ),
+        claim(
+            "remark6.2",
+            "Oracle calls with and without gradients",
+            "Remark 6.2, and Section 1.1",
+            Rate(ratio, d**2, {"directions": expand((_M_PRINTED / _M_FIRST).xreplace(_AT_PERIOD))}, order="Omega"),
+            "The m of Theorem 3.1 over that of Theorem 6.1, with B1 = Sigma = alpha/(D sqrt d) and B2 = 1.",
+        ),
+        claim(
+            "lemma6.3.reset",
+            "Sensitivity of a reset with gradients",
+            "Lemma 6.3, first case",
+            Inequality(
+                (u + v) * L / B1,
+                L / B1,
+                {L: (0.1, 10), B1: (1, 1e3), u: (1e-3, 1), v: (1e-3, 1)},
+                example={L: 1, B1: 10, u: 1, v: 1},
+            ),
+            "One of B1 gradients, of norm u L, is replaced by another of norm v L, which may be opposite.",
+            erratum=erratum(
+                Severity.PRIVACY,
+                "The exact bound L/B1 should be 2L/B1: f = L x_1 and f = -L x_1.",
+                Inequality(
+                    (u + v) * L / B1,
+                    2 * L / B1,
+                    {L: (0.1, 10), B1: (1, 1e3), u: (1e-3, 1), v: (1e-3, 1)},
+                ),
+            ),
+        ),
+        claim(
+            "lemma6.3.increments",
+            "Sensitivity of an increment with gradients",
+            "Lemma 6.3, second case",
+            Rate(
+                sensitivity,
+                L * root * D / (alpha * B2) + L * sqrt(ell_union) / sqrt(m),
+                {
+                    "smoothed gradients": 2 * (root * L / alpha) * 2 * D / B2,
+                    "directions of all samples": 4 * B2 * (L * sqrt(ell_union / m)) / B2,
+                },
+            ),
+            "The paper's proof: smoothed gradients are (L sqrt(d)/alpha)-Lipschitz, and a gradient has norm L.",
+        ),
+        claim(
+            "lemma6.4.m",
+            "Directions for privacy with gradients",
+            "Lemma 6.4, and Theorem 6.1",
+            Choice(
+                {m: ell_union * _M_FIRST},
+                {"error of the directions": L * sqrt(ell_union / m)},
+                L * root * D / (alpha * B2),
+            ),
+            "The error of the directions must not exceed the sensitivity of the smoothed increments.",
+        ),
+        claim(
+            "lemma6.4.sigma",
+            "Noise of one pass with gradients",
+            "Lemma 6.4",
+            Rate(sigma, _SIGMA_LEMMA, _STATED_TREE),
+            "Proposition 2.5 with the sensitivities of Lemma 6.3.",
+            erratum=erratum(Severity.PRIVACY, _LOG_WORDING, Rate(sigma, _SIGMA_LEMMA * sqrt(ell_sum), _STATED_TREE)),
+        ),
+        claim(
+            "lemma6.5.error",
+            "Error of the first-order oracle",
+            "Lemma 6.5, first bound",
+            Rate(variance, _FIRST_VARIANCE, _FIRST_SAMPLED),
+            "As Lemma 3.6, with gradients of norm L in place of estimates of norm d L.",
+        ),
+        claim(
+            "lemma6.5.moment",
+            "Second moment of the first-order oracle",
+            "Lemma 6.5, second bound",
+            Rate(
+                second,
+                _FIRST_VARIANCE - L**2 / B1 + L**2,
+                {**_FIRST_SAMPLED, "gradient": L**2},
+                regime={"B1 >= 1": 1 / B1},
+            ),
+            "The first bound, and the square of the true gradient.",
+        ),
+    )
+
+
+# ---------------------------------------------------------------- Appendices B and C
+_N_B5 = R**third * L * d ** (2 * third) / (epsilon * alpha**third * beta)
+_LASRY_LIONS = {
+    "warm start": R**third * L ** (2 * third) * (1 / lam) ** third * d ** (2 * third) / (n * epsilon) / beta,
+    "noise": L * root / (n * epsilon) / beta,
+    "radius": 3 * lam * L / alpha,
+}
+_BELOW_L = {"beta <= L": beta / L}
+_FAR = {"R >= alpha/sqrt(d)": alpha / (R * root)}
+_ENVELOPE = hy + (z - y) ** 2 / (2 * (2 * lam)) - (z - x) ** 2 / (2 * lam)
+_REGION_LL = {L: (0.1, 10), lam: (0.01, 10), z: (0.01, 10), u: (1e-3, 1)}
+
+
+def _appendices() -> tuple[Claim, ...]:
+    return (
+        claim(
+            "appB.property1",
+            "Goldstein points of smooth losses",
+            "Appendix B.1, property (i)",
+            Rate(norm, alpha + beta, {"stationarity": beta, "radius": smoothness * alpha}),
+            "An H-smooth loss: gradients within alpha differ by at most H alpha.",
+            erratum=erratum(
+                Severity.TYPOGRAPHICAL,
+                "For H-smooth losses an (alpha, beta)-stationary point is (H alpha + beta)-stationary: O(alpha + beta) "
+                "adds a length to a gradient.",
+                Rate(norm, smoothness * alpha + beta, {"stationarity": beta, "radius": smoothness * alpha}),
+            ),
+        ),
+        claim(
+            "eq19",
+            "Lasry-Lions smoothing",
+            "eq. (19)",
+            Identity(
+                value_inside,
+                hz + (z - y) ** 2 / (4 * lam) - (y - x) ** 2 / (2 * lam),
+                _ENVELOPE,
+                example={hz: 0, hy: 0, lam: 1, x: 0, y: 2, z: 0},
+            ),
+            "-M_lambda(-M_2lambda(h)) by the definition of the envelope: the outer one is a maximum over z, the inner "
+            "a minimum over y of h(y) + |z - y|^2/(4 lambda).",
+            erratum=erratum(
+                Severity.TYPOGRAPHICAL,
+                "The bracket should be h(y) + |z - y|^2/(4 lambda) - |z - x|^2/(2 lambda). As printed, its minimum "
+                "over y is minus infinity, since y^2 has the factor 1/(4 lambda) - 1/(2 lambda). The proof of Lemma "
+                "B.3 uses the right one.",
+                Identity(value_inside, hy + (z - y) ** 2 / (4 * lam) - (z - x) ** 2 / (2 * lam), _ENVELOPE),
+            ),
+        ),
+        claim(
+            "factB.2.ii",
+            "Error of Lasry-Lions smoothing",
+            "Fact B.2 (ii)",
+            Inequality(L * z - z**2 / (4 * lam), L * lam, _REGION_LL, example={L: 4, lam: half, z: 4}),
+            "h = -L|x| at 0: h - M_2lambda(h) is at least L z - z^2/(4 lambda) for every z, and the outer envelope "
+            "adds nothing at the peak.",
+            erratum=erratum(
+                Severity.TYPOGRAPHICAL,
+                "L lambda should be L^2 lambda, which is attained by -L|x| at 0 (8 against 2 for L = 4, lambda = 1/2).",
+                Inequality(L * z - z**2 / (4 * lam), L**2 * lam, _REGION_LL),
+            ),
+        ),
+        claim(
+            "factB.2.iv",
+            "Smoothness of Lasry-Lions smoothing",
+            "Fact B.2 (iv)",
+            Identity(smoothness, L / lam, diff(x**2 / (2 * lam), x, 2)),
+            "h = -L|x|: the smoothed function is -x^2/(2 lambda) - lambda L^2 for |x| <= lambda L.",
+            erratum=erratum(
+                Severity.RATE,
+                "O(L/lambda)-smooth should be (1/lambda)-smooth, whatever L; the slip enters Theorem B.5 as L^(4/3).",
+                Identity(smoothness, 1 / lam, diff(x**2 / (2 * lam), x, 2)),
+            ),
+        ),
+        claim(
+            "lemmaB.3",
+            "Radius of Lasry-Lions smoothing",
+            "Lemma B.3",
+            Inequality(lam * beta + 2 * lam * L, 3 * lam * L, _REGION_LL, where={beta: u * L}),
+            "The proof's radius is lambda beta + 2 lambda L, for beta = u L <= L.",
+        ),
+        claim(
+            "propB.4",
+            "Gradient norm from a warm start",
+            "Proposition B.4",
+            Rate(
+                norm,
+                R**third * L ** (2 * third) * smoothness**third * d ** (2 * third) / (n * epsilon)
+                + L * root / (n * epsilon),
+                {
+                    "variance reduction": (sqrt(L * start * smoothness) * root / (n * epsilon)) ** (2 * third),
+                    "noise": L * root / (n * epsilon),
+                },
+                (start,),
+                {"warm start": L * R * d / (n * epsilon) / start},
+            ),
+            "Private variance reduction from a point of excess loss Delta, (sqrt(L0 Delta L1 d)/(n epsilon))^(2/3) + "
+            "L0 sqrt(d)/(n epsilon), where an exponential mechanism finds Delta = L0 R d/(n epsilon); both up to "
+            "logarithms.",
+        ),
+        claim(
+            "thmB.5.rate",
+            "Sample size with Lasry-Lions smoothing",
+            "Theorem B.5",
+            Rate(n, _N_B5 * L**third, {"n": n}, (n, lam), _LASRY_LIONS, {**_BELOW_L, **_FAR}, order="Omega"),
+            "Proposition B.4 with L0 = L and L1 = 1/lambda at most beta, and 3 lambda L at most alpha; for R >= alpha/"
+            "sqrt(d), since x_0 within alpha of a minimiser is stationary.",
+            erratum=erratum(
+                Severity.RATE,
+                "L^(4/3) should be L, as the units show; it comes from the smoothness L/lambda of Fact B.2 (iv).",
+                Rate(n, _N_B5, {"n": n}, (n, lam), _LASRY_LIONS, {**_BELOW_L, **_FAR}, order="Omega"),
+            ),
+            calculation=calculate.LASRY_LIONS,
+        ),
+        claim(
+            "thmB.5.lambda",
+            "Smoothing parameter",
+            "Appendix B.2, above Theorem B.5",
+            Choice(
+                {lam: alpha / (3 * L), n: _N_B5},
+                {name: _LASRY_LIONS[name] * beta for name in ("warm start", "noise")},
+                beta,
+                {"radius": _LASRY_LIONS["radius"]},
+                {**_BELOW_L, **_FAR},
+            ),
+            "Proposition B.4 at the corrected n.",
+        ),
+        claim(
+            "thmC.2",
+            "Concentration of vectors",
+            "Theorem C.2",
+            Inequality(
+                Integer(1),
+                d * exp(-((v / c) ** 2)),
+                {d: (1, 1), v: (1e-3, 1), c: (1.21, 100)},
+                where={d: Integer(1)},
+                example={v: 1, c: 2},
+            ),
+            "d = 1 and one variable X = 1 or -1, which is 1-norm-sub-Gaussian: |X| >= v with probability 1 for v <= 1. "
+            "The printed bound at c sqrt(log(d/gamma)) = v is gamma = d exp(-v^2/c^2).",
+            erratum=erratum(
+                Severity.CONSTANT,
+                "log(d/gamma) should be log(2d/gamma), as in Jin et al. (2019): at d = 1 the printed bound gives an "
+                "event of probability 1 a probability below 1, for every c.",
+                Inequality(
+                    Integer(1),
+                    2 * d * exp(-((v / c) ** 2)),
+                    {d: (1, 1), v: (1e-3, 1), c: (1.2012, 100)},
+                    where={d: Integer(1)},
+                ),
+            ),
+        ),
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    *_introduction(),
+    *_preliminaries(),
+    *_single_pass(),
+    *_multi_pass(),
+    *_generalisation(),
+    *_first_order(),
+    *_appendices(),
+    *own_results.CLAIMS,
+)

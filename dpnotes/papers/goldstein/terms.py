@@ -98,13 +98,13 @@ MULTI_PASS: dict[str, Expr] = {
 }
 
 # Theorem 3.1's largest move, for T steps.
-T_PRINTED: dict[str, Expr] = {
+MOVES: dict[str, Expr] = {
     "a": (Phi**2 * alpha / (L**2 * T**2)) ** third,
     "b": (Phi * alpha * epsilon / (d * L * T)) ** half,
     "c": (Phi**3 * alpha**2 * epsilon / (d ** (3 * half) * L**3 * T**3)) ** Rational(1, 5),
     "d": (Phi**2 * alpha / (L**2 * T**2 * root)) ** third,
 }
-MOVE = Min(*T_PRINTED.values())
+MOVE = Min(*MOVES.values())
 SIGMA_PRINTED = L / (B1 * epsilon) + L * D * root / (alpha * B2 * epsilon)
 PERIOD_PRINTED = (alpha / (epsilon * D)) ** (2 * third) + alpha / (D * root)
 PERIOD = alpha / (D * root)

@@ -9,6 +9,15 @@ from typing import Any
 import sympy
 from sympy import Integer, Max, Rational, exp, log, sqrt
 
+from dpnotes.papers.drift_escape.calculators import (
+    PARAMETERS,
+    RATE,
+    REPEATS,
+    SAMPLES,
+    SELECTION,
+    SHARED_RATE,
+    SHARED_SAMPLES,
+)
 from dpnotes.papers.drift_escape.notation import (
     FROM_ONE,
     C,
@@ -55,6 +64,7 @@ from dpnotes.papers.drift_escape.notation import (
     sigma1,
     sigma2,
 )
+from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate
@@ -174,11 +184,35 @@ _PROBABILITY = _quantity("Pr", "a probability", "\\Pr")
 _REPEATS = _quantity("Q", "attempts that suffice", "Q")
 
 
+_GAP = _quantity("x_t - x'_t", "difference of the coupled runs", "\\hat{x}_t", unit=LENGTH)
+_gap = _quantity("gap", "difference before the step", "\\hat{x}_{t-1}", unit=LENGTH, domain=Domain())
+_slope = _quantity("slope", "difference of the gradients", "\\nabla F-\\nabla F'", unit=LOSS / LENGTH, domain=Domain())
+_kick = _quantity(
+    "kick", "difference of the noises", "\\hat{\\zeta}_t+\\hat{\\xi}_t", unit=LOSS / LENGTH, domain=Domain()
+)
+_growth_rate = _quantity("x", "eta gamma", "\\eta\\gamma", domain=Domain(0, 1, closed=True))
+_hessian = _quantity("h", "curvature at the saddle", "h", unit=LOSS / LENGTH**2, domain=Domain())
+_PATH = tuple(
+    (
+        k,
+        _quantity(f"Delta_{k - 1}", "change of curvature", f"\\Delta_{k - 1}", unit=LOSS / LENGTH**2, domain=Domain()),
+        _quantity(f"kick_{k}", "difference of the noises", f"\\nu_{k}", unit=LOSS / LENGTH, domain=Domain()),
+    )
+    for k in (1, 2, 3)
+)
+
+
 def _parameters() -> tuple[Claim, ...]:
     levels = log(4 * T / omega)
     growth = (1 + eta * gamma) ** escape_steps
     beta = growth / sqrt(2 * eta * gamma)
     worst = 40 * sqrt(2) * radius * (rho * alpha) ** Rational(1, 4) / (sqrt(eta) * r)
+    needed_iota = -log(Rational(1, 6) / (6 * d * escape_steps * log(radius / (eta * r))))
+    stay = 1 - eta * _hessian
+    differences = [sympy.Integer(0)]
+    for _, change, kick in _PATH:
+        differences.append((1 - eta * (_hessian + change)) * differences[-1] - eta * kick)
+    unrolled = sympy.Add(*(-eta * stay ** (3 - k) * (change * differences[k - 1] + kick) for k, change, kick in _PATH))
     noise_sum = sqrt(escape_steps * (eta * M * 2 * c * sqrt(iota)) ** 2 * iota)
     return (
         _claim(
@@ -217,6 +251,7 @@ def _parameters() -> tuple[Claim, ...]:
                     1 / sqrt(s),
                 ),
             ),
+            calculation=PARAMETERS,
         ),
         _claim(
             "eq5.steps",
@@ -274,6 +309,7 @@ def _parameters() -> tuple[Claim, ...]:
                     where={**_RADIUS, **_LEVEL, **_IOTA},
                 ),
             ),
+            calculation=PARAMETERS,
         ),
         _claim(
             "eq5.third",
@@ -347,6 +383,76 @@ def _parameters() -> tuple[Claim, ...]:
                     6 * d * (T - 1) * Max(1, _LOG_INNER) + 4 * d * Max(1, _LOG_INNER) + 2,
                     6 * d * T * Max(1, _LOG_INNER),
                     {d: (1, 1000), T: (1, 1e6), _LOG_INNER: (0.01, 100)},
+                ),
+            ),
+        ),
+        _claim(
+            "eq24",
+            "Difference of the coupled runs after one step",
+            "eq. (24)",
+            Identity(_GAP, _gap - eta * _slope + _kick, _gap - eta * (_slope + _kick), example={_gap: 1, eta: 1}),
+            "(2) and (3) for both runs; the noises stand for their differences.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The bracket has to enclose the differences of the noises: printed, a gradient is added to a length. "
+                "(25) is right.",
+                Identity(_GAP, _gap - eta * _slope - eta * _kick, _gap - eta * (_slope + _kick)),
+            ),
+        ),
+        _claim(
+            "lemma17",
+            "Difference of the coupled runs",
+            "Lemma 17, eq. (23)",
+            Identity(_GAP, unrolled, differences[-1]),
+            "One dimension and three steps of (25) from a difference of 0.",
+        ),
+        _claim(
+            "lemma18.scale",
+            "alpha(t) at most beta(t)",
+            "above Lemma 18",
+            Inequality(
+                ((1 + _growth_rate) ** (2 * T) - 1) / ((1 + _growth_rate) ** 2 - 1),
+                (1 + _growth_rate) ** (2 * T) / (2 * _growth_rate),
+                {_growth_rate: (1e-3, 1), T: (1, 50)},
+            ),
+            "Squares of both, the geometric sum in closed form; x stands for eta gamma.",
+        ),
+        _claim(
+            "lemma18.lower",
+            "Probability that the perturbation is large enough",
+            "Lemma 18, eq. (30)",
+            Inequality(
+                1 - sqrt(2 / sympy.pi) * sqrt((1 + _growth_rate / 2) / (1 - (1 + _growth_rate) ** (-2 * T))) / 20,
+                Rational(2, 3),
+                {_growth_rate: (1e-3, 1), T: (1, 1e4)},
+                ">=",
+                conditions=((1 + _growth_rate) ** T >= 2,),
+                subject=_PROBABILITY,
+            ),
+            "Along the unstable direction the perturbation is N(0, (2 eta r alpha(T_esc))^2), whose density bounds the "
+            "probability of less than beta eta r/10; (1 + eta gamma)^T_esc >= 2^mu >= 2, x stands for eta gamma.",
+        ),
+        _claim(
+            "lemma19",
+            "Curvature and gradient noise together",
+            "Lemma 19, eq. (31), from (39) and (41)",
+            Identity(_DRIFT_BOUND, beta * eta * r / 20, beta * eta * r / 40 + beta * eta * r / 40),
+            "Two parts of beta eta r/40 each.",
+        ),
+        _claim(
+            "eq43.iota",
+            "What iota has to be",
+            "below (43)",
+            Identity(iota, log(36 * d * escape_steps * log(radius / eta)), needed_iota, conditions=(radius > eta * r,)),
+            "6 d T_esc log(S/(eta r)) e^-iota is to be 1/6.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "r is missing: S/eta is no number.",
+                Identity(
+                    iota,
+                    log(36 * d * escape_steps * log(radius / (eta * r))),
+                    needed_iota,
+                    conditions=(radius > eta * r,),
                 ),
             ),
         ),
@@ -430,6 +536,7 @@ def _parameters() -> tuple[Claim, ...]:
                     subject=_REPEATS,
                 ),
             ),
+            calculation=REPEATS,
         ),
     )
 
@@ -441,6 +548,7 @@ _PRODUCT = _quantity("-g (g + nu)", "product of gradient and estimate", "-g\\hat
 _GAIN = _quantity("gain", "decrease of the risk by an escape", "gain", unit=LOSS)
 _AVERAGE = _quantity("F_esc/T_esc", "decrease a step", "\\mathcal{F}/\\mathcal{T}", unit=LOSS)
 _FAILURE = _quantity("failure", "sum of all failure probabilities", "failure")
+_SQUARED = _quantity("|move|^2", "squared distance", "\\|x_{t_0+\\tau}-x_{t_0}\\|^2", unit=LENGTH**2)
 _TAIL = _quantity("||nu_t||", "bound of the noise of a step", "\\|\\nu_t\\|", unit=LOSS / LENGTH)
 _TOTAL = _quantity("T_max", "number of all steps", "T")
 _EFFECTIVE = _quantity("T_eff", "number of effective steps", "T_{effective}")
@@ -480,6 +588,37 @@ def _descent() -> tuple[Claim, ...]:
             ),
             "Lemma 13 for the noise of the data, nSG(sigma), and for the Gaussian noise, nSG(2 sqrt(2) r sqrt(d)); "
             "psi^2 is written out as sigma^2 + r^2 d.",
+        ),
+        _claim(
+            "eq58",
+            "Sum of the noises of an escape",
+            "eq. (58)",
+            Inequality(
+                T * psi,
+                c * psi**2 * (T + iota),
+                {T: (1, 1e6), psi: (1e-3, 1e3), c: (1, 10), iota: (1, 100)},
+            ),
+            "All noises at their level psi; c >= 1.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The norms on the left have to be squared.",
+                Inequality(
+                    T * psi**2,
+                    c * psi**2 * (T + iota),
+                    {T: (1, 1e6), psi: (1e-3, 1e3), c: (1, 10), iota: (1, 100)},
+                ),
+            ),
+        ),
+        _claim(
+            "eq60",
+            "Distance of an escape",
+            "eq. (60)",
+            Identity(
+                _SQUARED,
+                4 * eta * T * U + 4 * c * eta**2 * T * psi**2 * (T + iota),
+                2 * eta**2 * T * (2 / eta * U + c * psi**2 * (T + iota)) + 2 * eta**2 * T * (c * psi**2 * (T + iota)),
+            ),
+            "(57) with (58) and (59) put in; U stands for the decrease, T for the number of steps.",
         ),
         _claim(
             "lemma4",
@@ -627,6 +766,7 @@ def _descent() -> tuple[Claim, ...]:
                 where=gap,
             ),
             "T_effective of (69) times Q of (71).",
+            calculation=PARAMETERS,
         ),
         _claim(
             "eq72.rate",
@@ -698,6 +838,7 @@ def _descent() -> tuple[Claim, ...]:
                 normalised=(M, rho, U),
             ),
             "U is spent at eta chi^2 a step, with eta = sqrt(rho alpha)/M^2 and alpha = 4 chi, up to logarithms.",
+            calculation=PARAMETERS,
         ),
         _claim(
             "thm1.error",
@@ -705,6 +846,7 @@ def _descent() -> tuple[Claim, ...]:
             "Theorem 1, and the proof of Lemma 6",
             Identity(alpha, 4 * chi, 3 * chi + chi),
             "Where the estimate is at most 3 chi and its error at most chi, the gradient is at most 4 chi.",
+            calculation=PARAMETERS,
         ),
         _claim(
             "thm1.probability",
@@ -859,7 +1001,7 @@ def _choice(count: Any, scale: Any, clients: Any, error: Any, threshold: Any) ->
         _noise_terms(clients),
         alpha,
         {
-            "step size": sqrt(rho * alpha) / M**2 / eta,
+            "step size": eta * M**2 / sqrt(rho * alpha),
             "examples": (b1 * U * eta / kappa + b2 * U / (eta * alpha**2)) / n,
         },
         _regime(count, scale),
@@ -871,7 +1013,9 @@ def _balanced_threshold(count: Any, scale: Any) -> Any:
     return G**2 * U * eta / (count * alpha**2) + G * sqrt(d) * U * eta / (scale * alpha)
 
 
-def _rates(place: str, appendix: str, count: Any, scale: Any, clients: Any) -> tuple[Claim, ...]:
+def _rates(
+    place: str, appendix: str, count: Any, scale: Any, clients: Any, rate: Calculator, samples: Calculator
+) -> tuple[Claim, ...]:
     """What Theorem 2 and its extension Theorem 3 say."""
     number = place[-1]
     printed = count**-_third + (sqrt(d) / scale) ** Rational(2, 5)
@@ -884,13 +1028,7 @@ def _rates(place: str, appendix: str, count: Any, scale: Any, clients: Any) -> t
         "normalised": _ONES,
         "constraints": _rate_terms(clients),
     }
-    explicit: dict[str, Any] = {
-        "terms": {"alpha": alpha},
-        "tuned": _TUNED,
-        "regime": _regime(count, scale),
-        "logs": (ell,),
-        "constraints": _rate_terms(clients, logs=ell),
-    }
+    explicit: dict[str, Any] = {**normalised, "regime": _regime(count, scale), "normalised": ()}
     members = _in_kappa(count, scale)
     sampling, privacy = _thresholds(count, scale, Rational(2, 5))
     lost = (
@@ -913,6 +1051,7 @@ def _rates(place: str, appendix: str, count: Any, scale: Any, clients: Any) -> t
                 "n^(-5/7) (for one client).",
                 Rate(alpha, printed + (d / (count * scale**2)) ** Rational(2, 17), **normalised),
             ),
+            calculation=rate,
         ),
         _claim(
             f"{place}.constants",
@@ -926,6 +1065,7 @@ def _rates(place: str, appendix: str, count: Any, scale: Any, clients: Any) -> t
                 f"The term (G^2 M^4 U^3/sqrt(rho))^(2/17) {third} is lost.",
                 Rate(alpha, full + _mixed(count, scale), **explicit),
             ),
+            calculation=samples,
         ),
         _claim(
             f"{place}.parameters",
@@ -940,6 +1080,7 @@ def _rates(place: str, appendix: str, count: Any, scale: Any, clients: Any) -> t
                 "corrected one, which no kappa improves.",
                 _choice(count, scale, clients, full + _mixed(count, scale), _balanced_threshold(count, scale)),
             ),
+            calculation=rate,
         ),
         _claim(
             f"{place}.kappa.sampling",
@@ -1095,7 +1236,7 @@ def _spider() -> tuple[Claim, ...]:
             ),
             "alpha^2 is at least each of the four terms of (83).",
         ),
-        *_rates("thm2", "Appendix E.3", *_SINGLE, Integer(1)),
+        *_rates("thm2", "Appendix E.3", *_SINGLE, Integer(1), RATE, SAMPLES),
         _claim(
             "appE.3.kappa",
             "Second member of kappa, in the proof",
@@ -1209,7 +1350,7 @@ def _distributed() -> tuple[Claim, ...]:
             ),
             "(94) with eta = sqrt(rho alpha)/M^2 and chi = alpha.",
         ),
-        *_rates("thm3", "Appendix F.2", *_SHARED, m),
+        *_rates("thm3", "Appendix F.2", *_SHARED, m, SHARED_RATE, SHARED_SAMPLES),
         _claim(
             "remark2",
             "What m clients are worth",
@@ -1381,6 +1522,7 @@ def _selection() -> tuple[Claim, ...]:
             ),
             "The gradient bound (120), and the square of the curvature bound (121) over rho, at T = M^2 U/(sqrt(rho) "
             "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares.",
+            calculation=SELECTION,
         ),
         _claim(
             "thm4.cross.sampling",
@@ -1443,6 +1585,7 @@ def _selection() -> tuple[Claim, ...]:
             ),
             "At the printed dimension every term of (10) is at most alpha, now with its sampling part: the condition "
             "is sufficient. It is necessary only where the privacy part of alpha is the larger one.",
+            calculation=SELECTION,
         ),
     )
 
@@ -1465,6 +1608,7 @@ _signs = _quantity("k", "number of matrices", "k", domain=COUNT)
 _multiplier = _quantity("z", "sensitivity over noise, Delta_2/sigma_G", "z")
 _LEAST_EPSILON = _quantity("epsilon_min", "least privacy loss", "\\epsilon_{\\min}")
 _LOG_RATIO = _quantity("log ratio", "log(2d/omega)/log(2/omega)", "\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}")
+_SUM_SCALE = _quantity("zeta_+", "scale of a sum", "\\zeta_+", unit=LOSS / LENGTH)
 _SURE = _quantity("Pr", "probability that the sum of k signs is at least 1 in size", "\\Pr")
 
 
@@ -1513,6 +1657,18 @@ def _tools() -> tuple[Claim, ...]:
                     {d: (1, 1e4), omega: (1e-9, 1 - 1e-9)},
                     subject=_LOG_RATIO,
                 ),
+            ),
+        ),
+        _claim(
+            "cor3.scale",
+            "Scale of a sum, in the proof",
+            "proof of Corollary 3",
+            Identity(_SUM_SCALE, sqrt(C * log(d) * T * psi), C * sqrt(log(d) * T * psi**2)),
+            "The corollary's own scale, for T equal scales psi.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The scales under the root have to be squared, and C is C^2.",
+                Identity(_SUM_SCALE, sqrt(C**2 * log(d) * T * psi**2), C * sqrt(log(d) * T * psi**2)),
             ),
         ),
         _claim(
@@ -1593,6 +1749,21 @@ def _derived() -> tuple[Claim, ...]:
     third = (d / n**3) ** Rational(2, 17)
     return (
         _own(
+            "rate",
+            "Rate of the adaptive oracle, with constants and logarithms",
+            Rate(
+                alpha,
+                _sampling(n) + _private(n * epsilon) + _mixed(n, n * epsilon),
+                {"alpha": alpha},
+                _TUNED,
+                _rate_terms(logs=ell),
+                _regime(*_SINGLE),
+                logs=(ell,),
+            ),
+            "The terms of Theorem 2 with the logarithms of (4), Lemma 7 and (72), each written as ell.",
+            calculation=RATE,
+        ),
+        _own(
             "window.low",
             "Where the lost term overtakes the sampling error",
             Crossover(mixed, sampling, p, n ** Rational(-11, 12)),
@@ -1650,6 +1821,7 @@ def _derived() -> tuple[Claim, ...]:
             "Attempts that are needed",
             Identity(omega0, Rational(3, 4) ** (log(1 / omega0) / log(Rational(4, 3))), omega0),
             "(3/4)^Q = omega_0 at Q = log(1/omega_0)/log(4/3), for either base.",
+            calculation=REPEATS,
         ),
         _own(
             "parameters.eta",
@@ -1690,6 +1862,7 @@ def _derived() -> tuple[Claim, ...]:
                 where={**_STEPS, **_RADIUS, **_ERROR, **_IOTA},
             ),
             "The whole decrease U over half of S^2/(4 eta T_esc) a T_esc.",
+            calculation=PARAMETERS,
         ),
     )
 

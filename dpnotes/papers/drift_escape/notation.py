@@ -52,7 +52,7 @@ c1 = S.symbol("c_1", "constant of the noise of gradients")
 c2 = S.symbol("c_2", "constant of the noise of differences, or of Hessians")
 sigma1 = S.symbol("sigma_1", "noise of a gradient in Algorithm 4, each coordinate", _GRADIENT)
 sigma2 = S.symbol("sigma_2", "noise of a Hessian in Algorithm 4, each entry", LOSS / LENGTH**2)
-omega_s = S.symbol("omega'", "failure probability of Algorithm 4", domain=UNIT_INTERVAL)
+omega_s = S.symbol("omega_s", "failure probability of Algorithm 4", domain=UNIT_INTERVAL, latex="\\omega'")
 # Where G, M, rho and U are set to 1 the error is a number.
 a = S.symbol("a", "alpha, where G = M = rho = U = 1", latex="\\alpha")
 p = S.symbol("p", "sqrt(d)/(n epsilon)", domain=UNIT_INTERVAL)

@@ -378,8 +378,9 @@ def _tools() -> tuple[Claim, ...]:
             erratum=_erratum(
                 Severity.PRIVACY,
                 "log(Sigma) should be the number of nodes that a leaf belongs to, floor(log2 Sigma) + 1: with one "
-                "leaf the printed noise is 0. From two leaves on, the constant 4 makes up for the difference (for "
-                "epsilon <= 4 log(1/delta)). With mu the parameter of Gaussian DP that (epsilon, delta) allows, s "
+                "leaf the printed noise is 0. From two leaves on, the constant 4 makes up for the difference as long "
+                "as epsilon <= 4 log(1/delta), which should be a condition: at two leaves, delta = 1e-5, epsilon = "
+                "100 the exact delta is 0.04. With mu the parameter of Gaussian DP that (epsilon, delta) allows, s "
                 "sqrt(levels)/mu is exact.",
                 Identity(
                     sigma, s * sqrt(_LEVELS) / mu, s * sqrt(_COUNTED_LEVELS) / mu, instances=_TREES, example={s: 1}
@@ -1189,7 +1190,7 @@ def _appendix() -> tuple[Claim, ...]:
                 {"concentration on the net": G * sqrt(d * ell / n), "off the net": M * distance},
                 (distance,),
                 logs=(ell,),
-                normalised=(G, M),
+                normalised=(G,),
             ),
             "eq. (3) and the distance r to the net, which may be taken small: it is hidden in ell = log(R/r).",
         ),
@@ -1203,7 +1204,7 @@ def _appendix() -> tuple[Claim, ...]:
                 {"concentration on the net": M * sqrt(d * ell / n), "off the net": rho * distance},
                 (distance,),
                 logs=(ell,),
-                normalised=(M, rho),
+                normalised=(M,),
             ),
             "As for gradients.",
         ),
@@ -1280,6 +1281,13 @@ def _appendix() -> tuple[Claim, ...]:
             Crossover(uniform, sqrt(_P), d, epsilon**-2),
             "The corrected Appendix A.2 beats the private term of Theorem 3.11 only for d < epsilon^(-2) (constants "
             "1).",
+        ),
+        _own(
+            "own.net_hessian",
+            "Where the Hessian decides in the corrected Appendix A.2",
+            "derived here, unpublished",
+            Crossover(G * uniform, M**2 * d / (rho * n), n, d * M**4 / (rho * G) ** 2),
+            "The gradient needs alpha >= G sqrt(d/n), the Hessian alpha >= M^2 d/(rho n), which is more for smaller n.",
         ),
         _own(
             "own.net_sampling",

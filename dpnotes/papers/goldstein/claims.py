@@ -7,26 +7,23 @@ the variance lemmas for the oracle, the sensitivity lemmas for the noise. What t
 
 from collections.abc import Mapping
 
-from sympy import Expr, Integer, Max, Min, Rational, diff, exp, expand, log, loggamma, pi, sign, sqrt
+from sympy import Expr, Integer, Max, Min, Rational, expand, sign, sqrt
 
+from dpnotes.papers.goldstein import appendices, own_results, preliminaries
 from dpnotes.papers.goldstein import calculators as calculate
-from dpnotes.papers.goldstein import own_results
 from dpnotes.papers.goldstein.notation import (
     B1,
     B2,
     G0,
     G1,
     PAPER,
-    B,
     D,
     L,
     M,
     Phi,
-    R,
     T,
     alpha,
     beta,
-    c,
     calls,
     claim,
     d,
@@ -37,17 +34,11 @@ from dpnotes.papers.goldstein.notation import (
     ell_union,
     epsilon,
     erratum,
-    eta,
-    first_moment,
     gap,
     half,
-    hy,
-    hz,
-    lam,
     m,
     mean,
     n,
-    nodes,
     norm,
     period,
     probability,
@@ -55,21 +46,14 @@ from dpnotes.papers.goldstein.notation import (
     ratio,
     root,
     second,
-    second_moment,
     sensitivity,
     sigma,
     sigma1,
     sigma2,
-    smoothness,
-    start,
     third,
     u,
     v,
-    value_inside,
     variance,
-    x,
-    y,
-    z,
 )
 from dpnotes.papers.goldstein.terms import (
     BOUND,
@@ -88,11 +72,10 @@ from dpnotes.papers.goldstein.terms import (
     SINGLE_PASS,
     over,
 )
-from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Claim, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
-from dpnotes.theory.statements import Identity, Reason, Uncheckable
+from dpnotes.theory.statements import Identity
 
 __all__ = ["CLAIMS", "PAPER"]
 
@@ -155,230 +138,6 @@ def _introduction() -> tuple[Claim, ...]:
             "Table 1, third row, and abstract",
             population,
             f"{_MULTI_ORIGIN} To this, the generalisation error of Proposition 5.1, which must be at most beta.",
-        ),
-    )
-
-
-# ---------------------------------------------------------------- Section 2
-_KAPPA = 2 * exp(loggamma(d / 2 + 1) - loggamma((d + 1) / 2)) / sqrt(pi)
-_LN = log(1 / delta)
-_TREE = 4 * sensitivity * sqrt(log(2 ** (nodes - 1)) * _LN) / epsilon
-# What zCDP asks of a Gaussian that is charged for nodes nodes, and what one release of one node needs at least.
-_SUFFICIENT = sensitivity * sqrt((nodes) / 2) * (sqrt(_LN + epsilon) + sqrt(_LN)) / epsilon
-_NECESSARY = sensitivity / sqrt(2 * epsilon)
-_AT_MOST_LN = {epsilon: u * _LN}
-_BUDGETS = {sensitivity: (1e-3, 1e3), nodes: (1, 13), delta: (1e-12, 0.25), epsilon: (1, 1e6), u: (1e-4, 1)}
-_ETA = {eta: D / (G1 * sqrt(M))}
-_REGRET = (2 * D) ** 2 / (2 * eta) + eta * M * G1**2 / 2
-_PRINTED_26 = Phi / (D * T) + 3 * G1 / (2 * sqrt(M)) + G0
-_DERIVED_26 = expand((Phi + T / M * _REGRET + 2 * D * G0 * T) / (D * T))
-_CORRECTED_26 = Phi / (D * T) + 5 * G1 / (2 * sqrt(M)) + 2 * G0
-_WORDING_26 = (
-    "Lemma A.1 is applied to every block, but at the start of a later block Delta need not be 0: ||Delta - u|| can be "
-    "2D, so that the regret is (5/2) D G1 sqrt(M), which is attained; and |<grad h - g, Delta - u>| can be 2 D G0. The "
-    "proof gives 5 G1/(2 sqrt M) + 2 G0."
-)
-
-
-def _preliminaries() -> tuple[Claim, ...]:
-    return (
-        claim(
-            "eq4",
-            "Two-point estimator",
-            "eq. (4)",
-            Identity(mean, d * first_moment, Integer(1), {first_moment: Integer(0)}, example={d: 10}),
-            "A linear loss of unit slope along the first axis: the mean of (d/2 alpha)(f(x + alpha y) - f(x - alpha "
-            "y)) for y uniform on the unit sphere, whose coordinates have mean 0 and mean square 1/d.",
-            erratum=erratum(
-                Severity.TYPOGRAPHICAL,
-                "Equation (4) lacks the factor y_j: as printed it is a number of mean 0, not a vector. Algorithm 3 has "
-                "it.",
-                Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}, example={d: 10}),
-            ),
-        ),
-        claim(
-            "alg3.mean",
-            "Two-point estimator with directions in the ball",
-            "Algorithm 3, line 12, and Algorithm 4, line 11",
-            Identity(mean, d * second_moment * alpha**2, Integer(1), {second_moment: 1 / (d + 2)}, example={d: 10}),
-            "A linear loss of unit slope: d E[y_1^2] for y uniform in the ball of radius alpha, E[y_1^2] = alpha^2/(d "
-            "+ 2).",
-            erratum=erratum(
-                Severity.RATE,
-                "The increments draw y from the ball of radius alpha, but use alpha y, d/(2 alpha) and y as for the "
-                "unit sphere: the mean is alpha^2 d/(d + 2) times the gradient of a linear loss (0.0083 at d = 10, "
-                "alpha = 0.1), so that increments hardly move. y should be uniform on the unit sphere, as at a reset.",
-                Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}, example={d: 10}),
-            ),
-        ),
-        claim(
-            "eq5",
-            "Worst-case sensitivity of the two-point estimator",
-            "eq. (5)",
-            Inequality(
-                (u + v) * L * d / B,
-                L * d / B,
-                {L: (0.1, 10), d: (1, 1e3), B: (1, 1e3), u: (1e-3, 1), v: (1e-3, 1)},
-                example={L: 1, d: 10, B: 10, u: 1, v: 1},
-            ),
-            "Neighbouring minibatches differ in one sample, whose estimates of norms u L d and v L d may be opposite.",
-            erratum=erratum(
-                Severity.CONSTANT,
-                "Replacing a sample moves the mean by up to 2 L d/B, as the paper's own proof of Lemma 3.4 has it for "
-                "smoothed gradients (2L/B).",
-                Inequality(
-                    (u + v) * L * d / B,
-                    2 * L * d / B,
-                    {L: (0.1, 10), d: (1, 1e3), B: (1, 1e3), u: (1e-3, 1), v: (1e-3, 1)},
-                ),
-            ),
-        ),
-        claim(
-            "fact2.3.ii",
-            "Error of smoothing",
-            "Fact 2.3 (ii)",
-            Inequality(L * alpha * (1 - 1 / (d + 1)), L * alpha, {L: (0.1, 10), alpha: (0.01, 10), d: (1, 1e4)}),
-            "L|x| at 0: the mean norm in the unit ball is the integral of 1 - r^d over r from 0 to 1.",
-        ),
-        claim(
-            "fact2.3.iii",
-            "Smoothness after smoothing",
-            "Fact 2.3 (iii)",
-            Ratio(_KAPPA * L / alpha, L * root / alpha, {d: (1.0, 1)}, "O", {L: Integer(1), alpha: Integer(1)}),
-            "The gradient of the smoothed |x_1| grows at 0 by twice the density of y_1 for y uniform in the ball: 2 "
-            "V_{d-1}/(V_d alpha), V_k the volume of the unit ball.",
-        ),
-        claim(
-            "fact2.3.iv",
-            "Mean of the two-point estimator",
-            "Fact 2.3 (iv)",
-            Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}),
-            "A linear loss of unit slope; the squares of the d coordinates of a point of the sphere sum to 1.",
-        ),
-        claim(
-            "lemma2.4",
-            "From the smoothed loss to the loss",
-            "Lemma 2.4",
-            Uncheckable("a Goldstein point of the smoothed function is one of the function, radii add", Reason.CITED),
-            "Kornowski and Shamir (2024), Lemma 4.",
-        ),
-        claim(
-            "prop2.5.sigma",
-            "Noise of the tree",
-            "Proposition 2.5",
-            Inequality(
-                _SUFFICIENT,
-                _TREE,
-                _BUDGETS,
-                where=_AT_MOST_LN,
-                example={sensitivity: 1, nodes: 1, delta: 1e-6, u: 0.1},
-            ),
-            "A period of 2^(q - 1) steps: every query is in at most q nodes, so that q S^2/(2 sigma^2)-zCDP holds; "
-            "this is the noise at which it gives (epsilon, delta), for epsilon = u ln(1/delta).",
-            erratum=erratum(
-                Severity.PRIVACY,
-                "For a period of one step the noise is 4 S sqrt(log 1 ...) = 0. The number of nodes that hold a query "
-                "is floor(log2 Sigma) + 1; with it, and for epsilon <= ln(1/delta), the constant can be 1.71.",
-                Inequality(
-                    _SUFFICIENT,
-                    (1 + sqrt(2)) / sqrt(2) * sensitivity * sqrt((nodes) * _LN) / epsilon,
-                    _BUDGETS,
-                    where=_AT_MOST_LN,
-                ),
-            ),
-            calculation=calculate.TREE_NOISE,
-        ),
-        claim(
-            "prop2.5.epsilon",
-            "Noise of the tree for a large privacy loss",
-            "Proposition 2.5",
-            Inequality(
-                _NECESSARY,
-                _TREE,
-                {**_BUDGETS, nodes: (2, 13)},
-                example={sensitivity: 1, nodes: 5, delta: 0.1, epsilon: 1000},
-            ),
-            "The first release alone is one Gaussian of ratio mu = S/sigma. At mu = sqrt(2 epsilon) its least delta "
-            "is 1/2 - e^epsilon Q(sqrt(2 epsilon)), more than 1/4 for every epsilon >= 1; so delta <= 1/4 needs more "
-            "noise.",
-            erratum=erratum(
-                Severity.PRIVACY,
-                "Noise of the order 1/epsilon is too little for large epsilon: (epsilon, delta) with delta <= 1/4 and "
-                "epsilon >= 1 needs sigma > S/sqrt(2 epsilon), which 4 S sqrt(log Sigma log(1/delta))/epsilon is not "
-                "once epsilon > 32 log Sigma log(1/delta). Theorem 3.1 allows every epsilon > 0. Assume epsilon <= "
-                "log(1/delta), or add the term: sigma = S sqrt(q/2) (sqrt(l + epsilon) + sqrt(l))/epsilon with "
-                "l = ln(1/delta) always suffices.",
-                Inequality(_NECESSARY, _SUFFICIENT, _BUDGETS),
-            ),
-        ),
-        claim(
-            "prop2.5.variance",
-            "Error of the tree",
-            "Proposition 2.5",
-            Ratio(
-                d * sigma**2 * (nodes),
-                d * log(2 ** (nodes - 1)) * sigma**2,
-                {nodes: (2.0, 1)},
-                "O",
-                {d: Integer(1), sigma: Integer(1)},
-                subject=second,
-            ),
-            "A step's binary expansion has at most q ones, for a period of 2^(q - 1) steps, q >= 2; each adds d "
-            "sigma^2.",
-        ),
-        claim(
-            "prop2.6",
-            "Online to nonconvex",
-            "Proposition 2.6",
-            Identity(norm, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 1, T: 100, G1: 1, M: 100, G0: 1}),
-            "Summed over T/M blocks and divided by D T: the initial gap, the regret (2D)^2/(2 eta) + eta M G1^2/2 of a "
-            "block that starts anywhere in the ball, and errors of at most 2 D G0 a step.",
-            erratum=erratum(
-                Severity.CONSTANT,
-                _WORDING_26,
-                Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
-            ),
-            calculation=calculate.CONVERSION,
-        ),
-        claim(
-            "eq18",
-            "Mean norm of a block's gradients",
-            "Appendix A, eq. (18)",
-            Identity(norm, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 2, T: 100, G1: 1, M: 25, G0: 0}),
-            "As Proposition 2.6.",
-            erratum=erratum(
-                Severity.CONSTANT,
-                f"As printed it is not proved, and it is false: {_WORDING_26}",
-                Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
-            ),
-        ),
-        claim(
-            "lemmaA.1",
-            "Regret of a block that starts at 0",
-            "Appendix A, Lemma A.1",
-            Inequality(
-                (D**2 / (2 * eta) + eta * M * G1**2 / 2),
-                3 * half * D * G1 * sqrt(M),
-                {D: (0.1, 10), M: (1, 1e3), G1: (0.1, 10)},
-                where=_ETA,
-            ),
-            "Projected gradient descent from Delta_1 = 0: ||Delta_1 - u||^2/(2 eta) + eta/2 sum ||g||^2 with ||u|| <= "
-            "D.",
-        ),
-        claim(
-            "appA.distance",
-            "Distance of two successive points",
-            "Appendix A, below eq. (18)",
-            Inequality(
-                (1 - u) * D + v * D, D, {D: (0.1, 10), u: (1e-3, 1), v: (1e-3, 1)}, example={D: 1, u: 0.01, v: 0.99}
-            ),
-            "z_t = x_{t-1} + u Delta_t and z_{t+1} = x_t + v Delta_{t+1}, moves of norm D in one direction.",
-            erratum=erratum(
-                Severity.TYPOGRAPHICAL,
-                "Successive points z_t, unlike x_t, may be 2D apart (the proof of Lemma 6.3 uses 2D). That all points "
-                "of a block are within M D of their mean is right.",
-                Inequality((1 - u) * D + v * D, 2 * D, {D: (0.1, 10), u: (1e-3, 1), v: (1e-3, 1)}),
-            ),
         ),
     )
 
@@ -900,7 +659,7 @@ def _multi_pass() -> tuple[Claim, ...]:
                     {"Sigma >= 1": D * root / alpha, "n >= 1": 1 / n},
                 ),
             ),
-            calculation=calculate.MULTI_PASS_DIRECTIONS,
+            calculation=calculate.MULTI_PASS_PARAMETERS,
         ),
         claim(
             "lemma4.4.m",
@@ -1128,167 +887,13 @@ def _first_order() -> tuple[Claim, ...]:
     )
 
 
-# ---------------------------------------------------------------- Appendices B and C
-_N_B5 = R**third * L * d ** (2 * third) / (epsilon * alpha**third * beta)
-_LASRY_LIONS = {
-    "warm start": R**third * L ** (2 * third) * (1 / lam) ** third * d ** (2 * third) / (n * epsilon) / beta,
-    "noise": L * root / (n * epsilon) / beta,
-    "radius": 3 * lam * L / alpha,
-}
-_BELOW_L = {"beta <= L": beta / L}
-_FAR = {"R >= alpha/sqrt(d)": alpha / (R * root)}
-_ENVELOPE = hy + (z - y) ** 2 / (2 * (2 * lam)) - (z - x) ** 2 / (2 * lam)
-_REGION_LL = {L: (0.1, 10), lam: (0.01, 10), z: (0.01, 10), u: (1e-3, 1)}
-
-
-def _appendices() -> tuple[Claim, ...]:
-    return (
-        claim(
-            "appB.property1",
-            "Goldstein points of smooth losses",
-            "Appendix B.1, property (i)",
-            Rate(norm, alpha + beta, {"stationarity": beta, "radius": smoothness * alpha}),
-            "An H-smooth loss: gradients within alpha differ by at most H alpha.",
-            erratum=erratum(
-                Severity.TYPOGRAPHICAL,
-                "For H-smooth losses an (alpha, beta)-stationary point is (H alpha + beta)-stationary: O(alpha + beta) "
-                "adds a length to a gradient.",
-                Rate(norm, smoothness * alpha + beta, {"stationarity": beta, "radius": smoothness * alpha}),
-            ),
-        ),
-        claim(
-            "eq19",
-            "Lasry-Lions smoothing",
-            "eq. (19)",
-            Identity(
-                value_inside,
-                hz + (z - y) ** 2 / (4 * lam) - (y - x) ** 2 / (2 * lam),
-                _ENVELOPE,
-                example={hz: 0, hy: 0, lam: 1, x: 0, y: 2, z: 0},
-            ),
-            "-M_lambda(-M_2lambda(h)) by the definition of the envelope: the outer one is a maximum over z, the inner "
-            "a minimum over y of h(y) + |z - y|^2/(4 lambda).",
-            erratum=erratum(
-                Severity.TYPOGRAPHICAL,
-                "The bracket should be h(y) + |z - y|^2/(4 lambda) - |z - x|^2/(2 lambda). As printed, its minimum "
-                "over y is minus infinity, since y^2 has the factor 1/(4 lambda) - 1/(2 lambda). The proof of Lemma "
-                "B.3 uses the right one.",
-                Identity(value_inside, hy + (z - y) ** 2 / (4 * lam) - (z - x) ** 2 / (2 * lam), _ENVELOPE),
-            ),
-        ),
-        claim(
-            "factB.2.ii",
-            "Error of Lasry-Lions smoothing",
-            "Fact B.2 (ii)",
-            Inequality(L * z - z**2 / (4 * lam), L * lam, _REGION_LL, example={L: 4, lam: half, z: 4}),
-            "h = -L|x| at 0: h - M_2lambda(h) is at least L z - z^2/(4 lambda) for every z, and the outer envelope "
-            "adds nothing at the peak.",
-            erratum=erratum(
-                Severity.TYPOGRAPHICAL,
-                "L lambda should be L^2 lambda, which is attained by -L|x| at 0 (8 against 2 for L = 4, lambda = 1/2).",
-                Inequality(L * z - z**2 / (4 * lam), L**2 * lam, _REGION_LL),
-            ),
-        ),
-        claim(
-            "factB.2.iv",
-            "Smoothness of Lasry-Lions smoothing",
-            "Fact B.2 (iv)",
-            Identity(smoothness, L / lam, diff(x**2 / (2 * lam), x, 2)),
-            "h = -L|x|: the smoothed function is -x^2/(2 lambda) - lambda L^2 for |x| <= lambda L.",
-            erratum=erratum(
-                Severity.RATE,
-                "O(L/lambda)-smooth should be (1/lambda)-smooth, whatever L; the slip enters Theorem B.5 as L^(4/3).",
-                Identity(smoothness, 1 / lam, diff(x**2 / (2 * lam), x, 2)),
-            ),
-        ),
-        claim(
-            "lemmaB.3",
-            "Radius of Lasry-Lions smoothing",
-            "Lemma B.3",
-            Inequality(lam * beta + 2 * lam * L, 3 * lam * L, _REGION_LL, where={beta: u * L}),
-            "The proof's radius is lambda beta + 2 lambda L, for beta = u L <= L.",
-        ),
-        claim(
-            "propB.4",
-            "Gradient norm from a warm start",
-            "Proposition B.4",
-            Rate(
-                norm,
-                R**third * L ** (2 * third) * smoothness**third * d ** (2 * third) / (n * epsilon)
-                + L * root / (n * epsilon),
-                {
-                    "variance reduction": (sqrt(L * start * smoothness) * root / (n * epsilon)) ** (2 * third),
-                    "noise": L * root / (n * epsilon),
-                },
-                (start,),
-                {"warm start": L * R * d / (n * epsilon) / start},
-            ),
-            "Private variance reduction from a point of excess loss Delta, (sqrt(L0 Delta L1 d)/(n epsilon))^(2/3) + "
-            "L0 sqrt(d)/(n epsilon), where an exponential mechanism finds Delta = L0 R d/(n epsilon); both up to "
-            "logarithms.",
-        ),
-        claim(
-            "thmB.5.rate",
-            "Sample size with Lasry-Lions smoothing",
-            "Theorem B.5",
-            Rate(n, _N_B5 * L**third, {"n": n}, (n, lam), _LASRY_LIONS, {**_BELOW_L, **_FAR}, order="Omega"),
-            "Proposition B.4 with L0 = L and L1 = 1/lambda at most beta, and 3 lambda L at most alpha; for R >= alpha/"
-            "sqrt(d), since x_0 within alpha of a minimiser is stationary.",
-            erratum=erratum(
-                Severity.RATE,
-                "L^(4/3) should be L, as the units show; it comes from the smoothness L/lambda of Fact B.2 (iv).",
-                Rate(n, _N_B5, {"n": n}, (n, lam), _LASRY_LIONS, {**_BELOW_L, **_FAR}, order="Omega"),
-            ),
-            calculation=calculate.LASRY_LIONS,
-        ),
-        claim(
-            "thmB.5.lambda",
-            "Smoothing parameter",
-            "Appendix B.2, above Theorem B.5",
-            Choice(
-                {lam: alpha / (3 * L), n: _N_B5},
-                {name: _LASRY_LIONS[name] * beta for name in ("warm start", "noise")},
-                beta,
-                {"radius": _LASRY_LIONS["radius"]},
-                {**_BELOW_L, **_FAR},
-            ),
-            "Proposition B.4 at the corrected n.",
-        ),
-        claim(
-            "thmC.2",
-            "Concentration of vectors",
-            "Theorem C.2",
-            Inequality(
-                Integer(1),
-                d * exp(-((v / c) ** 2)),
-                {d: (1, 1), v: (1e-3, 1), c: (1.21, 100)},
-                where={d: Integer(1)},
-                example={v: 1, c: 2},
-            ),
-            "d = 1 and one variable X = 1 or -1, which is 1-norm-sub-Gaussian: |X| >= v with probability 1 for v <= 1. "
-            "The printed bound at c sqrt(log(d/gamma)) = v is gamma = d exp(-v^2/c^2).",
-            erratum=erratum(
-                Severity.CONSTANT,
-                "log(d/gamma) should be log(2d/gamma), as in Jin et al. (2019): at d = 1 the printed bound gives an "
-                "event of probability 1 a probability below 1, for every c.",
-                Inequality(
-                    Integer(1),
-                    2 * d * exp(-((v / c) ** 2)),
-                    {d: (1, 1), v: (1e-3, 1), c: (1.2012, 100)},
-                    where={d: Integer(1)},
-                ),
-            ),
-        ),
-    )
-
-
 CLAIMS: tuple[Claim, ...] = (
     *_introduction(),
-    *_preliminaries(),
+    *preliminaries.CLAIMS,
     *_single_pass(),
     *_multi_pass(),
     *_generalisation(),
     *_first_order(),
-    *_appendices(),
+    *appendices.CLAIMS,
     *own_results.CLAIMS,
 )

@@ -66,6 +66,7 @@ zeta = _S.symbol("zeta", "scale of the perturbation at a saddle", _GRADIENT)
 b = _S.symbol("b", "batch size of O1", domain=_FROM_ONE)
 bt = _S.symbol("b_t", "batch size of O2", domain=_FROM_ONE)
 sigma = _S.symbol("sigma", "standard deviation of a node's noise, a coordinate", _GRADIENT)
+needed = _S.symbol("sigma_needed", "the least noise that gives (epsilon, delta)", _GRADIENT, latex="\\sigma_{needed}")
 s = _S.symbol("s", "sensitivity of a leaf", _GRADIENT)
 Sigma = _S.symbol("Sigma", "number of leaves of the tree", domain=COUNT)
 mu = _S.symbol("mu", "parameter of Gaussian DP that (epsilon, delta) allows")
@@ -82,8 +83,9 @@ num_steps = _S.symbol("k", "number of steps since O1 was asked", domain=COUNT)
 t = _S.symbol("t", "step", domain=COUNT)
 level = _S.symbol("l", "level of the tree", domain=COUNT)
 lam = _S.symbol("lambda", "negative curvature of the saddle", LOSS / LENGTH**2)
-u = _S.symbol("u", "lambda/M, or a fraction", domain=UNIT_INTERVAL)
-v = _S.symbol("v", "a fraction", domain=UNIT_INTERVAL)
+u = _S.symbol("u", "lambda/M", domain=UNIT_INTERVAL)
+share, other_share = (_S.symbol(name, "a share", domain=Domain(0, 1, closed=True)) for name in ("q", "v"))
+stretch = _S.symbol("w", "a factor", domain=_FROM_ONE)
 c = _S.symbol("c", "batch size times lambda/M")
 y = _S.symbol("y", "the argument of the logarithm")
 squared_drift = _S.symbol("K", "threshold of the drift as a sum of squares", _GRADIENT**2)
@@ -179,8 +181,16 @@ def _needed_noise() -> sympy.Float:
 
 
 _NEEDED = _needed_noise()
-# What an example that differs moves, when its gradients have norms u G and v G and may point in opposite directions.
-_REPLACED = {G: (0.1, 10), M: (0.1, 10), distance: (0.1, 10), b: (1, 1e4), bt: (1, 1e4), u: (1e-3, 1), v: (1e-3, 1)}
+# What an example that differs moves, when its gradients have norms q G and v G and may point in opposite directions.
+_REPLACED = {
+    G: (0.1, 10),
+    M: (0.1, 10),
+    distance: (0.1, 10),
+    b: (1, 1e4),
+    bt: (1, 1e4),
+    share: (0.01, 1),
+    other_share: (0.01, 1),
+}
 
 # Steps and path of Proposition 3.4 and eq. (2), at the accuracy alpha and at gamma.
 _STEPS = {accuracy: B * M / accuracy**2 for accuracy in (alpha, gamma)}
@@ -371,7 +381,7 @@ def _tools() -> tuple[Claim, ...]:
                 4 * s * sqrt(log(Sigma) * log(1 / delta)) / epsilon,
                 {s: (0.01, 100), Sigma: (1, 1e6), epsilon: (0.01, 1), delta: (1e-12, 1e-2)},
                 example={s: 1, Sigma: 1, epsilon: 1, delta: 1e-6},
-                subject=sigma,
+                subject=needed,
             ),
             "A leaf belongs to floor(log2 Sigma) + 1 nodes; zCDP of so many Gaussian releases gives (epsilon, "
             "delta)-DP at the noise on the left.",
@@ -419,7 +429,7 @@ def _tools() -> tuple[Claim, ...]:
                 4 * s * sqrt(log(Sigma) * log(1 / delta)) / epsilon,
                 {s: (0.01, 100), Sigma: (2, 1e6), epsilon: (0.01, 100), delta: (1e-12, 1e-2)},
                 conditions=(epsilon <= 4 * log(1 / delta),),
-                subject=sigma,
+                subject=needed,
             ),
             "As before, for Sigma >= 2 and epsilon <= 4 log(1/delta).",
         ),
@@ -517,9 +527,9 @@ def _tools() -> tuple[Claim, ...]:
 
 # ---------------------------------------------------------------- Section 3: descent and escape
 _PROGRESS = eta * g * error - eta * g**2 / 2
-_PROGRESS_BOX = {eta: (0.1, 10), gamma: (1e-3, 1e3), u: (1e-3, 1), v: (1e-3, 1)}
-# Errors up to gamma/4, and gradients that are gamma/v long: the worst noisy gradient is shorter by the error.
-_LEMMA_3_2 = {g: gamma / v - error, error: u * gamma / 4}
+_PROGRESS_BOX = {eta: (0.1, 10), gamma: (1e-3, 1e3), share: (1e-3, 1), stretch: (1, 1e3)}
+# Errors up to gamma/4, and gradients that are w gamma long: the worst noisy gradient is shorter by the error.
+_LEMMA_3_2 = {g: stretch * gamma - error, error: share * gamma / 4}
 _CHANGE = _S.symbol("F(x_{t+1}) - F(x_t)", "change of F in a step", LOSS, latex="F(x_{t+1}) - F(x_t)")
 _PER_ESCAPE = gamma ** Rational(3, 2) / sqrt(rho)
 _WINDOW = M / sqrt(rho * gamma)
@@ -531,7 +541,9 @@ def _descent_and_escape() -> tuple[Claim, ...]:
     threshold = _S.symbol("threshold", "norm below which a saddle is suspected", _GRADIENT)
     adversary = {"errors that cancel every later gradient": 1 / (sqrt(rho * gamma) * (gamma / M) ** 2)}
     flat = {"sqrt(rho gamma) <= M": rho * gamma / M**2}
-    average = {"decrease over window": (_PER_ESCAPE / _WINDOW)}
+    average = {"decrease over window": _PER_ESCAPE / _WINDOW}
+    with_step_size = {"decrease over window": (_PER_ESCAPE / _WINDOW).subs(M, 1 / eta)}
+    per_step = _S.symbol("D/Gamma", "average decrease of F in a step of an escape window", LOSS)
     return (
         _claim(
             "lemma3.2.descent",
@@ -557,7 +569,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
                 where=_LEMMA_3_2,
                 subject=_CHANGE,
             ),
-            "A gradient of norm gamma/v and an error of norm u gamma/4 against it.",
+            "A gradient of norm w gamma >= gamma and an error of norm q gamma/4, q <= 1, against it.",
         ),
         _own(
             "own.decrease_constant",
@@ -580,7 +592,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
                 _PROGRESS,
                 -eta * g**2 / 16,
                 _PROGRESS_BOX,
-                where={g: 4 * gamma / v - error, error: u * gamma},
+                where={g: 4 * stretch * gamma - error, error: share * gamma},
                 subject=_CHANGE,
             ),
             "Lemma 3.2 at 4 gamma.",
@@ -644,19 +656,19 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             "lemma3.3.average",
             "Average decrease, in gamma",
             "below Lemma 3.3",
-            Rate(decrease, gamma**2, average, normalised=(M,), order="Omega"),
+            Rate(per_step, gamma**2, average, normalised=(M,), order="Omega"),
             "The decrease of Lemma 3.3 over its window.",
         ),
         _claim(
             "prop3.4.average",
             "Average decrease",
             "below Proposition 3.4",
-            Rate(decrease, eta / gamma**2, {"decrease over window": average["decrease over window"].subs(M, 1 / eta)}),
+            Rate(per_step, eta / gamma**2, with_step_size, order="Omega"),
             "The decrease of Lemma 3.3 over its window, with eta = 1/M.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
                 "Omega(eta/gamma^2) should be Omega(eta gamma^2), as used for T.",
-                Rate(decrease, eta * gamma**2, {"over window": average["decrease over window"].subs(M, 1 / eta)}),
+                Rate(per_step, eta * gamma**2, with_step_size, order="Omega"),
             ),
         ),
         _claim(
@@ -780,14 +792,16 @@ def _oracles() -> tuple[Claim, ...]:
             "lemma3.7.O1",
             "Sensitivity of the first oracle",
             "Lemma 3.7, proof",
-            Inequality(G * (u + v) / b, G / b, _REPLACED, example={G: 1, b: 100, u: 1, v: 1}),
-            "Data sets differ in one item (Section 1): gradients of norms u G and v G that point in opposite "
+            Inequality(
+                G * (share + other_share) / b, G / b, _REPLACED, example={G: 1, b: 100, share: 1, other_share: 1}
+            ),
+            "Data sets differ in one item (Section 1): gradients of norms q G and v G that point in opposite "
             "directions.",
             erratum=_erratum(
                 Severity.PRIVACY,
                 "When an example is replaced, a mean of b gradients moves by up to 2 G/b. G/b holds when an example's "
                 "gradient is put to zero.",
-                Inequality(G * (u + v) / b, 2 * G / b, _REPLACED),
+                Inequality(G * (share + other_share) / b, 2 * G / b, _REPLACED),
             ),
         ),
         _claim(
@@ -795,16 +809,16 @@ def _oracles() -> tuple[Claim, ...]:
             "Sensitivity of the second oracle",
             "Lemma 3.7, proof",
             Inequality(
-                M * distance * (u + v) / bt,
+                M * distance * (share + other_share) / bt,
                 M * distance / bt,
                 _REPLACED,
-                example={M: 1, distance: 1, bt: 100, u: 1, v: 1},
+                example={M: 1, distance: 1, bt: 100, share: 1, other_share: 1},
             ),
-            "As for the first oracle, with differences of gradients of norms u M r and v M r.",
+            "As for the first oracle, with differences of gradients of norms q M r and v M r.",
             erratum=_erratum(
                 Severity.PRIVACY,
                 "When an example is replaced, the mean moves by up to 2 M r/b_t.",
-                Inequality(M * distance * (u + v) / bt, 2 * M * distance / bt, _REPLACED),
+                Inequality(M * distance * (share + other_share) / bt, 2 * M * distance / bt, _REPLACED),
             ),
         ),
         _claim(
@@ -830,7 +844,7 @@ def _oracles() -> tuple[Claim, ...]:
                 sizes,
                 where=_REFERENCE,
                 example=one_dominates,
-                subject=sigma,
+                subject=needed,
             ),
             "epsilon = 1, delta = 1e-6, a tree with 1024 leaves: 11 releases of one sensitivity need the noise "
             "sqrt(11)/mu = 14.01 times the sensitivity, where mu solves the exact profile of Gaussian DP.",
@@ -900,7 +914,7 @@ def _oracles() -> tuple[Claim, ...]:
                 {alpha: (1e-3, 1), d: (1, 1e6)},
                 where={b: G * _NOISE / alpha, **_REFERENCE},
                 example={alpha: 1, d: 1},
-                subject=sigma,
+                subject=needed,
             ),
             "epsilon = 1, delta = 1e-6, 1024 leaves, an example replaced: sensitivity 2 alpha epsilon/sqrt(d), where "
             "b is as small as the rule allows.",
@@ -921,14 +935,14 @@ def _oracles() -> tuple[Claim, ...]:
                 {alpha: (1e-3, 1), d: (1, 1e6)},
                 where={b: G * _NOISE / alpha, **_REFERENCE},
                 example={alpha: 1, d: 1},
-                subject=sigma,
+                subject=needed,
             ),
             "epsilon = 1, delta = 1e-6, 1024 leaves, and even the smaller sensitivity G/b of examples put to zero.",
             erratum=_erratum(
                 Severity.PRIVACY,
                 "sigma = alpha/sqrt(d) drops the factor 2 log(1/delta) of Lemma 3.8. The noise is then the "
-                "sensitivity over epsilon, whatever delta: at epsilon = 1 and 1024 leaves the exact delta is 0.845 "
-                "for examples put to zero, 0.998 for replaced ones.",
+                "sensitivity over epsilon, whatever delta: at epsilon = 1 and 1024 leaves, where the private term of "
+                "b dominates, the exact delta is 0.845 for examples put to zero, 0.998 for replaced ones.",
                 exact_noise,
             ),
             calculation=THEOREM,
@@ -983,8 +997,8 @@ def _sample_sizes() -> tuple[Claim, ...]:
                 _PROGRESS,
                 -eta * g**2 / 16,
                 _PROGRESS_BOX,
-                where={g: gamma / v, error: u * gamma},
-                example={eta: 1, gamma: 1, u: 1, v: 1},
+                where={g: stretch * gamma, error: share * gamma},
+                example={eta: 1, gamma: 1, share: 1, stretch: 1},
                 subject=_CHANGE,
             ),
             "Lemma 3.2's first inequality with errors up to gamma, as Lemma 3.8 gives them.",
@@ -997,7 +1011,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
                     _PROGRESS,
                     -eta * g**2 / 6,
                     _PROGRESS_BOX,
-                    where={g: 3 * gamma / v, error: u * gamma},
+                    where={g: 3 * stretch * gamma, error: share * gamma},
                     subject=_CHANGE,
                 ),
             ),
@@ -1007,7 +1021,11 @@ def _sample_sizes() -> tuple[Claim, ...]:
             "Increase where the noisy gradient is at most gamma",
             "Lemma 3.9, proof",
             Inequality(
-                _PROGRESS, eta * gamma**2, _PROGRESS_BOX, where={g: v * gamma, error: u * gamma}, subject=_CHANGE
+                _PROGRESS,
+                eta * gamma**2,
+                {**_PROGRESS_BOX, other_share: (1e-3, 1)},
+                where={g: other_share * gamma, error: share * gamma},
+                subject=_CHANGE,
             ),
             "Lemma 3.2's first inequality.",
         ),

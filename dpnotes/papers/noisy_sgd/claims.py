@@ -4,7 +4,6 @@ Letters are the paper's (`notation`). An O with a tilde in Section 3 hides power
 Results of our own, marked as derived here, have their proofs in docs/derivations/noisy_sgd.md.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import sympy
@@ -42,10 +41,10 @@ from dpnotes.papers.noisy_sgd.notation import (
     total,
 )
 from dpnotes.theory.asymptotics import Ratio
-from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
+from dpnotes.theory.claims import Claim, Paper, Severity
 from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Rate
-from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
+from dpnotes.theory.statements import Identity, Reason, Uncheckable
 from dpnotes.theory.symbols import UNIT_INTERVAL
 from dpnotes.theory.units import LENGTH, LOSS
 
@@ -67,31 +66,6 @@ PAPER = Paper(
   doi           = {10.48550/arXiv.2410.06878}
 }""",
 )
-
-
-def _claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    erratum, subject = more.get("erratum"), getattr(statement, "subject", None)
-    if erratum is not None and subject is not None and getattr(erratum.corrected, "subject", subject) is None:
-        more["erratum"] = replace(erratum, corrected=replace(erratum.corrected, subject=subject))
-    return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
-
-
-def _own(place: str, title: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    return _claim(place, title, "derived here, unpublished", statement, origin, derived_here=True, **more)
-
-
-def _erratum(severity: Severity, wording: str, corrected: Statement | None) -> Erratum:
-    return Erratum(severity, wording, corrected, PAPER.version)
-
-
-def _named(name: str, meaning: str, unit: Any = None, latex: str | None = None, domain: Any = None) -> Any:
-    return SYMBOLS.symbol(
-        name,
-        meaning,
-        **({"unit": unit} if unit is not None else {}),
-        **({"domain": domain} if domain is not None else {}),
-        latex=latex,
-    )
 
 
 # ---------------------------------------------------------------- what the proofs start from
@@ -134,7 +108,7 @@ def _accuracy(value: Any, bound: Any, **more: Any) -> Rate:
 
 # ---------------------------------------------------------------- Theorem 1.1
 def _calls(value: Any, **more: Any) -> Rate:
-    subject = _named("TB", "number of stochastic gradients", latex="T B")
+    subject = SYMBOLS.symbol("TB", "number of stochastic gradients", latex="T B")
     constraints = {**_MOMENTS, "batch": B / n, "privacy": _privacy(_BOUND), **_WINDOW}
     tuned = (eta, T, Delta, B)
     return Rate(subject, value, {"calls": T * B}, tuned, constraints, logs=(ell,), **more)
@@ -142,21 +116,21 @@ def _calls(value: Any, **more: Any) -> Rate:
 
 def _informal() -> tuple[Claim, ...]:
     return (
-        _claim(
+        PAPER.claim(
             "thm1.1.alpha",
             "Accuracy, informally",
             "Theorem 1.1",
             _accuracy(_RATE, _BOUND, normalised=(L, rho, f_max, sigma)),
             "The balance of Theorem 3.5 with L, rho, f_max and sigma of order 1.",
         ),
-        _claim(
+        PAPER.claim(
             "thm1.1.calls",
             "Number of stochastic gradients, informally",
             "Theorem 1.1",
             _calls(sigma**2 / alpha**4, normalised=(L, rho, f_max, ell)),
             "T B of Theorem 3.5, of which T is f_max/(eta alpha^2), the step size is at most alpha^2 over L times the "
             "variance, and Delta^2 is at least sigma^2/B.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "T B is at least 64 L f_max (sigma^2/B + d Delta^2) B/(c_eta alpha^4), and Delta^2 >= sigma^2/B makes "
                 "that d sigma^2/alpha^4 and more: the factor d is not avoided, it hides in the variance of the noise. "
@@ -172,23 +146,23 @@ def _informal() -> tuple[Claim, ...]:
 
 
 # ---------------------------------------------------------------- Section 3.1: privacy
-_e_eps = _named("K", "e^epsilon", latex="e^{\\varepsilon}", domain=ABOVE_ONE)
-p = _named("p", "probability of an event under D', with clipping", domain=UNIT_INTERVAL)
-q = _named("q", "probability of an event under D, with clipping", domain=UNIT_INTERVAL)
-u = _named("u", "probability that clipping acts under D", domain=UNIT_INTERVAL)
-v = _named("v", "probability that clipping acts under D'", domain=UNIT_INTERVAL)
+_e_eps = SYMBOLS.symbol("K", "e^epsilon", latex="e^{\\varepsilon}", domain=ABOVE_ONE)
+p = SYMBOLS.symbol("p", "probability of an event under D', with clipping", domain=UNIT_INTERVAL)
+q = SYMBOLS.symbol("q", "probability of an event under D, with clipping", domain=UNIT_INTERVAL)
+u = SYMBOLS.symbol("u", "probability that clipping acts under D", domain=UNIT_INTERVAL)
+v = SYMBOLS.symbol("v", "probability that clipping acts under D'", domain=UNIT_INTERVAL)
 _PROBABILITIES = {
     _e_eps: (1.01, 30), p: (0.05, 0.9), q: (0.05, 0.95), u: (1e-3, 0.1), v: (1e-3, 0.1), delta: (1e-3, 0.1)
 }  # fmt: skip
 _CLIPPED_IS_PRIVATE = (q <= _e_eps * p + delta, 1 - p <= _e_eps * (1 - q) + delta)
 _COUPLED = (u <= delta, v <= delta)
 _TIGHT = {_e_eps: 3, p: 0.2, q: 0.61, u: 0.01, v: 0.01, delta: 0.01}
-_HOCKEY_STICK = _named("delta(A_2)", "delta of Algorithm 2", latex="\\delta(\\mathbb{A}_2)")
+_HOCKEY_STICK = SYMBOLS.symbol("delta(A_2)", "delta of Algorithm 2", latex="\\delta(\\mathbb{A}_2)")
 _UNCLIPPED = (q + u) - _e_eps * (p - v)
 
 
-_SPENT = _named("s", "share of delta that clipped SGD uses up", domain=UNIT_INTERVAL)
-_MOVED = {x: _named(f"s_{x}", "share of delta by which clipping acts", domain=UNIT_INTERVAL) for x in (u, v)}
+_SPENT = SYMBOLS.symbol("s", "share of delta that clipped SGD uses up", domain=UNIT_INTERVAL)
+_MOVED = {x: SYMBOLS.symbol(f"s_{x}", "share of delta by which clipping acts", domain=UNIT_INTERVAL) for x in (u, v)}
 
 
 def _refuted_delta(bound: Any, quantity: Any, conditions: Any, example: Any) -> Inequality:
@@ -208,7 +182,9 @@ _PRINTED_C = 2 * sqrt(L * f_max) + c * (
 )
 _SPREAD = sigma * sqrt(log(1 + (E - 1) * n))
 _AT_THE_CHOICE = {T: 64 * f_max / (eta * alpha**2), eta: c_eta * alpha**2 / (L * total**2)}
-_LARGEST = _named("max|grad f_i|", "largest gradient of a sample", GRADIENT, "\\max_{i,t} \\|\\nabla f_i(x_t)\\|")
+_LARGEST = SYMBOLS.symbol(
+    "max|grad f_i|", "largest gradient of a sample", GRADIENT, latex="\\max_{i,t} \\|\\nabla f_i(x_t)\\|"
+)
 # Lemma B.2 for all t <= T bounds f(x_t) - f(x*); smoothness turns that into a gradient; Assumption B adds the spread.
 _REACHED = sqrt(2 * L * (f_max + c * eta * total**2 * (eta * L * T + ell))) + _SPREAD
 _CORRECT_C = sqrt(2 * L * f_max * (1 + 64 * c * c_eta)) + alpha * sqrt(2 * c * c_eta * ell) + _SPREAD
@@ -227,20 +203,22 @@ _CONTRACTION = 1 - eta * L
 
 
 def _private_sgd() -> tuple[Claim, ...]:
-    noisy_gradient = _named("E|grad|^2", "mean squared gradient", GRADIENT**2, "\\mathbb{E}\\|\\nabla f(x_t)\\|^2")
+    noisy_gradient = SYMBOLS.symbol(
+        "E|grad|^2", "mean squared gradient", GRADIENT**2, latex="\\mathbb{E}\\|\\nabla f(x_t)\\|^2"
+    )
     quadratic = {
         n: (100, 1e5), B: (1, 1e3), T: (10, 1e5), d: (1, 1e6), epsilon: (0.1, 8), ell: (2, 20), C: (0.1, 10),
         c_1: (1, 1), c_2: (1, 1)
     }  # fmt: skip
     return (
-        _claim(
+        PAPER.claim(
             "thm3.1",
             "Clipped SGD is private",
             "Theorem 3.1",
             Uncheckable("clipped SGD with this noise is (epsilon, delta)-DP", Reason.CITED),
             "Abadi et al. (2016), Theorem 1.",
         ),
-        _claim(
+        PAPER.claim(
             "thm3.1.noise",
             "Noise of clipped SGD",
             "Theorem 3.1",
@@ -249,28 +227,28 @@ def _private_sgd() -> tuple[Claim, ...]:
             "sum of B gradients of norm at most C; divided by B for the mean.",
             calculation=calculators.PRIVACY_NOISE,
         ),
-        _claim(
+        PAPER.claim(
             "thm3.1.window",
             "Window of epsilon",
             "Theorem 3.1",
             Identity(epsilon, c_1 * T * B**2 / n**2, c_1 * (B / n) ** 2 * T),
             "Abadi et al. (2016): epsilon < c_1 q^2 T at q = B/n.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.2.gradient",
             "The part of the gradient bound without noise",
             "Lemma 3.2",
             Identity(C, 2 * sqrt(L * f_max), sqrt(2 * L * (f_max + f_max))),
             "|grad f|^2 <= 2 L (f - f*), with the objective at most 2 f_max above its minimum.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.2.bound",
             "Bound of the gradients",
             "Lemma 3.2",
             _bound_of_gradients(_PRINTED_C),
             "Lemma B.2 for all t <= T at the step size of Definition B.1, |grad f|^2 <= 2 L (f - f*), and the spread "
             "of samples under Assumption B; ell = ln(T/delta), c is the constant of Lemma B.2.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "L sqrt(log(T/delta)) and sqrt(sigma log(1/delta)) are no gradients: the bound is not homogeneous, and "
                 "changes when lengths are measured in other units. In its place, at the step size of Definition B.1, "
@@ -281,14 +259,14 @@ def _private_sgd() -> tuple[Claim, ...]:
             ),
             calculation=calculators.GRADIENT_BOUND,
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.2.step",
             "Step size of the gradient bound",
             "Lemma 3.2 and Theorem 3.3",
             Choice({eta: 1 / (sigma * sqrt(T))}, _OBJECTIVE_NOISE, f_max),
             "The second of the two step sizes; the first is 1/L. The noise adds eta^2 L T times the variance to the "
             "objective (Lemma B.2), which may be of the order f_max.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "1/(sigma sqrt(T)) is no step size unless lengths are normalised. Homogeneous, and enough to keep the "
                 "objective within O(f_max): sqrt(f_max/(L T)) over the root of the total noise variance, "
@@ -296,7 +274,7 @@ def _private_sgd() -> tuple[Claim, ...]:
                 Choice({eta: sqrt(f_max / (L * T)) / total}, _OBJECTIVE_NOISE, f_max),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.2.noise",
             "The gradient bound and the privacy noise",
             "Lemma 3.2, as used in Theorem 3.3",
@@ -311,7 +289,7 @@ def _private_sgd() -> tuple[Claim, ...]:
             ),
             "f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)), which the lemma allows: after one step the "
             "gradient is minus the last noise (and the a_i), whose mean square is d Delta^2; Delta of Theorem 3.3.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "Neither the step size nor the bound of Lemma 3.2 knows the privacy noise Delta, but Theorem 3.3 uses "
                 "it for Algorithm 2, which adds that noise. At eta = 1/L on a quadratic, gradients are as large as "
@@ -328,7 +306,7 @@ def _private_sgd() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm3.3.privacy",
             "Privacy without clipping, as it is argued",
             "Theorem 3.3, with its proof",
@@ -336,7 +314,7 @@ def _private_sgd() -> tuple[Claim, ...]:
             "The proof's two facts: Algorithm 1 is (epsilon, delta)-DP, and for each data set the two algorithms "
             "differ with probability at most delta. K = e^epsilon; the event has probabilities q and p with "
             "clipping, at most u more under D and v less under D' without.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "Conditioning on the event that no gradient is large is not privacy conditioned on it. The two facts "
                 "give (epsilon, delta + (1 + e^epsilon) delta), and no better: (0.61, 0.20) is (ln 3, 0.01)-DP, and "
@@ -349,19 +327,19 @@ def _private_sgd() -> tuple[Claim, ...]:
             ),
             calculation=calculators.TOTAL_DELTA,
         ),
-        _claim(
+        PAPER.claim(
             "thm3.3.noise",
             "Noise without clipping",
             "Theorem 3.3",
             Identity(Delta, c_2 * _PRINTED_C * sqrt(T * _L) / (n * epsilon), _MULTIPLIER * _CORRECT_C / B),
             "The noise of Theorem 3.1 with the gradient bound in place of the clipping threshold.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "As in Lemma 3.2, the printed C is not homogeneous, and it does not cover the noise itself.",
                 Identity(Delta, c_2 * _CORRECT_C * sqrt(T * _L) / (n * epsilon), _MULTIPLIER * _CORRECT_C / B),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm3.5.privacy",
             "Privacy in the proof of Theorem 3.5",
             "Theorem 3.5, proof",
@@ -370,7 +348,7 @@ def _private_sgd() -> tuple[Claim, ...]:
             }),
             "The proof says (epsilon, delta), of Algorithm 2, by Theorem 3.3; even the transcript argument adds the "
             "probability u of a large gradient.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "(epsilon, delta) should be (epsilon, 2 delta), as in Theorem 3.3 and in the statement of Theorem 3.5.",
                 _provable_delta(2 * delta, (q + u) - _e_eps * p),
@@ -380,17 +358,19 @@ def _private_sgd() -> tuple[Claim, ...]:
 
 
 # ---------------------------------------------------------------- Section 3.2: convergence
-gamma = _named("gamma", "minus the smallest eigenvalue of the Hessian", LOSS / LENGTH**2)
-slope = _named("g", "gradient norm of an iterate", GRADIENT)
-escape = _named("I", "iterations to escape", latex="\\mathcal{I}")
-radius = _named("R", "escaping radius", LENGTH, "\\mathcal{R}")
-decrease = _named("F", "decrease of the objective after escaping", LOSS, "\\mathcal{F}")
-growth = _named("G", "growth of the distance from a saddle point", latex="e^{\\mathcal{I}\\eta\\sqrt{\\rho\\alpha}}")
-small = _named("x", "eta gamma")
+gamma = SYMBOLS.symbol("gamma", "minus the smallest eigenvalue of the Hessian", LOSS / LENGTH**2)
+slope = SYMBOLS.symbol("g", "gradient norm of an iterate", GRADIENT)
+escape = SYMBOLS.symbol("I", "iterations to escape", latex="\\mathcal{I}")
+radius = SYMBOLS.symbol("R", "escaping radius", LENGTH, latex="\\mathcal{R}")
+decrease = SYMBOLS.symbol("F", "decrease of the objective after escaping", LOSS, latex="\\mathcal{F}")
+growth = SYMBOLS.symbol(
+    "G", "growth of the distance from a saddle point", latex="e^{\\mathcal{I}\\eta\\sqrt{\\rho\\alpha}}"
+)
+small = SYMBOLS.symbol("x", "eta gamma")
 _DISTANCE = sympy.Symbol("x", positive=True)
-longer = _named("w", "a factor", domain=FROM_ONE)
-c_B4 = _named("c_B4", "constant of Lemma B.4: at least 16 by its proof", latex="c_{B.4}")
-c_B9 = _named("c_B9", "constant of Lemmas B.9 and B.10", latex="c_{B.9}")
+longer = SYMBOLS.symbol("w", "a factor", domain=FROM_ONE)
+c_B4 = SYMBOLS.symbol("c_B4", "constant of Lemma B.4: at least 16 by its proof", latex="c_{B.4}")
+c_B9 = SYMBOLS.symbol("c_B9", "constant of Lemmas B.9 and B.10", latex="c_{B.9}")
 _SCALES = {
     decrease: c_F * sqrt(alpha**3 / rho),
     radius: c_R * sqrt(alpha / rho),
@@ -419,11 +399,11 @@ def _chebyshev(value: Any) -> Rate:
 
 
 def _convergence() -> tuple[Claim, ...]:
-    norm_of_noise = _named("|xi|", "norm of the noise", GRADIENT, "\\|\\xi_t\\|")
-    progress = _named("FT/2I", "decrease over all iterations", LOSS, "\\mathcal{F}T/(2\\mathcal{I})")
-    iterations = _named("T", "number of iterations")
+    norm_of_noise = SYMBOLS.symbol("|xi|", "norm of the noise", GRADIENT, latex="\\|\\xi_t\\|")
+    progress = SYMBOLS.symbol("FT/2I", "decrease over all iterations", LOSS, latex="\\mathcal{F}T/(2\\mathcal{I})")
+    iterations = SYMBOLS.symbol("T", "number of iterations")
     return (
-        _claim(
+        PAPER.claim(
             "sec3.2.noise",
             "The noise is large compared with the gradients",
             "Section 3.2",
@@ -438,7 +418,7 @@ def _convergence() -> tuple[Claim, ...]:
                 subject=norm_of_noise,
             ),
             "Delta of Theorem 3.3 at T = w epsilon n^2/(c_1 B^2), the window of epsilon; C bounds the gradients.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The norm of the noise is C sqrt(d) times sqrt(T log(1/delta))/(n epsilon), a factor that may be as "
                 "small as sqrt(log(1/delta)/epsilon)/B (up to constants). With a large batch the noise is smaller than "
@@ -453,7 +433,7 @@ def _convergence() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "sec3.2.iterations",
             "Iterations for a given total variance",
             "Section 3.2",
@@ -468,7 +448,7 @@ def _convergence() -> tuple[Claim, ...]:
             ),
             "No factor d beyond the one in the total variance; against sigma^2 alone there is one, see Theorem 1.1.",
         ),
-        _claim(
+        PAPER.claim(
             "sec3.2.descent",
             "Expected decrease in one step",
             "Section 3.2, proof sketch",
@@ -480,7 +460,7 @@ def _convergence() -> tuple[Claim, ...]:
             ),
             "The descent lemma with the step's mean eta g and second moment eta^2 (g^2 + total variance).",
         ),
-        _claim(
+        PAPER.claim(
             "sec3.2.step",
             "Decrease in one step at a large gradient",
             "Section 3.2, proof sketch",
@@ -494,7 +474,7 @@ def _convergence() -> tuple[Claim, ...]:
             "At a gradient of norm alpha and any step size up to min(1, alpha^2/variance)/(2 L), of which u is the "
             "share.",
         ),
-        _claim(
+        PAPER.claim(
             "sec3.2.decrease",
             "Large gradients: decrease after one iteration",
             "Section 3.2, proof sketch",
@@ -507,7 +487,7 @@ def _convergence() -> tuple[Claim, ...]:
                 example={eta: 0.01, alpha: 0.1, rho: 1, c_F: 1},
             ),
             "The computed decrease eta alpha^2/4, against the decrease F of escaping.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "One iteration at a large gradient decreases the objective by eta alpha^2/4, the share of F that falls "
                 "to one of the I iterations of an escape, not by F.",
@@ -520,14 +500,14 @@ def _convergence() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "sec3.2.radius",
             "Radius in which the Hessian stays negative",
             "Section 3.2 and Appendix B, choice of parameters",
             Identity(radius, sqrt(alpha / (4 * rho)), (sqrt(rho * alpha) - sqrt(rho * alpha) / 2) / rho),
             "An eigenvalue -sqrt(rho alpha) moves by at most rho R, and is to stay below -sqrt(rho alpha)/2.",
         ),
-        _claim(
+        PAPER.claim(
             "sec3.2.improvement",
             "Decrease at the boundary of the ball",
             "Section 3.2, proof sketch",
@@ -540,7 +520,7 @@ def _convergence() -> tuple[Claim, ...]:
             ),
             "sqrt(rho alpha) R^2 at R = sqrt(alpha/(4 rho)).",
         ),
-        _claim(
+        PAPER.claim(
             "sec3.2.progress",
             "Decrease over all iterations",
             "Section 3.2, proof sketch",
@@ -559,7 +539,7 @@ def _convergence() -> tuple[Claim, ...]:
             "F is at least sqrt(alpha^3/rho), T at least f_max/(eta alpha^2), I at most 1/(eta sqrt(rho alpha)), up to "
             "constants.",
         ),
-        _claim(
+        PAPER.claim(
             "sec3.2.growth",
             "Growth that reaches the boundary",
             "Section 3.2, proof sketch",
@@ -572,7 +552,7 @@ def _convergence() -> tuple[Claim, ...]:
                 order="Theta",
             ),
             "Lemma B.11: noise accumulates to (1 + eta gamma)^I Delta sqrt(eta/gamma).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "exp(I eta sqrt(rho alpha)) = Theta(R) compares a number with a length; the scale of the noise is "
                 "missing: R over Delta sqrt(eta/gamma). The logarithm, and so I, then depends on Delta, eta and gamma.",
@@ -586,7 +566,7 @@ def _convergence() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm3.4.parameters",
             "Step size and number of iterations",
             "Theorem 3.4",
@@ -606,14 +586,14 @@ def _convergence() -> tuple[Claim, ...]:
             "Lemma B.3: the mean squared gradient is at most f_max/(eta T) + eta L variance + variance log/T, up to "
             "constants; B.2 needs eta < 1/L. Where alpha^2 exceeds d Delta^2 the step size has to be 1/L instead.",
         ),
-        _claim(
+        PAPER.claim(
             "thm3.4.noise",
             "Noise without Assumption B",
             "Theorem 3.4",
             _chebyshev(sigma / sqrt(B)),
             "The theorem claims only Assumption A. Without Assumption B, Appendix C needs delta_t Delta^2 >= "
             "sigma^2/B (Lemma C.2), with delta_t = delta/T (Theorem B.13).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "Theorem 3.4 assumes only A and Delta^2 >= sigma^2/B. Its proof in Appendix B uses Assumption B, and "
                 "the one in Appendix C needs Delta^2 >= sigma^2 T/(B delta), more by the factor T/delta.",
@@ -632,7 +612,7 @@ _STEPS = {
 
 
 def _iterations(value: Any) -> Rate:
-    return Rate(_named("T", "number of iterations"), value, {"iterations": T}, (T, eta), _STEPS, order="Theta")
+    return Rate(SYMBOLS.symbol("T", "number of iterations"), value, {"iterations": T}, (T, eta), _STEPS, order="Theta")
 
 
 def _main_theorem() -> tuple[Claim, ...]:
@@ -641,13 +621,13 @@ def _main_theorem() -> tuple[Claim, ...]:
         "1/delta))/(n epsilon): with Delta^2 >= sigma^2/B, Delta cancels."
     )
     return (
-        _claim(
+        PAPER.claim(
             "thm3.5.alpha",
             "Accuracy: dependence on f_max",
             "Theorem 3.5",
             _accuracy(f_max * _RATE, _BOUND, regime={**_SMALL_SIGMA, **_DATA}, normalised=(L, rho, ell)),
             f"{lengthy} C = sqrt(L f_max) + sigma, up to logarithms; here sigma <= sqrt(L f_max).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "alpha^2 is proportional to f_max, not alpha: the exponent of f_max is 1/2, "
                 "alpha = sqrt(L f_max) d^{1/4}/sqrt(n epsilon). For f_max < 1 the printed claim is stronger than what "
@@ -656,13 +636,13 @@ def _main_theorem() -> tuple[Claim, ...]:
             ),
             calculation=calculators.CLOSED_LOOP,
         ),
-        _claim(
+        PAPER.claim(
             "thm3.5.sigma",
             "Accuracy: dependence on sigma",
             "Theorem 3.5",
             _accuracy(_RATE, _BOUND, normalised=(L, rho, f_max, ell)),
             f"{lengthy} C = sqrt(L f_max) + sigma, up to logarithms; sigma is not among what the tilde hides.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "The gradient bound C contains sigma sqrt(log(nT)), and alpha is proportional to sqrt(C): for sigma "
                 "above sqrt(L f_max) the rate is sigma^{1/2} (L f_max d)^{1/4}/sqrt(n epsilon). The theorem (and "
@@ -670,7 +650,7 @@ def _main_theorem() -> tuple[Claim, ...]:
                 _accuracy(_OF_F + _OF_SIGMA, _BOUND, regime={**_DATA, **_ALL_DATA}),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm3.5.parameters",
             "Step size and number of iterations",
             "Theorem 3.5",
@@ -692,13 +672,13 @@ def _main_theorem() -> tuple[Claim, ...]:
             "for is Delta again.",
             calculation=calculators.SAMPLE_SIZE,
         ),
-        _claim(
+        PAPER.claim(
             "thm3.5.T",
             "Number of iterations in the proof",
             "Theorem 3.5, proof",
             _iterations(L * f_max * _VARIANCE / alpha**4),
             "T = 64 f_max/(eta alpha^2) at the largest step size of Definition B.1.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The 1 of 1 + variance in the step size (alpha^2 in a homogeneous form) is dropped: where the "
                 "variance is below alpha^2 the step size is 1/L, and T is L f_max/alpha^2.",
@@ -718,23 +698,25 @@ def _selection(value: Any, accuracy: Any, bound: Any, **more: Any) -> Rate:
 
 
 def _choosing() -> tuple[Claim, ...]:
-    scale = _named("b", "scale of the Laplace noise", GRADIENT)
-    change = _named("change", "change of the gradient norm", GRADIENT, "|\\|\\nabla f\\| - \\|\\nabla f'\\||")
-    curvature = _named(
-        "change", "change of the smallest eigenvalue", LOSS / LENGTH**2, "|\\lambda_{\\min} - \\lambda_{\\min}'|"
+    scale = SYMBOLS.symbol("b", "scale of the Laplace noise", GRADIENT)
+    change = SYMBOLS.symbol(
+        "change", "change of the gradient norm", GRADIENT, latex="|\\|\\nabla f\\| - \\|\\nabla f'\\||"
+    )
+    curvature = SYMBOLS.symbol(
+        "change", "change of the smallest eigenvalue", LOSS / LENGTH**2, latex="|\\lambda_{\\min} - \\lambda_{\\min}'|"
     )
     unit = {u: (1e-3, 1), v: (1e-3, 1), n: (2, 1e6), C: (0.1, 10), L: (0.1, 10)}
     sensitivity = 2 * C / n
     spread = sqrt(L * f_max * d) / (n * epsilon)
     return (
-        _claim(
+        PAPER.claim(
             "sec3.4.n",
             "Number of examples for the selection",
             "Section 3.4",
             _selection(1 / (epsilon * f_max**2 * sqrt(d)), f_max * _RATE, C, normalised=(L, rho, C)),
             "Laplace noise C/(n epsilon) at most alpha, and L/(n epsilon) at most sqrt(rho alpha), with alpha as "
             "printed in Theorem 3.5.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "The printed size covers the gradient norm only; the eigenvalue needs n epsilon >= L^{4/3}/(rho^{2/3} "
                 "f_max^{2/3} d^{1/6}) even with the printed alpha. With the corrected alpha and C = sqrt(L f_max), "
@@ -749,7 +731,7 @@ def _choosing() -> tuple[Claim, ...]:
             ),
             calculation=calculators.SELECTION,
         ),
-        _claim(
+        PAPER.claim(
             "sec3.4.sensitivity",
             "Sensitivity of the gradient norm",
             "Section 3.4",
@@ -759,13 +741,13 @@ def _choosing() -> tuple[Claim, ...]:
             ),
             "One of n examples is replaced, its gradients of norms u C and v C may point in opposite directions; "
             "adding one to n - 1 moves the mean as far.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "The sensitivity of |grad f| is 2 C/n, whether an example is replaced or added.",
                 Inequality((u + v) * C / n, 2 * C / n, {s: unit[s] for s in (u, v, n, C)}),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "sec3.4.laplace",
             "Scale of the noise of AboveThreshold",
             "Section 3.4",
@@ -777,7 +759,7 @@ def _choosing() -> tuple[Claim, ...]:
             ),
             "AboveThreshold with noise b/2 on the threshold and b on the queries costs sensitivity/(b/2) + 2 "
             "sensitivity/b (Dwork and Roth, 2014, Theorem 3.23), which is to be epsilon; sensitivity 2 C/n.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "AboveThreshold needs Laplace noise of scale 4 times the sensitivity over epsilon on each query, and "
                 "half of it on the threshold: 8 C/(n epsilon), where the paper has C/(n epsilon) and no noise on the "
@@ -788,7 +770,7 @@ def _choosing() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "sec3.4.hessian",
             "Sensitivity of the smallest eigenvalue",
             "Section 3.4",
@@ -798,14 +780,14 @@ def _choosing() -> tuple[Claim, ...]:
             ),
             "Assumption A.3 says that f is L-smooth, not each f_i: with f_i = -/+ n L x^2/2 for one example, and 0 for "
             "the others, the eigenvalue is -L for one data set and L for its neighbour.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "L/n needs smoothness of each f_i, and then is 2 L/n. With A.3 alone, the eigenvalue may change by 2 "
                 "L, and no noise of the order 1/n hides that.",
                 Inequality((u + v) * L, 2 * L, {s: unit[s] for s in (u, v, L)}),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "sec4.monotone",
             "A larger epsilon gives a better solution",
             "Section 4",
@@ -831,7 +813,7 @@ def _constants_needed(bound: Any) -> Inequality:
         {c_I: (2, 20), c_B4: (16, 100), c_B9: (1, 10)},
         where={c_F: c_R**2 / (2 * c_B4 * c_I), c_R: Rational(1, 20) / (2 * c_B9 * c_I)},
         example={c_I: 2, c_B4: 16, c_B9: 1},
-        subject=_named(
+        subject=SYMBOLS.symbol(
             "T*eta*alpha^2/f_max", "iterations, over those of Theorem 3.4", latex="T\\eta\\alpha^2/f_{\\max}"
         ),
     )
@@ -854,13 +836,13 @@ def _enough_iterations(share: int) -> Any:
 
 
 def _squared_distance(value: Any) -> Rate:
-    distance = _named("|x_t-x_0|^2", "squared distance", LENGTH**2, "\\|x_{t_0+\\tau}-x_{t_0}\\|^2")
+    distance = SYMBOLS.symbol("|x_t-x_0|^2", "squared distance", LENGTH**2, latex="\\|x_{t_0+\\tau}-x_{t_0}\\|^2")
     needed = sqrt(alpha**3 / rho) * eta / (eta * sqrt(rho * alpha))  # F eta I
     return Rate(distance, value, {"squared distance": distance}, (distance,), {"decrease": needed / distance})
 
 
 def _share_of_escapes(bound: Any) -> Inequality:
-    share = _named("share", "decrease of a bucket over F, on average")
+    share = SYMBOLS.symbol("share", "decrease of a bucket over F, on average")
     quantity = Rational(1, 4) * Rational(1, 2) * Rational(1, 3) - Rational(1, 100)
     return Inequality(quantity, bound, {}, ">=", subject=share)
 
@@ -871,33 +853,33 @@ def _escape_noise(value: Any) -> Rate:
 
 
 def _appendix_b() -> tuple[Claim, ...]:
-    steps = _named("T/I", "number of buckets", latex="T/\\mathcal{I}")
-    k = _named("k", "coordinate, or member of a batch", domain=d.domain)
+    steps = SYMBOLS.symbol("T/I", "number of buckets", latex="T/\\mathcal{I}")
+    k = SYMBOLS.symbol("k", "coordinate, or member of a batch", domain=d.domain)
     variance = sqrt(sympy.Sum(sigma**2 / B**2, (k, 1, B)) + sympy.Sum(Delta**2, (k, 1, d)))
     sizes = ({d: 3, B: 2}, {d: 1, B: 4})
-    worse = _named("a", "L/sqrt(rho alpha)", domain=FROM_ONE)
+    worse = SYMBOLS.symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE)
     return (
-        _claim(
+        PAPER.claim(
             "defB.1.variance",
             "Total noise",
             "Definition B.1",
             Identity(total, _VARIANCE, variance, instances=sizes),
             "The root of the summed variances: B gradients in the mean of a batch, and d coordinates of the noise.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "sigma_t = sigma^2/B + d Delta^2 should be sigma_t^2 = ..., as in Section 3.2. Read literally, the "
                 "step size falls like Delta^-4.",
                 Identity(total, sqrt(_VARIANCE), variance, instances=sizes),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "defB.1.eta",
             "Step size",
             "Definition B.1",
             _parameters(Min(alpha**2 / (L * (1 + total**2)), f_max / (L * total**2))),
             "Lemma B.3 (descent, noise, concentration), eta < 1/L of Lemma B.2, and the condition of Corollary B.5 "
             "where L >= sqrt(rho alpha), up to a logarithm.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "1 + sigma_t^2 adds a number to a squared gradient: for alpha > 1 and little noise the step size "
                 "exceeds 1/L; alpha^2 in place of 1 repairs both. The second branch has an L too many and its "
@@ -905,37 +887,41 @@ def _appendix_b() -> tuple[Claim, ...]:
                 _parameters(Min(alpha**2 / (L * (alpha**2 + total**2)), f_max / (total**2 * ell))),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "defB.1.scales",
             "Radius times duration",
             "Definition B.1, and the proof of Lemma B.10",
             Identity(radius * escape, c_R * c_I / (rho * eta), _scale(radius * escape)),
             "R and I of Definition B.1.",
         ),
-        _claim(
+        PAPER.claim(
             "defB.1.localize",
             "Decrease that a distance R costs",
             "Corollary B.5, proof",
             Identity(
-                _named("R^2/(c eta I)", "decrease by Lemma B.4", LOSS, "\\mathcal{R}^2/(c\\eta\\mathcal{I})"),
+                SYMBOLS.symbol(
+                    "R^2/(c eta I)", "decrease by Lemma B.4", LOSS, latex="\\mathcal{R}^2/(c\\eta\\mathcal{I})"
+                ),
                 c_R**2 / (c * c_I) * sqrt(alpha**3 / rho),
                 _scale(radius**2 / (c * eta * escape)),
             ),
             "R and I of Definition B.1.",
         ),
-        _claim(
+        PAPER.claim(
             "defB.1.iterations",
             "Number of iterations, from decrease and duration",
             "Appendix B, choice of parameters",
             Identity(
-                _named("f_max I/F", "iterations until f_max is used up", latex="f_{\\max}\\mathcal{I}/\\mathcal{F}"),
+                SYMBOLS.symbol(
+                    "f_max I/F", "iterations until f_max is used up", latex="f_{\\max}\\mathcal{I}/\\mathcal{F}"
+                ),
                 f_max / (eta * alpha**2),
                 f_max / (eta * sqrt(rho * alpha)) / sqrt(alpha**3 / rho),
             ),
             "f_max I/F with the constants c_I and c_F left out. With them there is a factor c_I/c_F, which the "
             "constants of the proof make large, see defB.1.constants.",
         ),
-        _claim(
+        PAPER.claim(
             "defB.1.constants",
             "The constants of escaping fit together",
             "Definition B.1 and the proofs of B.5, B.8 to B.12",
@@ -943,7 +929,7 @@ def _appendix_b() -> tuple[Claim, ...]:
             "B.12 needs T eta alpha^2/f_max > 10 c_I/c_F, B.5 needs c_F <= c_R^2/(2 c c_I) with the c of Lemma B.4, "
             "which is at least 16 by its proof; B.10 with B.11 needs 2 c c_R c_I <= 1/20 with the c of Lemma B.9, at "
             "least 1; B.8, and with it B.9, needs I >= 2/(eta gamma), that is c_I >= 2.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "c_I, c_R and c_F cannot be chosen as the proofs ask with T = 64 f_max/(eta alpha^2): together they "
                 "give c_I^4 <= 0.002 (for constants c of 1), but escaping takes c_I >= 2, and in fact a logarithm. "
@@ -951,20 +937,20 @@ def _appendix_b() -> tuple[Claim, ...]:
                 _constants_needed(32000 * c_B4 * c_B9**2 * c_I**4),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "defB.1.growth",
             "Growth along the escaping direction",
             "Appendix B, choice of parameters",
             Ratio(log(1 + small), 1 / small, {small: (0.1, -1)}, example={small: 0.001}),
             "ln(1 + x) for the exponent per iteration, x = eta gamma; the text has e^{t/(eta gamma)}.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "(1 + eta gamma)^t is about e^{t eta gamma}, not e^{t/(eta gamma)}; the boundary is reached after "
                 "log(R/scale)/(eta gamma) iterations, not (t log R)/(eta gamma).",
                 Ratio(log(1 + small), small, {small: (0.1, -1)}),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "defB.1.improvement",
             "Decrease at the boundary of the ball",
             "Appendix B, choice of parameters",
@@ -975,14 +961,14 @@ def _appendix_b() -> tuple[Claim, ...]:
             ),
             "-gamma is the smallest eigenvalue of the Hessian, as in all lemmas: the slope along v_1 at distance x is "
             "-gamma x, summed up from 0 to R.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "Appendix B writes f = x^T H x, whose Hessian is 2 H, where Section 3.2 and the lemmas have H for the "
                 "Hessian: the decrease is R^2 gamma/2, and the growth per step 1 + eta gamma, not 1 + 2 eta gamma.",
                 Identity(decrease, radius**2 * gamma / 2, sympy.integrate(gamma * _DISTANCE, (_DISTANCE, 0, radius))),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemmaB.3.iterations",
             "Number of iterations",
             "Lemma B.3, proof",
@@ -990,14 +976,14 @@ def _appendix_b() -> tuple[Claim, ...]:
             "A quarter of T gradients of norm alpha decreases the objective by (eta/8) (T/4) alpha^2 (Lemma B.2), "
             "which is to be 2 f_max.",
         ),
-        _claim(
+        PAPER.claim(
             "lemmaB.3.first",
             "First condition on the step size",
             "Lemma B.3, proof",
             Identity(eta, alpha**2 / (128 * c * total**2 * L), alpha**2 / 2 / (64 * c * total**2 * L)),
             "64 c sigma_t^2 eta L = alpha^2/2.",
         ),
-        _claim(
+        PAPER.claim(
             "lemmaB.3.second",
             "Second condition on the step size",
             "Lemma B.3, proof",
@@ -1007,7 +993,7 @@ def _appendix_b() -> tuple[Claim, ...]:
                 alpha**2 / 2 / (64 * c * total**2 * alpha**2 * ell / (64 * f_max)),
             ),
             "64 c sigma_t^2 (eta alpha^2 ell/(64 f_max)) = alpha^2/2, with ell = ln(1/delta_t).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "f_max log(1/delta_t)/(2 c sigma_t^2 L) should be f_max/(2 c sigma_t^2 log(1/delta_t)): the logarithm "
                 "is on the wrong side, and the L does not belong there. Definition B.1 inherits it.",
@@ -1018,7 +1004,7 @@ def _appendix_b() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "corB.5.step",
             "Condition on the step size for escaping",
             "Corollary B.5, proof",
@@ -1031,64 +1017,64 @@ def _appendix_b() -> tuple[Claim, ...]:
             ),
             "At the largest step size that is allowed there, with L = a sqrt(rho alpha), a >= 1.",
         ),
-        _claim(
+        PAPER.claim(
             "corB.5.distance",
             "Distance after which the objective has decreased",
             "Corollary B.5",
             _squared_distance(sqrt(alpha / rho)),
             "Lemma B.4: a distance r within I iterations costs r^2/(c eta I), up to noise, which is to be F.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "|x - x_0|^2 >= R should be |x - x_0| >= R: a squared length is compared with a length. (And the "
                 "right-hand side in the proof is to be at least F, not at most.)",
                 _squared_distance(alpha / rho),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemmaB.12.share",
             "Share of the buckets that decrease the objective",
             "Lemma B.12, proof",
             _share_of_escapes(Rational(1, 10)),
             "A quarter of the buckets have a saddle point, half of these are not adjacent, a third of these escape; "
             "every bucket may lose F/100 (Lemma B.11).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "1/10 should be at most 1/24 - 1/100 = 19/600, about 1/32, even if exactly a third of the escapes "
                 "succeed. T is then longer by the factor 3.2.",
                 _share_of_escapes(Rational(19, 600)),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemmaB.12.buckets",
             "Number of buckets",
             "Lemma B.12, proof",
             Identity(steps, 64 * f_max * sqrt(rho * alpha) / c_I, _scale(T / escape)),
             "T and I of Definition B.1.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "64 f_max sqrt(rho alpha)/c_I should be divided by alpha^2: 64 f_max sqrt(rho)/(c_I alpha^{3/2}).",
                 Identity(steps, 64 * f_max * sqrt(rho) / (c_I * alpha ** Rational(3, 2)), _scale(T / escape)),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemmaB.12.progress",
             "Decrease over all buckets",
             "Lemma B.12, proof",
             Identity(
-                _named("TF/(10I)", "decrease", LOSS, "T\\mathcal{F}/(10\\mathcal{I})"),
+                SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})"),
                 f_max * 64 * c_F / (10 * c_I),
                 _scale(T * decrease / (10 * escape)),
             ),
             "T, F and I of Definition B.1.",
         ),
-        _claim(
+        PAPER.claim(
             "thmB.13.noise",
             "Privacy noise against minibatch noise",
             "Theorem B.13, and Lemmas B.10 and B.11",
             _escape_noise(sigma / sqrt(B)),
             "B.11 needs the minibatch error below the difference of the coupled iterates: eta sigma beta sqrt(log/B) "
             "(B.10) against beta eta Delta/10 (B.9), without a logarithm.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "At Delta^2 = sigma^2/B the minibatch error is as large as the difference that escapes. Lemma B.11 "
                 "quotes B.9 with a logarithm and B.10 without its constant; Delta^2 >= K log(1/delta_t) sigma^2/B with "
@@ -1107,7 +1093,7 @@ def _least_noise(value: Any, constraints: Any) -> Rate:
 def _appendix_c() -> tuple[Claim, ...]:
     accuracy = sqrt(C) * (L * f_max * d) ** Rational(1, 4) / sqrt(n * epsilon)
     return (
-        _claim(
+        PAPER.claim(
             "lemmaC.1.noise",
             "Noise for the descent lemma without Assumption B",
             "Lemma C.1",
@@ -1117,14 +1103,14 @@ def _appendix_c() -> tuple[Claim, ...]:
             }),
             "Markov's and Chebyshev's terms of the proof, against c eta d Delta^2 (eta L t + log(1/delta_t)).",
         ),
-        _claim(
+        PAPER.claim(
             "lemmaC.2.noise",
             "Noise for escaping without Assumption B",
             "Lemma C.2",
             _least_noise(sigma / sqrt(delta_t * B), {"Chebyshev": eta * sigma / sqrt(B * delta_t) / (eta * Delta)}),
             "eta beta sigma/sqrt(B delta_t) against beta eta Delta; larger than the noise of Lemma C.1 by sqrt(d).",
         ),
-        _claim(
+        PAPER.claim(
             "appC.iterations",
             "Number of iterations without Assumption B",
             "Appendix C, with Theorem 3.4",
@@ -1132,20 +1118,20 @@ def _appendix_c() -> tuple[Claim, ...]:
                 T, 64 * f_max / (eta * alpha**2), _enough_iterations(16), example={f_max: 1, eta: 0.01, alpha: 0.1}
             ),
             "The argument of Lemma B.3 with the eta/16 of Lemma C.1 in place of the eta/8 of Lemma B.2.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "Lemma C.1 has eta/16 where Lemma B.2 has eta/8, so that T must be 128 f_max/(eta alpha^2): with 64, "
                 "the decrease is f_max and nothing is left for the noise.",
                 Identity(T, 128 * f_max / (eta * alpha**2), _enough_iterations(16)),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "appC.alpha",
             "Accuracy without Assumption B",
             "Appendix C, introduction",
             _accuracy(accuracy, C, constraints=_CHEBYSHEV, normalised=(ell,)),
             "Theorem 3.5 for a given C, with Delta^2 >= sigma^2/(B delta_t), delta_t = delta/T, as Lemma C.2 needs.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "'The same alpha, although a substantially larger Delta might be required' is not so: T is "
                 "proportional to Delta^2, so that Delta cancels in Delta^2 >= sigma^2 T/(B delta), and no Delta is "
@@ -1161,18 +1147,23 @@ def _appendix_c() -> tuple[Claim, ...]:
 
 # ---------------------------------------------------------------- results of our own
 def _ours() -> tuple[Claim, ...]:
-    others = _named("y", "squared distance of every other sample's gradient, over sigma^2")
-    farthest = _named("max|z|^2", "largest squared distance of a sample's gradient, over sigma^2")
-    first = _named("s", "largest distance of a sample's gradient from the mean gradient", GRADIENT)
-    angle = _named("theta", "half of 1 minus the cosine between two deviations", domain=UNIT_INTERVAL)
-    moved = _named("|g-g'|", "change of a batch's mean gradient", GRADIENT, "\\|g_{\\mathcal{B}}-g_{\\mathcal{B}}'\\|")
-    a, b = _named("a", "probability in S", domain=UNIT_INTERVAL), _named("b", "probability in S", domain=UNIT_INTERVAL)
-    a1, b1 = (_named(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
-    outside = _named("s", "probability outside of S", domain=UNIT_INTERVAL)
+    others = SYMBOLS.symbol("y", "squared distance of every other sample's gradient, over sigma^2")
+    farthest = SYMBOLS.symbol("max|z|^2", "largest squared distance of a sample's gradient, over sigma^2")
+    first = SYMBOLS.symbol("s", "largest distance of a sample's gradient from the mean gradient", GRADIENT)
+    angle = SYMBOLS.symbol("theta", "half of 1 minus the cosine between two deviations", domain=UNIT_INTERVAL)
+    moved = SYMBOLS.symbol(
+        "|g-g'|", "change of a batch's mean gradient", GRADIENT, latex="\\|g_{\\mathcal{B}}-g_{\\mathcal{B}}'\\|"
+    )
+    a, b = (
+        SYMBOLS.symbol("a", "probability in S", domain=UNIT_INTERVAL),
+        SYMBOLS.symbol("b", "probability in S", domain=UNIT_INTERVAL),
+    )
+    a1, b1 = (SYMBOLS.symbol(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
+    outside = SYMBOLS.symbol("s", "probability outside of S", domain=UNIT_INTERVAL)
     deviation = first**2 * (u**2 + v**2 - 2 * u * v * (1 - 2 * angle))
     return (
-        _own(
-            "own.sample",
+        PAPER.own(
+            "sample",
             "Assumption B bounds every sample's gradient",
             Inequality(
                 log(E * n - (n - 1) * exp(others)),
@@ -1185,8 +1176,8 @@ def _ours() -> tuple[Claim, ...]:
             "large as e n minus the others.",
             calculation=calculators.SENSITIVITY,
         ),
-        _own(
-            "own.sensitivity",
+        PAPER.own(
+            "sensitivity",
             "Sensitivity of a batch's mean gradient, without clipping",
             Inequality(
                 sqrt(deviation) / (1 - 1 / n) / B,
@@ -1199,23 +1190,23 @@ def _ours() -> tuple[Claim, ...]:
             "difference sought.",
             calculation=calculators.SENSITIVITY,
         ),
-        _own(
-            "own.rate",
+        PAPER.own(
+            "rate",
             "Accuracy by the deterministic sensitivity",
             _accuracy(_OF_SIGMA, sigma * sqrt(ell)),
             "Theorem 3.5 with the sensitivity of own.sensitivity in place of 2 C/B: no event, no second delta, no "
             "condition on the step size for privacy.",
             calculation=calculators.DETERMINISTIC_LOOP,
         ),
-        _own(
-            "own.gradient",
+        PAPER.own(
+            "gradient",
             "Bound of the gradients with the privacy noise",
             _bound_of_gradients(_CORRECT_C),
             "Lemma B.2 for all t at the parameters of Definition B.1; ell = ln(T/delta).",
             calculation=calculators.GRADIENT_BOUND,
         ),
-        _own(
-            "own.transcript",
+        PAPER.own(
+            "transcript",
             "Privacy by an event of the transcript",
             Inequality(
                 Max(a - _e_eps * a1, 0) + Max(b - _e_eps * b1, 0) + outside,
@@ -1232,8 +1223,8 @@ def _ours() -> tuple[Claim, ...]:
             "transcripts have the same density there under D, and under D'. Two events in S, all the rest outside.",
             calculation=calculators.TOTAL_DELTA,
         ),
-        _own(
-            "own.noise",
+        PAPER.own(
+            "noise",
             "The least noise of Theorem 3.5",
             Rate(
                 Delta,
@@ -1246,8 +1237,8 @@ def _ours() -> tuple[Claim, ...]:
             "Delta cancels from the accuracy; what is left are sigma/sqrt(B) and the window of epsilon, which asks for "
             "T >= epsilon n^2/B^2.",
         ),
-        _own(
-            "own.constants",
+        PAPER.own(
+            "constants",
             "Accuracy of Theorem 3.5 with its constants",
             Identity(
                 alpha**2,
@@ -1258,8 +1249,8 @@ def _ours() -> tuple[Claim, ...]:
             "c_eta alpha^2/(L (d + 1) Delta^2).",
             calculation=calculators.CLOSED_LOOP,
         ),
-        _own(
-            "own.step",
+        PAPER.own(
+            "step",
             "The step size of Theorem 3.5 keeps the objective bounded",
             Choice(
                 {eta: alpha**2 / (L * total**2), T: 64 * f_max / (eta * alpha**2)},
@@ -1268,19 +1259,19 @@ def _ours() -> tuple[Claim, ...]:
             ),
             "It meets the corrected condition of Lemma 3.2 on the step size, for every Delta.",
         ),
-        _own(
-            "own.release",
+        PAPER.own(
+            "release",
             "What delta = 0.01 allows",
             Identity(
-                _named("expected", "expected number of examples that are published"),
+                SYMBOLS.symbol("expected", "expected number of examples that are published"),
                 Integer(500),
                 Integer(50_000) * Rational(1, 100),
             ),
             "Section 4 uses delta = 0.01 with n = 50000 examples. Publishing each example with probability delta, "
             "and nothing else, is (0, delta)-DP; this is how many it publishes on average.",
         ),
-        _own(
-            "own.batch",
+        PAPER.own(
+            "batch",
             "Batch size without Assumption B",
             Rate(
                 B,

@@ -8,6 +8,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from dpnotes.papers import claim, claims, paper
+from dpnotes.papers.budget_schedules import claims as module
 from dpnotes.theory.claims import Severity
 
 CLAIMS = claims("budget_schedules")
@@ -30,6 +31,16 @@ def test_which_errata_break_privacy():
         ("lemmaC.7.sum", "at beta = 0.9, i = 3, t = 5: stated -0.9, derived 6.431"),
         ("thm4.11", "at G = 1, N = 1000000, mu = 1, p = 0.1, r = 1: quantity 0.5, bound 0.00104"),
         ("lemmaC.5", "at N = 2, theta = 0.5: quantity 0.75, bound 0.625"),
+        (
+            "thm4.8.rate",
+            "the quantity outgrows the rate: quantity / rate in [1, 1.818e+16] over 32 decades; "
+            "at alpha = 1e-06, kappa = 1000: quantity 0.9091, rate 0.004975",
+        ),
+        (
+            "eq17",
+            "sqrt(D)*G**2*sqrt(ln(1/p))/(N*sqrt(R)*mu) is lost, where empirical risk meet; "
+            "at D = 100, N = 100, all else 1: stated 0.01, needed 0.1",
+        ),
     ],
 )
 def test_counterexamples_that_can_be_checked_by_hand(name, evidence):
@@ -108,9 +119,61 @@ def test_schedule_spends_the_budget_and_meets_the_least_bound():
     assert (budget / zero_based).sum() < 0.96 * budget  # the control: steps counted from 0 waste budget
 
 
+def test_momentum_influences_against_their_definition():
+    """The four schedules of the long run, by a double sum over steps; two shorter runs as controls."""
+
+    def sums(before, steps, beta, gamma):
+        index = np.arange(1, steps + 1)
+        factor = ((1 - beta) / (1 - beta**index)) ** 2 * gamma ** (steps - index)
+        weights = np.array([(factor[i:] * beta ** (2 * np.arange(steps - i))).sum() for i in range(steps)])
+        early = 2 / (gamma * (gamma - beta**2)) * gamma ** (steps + index)
+        late = gamma ** (2 * before - 1) / (gamma - beta**2) * gamma ** (steps - index)
+        chosen = {
+            "uniform": 1.0 + 0 * index,
+            "theorem": np.where(index <= before, early, late),
+            "plain": gamma ** (steps - index),
+            "exact": weights,
+        }
+        schedules = {name: np.sqrt(q).sum() / np.sqrt(q) for name, q in chosen.items()}
+        assert all((1 / schedule).sum() == pytest.approx(1) for schedule in schedules.values()), "they spend the budget"
+        return {name: (weights * schedule).sum() for name, schedule in schedules.items()}
+
+    for setting in ((230, 460, 0.9, 0.99), (7, 20, 0.5, 0.9), (3, 40, 0.1, 0.8)):
+        found = module._influences_of(*setting)
+        assert found == pytest.approx(sums(*setting), rel=1e-10)
+        assert found["exact"] == min(found.values())
+    assert max(t for t in range(1, 460) if 0.99 ** (t - 1) >= 0.1 / (1 - 0.9**t)) == 230
+    assert {name: round(value) for name, value in module._LONG_RUN.items()} == {
+        "uniform": 2411,
+        "theorem": 2663,
+        "plain": 1790,
+        "exact": 1755,
+    }
+
+
+@pytest.mark.parametrize("kappa", [10.0, 1000.0])
+@pytest.mark.parametrize("alpha", [1e-3, 1e-9])
+def test_the_least_bound_with_momentum_is_between_its_two_estimates(kappa, alpha):
+    """Theorem 4.8's quantity, by a search over whole T with exact influences at beta = 1/2, eta_0 = 1/5."""
+    beta, eta0 = 0.5, 0.2
+    gamma = 1 - eta0 / kappa
+    best = 1.0
+    for steps in sorted({int(x) for x in np.geomspace(1, 60 * kappa / eta0, 60)}):
+        exact = np.zeros(steps)
+        rest = 0.0
+        for step in range(steps, 0, -1):
+            rest = gamma ** (steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 + beta**2 * rest
+            exact[step - 1] = rest
+        best = min(best, gamma**steps + 2 * eta0 * alpha * np.sqrt(exact).sum() ** 2)
+    values = {module.beta: beta, module.eta0: eta0, module.gamma: gamma, module.alpha: alpha}
+    low, high = (float(module._least_over_steps(f).subs(values)) for f in (module._BELOW, module._ABOVE))
+    assert low <= best <= 1.1 * high
+    assert best > 2 * kappa * alpha / (kappa * alpha + eta0) or alpha == 1e-3, "the printed order is too small"
+
+
 def test_gain_in_the_papers_experiments():
     numbers = calculate(
-        "gain",
+        "own.gain",
         N=np.array([1_000, 3_000, 10_000, 100_000, 1_000_000, 10_000_000]),
         kappa=10.0,
         D=60,
@@ -154,7 +217,7 @@ def test_calculators_refuse_what_is_outside(name, numbers, error, message):
         ("thm4.5.minimiser", {"kappa": 10.0, "alpha": 1e-3}),
         ("thm4.5.schedule", {"t": 3, "T": 10, "kappa": 10.0, "R": 0.4}),
         ("eq9", {"T": 10.0, "kappa": 10.0, "alpha": 1e-3}),
-        ("gain", {"N": 1000, "kappa": 10.0, "D": 60, "G": 4.0, "R": 0.4, "M": 1.0, "Delta": 0.7}),
+        ("own.gain", {"N": 1000, "kappa": 10.0, "D": 60, "G": 4.0, "R": 0.4, "M": 1.0, "Delta": 0.7}),
     ],
 )
 def test_a_scalar_call_takes_under_a_millisecond(name, numbers):

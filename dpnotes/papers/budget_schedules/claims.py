@@ -15,6 +15,7 @@ from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
 from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.rates import Rate
 from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import COUNT, REAL, UNIT_INTERVAL, Domain, PaperSymbols, expand
 from dpnotes.theory.units import LENGTH, LOSS
@@ -92,6 +93,9 @@ _DYNAMIC_MIN = _S.symbol(
 )
 _STEPS = _S.symbol("T*", "step count", latex="T^*")
 _ALPHA = D * G**2 / (2 * R * M * N**2 * gap)
+
+
+_HERE = "derived here, unpublished"
 
 
 def _claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
@@ -726,12 +730,12 @@ def _gradient_descent() -> tuple[Claim, ...]:
             calculation=UNIFORM,
         ),
         _claim(
-            "sec4.1.1.relaxation",
+            "own.relaxation",
             "Relaxed noise term of the uniform schedule",
-            "compare Theorem 4.3, sketch of proof",
+            _HERE,
             Inequality(kappa * (1 - gamma**x) * x, x**2, {kappa: (1.001, 1e4), x: (1, 1e4)}, where=_GD),
-            "kappa (1 - gamma^T) <= T. The paper relaxes to alpha kappa T^2, and finds that it explodes with kappa; "
-            "that kappa is superfluous.",
+            "Compare the sketch of proof of Theorem 4.3, which relaxes to alpha kappa T^2, and finds that it explodes "
+            "with kappa; that kappa is superfluous, as kappa (1 - gamma^T) <= T.",
             derived_here=True,
         ),
         _claim(
@@ -965,9 +969,9 @@ def _gradient_descent() -> tuple[Claim, ...]:
             calculation=GAIN,
         ),
         _claim(
-            "gain",
+            "own.gain",
             "Least uniform over least dynamic bound",
-            "compare Section 4.1.3",
+            _HERE,
             Ratio(
                 _UNIFORM_EXACT / _DYNAMIC_EXACT,
                 _GAIN_LAW.xreplace({s: 1 / (kappa**2 * alpha)}),
@@ -975,7 +979,8 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 where=_GD,
                 subject=_UNIFORM_MIN / _DYNAMIC_MIN,
             ),
-            "Both minima are exact. The gain is at most logarithmic, and depends on kappa^2 alpha alone.",
+            "Compare Section 4.1.3. Both minima are exact. The gain is at most logarithmic, and depends, up to "
+            "constants, on kappa^2 alpha alone.",
             derived_here=True,
             calculation=GAIN,
         ),
@@ -1475,9 +1480,9 @@ def _momentum() -> tuple[Claim, ...]:
             ),
         ),
         _claim(
-            "thm4.7.early",
+            "own.early",
             "Error while T <= That",
-            "compare Theorem 4.7, Theorem 4.8 and Appendix B",
+            _HERE,
             Inequality(
                 gamma**x,
                 gamma * (1 - beta),
@@ -1485,8 +1490,8 @@ def _momentum() -> tuple[Claim, ...]:
                 ">=",
                 conditions=(gamma ** (x - 1) * (1 - beta**x) >= 1 - beta,),
             ),
-            "gamma^{T-1} >= (1 - beta)/(1 - beta^T) >= 1 - beta: the bound stays above gamma (1 - beta), so that the "
-            "first branch of both theorems never applies to small errors, whatever N.",
+            "Compare Theorems 4.7 and 4.8 and Appendix B: the bound stays above gamma (1 - beta), so that their first "
+            "branch never applies to small errors, whatever N.",
             derived_here=True,
         ),
         _claim(
@@ -1772,4 +1777,378 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
     )
 
 
-CLAIMS: tuple[Claim, ...] = (*_privacy(), *_gradient_descent(), *_momentum(), *_stochastic_and_population())
+# ---------------------------------------------------------------- headline rates of momentum and stochastic gradients
+_ROOT = 1 / (1 - sqrt(gamma))
+_LAST = log(1 + eta0 / (kappa * alpha))
+_MOMENTUM = {gamma: 1 - eta0 / kappa, beta: Rational(1, 2), eta0: Rational(1, 5)}
+_TWO_PHASES = gamma ** (steps - 1) * (That + (gamma ** (That - steps) - 1) / (1 - gamma))
+_BELOW = 2 * eta0 * (1 - beta) ** 2  # the exact influence w_t is between these two times gamma^{T-t} / (2 eta_0)
+_ABOVE = 2 * eta0 * gamma / (gamma - beta**2)
+_MOMENTUM_MIN = _S.symbol("ERUB_min", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}_{\\min}")
+_FIRST_STEPS = 60
+
+
+def _least_over_steps(factor: sympy.Expr) -> sympy.Expr:
+    """The least of y^2 + factor alpha K^2 (1 - y)^2 over y = gamma^{T/2}, with K = 1/(1 - sqrt gamma)."""
+    weight = factor * alpha * _ROOT**2
+    return weight / (1 + weight)
+
+
+def _influences_of(before: int, num_steps: int, beta: float, gamma: float) -> dict[str, float]:
+    """R U_3 under four schedules of one budget: sum_t w_t sigma_t^2 R with sigma_t^2 = sum_i sqrt(q_i / q_t) / R."""
+    index = np.arange(1, num_steps + 1)
+    exact, rest = np.zeros(num_steps), 0.0
+    for step in range(num_steps, 0, -1):
+        rest = gamma ** (num_steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 + beta**2 * rest
+        exact[step - 1] = rest
+    early = 2 / (gamma * (gamma - beta**2)) * gamma ** (num_steps + index)
+    late = gamma ** (2 * before - 1) / (gamma - beta**2) * gamma ** (num_steps - index)
+    schedules = {
+        "uniform": np.ones(num_steps),
+        "theorem": np.where(index <= before, early, late),
+        "plain": gamma ** (num_steps - index),
+        "exact": exact,
+    }
+    return {name: float(np.sqrt(q).sum() * (exact / np.sqrt(q)).sum()) for name, q in schedules.items()}
+
+
+_LONG_RUN = _influences_of(230, 460, 0.9, 0.99)  # That = 230 at beta = 0.9, gamma = 0.99
+
+
+def _headlines() -> tuple[Claim, ...]:
+    factor = (1 - beta) / (1 - beta**t) * (1 + beta**t) / (1 + beta)
+    stochastic = sympy.Sum(gamma ** (T - t) * factor, (t, 1, T)) * sigma_g**2 / G**2
+    run = {D: (1, 100), mu: (0.1, 10), N: (10, 1e4), R: (0.1, 10), gap: (0.1, 10), G: (0.1, 10)}
+    run |= {sigma_g: (0.01, 100), kappa: (1.0001, 100), noise: (0.1, 100)}
+    level = D / (2 * mu * N**2 * R * gap)
+    batch = {n: N * sqrt(R)}
+    longest = _S.symbol("sum sigma_t^2 w_t, Theorem 4.8 over uniform", "ratio of noise variances")
+    return (
+        _claim(
+            "thm4.7.T",
+            "Number of steps of the uniform schedule with momentum",
+            "Theorem 4.7",
+            Ratio(
+                _LAST / ell, kappa / eta0 * _LAST, {kappa: (2, 1), alpha: (0.1, -1)}, where=_MOMENTUM, subject=_STEPS
+            ),
+            "The proof chooses gamma^T = 1/(1 + eta_0/(kappa alpha)).",
+        ),
+        _claim(
+            "thm4.7.rate",
+            "Rate of the uniform schedule with momentum, T > That",
+            "Theorem 4.7",
+            Ratio(
+                gamma**steps + 2 * eta0 * alpha * steps * _TWO_PHASES,
+                kappa**2 / (kappa + eta0 / alpha) * gamma ** (That - 1) * _LAST,
+                {alpha: (1e-4, -1)},
+                "O",
+                where={steps: _LAST / ell, **_MOMENTUM, kappa: 10, That: 35},
+                subject=_MOMENTUM_MIN,
+            ),
+            "Theorem 4.6 with U_3 by its two phases, at the T of the theorem; beta = 1/2, eta_0 = 1/5, kappa = 10 "
+            "(where That is 35), and alpha to 0.",
+        ),
+        _claim(
+            "thm4.8.T",
+            "Number of steps of the dynamic schedule with momentum",
+            "Theorem 4.8",
+            Ratio(
+                2 * _LAST / ell,
+                2 * kappa / eta0 * _LAST,
+                {kappa: (2, 1), alpha: (0.1, -1)},
+                where=_MOMENTUM,
+                subject=_STEPS,
+            ),
+            "The proof chooses gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
+        ),
+        _claim(
+            "thm4.8.rate",
+            "Rate of the dynamic schedule with momentum",
+            "Theorem 4.8",
+            Ratio(
+                _least_over_steps(_BELOW),
+                kappa * alpha / (kappa * alpha + eta0),
+                {kappa: (10, 1), alpha: (1e-2, -1)},
+                "O",
+                where=_MOMENTUM,
+                example={kappa: 1000, alpha: 1e-6},
+                subject=_MOMENTUM_MIN,
+            ),
+            "A bound from below on what any schedule and any T make of Theorem 4.6: the exact influence of step t is "
+            "at least its own term, gamma^{T-t} (1 - beta)^2. beta = 1/2, eta_0 = 1/5.",
+            erratum=_erratum(
+                Severity.RATE,
+                "A factor kappa is hidden in the O. With the best schedule and T, the bound of Theorem 4.6 is of the "
+                "order kappa^2 alpha/(kappa^2 alpha + eta_0); kappa alpha in place of kappa^2 alpha is too small by a "
+                "factor of the order kappa where kappa^2 alpha is small.",
+                Ratio(
+                    _least_over_steps(_ABOVE),
+                    kappa**2 * alpha / (kappa**2 * alpha + eta0),
+                    {kappa: (10, 1), alpha: (1e-2, -1)},
+                    where=_MOMENTUM,
+                ),
+            ),
+        ),
+        _claim(
+            "own.long_run",
+            "Schedule of Theorem 4.8 against the uniform one",
+            _HERE,
+            Identity(longest, Rational(1104, 1000), sympy.Float(_LONG_RUN["theorem"] / _LONG_RUN["uniform"]), digits=3),
+            "Compare Theorem 4.8. beta = 0.9, gamma = 0.99, T = 460, That = 230: with its majorant of the influence, "
+            "corrected as in the errata, the dynamic schedule has more noise variance than the uniform one.",
+            derived_here=True,
+        ),
+        _claim(
+            "thm4.9.bound",
+            "Excess risk of stochastic gradients",
+            "Theorem 4.9",
+            Inequality(
+                sympy.Sum(gamma ** (T - t) * D * (sigma_g**2 + G**2 * noise[t]) / n**2 / (2 * M * gap), (t, 1, T)),
+                level * sigma_g**2 + sympy.Sum(gamma ** (T - t) * _ALPHA * noise[t], (t, 1, T)),
+                run,
+                where={**_GD, **batch, M: kappa * mu},
+                instance={T: 3},
+                subject=_S.symbol("ERUB - gamma^T", "excess risk bound without its first term"),
+            ),
+            "The recursion of Theorem 4.2 with the variance (sigma_g^2 + G^2 sigma_t^2) D/n^2, at n = N sqrt(R), where "
+            "R' = 1; printed with an equality sign.",
+        ),
+        _claim(
+            "thm4.10",
+            "Excess risk of stochastic gradients with momentum",
+            "Theorem 4.10",
+            Inequality(
+                _ALPHA * stochastic,
+                level * sigma_g**2,
+                {**run, beta: (0.01, 0.99), eta0: (0.01, 1)},
+                where={gamma: 1 - eta0 / kappa, M: kappa * mu},
+                instance={T: _FIRST_STEPS},
+                example={
+                    **dict.fromkeys((D, mu, N, R, gap, G, sigma_g), 1),
+                    beta: 0.5,
+                    eta0: 0.2,
+                    kappa: 10,
+                },
+                subject=_S.symbol("alpha R' U_3^g", "share of the stochastic gradient in the bound"),
+            ),
+            "U_3 at the constant sigma_g/G, R' = 1, gamma = 1 - eta_0/kappa.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "alpha_g sigma_g^2 should be alpha_g sigma_g^2/eta_0, as 1/(1 - gamma) is kappa/eta_0 with momentum.",
+                Inequality(
+                    _ALPHA * stochastic,
+                    level * sigma_g**2 / eta0,
+                    {**run, beta: (0.01, 0.99), eta0: (0.01, 1)},
+                    where={gamma: 1 - eta0 / kappa, M: kappa * mu},
+                    instance={T: _FIRST_STEPS},
+                ),
+            ),
+        ),
+    )
+
+
+# ---------------------------------------------------------------- tables
+_LEVEL = D / (horizon**2 * R)  # alpha of the tables, up to a constant: M = G = 1
+_TABLE_STEPS = log(horizon**2 * R / D) / ell
+_TABLE = {steps: _TABLE_STEPS, alpha: _LEVEL, **_GD, kappa: 10, D: 60, R: Rational(2, 5)}
+_TABLE_MOMENTUM = {steps: _TABLE_STEPS, alpha: _LEVEL, **_MOMENTUM, kappa: 10, That: 35, D: 60, R: Rational(2, 5)}
+_MANY = {horizon: (1e6, 1)}
+_AT = "At T = ln(N^2 R/D)/ln(1/gamma), M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity: "
+log_N = _S.symbol("ln N", "logarithm of the number of examples", domain=_FROM_ONE, latex="\\ln N")
+log_p = _S.symbol("ln(1/p)", "logarithm of the failure probability", domain=_FROM_ONE, latex="\\ln(1/p)")
+log_T = _S.symbol("ln(N^2 R/D)", "number of steps up to constants", domain=_FROM_ONE, latex="\\ln(N^2 R/D)")
+_RISK = _S.symbol("TER", "true excess risk", LOSS)
+_BARE_RISK = _S.symbol("TER", "true excess risk, M = G = 1")
+_EMPIRICAL = _S.symbol("ERUB", "excess risk bound", latex="\\mathrm{ERUB}")
+
+
+def _empirical_tables() -> tuple[Claim, ...]:
+    uniform = gamma**steps + alpha * kappa * (1 - gamma**steps) * steps
+    dynamic = gamma**steps + alpha * ((1 - gamma ** (steps / 2)) * _ROOT) ** 2
+    schedule = gamma ** (x / 2) * (gamma ** (-steps / 2) - 1) / (1 - sqrt(gamma)) / R
+    growing = {
+        "where": {gamma: Rational(9, 10), R: Rational(2, 5)},
+        "subject": _S.symbol("sigma_t^2", "noise of step t"),
+        "example": {steps: 20, x: 1},
+    }
+
+    def row(place: str, name: str, quantity: sympy.Expr, rate: sympy.Expr, origin: str, where: Any = None) -> Claim:
+        ratio = Ratio(quantity, rate, _MANY, "O", where=where or _TABLE, subject=_EMPIRICAL)
+        return _claim(f"table1.{place}", f"{name}: bound", f"Table 1, {name}", ratio, _AT + origin)
+
+    def cited(place: str, name: str, text: str) -> Claim:
+        return _claim(
+            f"table1.{place}", name, f"Table 1, {name}", Uncheckable(text, Reason.CITED), "A result of the paper cited."
+        )
+
+    return (
+        cited("GD_Adv", "GD+Adv", "the bound is O(D ln^3 N/(N R_MA)), for convex losses"),
+        row(
+            "GD_MA",
+            "GD+MA",
+            gamma**steps + alpha * steps**2,
+            D * log(horizon) ** 2 / (horizon**2 * R),
+            "eq. (9) with kappa (1 - gamma^T) relaxed to T, R for R_MA.",
+        ),
+        cited("GD_MA_adjusted", "GD+MA (adjusted)", "the bound is O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))"),
+        cited("GD_Adv_BBImp", "GD+Adv+BBImp", "the bound is O(D^2 ln^2(1/p)/(R_MA N^{1-c})) with probability p"),
+        cited("Adam_MA", "Adam+MA", "the bound is O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p"),
+        row("non_private", "GD, non-private", gamma**steps, _LEVEL, "Theorem 4.2 without noise."),
+        _claim(
+            "table1.static_schedule",
+            "GD+zCDP, static: schedule",
+            "Table 1, GD+zCDP, static",
+            Allocation(R * sympy.Sum(noise[t], (t, 1, T)), noise, t, T / R, T**2, R, (T, (1, 2, 3))),
+            "What Lemma 4.4 gives where all influences are taken to be 1.",
+        ),
+        row("static", "GD+zCDP, static", uniform, _LEVEL * log(horizon), "eq. (9)."),
+        _claim(
+            "table1.dynamic_schedule",
+            "GD+zCDP, dynamic: schedule",
+            "Table 1, GD+zCDP, dynamic",
+            Ratio(schedule, gamma ** ((x - steps) / 2) / R, {steps: (10, 1), x: (1, 1)}, **growing),
+            "The schedule of Theorem 4.5; gamma = 9/10, R = 2/5, at any t, and T to infinity.",
+        ),
+        row("dynamic", "GD+zCDP, dynamic", dynamic, _LEVEL, "eq. (7) with the schedule of Theorem 4.5."),
+        row(
+            "momentum_static",
+            "Momentum+zCDP, static, T > That",
+            gamma**steps + 2 * eta0 * alpha * steps * _TWO_PHASES,
+            _LEVEL * log(horizon),
+            "Theorem 4.6 with U_3 by its two phases; beta = 1/2, eta_0 = 1/5, That = 35.",
+            _TABLE_MOMENTUM,
+        ),
+        _claim(
+            "table1.momentum_schedule",
+            "Momentum+zCDP, dynamic: schedule for t > That",
+            "Table 1, Momentum+zCDP, dynamic",
+            Ratio(schedule, gamma ** ((steps - x) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
+            "Lemma 4.4 with influences that grow like gamma^{T-t}; gamma = 9/10, R = 2/5.",
+            erratum=_erratum(
+                Severity.RATE,
+                "sigma_t^2 goes like 1/sqrt(q_t): the exponents should be -(T + t)/2 for t <= That and (t - T)/2 for "
+                "t > That. The shape as printed is the reciprocal one, with most noise where it harms most.",
+                Ratio(schedule, gamma ** ((x - steps) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
+            ),
+        ),
+        row(
+            "momentum_dynamic",
+            "Momentum+zCDP, dynamic, T > That",
+            _least_over_steps(_ABOVE),
+            _LEVEL,
+            "the majorant of the influence, the best T; the second term in the bracket vanishes. beta = 1/2, "
+            "eta_0 = 1/5.",
+            _TABLE_MOMENTUM,
+        ),
+        _claim(
+            "table1.momentum_indicator",
+            "Momentum+zCDP, dynamic, T <= That",
+            "Table 1, Momentum+zCDP, dynamic",
+            Ratio(
+                (kappa * alpha / (kappa * alpha + eta0)) ** 2,
+                _LEVEL,
+                _MANY,
+                where=_TABLE_MOMENTUM,
+                example={horizon: 1e5},
+                subject=_EMPIRICAL,
+            ),
+            "The branch of Theorem 4.8 for T <= That. M = G = 1, kappa = 10, D = 60, R = 2/5, eta_0 = 1/5.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The indicator stands at the wrong term: by Theorem 4.8 the row should read D/(N^2 R) times D/(N^2 R) "
+                "for T <= That, and times 1 for T > That. Table 2 has it from here. (The first branch never applies to "
+                "small errors anyway.)",
+                Ratio((kappa * alpha / (kappa * alpha + eta0)) ** 2, _LEVEL**2, _MANY, where=_TABLE_MOMENTUM),
+            ),
+        ),
+    )
+
+
+def _population_tables() -> tuple[Claim, ...]:
+    sampling = 4 * G**2 / (p * mu * horizon)
+
+    def probable(place: str, title: str, locator: str, logs: sympy.Expr) -> Claim:
+        empirical = D * G**2 * logs * log_p / (mu * horizon**2 * R)
+        printed = G**2 / (mu * horizon) * (sqrt(D * logs * log_p / (horizon * R)) + 4 / p)
+        terms = {"empirical risk": sqrt(2 * G**2 / mu) * sqrt(empirical), "sampling": sampling}
+        return _claim(
+            place,
+            title,
+            locator,
+            Rate(_RISK, printed, terms),
+            "Eq. (15) without the 1/N under its first root (see its erratum), and the excess risk of the schedule with "
+            "budget R/ln(1/p), kappa left out as the paper does.",
+            erratum=_erratum(
+                Severity.RATE,
+                "Because of the 1/N in eq. (15), the first term is too small by a factor sqrt(N): it should be "
+                f"G^2/(mu N) sqrt({'D ln(N) ln(1/p)' if logs != 1 else 'D ln(1/p)'}/R).",
+                Rate(_RISK, G**2 / (mu * horizon) * (sqrt(D * logs * log_p / R) + 4 / p), terms),
+            ),
+        )
+
+    def stable(place: str, title: str, logs: sympy.Expr) -> Claim:
+        terms = {"empirical risk": D * logs / (horizon**2 * R), "stability": log_T / horizon}
+        return _claim(
+            f"table2.stability_{place}",
+            title,
+            f"Table 2, uniform stability, {title}",
+            Rate(_BARE_RISK, terms["empirical risk"], terms),
+            "TER <= EER + G^2 eta T/N with eta = 1/M, T of the order ln(N^2 R/D), M = G = 1.",
+            erratum=_erratum(
+                Severity.RATE,
+                "The term ln(N^2 R/D)/N of uniform stability must be added: it is not constant, and it dominates for "
+                "large N.",
+                Rate(_BARE_RISK, D * logs / (horizon**2 * R) + log_T / horizon, terms),
+            ),
+        )
+
+    def cited(place: str, name: str, text: str) -> Claim:
+        return _claim(
+            f"table2.{place}", name, f"Table 2, {name}", Uncheckable(text, Reason.CITED), "A result of the paper cited."
+        )
+
+    one, sentence = Integer(1), "Table 2, high probability, "
+    return (
+        probable("eq16", "True risk of the uniform schedule", "eq. (16)", log_N),
+        probable("eq17", "True risk of the dynamic schedule", "eq. (17)", one),
+        cited("GD_Adv", "GD+Adv", "the true risk is O(sqrt(D) ln^2(N) ln(1/p)/(p mu N R_MA)) at T = O(N^2)"),
+        cited("SVRG_MA", "SVRG+MA", "the true risk is O(D ln(N)/(mu N^2 R_MA)) at T = O(ln(N^2 R_MA/D))"),
+        cited("SSGD", "SSGD+zCDP", "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N)"),
+        cited("SGD_MA", "SGD+MA", "the true risk is O(max(sqrt(D)/(N sqrt(R_MA)), 1/sqrt(N)))"),
+        probable("table2.probability_static", "GD+zCDP, static", sentence + "GD+zCDP, static", log_N),
+        probable("table2.probability_dynamic", "GD+zCDP, dynamic", sentence + "GD+zCDP, dynamic", one),
+        probable(
+            "table2.probability_momentum_static", "Momentum, static, T > That", sentence + "momentum, static", log_N
+        ),
+        probable("table2.probability_momentum_dynamic", "Momentum, dynamic", sentence + "momentum, dynamic", one),
+        stable("non_private", "GD, non-private", one),
+        stable("static", "GD+zCDP, static", log_N),
+        stable("dynamic", "GD+zCDP, dynamic", one),
+        stable("momentum_static", "Momentum, static, T > That", log_N),
+        stable("momentum_dynamic", "Momentum, dynamic", one),
+        _claim(
+            "table2.T",
+            "Number of steps in all rows of this paper",
+            "Table 2",
+            Ratio(
+                log(1 + ell / alpha) / ell,
+                log(horizon**2 * R / D),
+                _MANY,
+                "Theta",
+                where={alpha: _LEVEL, **_GD, kappa: 10, D: 60, R: Rational(2, 5)},
+                subject=_STEPS,
+            ),
+            "The T of eq. (24); M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity.",
+        ),
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    *_privacy(),
+    *_gradient_descent(),
+    *_momentum(),
+    *_stochastic_and_population(),
+    *_headlines(),
+    *_empirical_tables(),
+    *_population_tables(),
+)

@@ -85,7 +85,7 @@ def test_the_inventory_covers_every_claim_and_what_is_checked_has_one():
         return [c for c in CLAIMS if c.id == f"drift_escape.{place}" or c.id.startswith(f"drift_escape.{place}.")]
 
     assert {place for place, scope in INVENTORY.items() if scope == "checked"} == {p for p in INVENTORY if at(p)}
-    assert {c.id for place in INVENTORY for c in at(place)} == {c.id for c in CLAIMS}
+    assert {c.id for place in INVENTORY for c in at(place)} == {c.id for c in CLAIMS if not c.derived_here}
     numbered = [f"lemma{k}" for k in range(1, 20)] + [f"thm{k}" for k in range(1, 5)] + [f"def{k}" for k in range(1, 8)]
     numbered += [f"{kind}{k}" for kind in ("cor", "remark") for k in (1, 2, 3)] + [f"alg{k}" for k in range(1, 5)]
     assert set(numbered) <= set(INVENTORY)
@@ -118,7 +118,7 @@ def test_claims_load_no_torch():
         ("lemma2", "at omega_0 = 0.01: quantity 16.01, bound 11.51"),
         ("eq68", "at chi = 1, eta = 1: stated 2, derived 1.5"),
         ("eq70", "at U = 1, chi = 1, iota = 1, rho = 1, s = 1: stated 8, derived 1"),
-        ("thm1.probability", "at N = 100, iota = 5, omega = 0.1: stated 0.1, derived 1.448"),
+        ("thm1.probability", "at N = 100, iota = 10, omega = 0.1: stated 0.0005, derived 0.0004092"),
         ("thm2.budget", "at ell = 20, mu = 3, n = 1000000, s = 10: quantity 3.139e+12, bound 1e+06"),
         ("lemma14", "at k = 9: quantity 1, bound 0.9478"),
         ("cor3", "at d = 2, omega = 0.5: quantity 1.5, bound 1.386"),
@@ -425,7 +425,7 @@ def test_calculators_are_fast():
             start = time.process_time()
             call()
             best = min(best, time.process_time() - start)
-        assert best < 2e-3
+        assert best < 1e-3
 
 
 # ---------------------------------------------------------------- mutants

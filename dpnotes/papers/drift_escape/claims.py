@@ -68,7 +68,7 @@ from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate
-from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
+from dpnotes.theory.statements import Identity, Optimum, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import COUNT, Domain
 from dpnotes.theory.units import LENGTH, LOSS
 
@@ -79,7 +79,7 @@ PAPER = Paper(
     venue="submission to ICLR, under double-blind review",
     year=2024,
     doi="",
-    arxiv="2505.15647",
+    arxiv="",  # the version on arXiv is a later one, with another title
     version="anonymous submission to ICLR, before arXiv:2505.15647 (the later version has another title)",
     bibtex="""@unpublished{anonymous2024private,
   title  = {Private Stochastic Optimization for Achieving Second-Order Stationary Points},
@@ -179,6 +179,7 @@ _DRIFT_BOUND = _quantity("drift bound", "lower bound of the drift", "\\|\\hat{x}
 _UNSTABLE = _quantity(
     "||P_sg||", "bound of the accumulated gradient noise over beta eta r", "\\|P_{sg}\\|/(\\beta\\eta r)"
 )
+_EXPONENT = _quantity("exponent", "of the growth of the unstable direction", "\\eta\\sqrt{\\rho\\alpha}\\mathcal{T}")
 _LOG_INNER = _quantity("L", "log(S/(eta r))", "\\log\\frac{\\mathcal{S}}{\\eta r}")
 _PROBABILITY = _quantity("Pr", "a probability", "\\Pr")
 _REPEATS = _quantity("Q", "attempts that suffice", "Q")
@@ -482,6 +483,13 @@ def _parameters() -> tuple[Claim, ...]:
             ),
         ),
         _claim(
+            "eq47.exponent",
+            "Exponent of the growth",
+            "eq. (47)",
+            Identity(_EXPONENT, mu, eta * sqrt(rho * alpha) * escape_steps, where={**_STEPS, **_IOTA}),
+            "(1 + eta sqrt(rho alpha))^T_esc >= 2^(eta sqrt(rho alpha) T_esc), with T_esc of (4).",
+        ),
+        _claim(
             "eq47.logarithm",
             "mu = log X makes 2^mu equal to X",
             "eq. (47)",
@@ -547,7 +555,6 @@ _noise = _quantity("nu", "the same component of the noise", "\\nu", unit=LOSS / 
 _PRODUCT = _quantity("-g (g + nu)", "product of gradient and estimate", "-g\\hat{g}", unit=(LOSS / LENGTH) ** 2)
 _GAIN = _quantity("gain", "decrease of the risk by an escape", "gain", unit=LOSS)
 _AVERAGE = _quantity("F_esc/T_esc", "decrease a step", "\\mathcal{F}/\\mathcal{T}", unit=LOSS)
-_FAILURE = _quantity("failure", "sum of all failure probabilities", "failure")
 _SQUARED = _quantity("|move|^2", "squared distance", "\\|x_{t_0+\\tau}-x_{t_0}\\|^2", unit=LENGTH**2)
 _TAIL = _quantity("||nu_t||", "bound of the noise of a step", "\\|\\nu_t\\|", unit=LOSS / LENGTH)
 _TOTAL = _quantity("T_max", "number of all steps", "T")
@@ -853,22 +860,22 @@ def _descent() -> tuple[Claim, ...]:
             "Failure probability of Algorithm 1",
             "Theorem 1, proofs of Lemmas 4 to 6",
             Identity(
-                _FAILURE,
-                omega,
-                omega / 2 + N * omega0 + 2 * N * exp(-iota),
-                where={omega0: omega / (2 * N)},
-                example={omega: 0.1, N: 100, iota: 5},
+                omega0,
+                omega / (2 * N),
+                (omega - omega / 2 - 2 * N * exp(-iota)) / N,
+                example={omega: 0.1, N: 100, iota: 10},
             ),
-            "Lemma 5, the repeats at N saddles, and Lemma 4 (failure 2 e^-iota) at each of them.",
+            "What is left of omega for each of N saddles after Lemma 5 (omega/2), and Lemma 4 (failure 2 e^-iota) at "
+            "each of them.",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "omega is spent on Lemma 5 and the repeats; the failures of Lemma 4 are not covered. With "
-                "omega_0 = omega/(4 N), and (1/s) log(8 N/omega) as another entry of (5), the sum is omega.",
+                "(1/s) log(8 N/omega) as another entry of (5), omega_0 = omega/(4 N) is left.",
                 Identity(
-                    _FAILURE,
-                    omega,
-                    omega / 2 + N * omega0 + 2 * N * exp(-iota),
-                    where={omega0: omega / (4 * N), iota: log(8 * N / omega)},
+                    omega0,
+                    omega / (4 * N),
+                    (omega - omega / 2 - 2 * N * exp(-iota)) / N,
+                    where={iota: log(8 * N / omega)},
                 ),
             ),
         ),
@@ -1054,6 +1061,20 @@ def _rates(
             calculation=rate,
         ),
         _claim(
+            f"{place}.kappa.sampling",
+            "First member of kappa",
+            f"Theorem {number}",
+            Crossover(members[0], members[2], kappa, sampling),
+            "Data noise of fresh gradients and of differences, in the display that solves for alpha.",
+        ),
+        _claim(
+            f"{place}.kappa.privacy",
+            "Second member of kappa",
+            f"Theorem {number}",
+            Crossover(members[1], members[3], kappa, privacy),
+            "Privacy noise of fresh gradients and of differences, in the display that solves for alpha.",
+        ),
+        _claim(
             f"{place}.constants",
             f"Rate of Theorem {number} with its constants",
             f"{appendix}, last display",
@@ -1081,20 +1102,6 @@ def _rates(
                 _choice(count, scale, clients, full + _mixed(count, scale), _balanced_threshold(count, scale)),
             ),
             calculation=rate,
-        ),
-        _claim(
-            f"{place}.kappa.sampling",
-            "First member of kappa",
-            f"Theorem {number}",
-            Crossover(members[0], members[2], kappa, sampling),
-            "Data noise of fresh gradients and of differences, in the display that solves for alpha.",
-        ),
-        _claim(
-            f"{place}.kappa.privacy",
-            "Second member of kappa",
-            f"Theorem {number}",
-            Crossover(members[1], members[3], kappa, privacy),
-            "Privacy noise of fresh gradients and of differences, in the display that solves for alpha.",
         ),
     )
 
@@ -1159,7 +1166,8 @@ def _spider() -> tuple[Claim, ...]:
                 ),
                 sqrt(G**2 * log(1 / delta) / (b1 * epsilon) ** 2 + spread),
             ),
-            "Variances of Algorithm 2 add up over the K differences since the last fresh gradient; c_1 = c_2 = 1.",
+            "Variances of Algorithm 2 add up over the K differences since the last fresh gradient; c_1 = c_2 = 1. An "
+            "upper bound: (30) and (5) need one from below, which only the fresh gradient's noise gives.",
         ),
         _claim(
             "lemma8.large",
@@ -1287,6 +1295,7 @@ _log_8d = _quantity("l", "log(8d/omega')", "\\log\\frac{8d}{\\omega'}")
 _DEVIATION = _quantity("deviation", "error of a gradient of all data", "deviation", unit=LOSS / LENGTH)
 _FLUCTUATION = _quantity("fluctuation", "error of a Hessian of all data", "fluctuation", unit=LOSS / LENGTH**2)
 _count = _quantity("k", "number of examples m n", "k")
+_NEEDED = _quantity("l", "exponent of Lemma 14", "l")
 _CROSS = _quantity("cross term", "of the square of the curvature error", "cross")
 _ERROR_OUT = _quantity("alpha_out", "error of the selected point", "\\alpha'", unit=LOSS / LENGTH)
 _HESSIAN_VARIANCE = _quantity(
@@ -1373,6 +1382,8 @@ def _selection() -> tuple[Claim, ...]:
     allowed_curvature = M * d * sqrt(T * log(1 / delta) * log(32 / omega_s)) / (sqrt(m) * n * epsilon)
     # nSG(2 sqrt(2) sigma_1 sqrt(d/m)) by Lemma 10, inverted at the probability omega'/8
     tail = 2 * sqrt(2) * sigma1 * sqrt(d / m) * sqrt(2 * log(2 / (omega_s / 8)))
+    # The norm is sqrt(2)-Lipschitz in the independent entries, and its mean is at most 2 sqrt(d).
+    curvature_tail = sigma2 / sqrt(m) * (2 * sqrt(d) + sqrt(2) * sqrt(2 * log(2 / (omega_s / 8))))
     search = {c1: (8, 20), c2: (8, 20), omega_s: (1e-4, 0.5), d: (1, 1e4), m: (1, 100), n: (10, 1e6)}
     search |= {T: (1, 1e6), epsilon: (0.1, 10), delta: (1e-9, 0.1), G: (0.1, 10), M: (0.1, 10)}
     at = {c1: 9.67, c2: 9.67, omega_s: 0.05, d: 60, m: 1, n: 1000, T: 50, epsilon: 1, delta: 1e-5, G: 1, M: 1}
@@ -1380,7 +1391,6 @@ def _selection() -> tuple[Claim, ...]:
     scale, count = sqrt(m) * n * epsilon, m * n
     gradient = alpha + G / sqrt(count) + G * sqrt(d * T) / scale
     curvature = (sqrt(rho * alpha) + M / sqrt(count) + M * d * sqrt(T) / scale) ** 2 / rho
-    bernstein = _deviation_exponent()
     learned = (sqrt(d) / data) ** Rational(2, 5)
     return (
         _claim(
@@ -1428,8 +1438,18 @@ def _selection() -> tuple[Claim, ...]:
             erratum=_erratum(
                 Severity.CONSTANT,
                 "The noise carries c_2, the threshold does not: even a zero Hessian is rejected, unless "
-                "log(32/omega') >= 4 c_2. The threshold needs the factor 2 sqrt(c_2), and some room.",
-                Inequality(2 * sigma2 * sqrt(d / m), 2 * sqrt(c2) * allowed_curvature, search, where=curvature_noise),
+                "log(32/omega') >= 4 c_2. 2 sigma_2 (sqrt(d) + sqrt(log(16/omega')))/sqrt(m) is exceeded with "
+                "probability omega'/8 at most.",
+                Inequality(
+                    curvature_tail,
+                    2
+                    * M
+                    * sqrt(c2 * d * T * log(1 / delta))
+                    * (sqrt(d) + sqrt(log(16 / omega_s)))
+                    / (sqrt(m) * n * epsilon),
+                    search,
+                    where=curvature_noise,
+                ),
             ),
         ),
         _claim(
@@ -1485,15 +1505,16 @@ def _selection() -> tuple[Claim, ...]:
         ),
         _claim(
             "eq98",
-            "Probability that the Hessian deviates",
-            "eq. (98)",
-            Identity(_PROBABILITY, omega_s / 8, 2 * d * exp(-bernstein), where=_EIGHT, example={d: 10, omega_s: 0.1}),
-            "Lemma 14 with the factor 2d that a norm needs, at m n = (4/9) log(8d/omega').",
+            "Logarithm that the deviation of a Hessian needs",
+            "eq. (98) and (99)",
+            Identity(_NEEDED, log(8 * d / omega_s), -log(omega_s / 8 / (2 * d)), example={d: 10, omega_s: 0.1}),
+            "2d e^-l is to be omega'/8, where l is the exponent of Lemma 14 at m n = (4/9) l, and 2d the factor that "
+            "a norm needs.",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "The norm needs 2d: with the printed t the probability is omega'/4. log(16d/omega') for "
                 "log(8d/omega'), in t and in the condition, repairs it.",
-                Identity(_PROBABILITY, omega_s / 8, 2 * d * exp(-bernstein), where=_SIXTEEN),
+                Identity(_NEEDED, log(16 * d / omega_s), -log(omega_s / 8 / (2 * d))),
             ),
         ),
         _claim(
@@ -1593,19 +1614,10 @@ def _selection() -> tuple[Claim, ...]:
 _dimension = S.symbol("d", "dimension, as a real number")
 
 
-def _deviation_exponent() -> Any:
-    """The exponent of Lemma 14 at the printed t, sigma^2 and B, for k = m n examples."""
-    t = 4 * M * sqrt(_count * _log_8d)
-    return t**2 / (2 * (4 * M**2 * _count + 2 * M * t / 3))
-
-
-_EIGHT = {_count: Rational(4, 9) * _log_8d, _log_8d: log(8 * d / omega_s)}
-_SIXTEEN = {_count: Rational(4, 9) * _log_8d, _log_8d: log(16 * d / omega_s)}
-
-
 # ---------------------------------------------------------------- Appendix C
 _signs = _quantity("k", "number of matrices", "k", domain=COUNT)
 _multiplier = _quantity("z", "sensitivity over noise, Delta_2/sigma_G", "z")
+_order = _quantity("t", "order of the Renyi divergence, less 1", "t")
 _LEAST_EPSILON = _quantity("epsilon_min", "least privacy loss", "\\epsilon_{\\min}")
 _LOG_RATIO = _quantity("log ratio", "log(2d/omega)/log(2/omega)", "\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}")
 _SUM_SCALE = _quantity("zeta_+", "scale of a sum", "\\zeta_+", unit=LOSS / LENGTH)
@@ -1699,12 +1711,14 @@ def _tools() -> tuple[Claim, ...]:
             erratum=_erratum(
                 Severity.PRIVACY,
                 "The sentence says any sigma > 0; the formula holds for epsilon < 1 only, as the next sentence "
-                "assumes. (z^2/2 + z sqrt(2 log(1/delta)), delta) holds for every sigma.",
-                Inequality(
-                    _least_epsilon(_multiplier),
+                "assumes. (z^2/2 + z sqrt(2 log(1/delta)), delta) holds for every sigma: the least over orders a = 1 + "
+                "t of the Renyi bound a z^2/2 + log(1/delta)/(a - 1).",
+                Optimum(
+                    _multiplier**2 / 2 * (1 + _order) + log(1 / delta) / _order,
+                    _order,
+                    sqrt(2 * log(1 / delta)) / _multiplier,
                     _multiplier**2 / 2 + _multiplier * sqrt(2 * log(1 / delta)),
-                    {_multiplier: (0.01, 100), delta: (1e-9, 0.5)},
-                    subject=_LEAST_EPSILON,
+                    example={_multiplier: 20, delta: 0.01},
                 ),
             ),
         ),
@@ -1728,8 +1742,9 @@ def _tools() -> tuple[Claim, ...]:
                 Inequality(
                     _multiplier**2 / 2 + _multiplier * sqrt(2 * log(1 / delta)),
                     epsilon,
-                    {_ratio: (1e-4, 1), delta: (1e-9, 0.1)},
-                    where={**noisy, c1: 6 + 4 * sqrt(2), epsilon: _ratio * log(1 / delta)},
+                    {epsilon: (0.01, 30), delta: (1e-9, 0.1)},
+                    where={**noisy, c1: 6 + 4 * sqrt(2)},
+                    conditions=(epsilon <= log(1 / delta),),
                     subject=_LEAST_EPSILON,
                 ),
             ),

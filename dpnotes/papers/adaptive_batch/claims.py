@@ -5,7 +5,6 @@ stands in rates. Lengths of gradients, the drift threshold kappa among them, are
 """
 
 import math
-from functools import partial
 from typing import Any
 
 import mpmath
@@ -15,10 +14,10 @@ from sympy import Integer, Max, Min, Rational, exp, floor, log, oo, sqrt
 from dpnotes.papers.adaptive_batch import calculators
 from dpnotes.theory.asymptotics import Limit
 from dpnotes.theory.calculators import Calculator
-from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
+from dpnotes.theory.claims import Claim, Paper, Severity
 from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Crossover, Rate
-from dpnotes.theory.statements import Identity, Optimum, Reason, Statement, Uncheckable
+from dpnotes.theory.statements import Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols
 from dpnotes.theory.units import LENGTH, LOSS
 
@@ -97,17 +96,6 @@ _NOISE = sqrt(d) / epsilon  # sigma sqrt(d) a unit of sensitivity
 _P = sqrt(d) / (n * epsilon)
 _THIRD = Rational(1, 3)
 _BGM = (B * G * M) ** _THIRD
-
-
-def _claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
-
-
-_own = partial(_claim, derived_here=True)
-
-
-def _erratum(severity: Severity, wording: str, corrected: Statement | None) -> Erratum:
-    return Erratum(severity, wording, corrected, PAPER.version)
 
 
 # ---------------------------------------------------------------- calculators
@@ -266,29 +254,28 @@ def _introduction() -> tuple[Claim, ...]:
     private = [name for name in _SPIDER if "sampling" not in name]
     far = {n: examples, d: Integer(1), epsilon: 1 / sqrt(examples)}
     return (
-        _claim(
+        PAPER.claim(
             "sec1.1.ganesh.private",
             "Quoted rate for an SOSP, private term",
             "Section 1.1, alpha_S, second term",
             _spider(_P ** Rational(3, 7), *private),
             f"{_SPIDER_ORIGIN}. Only the private terms.",
         ),
-        _claim(
+        PAPER.claim(
             "sec1.1.ganesh.sampling",
             "Quoted rate for an SOSP, sampling term",
             "Section 1.1, alpha_S, first term",
             _spider(n**-_THIRD, *(name for name in _SPIDER if "noise" not in name)),
             f"{_SPIDER_ORIGIN}. Only the sampling terms.",
         ),
-        _own(
-            "own.spider_gaussian",
+        PAPER.own(
+            "spider_gaussian",
             "What one drift threshold and fixed batches give in between",
-            "derived here, unpublished",
             _spider(n**-_THIRD + _P ** Rational(3, 7) + (_P**2 / n) ** Rational(1, 8)),
             f"{_SPIDER_ORIGIN}. All terms: where O1's sampling and O2's noise meet, a mixed term exceeds both quoted "
             "ones. Whether the quoted proof avoids it was not checked.",
         ),
-        _claim(
+        PAPER.claim(
             "sec1.1.arora",
             "Quoted rate for an FOSP",
             "Section 1.1, alpha_F",
@@ -296,7 +283,7 @@ def _introduction() -> tuple[Claim, ...]:
             f"What Algorithm 2 needs for an FOSP, where there are no escapes: {_GROUND_ORIGIN}. "
             "That the cited algorithm reaches the same was not checked.",
         ),
-        _claim(
+        PAPER.claim(
             "sec1.1.comparison",
             "The rate for an FOSP is the better one",
             "Section 1.1",
@@ -309,21 +296,20 @@ def _introduction() -> tuple[Claim, ...]:
             ),
             "p^(1/2) <= p^(3/7) for p <= 1.",
         ),
-        _claim(
+        PAPER.claim(
             "sec1.1.gap",
             "The gap opens as epsilon falls",
             "Section 1.1, alpha_F << alpha_S",
             Limit(_ALPHA_F / _ALPHA_S, examples, oo, Integer(0), where=far, subject=rate_f / rate_s),
             "Along p = n^(-1/2), that is epsilon = n^(-1/2) at d = 1: the ratio falls like n^(-1/28).",
         ),
-        _own(
-            "own.crossover_ganesh",
+        PAPER.own(
+            "crossover_ganesh",
             "From which epsilon on the gap is closed",
-            "derived here, unpublished",
             Crossover(_P ** Rational(3, 7), n**-_THIRD, epsilon, sqrt(d) * n ** Rational(-2, 9)),
             "Below it the private term of alpha_S dominates, and alpha_F < alpha_S.",
         ),
-        _claim(
+        PAPER.claim(
             "sec1.2.decrease",
             "Which steps decrease F much",
             "Section 1.2, advantage of adaptive batches",
@@ -336,7 +322,7 @@ def _introduction() -> tuple[Claim, ...]:
                 subject=decrease,
             ),
             "A step of length r = eta |g| decreases F by at least eta |g|^2/6 = M r^2/6 where the error is small.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The second 'when it is small' should be 'when it is large': long steps decrease F much.",
                 Monotone(
@@ -348,7 +334,7 @@ def _introduction() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "sec1.1.lower_bound",
             "Lower bound without privacy",
             "Section 1.1",
@@ -372,7 +358,7 @@ def _tools() -> tuple[Claim, ...]:
     tilt = tail / (variance + largest * tail / 3)
     chernoff = -tilt * tail + variance * tilt**2 / (2 * (1 - largest * tilt / 3))
     return (
-        _claim(
+        PAPER.claim(
             "thm2.2.sigma",
             "Noise of the tree mechanism",
             "Theorem 2.2",
@@ -385,7 +371,7 @@ def _tools() -> tuple[Claim, ...]:
             ),
             "A leaf belongs to floor(log2 Sigma) + 1 nodes; zCDP of so many Gaussian releases gives (epsilon, "
             "delta)-DP at the noise on the left.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "log(Sigma) should be the number of nodes that a leaf belongs to, floor(log2 Sigma) + 1: with one "
                 "leaf the printed noise is 0. From two leaves on, the constant 4 makes up for the difference as long "
@@ -398,7 +384,7 @@ def _tools() -> tuple[Claim, ...]:
             ),
             calculation=TREE,
         ),
-        _claim(
+        PAPER.claim(
             "thm2.2.prefix",
             "What the tree mechanism releases",
             "Theorem 2.2",
@@ -409,7 +395,7 @@ def _tools() -> tuple[Claim, ...]:
                 instances=({t: 2}, {t: 3}),
             ),
             "A release is the one before plus M_t(X_{1:t-1}, Z_t), of which only that depends on the data Z_t.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "M_i(X_{1:j-1}, Z_i) should be M_j(X_{1:j-1}, Z_j), the sum over j of the parts of all steps so far.",
                 Identity(
@@ -420,7 +406,7 @@ def _tools() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm2.2.sigma_from_two",
             "The printed noise is enough from two leaves on",
             "Theorem 2.2",
@@ -433,7 +419,7 @@ def _tools() -> tuple[Claim, ...]:
             ),
             "As before, for Sigma >= 2 and epsilon <= 4 log(1/delta).",
         ),
-        _claim(
+        PAPER.claim(
             "thm2.2.norm",
             "Norm of the tree's noise",
             "Theorem 2.2",
@@ -441,7 +427,7 @@ def _tools() -> tuple[Claim, ...]:
                 norm, sigma * sqrt(d * ell), {"variances of the nodes of TREE(t)": sqrt(num_nodes * sigma**2 * d * ell)}
             ),
             "TREE(t) is a sum of as many independent noises as t has ones in binary; ell stands for log(1/iota).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "A factor sqrt(log Sigma) is missing: TREE(t) sums up to log2(Sigma + 1) independent noises of "
                 "variance sigma^2 a coordinate. It vanishes in the O~ of Lemma 3.8.",
@@ -452,20 +438,20 @@ def _tools() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "alg1.levels",
             "Levels of the tree",
             "Algorithm 1, line 2",
             Identity(levels, log(Sigma) / log(2), _COUNTED_LEVELS, instances=_TREES, example={}),
             "How many of the sizes 1, 2, 4, ... are at most Sigma, counted.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "l should run to floor(log2 Sigma) + 1. With 1 <= l <= log Sigma the root is missing, so that for "
                 "Sigma = 2^K the last release has the noise of the one before, and their difference has none.",
                 Identity(levels, _LEVELS, _COUNTED_LEVELS, instances=_TREES),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma2.4.norm",
             "A sum of norm-sub-Gaussian vectors",
             "Lemma 2.4, last line",
@@ -478,7 +464,7 @@ def _tools() -> tuple[Claim, ...]:
             ),
             "The lemma bounds the tail at t by min(1, 2 d exp(-x)), x = t^2/(c^2 V), with V the sum of the squared "
             "scales. In units of c^2 V, 2 exp(-x/(2 zeta^2)) is above that where it is at the kink x = log(2 d).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "log(d) should be log(2d): in one dimension the printed scale is 0.",
                 Inequality(
@@ -489,7 +475,7 @@ def _tools() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm2.5.exponent",
             "Exponent of the matrix Bernstein inequality",
             "Theorem 2.5",
@@ -501,20 +487,20 @@ def _tools() -> tuple[Claim, ...]:
             ),
             "Chernoff's bound: -theta t + theta^2 V/(2 (1 - L theta/3)) at theta = t/(V + L t/3); the printed exponent "
             "is -(-t^2)/(...).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The exponent should be -(t^2/2)/(sigma^2 + L t/3): as printed it is positive, and the bound grows "
                 "with t; with the sign alone it is still violated (400 signs, t = 40: 0.0506 > 0.0208).",
                 Identity(exponent, -(tail**2) / 2 / (variance + largest * tail / 3), chernoff),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm2.5.dimension",
             "Factor of the matrix Bernstein inequality",
             "Theorem 2.5",
             Identity(_S.symbol("factor", "factor of the tail bound"), d, d + d, example={d: 1}),
             "The largest eigenvalue of S and that of -S, each with the trace of a d by d identity.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "d should be 2d for the norm of a symmetric matrix, which both ends of the spectrum can exceed. With "
                 "d and the exponent corrected, two signs in one dimension violate it: t = 2 has probability 1/2, "
@@ -545,7 +531,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
     with_step_size = {"decrease over window": (_PER_ESCAPE / _WINDOW).subs(M, 1 / eta)}
     per_step = _S.symbol("D/Gamma", "average decrease of F in a step of an escape window", LOSS)
     return (
-        _claim(
+        PAPER.claim(
             "lemma3.2.descent",
             "Decrease of a step with an inexact gradient",
             "Lemma 3.2, first inequality",
@@ -558,7 +544,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             "The quadratic upper bound of a smooth F at a step eta g, when the gradient is g - e along the step, the "
             "worst for an error of norm e.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.2.decrease",
             "Decrease where the gradient is large",
             "Lemma 3.2, second inequality",
@@ -571,10 +557,9 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             ),
             "A gradient of norm w gamma >= gamma and an error of norm q gamma/4, q <= 1, against it.",
         ),
-        _own(
-            "own.decrease_constant",
+        PAPER.own(
+            "decrease_constant",
             "Best constant of the decrease",
-            "derived here, unpublished",
             Inequality(
                 _PROGRESS,
                 -eta * g**2 / 6,
@@ -584,7 +569,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             ),
             "Under the conditions of Lemma 3.2, e <= g/3; with equality the first inequality gives -eta g^2/6.",
         ),
-        _claim(
+        PAPER.claim(
             "secA.1.large",
             "Decrease where the gradient exceeds 4 gamma",
             "Appendix A.1, proof of Proposition 3.4",
@@ -597,7 +582,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             ),
             "Lemma 3.2 at 4 gamma.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.3.decrease",
             "Decrease in an escape window",
             "Lemma 3.3",
@@ -606,7 +591,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             "from x_0 = 0, errors that cancel the gradient are allowed, because the first step, at most 2 gamma/M "
             "long, leads to gradients below gamma; then the iterate stays, and F has fallen by sqrt(rho gamma) "
             "(gamma/M)^2 (logarithms put to 1).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "A bound of the error's norm cannot suffice: the errors may cancel the escape direction, and then F "
                 "decreases by at most the order of sqrt(rho) gamma^(5/2)/M^2. Errors of minibatches have to be "
@@ -615,7 +600,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
                 Rate(1 / decrease, M**2 / (sqrt(rho) * gamma ** Rational(5, 2)), adversary, regime=flat),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.3.window",
             "Length of the escape window",
             "Lemma 3.3",
@@ -627,7 +612,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             ),
             "M/sqrt(rho gamma) steps multiply a distance along the negative curvature by e; the logarithm comes from a "
             "union bound over d coordinates of T = B M/gamma^2 points.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The argument of the logarithm has a unit, x^2, so that the window depends on how lengths are "
                 "measured. d M B/(gamma^2 iota) has none.",
@@ -639,10 +624,9 @@ def _descent_and_escape() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _own(
-            "own.cubic_saddle",
+        PAPER.own(
+            "cubic_saddle",
             "Where the decrease of an escape comes from",
-            "derived here, unpublished",
             Optimum(
                 rho * push**3 / 6 - lam * push**2 / 2,
                 push,
@@ -652,26 +636,26 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             "The cubic upper bound of F along a direction of curvature -lambda; lambda = sqrt(rho gamma) gives 2/3 of "
             "the gamma^(3/2)/sqrt(rho) of Lemma 3.3.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.3.average",
             "Average decrease, in gamma",
             "below Lemma 3.3",
             Rate(per_step, gamma**2, average, normalised=(M,), order="Omega"),
             "The decrease of Lemma 3.3 over its window.",
         ),
-        _claim(
+        PAPER.claim(
             "prop3.4.average",
             "Average decrease",
             "below Proposition 3.4",
             Rate(per_step, eta / gamma**2, with_step_size, order="Omega"),
             "The decrease of Lemma 3.3 over its window, with eta = 1/M.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "Omega(eta/gamma^2) should be Omega(eta gamma^2), as used for T.",
                 Rate(per_step, eta * gamma**2, with_step_size, order="Omega"),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "prop3.4.T",
             "Number of steps",
             "Proposition 3.4",
@@ -687,7 +671,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             ),
             "T times the least average decrease exceeds B. With eta = 1/M, as everywhere in the paper.",
         ),
-        _claim(
+        PAPER.claim(
             "prop3.4.zeta",
             "Scale of the perturbation",
             "Proposition 3.4",
@@ -699,7 +683,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
             ),
             "zeta^2/d in Algorithm 2 is the variance gamma^2/(d log(d/iota)) of Lemma 3.3.",
         ),
-        _claim(
+        PAPER.claim(
             "alg2.threshold.unit",
             "Norm below which a saddle is suspected",
             "Algorithm 2, line 9; Lemma 3.3",
@@ -710,7 +694,7 @@ def _descent_and_escape() -> tuple[Claim, ...]:
                 where={T: _STEPS[gamma]},
             ),
             "A union bound over d coordinates of T = B M/gamma^2 points, as for the window.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The argument of the logarithm has the unit F x, and differs from that of the window. d B M/(gamma^2 "
                 "omega) has none.",
@@ -722,13 +706,13 @@ def _descent_and_escape() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "alg2.threshold.sign",
             "The threshold is at least the error",
             "Algorithm 2, line 9",
             Inequality(gamma, gamma * log(y) ** 3, {gamma: (1e-3, 1), y: (0.01, 1e6)}, example={gamma: 1, y: 0.2}),
             "y = B M d/(rho omega); it is 0.2 at B = M = 1, d = 2, rho = 100, omega = 0.1.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "Where the argument is below 1, the threshold is negative, and no saddle is ever perturbed; max(1, "
                 "log(...))^3 would do.",
@@ -758,14 +742,14 @@ def _oracles() -> tuple[Claim, ...]:
     )
     reached = {"noise": sqrt(d) * G / (epsilon * b), "sampling": G / sqrt(b)}
     return (
-        _claim(
+        PAPER.claim(
             "lemma3.5.O1",
             "Error of the first oracle",
             "Lemma 3.5 (1)",
             Rate(first, G * sqrt(ell / b), {"Lemma 2.4 for b terms of norm 2 G/b": sqrt(b * (2 * G / b) ** 2 * ell)}),
             "Lemma 2.4; ell stands for log(d/iota).",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.5.O2",
             "Error of the second oracle",
             "Lemma 3.5 (2)",
@@ -776,7 +760,7 @@ def _oracles() -> tuple[Claim, ...]:
             ),
             "Lemma 2.4; r is the distance of the two points, ell stands for log(d/iota).",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.6",
             "Error of the estimator since O1 was asked",
             "Lemma 3.6, eq. (1)",
@@ -788,7 +772,7 @@ def _oracles() -> tuple[Claim, ...]:
             "k steps of length r. Lemma 2.4 once, for all examples drawn since then as one martingale: a single "
             "logarithm. (Applied to the oracles' errors of Lemma 3.5, as in the proof, it would give its square.)",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.7.O1",
             "Sensitivity of the first oracle",
             "Lemma 3.7, proof",
@@ -797,14 +781,14 @@ def _oracles() -> tuple[Claim, ...]:
             ),
             "Data sets differ in one item (Section 1): gradients of norms q G and v G that point in opposite "
             "directions.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "When an example is replaced, a mean of b gradients moves by up to 2 G/b. G/b holds when an example's "
                 "gradient is put to zero.",
                 Inequality(G * (share + other_share) / b, 2 * G / b, _REPLACED),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.7.O2",
             "Sensitivity of the second oracle",
             "Lemma 3.7, proof",
@@ -815,26 +799,26 @@ def _oracles() -> tuple[Claim, ...]:
                 example={M: 1, distance: 1, bt: 100, share: 1, other_share: 1},
             ),
             "As for the first oracle, with differences of gradients of norms q M r and v M r.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "When an example is replaced, the mean moves by up to 2 M r/b_t.",
                 Inequality(M * distance * (share + other_share) / bt, 2 * M * distance / bt, _REPLACED),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.7.index",
             "Which gradient a step is made of",
             "Lemma 3.7, proof",
             Identity(moved, norms[t], M * (eta * norms[t - 1]), where={eta: 1 / M}, instances=({t: 2},), example={}),
             "x_t = x_{t-1} - eta g_{t-1} with eta = 1/M.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The norm should be that of the gradient of step t - 1, here and in b_t (Lemma 3.8, Theorem 3.11), "
                 "which otherwise would need the gradient that it is there to estimate.",
                 Identity(moved, norms[t - 1], M * (eta * norms[t - 1]), where={eta: 1 / M}, instances=({t: 2},)),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.7.sigma",
             "Noise that makes the algorithm private",
             "Lemma 3.7",
@@ -848,7 +832,7 @@ def _oracles() -> tuple[Claim, ...]:
             ),
             "epsilon = 1, delta = 1e-6, a tree with 1024 leaves: 11 releases of one sensitivity need the noise "
             "sqrt(11)/mu = 14.01 times the sensitivity, where mu solves the exact profile of Gaussian DP.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "log(1/delta)/epsilon does not follow from Theorem 2.2, which has 4 sqrt(log(Sigma) "
                 "log(1/delta))/epsilon; it is smaller unless delta <= Sigma^(-16). At (1, 1e-6) and 1024 leaves it is "
@@ -859,7 +843,7 @@ def _oracles() -> tuple[Claim, ...]:
             ),
             calculation=TREE,
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.8.b",
             "Batch size of the first oracle",
             "Lemma 3.8",
@@ -867,7 +851,7 @@ def _oracles() -> tuple[Claim, ...]:
             "The noise for a sensitivity of the order G/b has the norm sqrt(d) G/(epsilon b), the sampling error is "
             "G/sqrt(b).",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.8.b_t",
             "Batch size of the second oracle",
             "Lemma 3.8",
@@ -880,7 +864,7 @@ def _oracles() -> tuple[Claim, ...]:
             "Noise for a sensitivity of the order g/b_t. The sampling errors of a segment have squares g_i^2/b_i, at "
             "most max(g/b_t) times the sum of the g_i, which is at most kappa. Where batches are not 1 by rounding.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.8.sensitivity",
             "Sum of the sensitivities",
             "Lemma 3.8, proof",
@@ -893,7 +877,7 @@ def _oracles() -> tuple[Claim, ...]:
             ),
             "The batch sizes put in.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.8.sigma",
             "Noise in terms of alpha",
             "Lemma 3.8",
@@ -904,7 +888,7 @@ def _oracles() -> tuple[Claim, ...]:
             ),
             "Lemma 3.7's formula at the largest sensitivities that the batch sizes allow.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.8.privacy",
             "The noise makes the algorithm private",
             "Lemma 3.8",
@@ -918,14 +902,14 @@ def _oracles() -> tuple[Claim, ...]:
             ),
             "epsilon = 1, delta = 1e-6, 1024 leaves, an example replaced: sensitivity 2 alpha epsilon/sqrt(d), where "
             "b is as small as the rule allows.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "2 log(1/delta) alpha/sqrt(d) is 27.63 alpha/sqrt(d) where 28.02 is needed; it would do for examples "
                 "put to zero. It does not grow with the number of leaves, although the noise has to.",
                 exact_noise,
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm3.11.sigma",
             "Noise of the theorem",
             "Theorem 3.11",
@@ -938,7 +922,7 @@ def _oracles() -> tuple[Claim, ...]:
                 subject=needed,
             ),
             "epsilon = 1, delta = 1e-6, 1024 leaves, and even the smaller sensitivity G/b of examples put to zero.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "sigma = alpha/sqrt(d) drops the factor 2 log(1/delta) of Lemma 3.8. The noise is then the "
                 "sensitivity over epsilon, whatever delta: at epsilon = 1 and 1024 leaves, where the private term of "
@@ -947,18 +931,16 @@ def _oracles() -> tuple[Claim, ...]:
             ),
             calculation=THEOREM,
         ),
-        _own(
-            "own.delta_zeroed",
+        PAPER.own(
+            "delta_zeroed",
             "delta that sigma = alpha/sqrt(d) reaches, examples put to zero",
-            "derived here, unpublished",
             Identity(delta, Rational(845, 1000), _profile(Integer(1), sqrt(Integer(_REFERENCE_LEVELS))), digits=3),
             "epsilon = 1, 1024 leaves: sensitivity alpha epsilon/sqrt(d) over sigma is 1 at each of 11 nodes, so the "
             "mechanism has the parameter sqrt(11) of Gaussian DP.",
         ),
-        _own(
-            "own.delta_replaced",
+        PAPER.own(
+            "delta_replaced",
             "delta that sigma = alpha/sqrt(d) reaches, examples replaced",
-            "derived here, unpublished",
             Identity(
                 delta, Rational(9985, 10000), _profile(Integer(1), 2 * sqrt(Integer(_REFERENCE_LEVELS))), digits=4
             ),
@@ -989,7 +971,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
     normalised = {**ground, "regime": _SMALL_NOISE, "normalised": (B, G, M)}
     queries = _PATH[alpha] / kappa
     return (
-        _claim(
+        PAPER.claim(
             "lemma3.9.large",
             "Decrease where the noisy gradient is at least gamma",
             "Lemma 3.9, proof",
@@ -1002,7 +984,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
                 subject=_CHANGE,
             ),
             "Lemma 3.2's first inequality with errors up to gamma, as Lemma 3.8 gives them.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "Lemma 3.2 needs errors of at most a quarter of the threshold. At g = gamma, F may increase by eta "
                 "gamma^2/2; from g = 3 gamma on it decreases by eta g^2/6. The set S should be that of norms at most 3 "
@@ -1016,7 +998,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.9.small",
             "Increase where the noisy gradient is at most gamma",
             "Lemma 3.9, proof",
@@ -1029,7 +1011,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
             ),
             "Lemma 3.2's first inequality.",
         ),
-        _claim(
+        PAPER.claim(
             "eq2",
             "Length of the path",
             "eq. (2)",
@@ -1043,69 +1025,69 @@ def _sample_sizes() -> tuple[Claim, ...]:
             ),
             "The squares of the large steps sum to B/eta; T = B M/gamma^2 steps in all.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.9",
             "Number of examples",
             "Lemma 3.9",
             Rate(total, printed_total, calls),
             "O1 is asked at the start, and whenever the path has grown by kappa; O2 takes b_t at each step.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "The first call of O1 is not counted: the drift begins at kappa, so that b examples are used whatever "
                 "the path. The other calls cover it only if kappa <= B M/gamma.",
                 Rate(total, b + printed_total, calls),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.10.O1_private",
             "Private part of O1",
             "Lemma 3.10, proof, First",
             _alone(_BGM * sqrt(_P), G * _NOISE / alpha * queries, _BGM),
             "The first term of b, with kappa >= (B G M)^(1/3).",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.10.O1_sampling",
             "Sampling part of O1",
             "Lemma 3.10, proof, First",
             _alone((B * M) ** Rational(2, 9) * G ** Rational(5, 9) / n**_THIRD, G**2 / alpha**2 * queries, _BGM),
             "The second term of b, with kappa >= (B G M)^(1/3).",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.10.O2_private",
             "Private part of O2",
             "Lemma 3.10, proof, Secondly",
             _alone(sqrt(B * M) * sqrt(_P), _NOISE / alpha * _PATH[alpha]),
             "The first term of b_t over the path.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.10.O2_sampling",
             "Sampling part of O2",
             "Lemma 3.10, proof, Thirdly",
             _alone((B * M) ** Rational(4, 9) * G ** Rational(1, 9) / n**_THIRD, kappa / alpha**2 * _PATH[alpha], _BGM),
             "The second term of b_t over the path, where kappa = (B G M)^(1/3).",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.10.O2_drift",
             "Sampling part of O2 where kappa is private",
             "Lemma 3.10, proof, Thirdly",
             _alone(sqrt(B * M) * sqrt(_P), kappa / alpha**2 * _PATH[alpha], alpha * _NOISE),
             "The second term of b_t over the path, where kappa = alpha sqrt(d)/epsilon.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.10.steps",
             "At least one example a step",
             "Lemma 3.10, proof, Finally",
             _alone(sqrt(M * B) / sqrt(n), _STEPS[alpha]),
             "T examples.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.10.kappa",
             "Drift threshold",
             "Lemma 3.10",
             Choice({alpha: _PRINTED_RATE, kappa: _PRINTED_KAPPA}, {"alpha": alpha}, _PRINTED_RATE, _LATER_QUERIES),
             "Every count of Lemma 3.9 as printed is at most n at the printed alpha and kappa.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma3.10.alpha",
             "Accuracy from the counts of Lemma 3.9",
             "Lemma 3.10",
@@ -1113,13 +1095,13 @@ def _sample_sizes() -> tuple[Claim, ...]:
             "The best balance of the counts of Lemma 3.9 as printed, over alpha and kappa.",
             calculation=SAMPLE_SIZE,
         ),
-        _claim(
+        PAPER.claim(
             "thm3.11.alpha",
             "Accuracy",
             "Theorem 3.11",
             Rate(alpha, _PRINTED_RATE, constraints=_GROUND, regime=_BELOW_START, **ground),
             f"{_GROUND_ORIGIN}. Where G/sqrt(n) and G p are below sqrt(B M), which bounds the gradient at x_0.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "The first call of O1 takes b examples, so that alpha >= G/sqrt(n) and alpha >= G sqrt(d)/(n epsilon) "
                 "are needed, too. They are not implied where G is large against sqrt(B M): for G = n^(7/16) sqrt(B "
@@ -1129,7 +1111,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
             ),
             calculation=THEOREM,
         ),
-        _claim(
+        PAPER.claim(
             "thm3.11.kappa",
             "Drift threshold, first call of O1 included",
             "Theorem 3.11",
@@ -1141,7 +1123,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
                 _BELOW_START,
             ),
             "Every count is at most n at the printed alpha and kappa.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "The first call of O1 breaks the count, as for alpha; with alpha larger by G/sqrt(n) + G sqrt(d)/(n "
                 "epsilon) it does not.",
@@ -1153,7 +1135,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm3.11.b",
             "Batch size of the first oracle",
             "Theorem 3.11",
@@ -1163,7 +1145,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
                 alpha,
             ),
             "As in Lemma 3.8.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "G/alpha^2 has a unit, and should be G^2/alpha^2, as in Lemma 3.8; with G/alpha^2 the sampling error "
                 "would be sqrt(G) alpha.",
@@ -1174,7 +1156,7 @@ def _sample_sizes() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "remark3.12",
             "Accuracy with constants put to 1",
             "Remark 3.12, abstract and Section 1.1",
@@ -1198,7 +1180,7 @@ def _appendix() -> tuple[Claim, ...]:
     }
     within = {"d <= n": d / n}
     return (
-        _claim(
+        PAPER.claim(
             "thmA.2.gradient",
             "Uniform deviation of gradients",
             "Theorem A.2",
@@ -1212,7 +1194,7 @@ def _appendix() -> tuple[Claim, ...]:
             ),
             "eq. (3) and the distance r to the net, which may be taken small: it is hidden in ell = log(R/r).",
         ),
-        _claim(
+        PAPER.claim(
             "thmA.2.hessian",
             "Uniform deviation of Hessians",
             "Theorem A.2",
@@ -1226,20 +1208,20 @@ def _appendix() -> tuple[Claim, ...]:
             ),
             "As for gradients.",
         ),
-        _claim(
+        PAPER.claim(
             "thmA.2.net",
             "Width of the net",
             "Theorem A.2, proof",
             Choice({distance: Min(1, M / rho) * uniform}, nets, uniform),
             "Off the net gradients move by M r and Hessians by rho r, which should be at most sqrt(d/n) times G and M.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "min{1, M/rho} compares a number with a length. min{G/M, M/rho} is what both lines need; as the proof "
                 "writes L for G, the gradient line needs r <= (L/M) sqrt(d/n).",
                 Choice({distance: Min(G / M, M / rho) * uniform}, nets, uniform),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thmA.2.hessian_line",
             "Hessian off the net",
             "Theorem A.2, proof, last line",
@@ -1250,7 +1232,7 @@ def _appendix() -> tuple[Claim, ...]:
                 regime=within,
             ),
             "Concentration on the net, and Lipschitz Hessians off it.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "(M + rho r) sqrt(d/n) should be M sqrt(d/n) + rho r; with r <= (M/rho) sqrt(d/n) the result is the "
                 "same.",
@@ -1262,7 +1244,7 @@ def _appendix() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "secA.2.alpha",
             "From empirical to population SOSP",
             "Appendix A.2, last formula",
@@ -1277,7 +1259,7 @@ def _appendix() -> tuple[Claim, ...]:
             ),
             "The quoted empirical rate p^(2/3), and Theorem A.2: the gradient adds sqrt(d/n), the Hessian needs "
             "sqrt(rho alpha) >= M sqrt(d/n).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "sqrt(d)/n should be sqrt(d/n), which is what Theorem A.2 gives for the gradient (and what Section 4 "
                 "says).",
@@ -1292,25 +1274,22 @@ def _appendix() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _own(
-            "own.net_private",
+        PAPER.own(
+            "net_private",
             "Where the net's deviation is below the private term",
-            "derived here, unpublished",
             Crossover(uniform, sqrt(_P), d, epsilon**-2),
             "The corrected Appendix A.2 beats the private term of Theorem 3.11 only for d < epsilon^(-2) (constants "
             "1).",
         ),
-        _own(
-            "own.net_hessian",
+        PAPER.own(
+            "net_hessian",
             "Where the Hessian decides in the corrected Appendix A.2",
-            "derived here, unpublished",
             Crossover(G * uniform, M**2 * d / (rho * n), n, d * M**4 / (rho * G) ** 2),
             "The gradient needs alpha >= G sqrt(d/n), the Hessian alpha >= M^2 d/(rho n), which is more for smaller n.",
         ),
-        _own(
-            "own.net_sampling",
+        PAPER.own(
+            "net_sampling",
             "Where the net's deviation is below the sampling term",
-            "derived here, unpublished",
             Crossover(uniform, n**-_THIRD, d, n**_THIRD),
             "And the sampling term only for d < n^(1/3).",
         ),
@@ -1337,19 +1316,17 @@ def _own_results() -> tuple[Claim, ...]:
     without = sqrt(B * M) * sqrt(_P) + _PRINTED_SAMPLING + sqrt(M * B) / sqrt(n)
     size = B * M * _NOISE / alpha**2 + B * G * M / alpha**3 + B * M / alpha**2 + G * _NOISE / alpha + G**2 / alpha**2
     return (
-        _own(
-            "own.best_rate",
+        PAPER.own(
+            "best_rate",
             "Best accuracy over the drift threshold and the batches",
-            "derived here, unpublished",
             Rate(alpha, _BEST_RATE + _FIRST_QUERY, constraints=_GROUND, **ground),
             f"{_GROUND_ORIGIN}. Never more than the corrected Theorem 3.11, and less "
             "wherever G differs from sqrt(B M).",
             calculation=SAMPLE_SIZE,
         ),
-        _own(
-            "own.best_kappa",
+        PAPER.own(
+            "best_kappa",
             "A drift threshold that reaches the best accuracy",
-            "derived here, unpublished",
             Choice(
                 {alpha: _BEST_RATE + _FIRST_QUERY, kappa: Max(alpha * _NOISE, G)},
                 {"alpha": alpha},
@@ -1358,10 +1335,9 @@ def _own_results() -> tuple[Claim, ...]:
             ),
             "kappa = max(alpha sqrt(d)/epsilon, G): the printed one with G in place of (B G M)^(1/3).",
         ),
-        _own(
-            "own.printed_kappa",
+        PAPER.own(
+            "printed_kappa",
             "The printed threshold needs no (B G M)^(1/3) p^(1/2)",
-            "derived here, unpublished",
             Choice(
                 {alpha: without + _FIRST_QUERY, kappa: _PRINTED_KAPPA},
                 {"alpha": alpha},
@@ -1371,18 +1347,16 @@ def _own_results() -> tuple[Claim, ...]:
             "Using kappa >= alpha sqrt(d)/epsilon in the private part of O1 gives (B G M/n)^(1/3), the geometric mean "
             "of the two printed sampling terms.",
         ),
-        _own(
-            "own.sample_size",
+        PAPER.own(
+            "sample_size",
             "Number of examples for an accuracy",
-            "derived here, unpublished",
             Rate(n, size, {"n": n}, (n, *_CHOSEN), _GROUND),
             f"{_GROUND_ORIGIN}. Solved for n.",
             calculation=SAMPLE_SIZE,
         ),
-        _own(
-            "own.no_step_term",
+        PAPER.own(
+            "no_step_term",
             "The term sqrt(B M/n) is idle",
-            "derived here, unpublished",
             Rate(
                 alpha,
                 sqrt(B * M) * sqrt(_P) + (B * G * M / n) ** _THIRD + _FIRST_QUERY,
@@ -1393,19 +1367,17 @@ def _own_results() -> tuple[Claim, ...]:
             "The best balance where sqrt(B M/n) <= G; otherwise that term is above G, and alpha is trivial. The same "
             "holds for the last term of the printed rate.",
         ),
-        _own(
-            "own.batch_regime",
+        PAPER.own(
+            "batch_regime",
             "Where the batches of Lemma 3.8 suffice to escape",
-            "derived here, unpublished",
             Crossover(kappa / alpha, M / (2 * sqrt(rho * alpha)), alpha, 4 * rho * kappa**2 / M**2),
             "b_t >= kappa g/alpha^2 >= kappa/alpha where g >= alpha, against the batch M/(2 lambda) at lambda = "
             "sqrt(rho alpha): for alpha below the crossover, noise as on the quadratic saddle does not keep the "
             "iterates there.",
         ),
-        _own(
-            "own.escape_batches",
+        PAPER.own(
+            "escape_batches",
             "Batches that escape do not cost the rate",
-            "derived here, unpublished",
             Rate(
                 alpha,
                 sqrt(_P) + n**-_THIRD,
@@ -1416,10 +1388,9 @@ def _own_results() -> tuple[Claim, ...]:
             "The batch that the quadratic saddle asks for, at every step, on top of all else: B M^2/(sqrt(rho) "
             "alpha^(5/2)) examples, below those of the sampling term.",
         ),
-        _own(
-            "own.frozen_reset",
+        PAPER.own(
+            "frozen_reset",
             "Asking O1 at every perturbation costs the rate",
-            "derived here, unpublished",
             Rate(
                 alpha,
                 _P ** Rational(2, 5) + n ** Rational(-2, 7),
@@ -1430,18 +1401,16 @@ def _own_results() -> tuple[Claim, ...]:
             "T/Gamma windows, Gamma = M/sqrt(rho alpha), at each of which line 10 of Algorithm 2 sets the drift to 0; "
             "if the estimate is refreshed there, b examples are used.",
         ),
-        _own(
-            "own.crossover",
+        PAPER.own(
+            "crossover",
             "Where the private and the sampling term are equal",
-            "derived here, unpublished",
             Crossover(sqrt(_P), n**-_THIRD, epsilon, sqrt(d) * n**-_THIRD),
             "In Remark 3.12: privacy dominates for epsilon < sqrt(d) n^(-1/3).",
             calculation=CROSSOVER,
         ),
-        _own(
-            "own.lyapunov",
+        PAPER.own(
+            "lyapunov",
             "Exponent of a step at a saddle, batch 1",
-            "derived here, unpublished",
             Identity(
                 lyapunov,
                 log(4 * u) / 2,
@@ -1452,10 +1421,9 @@ def _own_results() -> tuple[Claim, ...]:
             "u) or 1 + u - (1 - u), where u = lambda/M. Below lambda = M/4 the exponent is negative: unbiased steps "
             "converge to the saddle.",
         ),
-        _own(
-            "own.minimum_batch",
+        PAPER.own(
+            "minimum_batch",
             "Batch size that a saddle asks for",
-            "derived here, unpublished",
             Limit(
                 _EXPONENT_BOUND / u,
                 u,
@@ -1468,10 +1436,9 @@ def _own_results() -> tuple[Claim, ...]:
             "The same saddle with batches b = c M/lambda: an upper bound of the exponent over lambda/M, negative for "
             "c < 1/2, that is for b < M/(2 lambda).",
         ),
-        _own(
-            "own.minimum_batch_exact",
+        PAPER.own(
+            "minimum_batch_exact",
             "Batches at which every run converges to the saddle",
-            "derived here, unpublished",
             Inequality(
                 _RATIO**2 * (Rational(1, 2) - u) / (u - u**2 / 2 + u**3 / 3),
                 1 / (2 * u) - 2,
@@ -1481,17 +1448,15 @@ def _own_results() -> tuple[Claim, ...]:
             ),
             "The batch at which the upper bound of the exponent is 0, at least M/(2 lambda) - 2, u = lambda/M.",
         ),
-        _own(
-            "own.exponent_below",
+        PAPER.own(
+            "exponent_below",
             "Exponent at nine signs",
-            "derived here, unpublished",
             Identity(lyapunov, -Rational(52, 10000), _exponent(9, Rational(1, 20)), digits=4),
             "lambda = M/20, batch 9 < M/(2 lambda) = 10: exact.",
         ),
-        _own(
-            "own.exponent_above",
+        PAPER.own(
+            "exponent_above",
             "Exponent at eleven signs",
-            "derived here, unpublished",
             Identity(lyapunov, Rational(63, 10000), _exponent(11, Rational(1, 20)), digits=4),
             "lambda = M/20, batch 11 > M/(2 lambda) = 10: exact.",
         ),

@@ -58,8 +58,8 @@ def entries(claims: Iterable[Claim], verdicts: Verdicts) -> Iterator[Entry]:
 _HEAD = """\
 Each entry is a claim whose verdict, computed by [the engine](theory.md), does not confirm what is printed. The evidence
 can be evaluated by hand, and the command repeats the check. A correction has passed the same check. Formulas are in the
-letters of the paper. An erratum was seen in the version named with it; what became of it in newer ones is said where it
-is known. Severities: "privacy-breaking", where following the print breaks the guarantee; "rate", where an exponent, a
+letters of the paper. The version in which an erratum was seen stands with its paper; what became of it in newer ones is
+said where it is known. Severities: "privacy-breaking", where following the print breaks the guarantee; "rate", where an exponent, a
 term or a conclusion falls; "constant", where constants change; and "typographical"."""
 
 
@@ -106,7 +106,7 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
         for severity in Severity:
             for entry in chosen:
                 if entry.erratum.severity == severity:
-                    lines += _section(entry)
+                    lines += _section(entry, paper)
     lines += ["", "## Derived here, unpublished", "", "Results of our own, which no paper states. "]
     lines[-1] += "Each has a check that could refute it, and a proof in `docs/derivations`."
     for claim in own:
@@ -124,11 +124,12 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
 def _about(paper: Paper) -> list[str]:
     where = ", ".join(part for part in (paper.venue, str(paper.year), f"arXiv:{paper.arxiv}") if part)
     return [
-        f"{', '.join(paper.authors)}: *{paper.title}*. {_text(where)}. Read in: {_text(paper.version)}.",
+        f"{', '.join(paper.authors)}: *{paper.title}*. {_text(where)}. "
+        f"Read, and errata seen, in: {_text(paper.version)}.",
     ]
 
 
-def _section(entry: Entry) -> list[str]:
+def _section(entry: Entry, paper: Paper) -> list[str]:
     claim, erratum = entry.claim, entry.erratum
     lines = ["", f"### {claim.id}", "", f"{_text(claim.title)}: {_text(claim.locator)}. **{erratum.severity}**", ""]
     lines += [f"* printed: {_code(claim.printed_text)}"]
@@ -137,8 +138,8 @@ def _section(entry: Entry) -> list[str]:
     if entry.verdict_of_correction:
         lines += [f"* evidence of the correction: {_text(str(entry.verdict_of_correction))}"]
     lines += [f"* compared with: {_text(claim.origin)}", f"* to the authors: {_text(erratum.wording)}"]
-    lines += [f"* seen in: {_text(erratum.version)}; newer versions: {erratum.fate}"]
-    return [*lines, f"* repeat: `dpnotes check {claim.id}`"]
+    seen = f"seen in: {_text(erratum.version)}; " if erratum.version != paper.version else ""
+    return [*lines, f"* {seen}newer versions: {erratum.fate}; repeat: `dpnotes check {claim.id}`"]
 
 
 def _anchor(heading: str) -> str:

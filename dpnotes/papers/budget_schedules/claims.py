@@ -4,7 +4,6 @@ Letters are the paper's. Steps are counted from 1. The text was read in the arXi
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from sympy import Integer, Rational, exp, log, oo, sqrt
 
 from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.calculators import Calculator
-from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
+from dpnotes.theory.claims import Claim, Paper, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Statement, Uncheckable
@@ -95,18 +94,7 @@ _STEPS = _S.symbol("T*", "step count", latex="T^*")
 _ALPHA = D * G**2 / (2 * R * M * N**2 * gap)
 
 
-_HERE = "derived here, unpublished"
-
-
-def _claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    erratum, subject = more.get("erratum"), getattr(statement, "subject", None)
-    if erratum is not None and subject is not None and getattr(erratum.corrected, "subject", subject) is None:
-        more["erratum"] = replace(erratum, corrected=replace(erratum.corrected, subject=subject))
-    return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
-
-
-def _erratum(severity: Severity, wording: str, corrected: Statement | None) -> Erratum:
-    return Erratum(severity, wording, corrected, PAPER.version)
+_claim, _own, _erratum = PAPER.claim, PAPER.own, PAPER.erratum
 
 
 # ---------------------------------------------------------------- calculators
@@ -729,14 +717,12 @@ def _gradient_descent() -> tuple[Claim, ...]:
             ),
             calculation=UNIFORM,
         ),
-        _claim(
-            "own.relaxation",
+        _own(
+            "relaxation",
             "Relaxed noise term of the uniform schedule",
-            _HERE,
             Inequality(kappa * (1 - gamma**x) * x, x**2, {kappa: (1.001, 1e4), x: (1, 1e4)}, where=_GD),
             "Compare the sketch of proof of Theorem 4.3, which relaxes to alpha kappa T^2, and finds that it explodes "
             "with kappa; that kappa is superfluous, as kappa (1 - gamma^T) <= T.",
-            derived_here=True,
         ),
         _claim(
             "lemma4.4.optimum",
@@ -968,10 +954,9 @@ def _gradient_descent() -> tuple[Claim, ...]:
             ),
             calculation=GAIN,
         ),
-        _claim(
-            "own.gain",
+        _own(
+            "gain",
             "Least uniform over least dynamic bound",
-            _HERE,
             Ratio(
                 _UNIFORM_EXACT / _DYNAMIC_EXACT,
                 _GAIN_LAW.xreplace({s: 1 / (kappa**2 * alpha)}),
@@ -981,7 +966,6 @@ def _gradient_descent() -> tuple[Claim, ...]:
             ),
             "Compare Section 4.1.3. Both minima are exact. The gain is at most logarithmic, and depends, up to "
             "constants, on kappa^2 alpha alone.",
-            derived_here=True,
             calculation=GAIN,
         ),
     )
@@ -1479,10 +1463,9 @@ def _momentum() -> tuple[Claim, ...]:
                 Identity(1 / (1 - gamma), kappa / eta0, 1 / (1 - gamma), where=_SLOW, example={kappa: 10, eta0: 0.2}),
             ),
         ),
-        _claim(
-            "own.early",
+        _own(
+            "early",
             "Error while T <= That",
-            _HERE,
             Inequality(
                 gamma**x,
                 gamma * (1 - beta),
@@ -1492,7 +1475,6 @@ def _momentum() -> tuple[Claim, ...]:
             ),
             "Compare Theorems 4.7 and 4.8 and Appendix B: the bound stays above gamma (1 - beta), so that their first "
             "branch never applies to small errors, whatever N.",
-            derived_here=True,
         ),
         _claim(
             "thm4.8.V1",
@@ -1889,14 +1871,12 @@ def _headlines() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
-            "own.long_run",
+        _own(
+            "long_run",
             "Schedule of Theorem 4.8 against the uniform one",
-            _HERE,
             Identity(longest, Rational(1104, 1000), sympy.Float(_LONG_RUN["theorem"] / _LONG_RUN["uniform"]), digits=3),
             "Compare Theorem 4.8. beta = 0.9, gamma = 0.99, T = 460, That = 230: with its majorant of the influence, "
             "corrected as in the errata, the dynamic schedule has more noise variance than the uniform one.",
-            derived_here=True,
         ),
         _claim(
             "thm4.9.bound",

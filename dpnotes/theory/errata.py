@@ -59,8 +59,8 @@ _HEAD = """\
 Each entry is a claim whose verdict, computed by [the engine](theory.md), does not confirm what is printed. The evidence
 can be evaluated by hand, and the command repeats the check. A correction has passed the same check. Formulas are in the
 letters of the paper. The version in which an erratum was seen stands with its paper; what became of it in newer ones is
-said where it is known. Severities: "privacy-breaking", where following the print breaks the guarantee; "rate", where an exponent, a
-term or a conclusion falls; "constant", where constants change; and "typographical"."""
+said where it is known. Severities: "privacy-breaking", where following the print breaks the guarantee; "rate", where an
+exponent, a term or a conclusion falls; "constant", where constants change; and "typographical"."""
 
 
 def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, version: str) -> str:

@@ -15,7 +15,7 @@ from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.claims import Claim, Paper, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Rate
-from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Statement, Uncheckable
+from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import COUNT, REAL, UNIT_INTERVAL, Domain, PaperSymbols, expand
 from dpnotes.theory.units import LENGTH, LOSS
 

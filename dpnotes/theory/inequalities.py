@@ -30,6 +30,7 @@ from dpnotes.theory.symbols import POSITIVE, expand, symbols_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 _DRAWS = 4000
+_SPECIAL = (sympy.erf, sympy.erfc, sympy.gamma, sympy.loggamma)  # which numpy lacks, and scipy has
 _SHARP = 1.005  # a bound this close to the quantity somewhere counts as attained
 
 
@@ -114,7 +115,7 @@ class Inequality:
             broken = self._broken(point, symbols, lower, upper)
             return broken or Verdict(Kind.CONTRADICTED, f"at {place_text(point)}: the bound is not a real number")
         for candidate in (_rounded(point), point):
-            if all(s.domain.holds(v) for s, v in candidate.items()) or candidate is point:
+            if candidate is point or search.inside(candidate):
                 if broken := self._broken(candidate, symbols, lower, upper, conditions):
                     return broken
         effort = f"{search.evaluations} seeded points"
@@ -254,9 +255,18 @@ class _Search:
         if missing:
             raise ValueError(f"Expected an interval to search for {', '.join(missing)}.")
         self.symbols = list(symbols)
-        self.function = sympy.lambdify(self.symbols, [lower, upper, *conditions], "numpy")
+        everything = [lower, upper, *conditions]
+        special = any(isinstance(f, _SPECIAL) for e in everything for f in sympy.sympify(e).atoms(sympy.Function))
+        self.function = sympy.lambdify(self.symbols, everything, ["scipy", "numpy"] if special else "numpy")
         self.box = [tuple(math.log(end) for end in region[s]) for s in self.symbols]
         self.evaluations = 0
+
+    def inside(self, point: Values) -> bool:
+        """Whether a point is in the domains and in the box."""
+        return all(
+            s.domain.holds(point[s]) and low <= math.log(point[s]) <= high
+            for s, (low, high) in zip(self.symbols, self.box, strict=True)
+        )
 
     def values(self, logs: np.ndarray) -> tuple[np.ndarray, ...]:
         with np.errstate(all="ignore"):

@@ -28,6 +28,7 @@ from dpnotes.papers.goldstein.notation import (
     claim,
     d,
     delta,
+    delta_tree,
     ell,
     ell_net,
     ell_sum,
@@ -35,6 +36,7 @@ from dpnotes.papers.goldstein.notation import (
     epsilon,
     erratum,
     gap,
+    gap_smooth,
     half,
     m,
     mean,
@@ -70,7 +72,6 @@ from dpnotes.papers.goldstein.terms import (
     SAMPLES,
     SIGMA_PRINTED,
     SINGLE_PASS,
-    over,
 )
 from dpnotes.theory.claims import Claim, Severity
 from dpnotes.theory.inequalities import Inequality
@@ -184,6 +185,7 @@ def _without_noise(terms: Mapping[str, Expr]) -> dict[str, Expr]:
 def _single_pass() -> tuple[Claim, ...]:
     accuracy = _ACCURACY["sampling"] + _ACCURACY["privacy"]
     final = {name: term.xreplace({B1: period, B2: Integer(1)}) for name, term in BOUND.items()}
+    at_most_n = {"samples": T / n, **{name: COUNTS[name] for name in ("Sigma >= 1", "M >= 1")}}
     return (
         claim(
             "thm3.1.rate",
@@ -248,32 +250,37 @@ def _single_pass() -> tuple[Claim, ...]:
             "thm3.1.accuracy",
             "Accuracy of one pass",
             "Section 3, proof of Theorem 3.1",
-            Rate(
-                norm,
-                _ACCURACY["sampling"] + _ACCURACY["privacy"] + _ACCURACY["both"],
-                final,
-                (D, period, T),
-                {"samples": T / n, **{name: COUNTS[name] for name in ("Sigma >= 1", "M >= 1")}},
-                _ENOUGH_SAMPLES,
-            ),
-            "The bound before tuning, minimised over D, Sigma and T <= n.",
+            Rate(norm, accuracy, final, (D, period, T), at_most_n, _ENOUGH_SAMPLES),
+            "The bound before tuning, minimised over D, Sigma and T <= n. The third printed term is between these two.",
             calculation=calculate.ACCURACY,
         ),
         claim(
-            "thm3.1.unsimplified",
-            "Sample size of one pass before simplification",
+            "thm3.1.accuracy.third",
+            "Third term of the accuracy of one pass",
+            "Section 3, proof of Theorem 3.1",
+            Rate(
+                norm,
+                _ACCURACY["both"],
+                {name: final[name] for name in ("descent", "increments", "noise of the reset")},
+                (D, period, T),
+                {"samples": T / n},
+            ),
+            "Descent, the sampling of increments and the noise of resets, minimised over D, Sigma and T <= n.",
+        ),
+        claim(
+            "thm3.1.third",
+            "Third term of the sample size of one pass",
             "Section 3, proof of Theorem 3.1",
             Rate(
                 n,
-                _N31
-                + Phi * L ** Rational(3, 2) * d ** Rational(3, 4) / (sqrt(epsilon) * alpha * beta ** Rational(5, 2)),
+                Phi * L ** Rational(3, 2) * d ** Rational(3, 4) / (sqrt(epsilon) * alpha * beta ** Rational(5, 2)),
                 {"n": n},
                 (n,),
-                over(_ACCURACY, beta),
+                {"both": _ACCURACY["both"] / beta},
                 REGIME,
                 order="Omega",
             ),
-            "The three terms of the accuracy, each at most beta, solved for n.",
+            "The third term of the accuracy at most beta, solved for n.",
         ),
         claim(
             "thm3.1.mean",
@@ -462,14 +469,15 @@ def _single_pass() -> tuple[Claim, ...]:
             "lemma3.5.delta",
             "Failure probability of privacy",
             "Section 7.1, proof of Lemma 3.5",
-            Identity(probability, delta, delta + delta / 2, example={delta: 1e-6}),
-            "The noise is made for delta, and the sensitivity may be exceeded with probability delta/2: the two add.",
+            Identity(delta_tree, delta, delta - delta / 2, example={delta: 1e-6}),
+            "The delta of the noise and the probability delta/2 that the sensitivity is exceeded add; delta is for "
+            "both.",
             erratum=erratum(
                 Severity.PRIVACY,
                 "With the tree at delta and sensitivities that fail with probability delta/2, the algorithm is "
                 "(epsilon, 3 delta/2)-DP; make the noise for delta/2. That all T sensitivities hold at once does not "
                 "follow from Lemma 3.4, and is not needed: a sample is used at one step only.",
-                Identity(probability, delta, delta / 2 + delta / 2),
+                Identity(delta_tree, delta / 2, delta - delta / 2),
             ),
         ),
         claim(
@@ -733,7 +741,7 @@ def _generalisation() -> tuple[Claim, ...]:
                 "sqrt(d)/alpha)-Lipschitz gradients; for them the same bound follows from a net of X + B_alpha and "
                 "Hoeffding's inequality for vectors. Theorem 4.1's proof bounds the smoothed norm, so that Remark 4.2 "
                 "stands; that every empirical Goldstein point generalises does not.",
-                Rate(gap, stated, _NET, (radius,), regime={"n >= d": d / n}),
+                Rate(gap_smooth, stated, _NET, (radius,), regime={"n >= d": d / n}),
             ),
         ),
         claim(

@@ -18,7 +18,7 @@ PAPER = Paper(
     year=2025,
     doi="10.48550/arXiv.2410.05880",
     arxiv="2410.05880",
-    version="arXiv:2410.05880; the text that was read does not say which version it is",
+    version="arXiv:2410.05880, a version after the first (it thanks reviewers for an error in a previous one)",
     bibtex="""@inproceedings{kornowski2025improved,
   title     = {Improved Sample Complexity for Private Nonsmooth Nonconvex Optimization},
   author    = {Kornowski, Guy and Liu, Daogao and Talwar, Kunal},
@@ -78,10 +78,12 @@ variance = _S.symbol("V", "mean squared error of the oracle", _GRADIENT**2)
 second = _S.symbol("W", "second moment of the oracle", _GRADIENT**2)
 ratio = _S.symbol("rho", "a ratio")
 probability = _S.symbol("P", "a probability")
-loss_error = _S.symbol("|h_alpha - h|", "error of smoothing", LOSS)
+loss_error = _S.symbol("e", "error of smoothing", LOSS)
 smoothness = _S.symbol("H", "smoothness", _GRADIENT / LENGTH)
 start = _S.symbol("Delta", "excess loss of a starting point", LOSS)
-value_inside = _S.symbol("V_LL", "what is maximised over z and minimised over y", LOSS)
+value_inside = _S.symbol("V", "what is maximised over z and minimised over y", LOSS)
+gap_smooth = _S.symbol("gap_alpha", "the same of the smoothed objectives", _GRADIENT)
+delta_tree = _S.symbol("delta_tree", "delta for which the tree's noise is made", domain=UNIT_INTERVAL)
 gap = _S.symbol("gap", "difference of two Goldstein norms", _GRADIENT)
 
 # Logarithms that a tilde hides, and plain numbers.
@@ -111,8 +113,7 @@ def claim(place: str, title: str, locator: str, statement: Statement, origin: st
 
 def own(name: str, title: str, statement: Statement, origin: str, **more: Any) -> Claim:
     """A result of our own, unpublished; its proof stands in docs/derivations/goldstein.md."""
-    place = "derived here, unpublished; docs/derivations/goldstein.md"
-    return claim(f"own.{name}", title, place, statement, origin, derived_here=True, **more)
+    return claim(f"own.{name}", title, "derived here, unpublished", statement, origin, derived_here=True, **more)
 
 
 def erratum(severity: Severity, wording: str, corrected: Statement | None) -> Erratum:

@@ -26,7 +26,7 @@ from dpnotes.papers.goldstein.notation import (
     ell_union,
     epsilon,
     eta,
-    gap,
+    gap_smooth,
     loss_error,
     m,
     n,
@@ -308,6 +308,19 @@ def _directions() -> tuple[Claim, ...]:
             "One direction's increment has norm at most 2 d L D/alpha always; m = d ell directions.",
         ),
         own(
+            "clipping",
+            "Directions after which clipping changes nothing",
+            Rate(
+                m,
+                d * ell_union,
+                {"m": m},
+                (m,),
+                {"error of the directions": root * L * sqrt(ell_union / m) / L},
+            ),
+            "The error of a mean of m estimates is at most L, so that clipping at 2L, which bounds the sensitivity "
+            "always, does nothing but with a small probability. The guarantee can then be zCDP.",
+        ),
+        own(
             "directions",
             "As many directions as dimensions suffice",
             Choice(chosen, {**BOUND, **added}, beta, {**SAMPLES, **COUNTS}, REGIME),
@@ -412,7 +425,7 @@ def _smoothing() -> tuple[Claim, ...]:
             "generalisation",
             "Smoothed gradients generalise",
             Rate(
-                gap,
+                gap_smooth,
                 L * sqrt(d * ell_net / n),
                 {"Hoeffding on the net": L * sqrt(d * ell_net / n), "between net points": root * L / alpha * radius},
                 (radius,),

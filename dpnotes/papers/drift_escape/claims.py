@@ -465,8 +465,8 @@ def _parameters() -> tuple[Claim, ...]:
             "beta(t) = (1 + eta gamma)^t/sqrt(2 eta gamma), as defined above Lemma 18.",
             erratum=_erratum(
                 Severity.CONSTANT,
-                "beta eta r = (1 + eta gamma)^T_esc sqrt(eta) r/sqrt(2 gamma): the factor 1/sqrt(gamma) is lost, and r "
-                "does not stand under the root. The printed right side is no length.",
+                "beta eta r = (1 + eta gamma)^T_esc sqrt(eta) r/sqrt(2 gamma): the factor 1/sqrt(gamma) is lost, and, "
+                "in the text that was read, r stands under the root. The right side is no length.",
                 Identity(_DRIFT_BOUND, growth * sqrt(eta) * r / (40 * sqrt(2 * gamma)), beta * eta * r / 40),
             ),
         ),
@@ -1033,6 +1033,7 @@ def _rates(
         "tuned": _TUNED,
         "regime": plain,
         "normalised": _ONES,
+        "logs": (ell,),  # hidden by the O, and dropped in (82)
         "constraints": _rate_terms(clients),
     }
     explicit: dict[str, Any] = {**normalised, "regime": _regime(count, scale), "normalised": ()}
@@ -1619,6 +1620,7 @@ _signs = _quantity("k", "number of matrices", "k", domain=COUNT)
 _multiplier = _quantity("z", "sensitivity over noise, Delta_2/sigma_G", "z")
 _order = _quantity("t", "order of the Renyi divergence, less 1", "t")
 _LEAST_EPSILON = _quantity("epsilon_min", "least privacy loss", "\\epsilon_{\\min}")
+_ENOUGH = _quantity("epsilon_enough", "privacy loss that is not exceeded", "\\epsilon_{enough}")
 _LOG_RATIO = _quantity("log ratio", "log(2d/omega)/log(2/omega)", "\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}")
 _SUM_SCALE = _quantity("zeta_+", "scale of a sum", "\\zeta_+", unit=LOSS / LENGTH)
 _SURE = _quantity("Pr", "probability that the sum of k signs is at least 1 in size", "\\Pr")
@@ -1745,7 +1747,7 @@ def _tools() -> tuple[Claim, ...]:
                     {epsilon: (0.01, 30), delta: (1e-9, 0.1)},
                     where={**noisy, c1: 6 + 4 * sqrt(2)},
                     conditions=(epsilon <= log(1 / delta),),
-                    subject=_LEAST_EPSILON,
+                    subject=_ENOUGH,
                 ),
             ),
         ),

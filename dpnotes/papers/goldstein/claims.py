@@ -114,8 +114,9 @@ def _introduction() -> tuple[Claim, ...]:
     )
     prior = _sample_size(_ZHANG, PRIOR, (n, D, T, period, B1, B2), normalised=_ONES)
     prior_origin = (
-        "The paper's account of Zhang et al. (2024): m = d directions, shared by both points of an increment; the "
-        "sensitivities are then d L/B1 and d L D/(alpha B2) at worst, and a single estimate has a second moment d L^2."
+        "Zhang et al. (2024) as eq. (5) tells it: m = d directions, taken here as shared by both points of an "
+        "increment; the sensitivities are then d L/B1 and d L D/(alpha B2) at worst, and a single estimate has a "
+        "second moment d L^2."
     )
     return (
         claim("eq1", "Sample size of the prior work", "eq. (1)", prior, prior_origin, calculation=calculate.SIZES),

@@ -29,6 +29,7 @@ from dpnotes.papers.goldstein.notation import (
     second_moment,
     sensitivity,
     sigma,
+    spread,
     u,
     v,
 )
@@ -52,8 +53,8 @@ _DERIVED_26 = expand((Phi + T / M * _REGRET + 2 * D * G0 * T) / (D * T))
 _CORRECTED_26 = Phi / (D * T) + 5 * G1 / (2 * sqrt(M)) + 2 * G0
 _WORDING_26 = (
     "Lemma A.1 is applied to every block, but at the start of a later block Delta need not be 0: ||Delta - u|| can be "
-    "2D, so that the regret is (5/2) D G1 sqrt(M), which is attained; and |<grad h - g, Delta - u>| can be 2 D G0. The "
-    "proof gives 5 G1/(2 sqrt M) + 2 G0."
+    "2D, so that the regret of a block can be (5/2) D G1 sqrt(M), which is attained; and |<grad h - g, Delta - u>| "
+    "can be 2 D G0. The proof gives 5 G1/(2 sqrt M) + 2 G0; whether the printed constants hold is open."
 )
 
 
@@ -98,7 +99,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "Neighbouring minibatches differ in one sample, whose estimates of norms u L d and v L d may be opposite.",
         erratum=erratum(
-            Severity.CONSTANT,
+            Severity.PRIVACY,
             "Replacing a sample moves the mean by up to 2 L d/B, as the paper's own proof of Lemma 3.4 has it for "
             "smoothed gradients (2L/B).",
             Inequality(
@@ -222,7 +223,7 @@ CLAIMS: tuple[Claim, ...] = (
         "As Proposition 2.6.",
         erratum=erratum(
             Severity.CONSTANT,
-            f"As printed it is not proved, and it is false: {_WORDING_26}",
+            f"As Proposition 2.6: {_WORDING_26}",
             Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
         ),
     ),
@@ -237,6 +238,30 @@ CLAIMS: tuple[Claim, ...] = (
             where=_ETA,
         ),
         "Projected gradient descent from Delta_1 = 0: ||Delta_1 - u||^2/(2 eta) + eta/2 sum ||g||^2 with ||u|| <= D.",
+    ),
+    claim(
+        "appA.moment",
+        "Second moment behind the regret",
+        "Appendix A, above Lemma A.1",
+        Inequality(
+            spread**2 + (u * L) ** 2,
+            spread**2,
+            {spread: (0.1, 10), L: (0.1, 10), u: (1e-3, 1)},
+            example={spread: 1, L: 1, u: 1},
+            subject=second,
+        ),
+        "The regret needs a bound on E||g||^2, but the text recalls one, s^2, on E||g - grad h||^2; a gradient of "
+        "norm u L adds its square.",
+        erratum=erratum(
+            Severity.TYPOGRAPHICAL,
+            "'Recalling that E||g - grad h||^2 <= G_1^2' should be E||g||^2 <= G_1^2, as Proposition 2.6 assumes.",
+            Inequality(
+                spread**2 + (u * L) ** 2,
+                spread**2 + L**2,
+                {spread: (0.1, 10), L: (0.1, 10), u: (1e-3, 1)},
+                subject=second,
+            ),
+        ),
     ),
     claim(
         "appA.distance",

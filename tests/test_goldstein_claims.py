@@ -449,6 +449,60 @@ def test_conversion():
         calculate("prop2.6", **{**numbers, "M": 101.0})
 
 
+@pytest.mark.parametrize(
+    ("d", "alpha", "beta", "single"),
+    [
+        (10, 0.1, 0.5, 6.4e5),
+        (10, 0.5, 0.5, 1.7e5),
+        (10, 0.5, 0.25, 1.4e6),
+        (100, 0.1, 0.5, 2.0e6),
+        (100, 0.5, 0.25, 4.4e6),
+    ],
+)
+def test_explicit_constants(d, alpha, beta, single):
+    """Against a search over rounded parameters at radius alpha in all, which needs a little more."""
+    numbers = {**PROBLEM, "d": d, "alpha": alpha / 2, "beta": beta}
+    found = calculate("own.explicit", **numbers)
+    assert 0.75 * single <= found["n_single_pass"] <= single
+
+
+def test_explicit_constants_against_a_numeric_search():
+    numbers = {**PROBLEM, "d": 10, "alpha": 0.05, "beta": 0.5}
+    found = calculate("own.explicit", **numbers)
+    assert gaussian_delta(1.0, found["ratio"]) <= 1e-6 < gaussian_delta(1.0, 1.001 * found["ratio"])
+    gap, least = 1 + 0.05 * 10 / 11, math.inf
+    for batch in np.geomspace(1, 1000, 200):
+        noise = 10 * (2 / (batch * found["ratio"])) ** 2
+        factor = 2.5 * math.sqrt(1 + noise) + math.sqrt(1 / batch + noise)
+        moves = np.geomspace(1e-7, 0.05, 4000)
+        left = 0.5 - factor * np.sqrt(moves / 0.05)
+        sizes_there = np.where(left > 0, batch * gap / (moves * np.maximum(left, 1e-12)), np.inf)
+        least = min(least, sizes_there.min())
+    assert found["n_single_pass"] == pytest.approx(least, rel=1e-3)
+    better = calculate("own.explicit", **numbers, constants="best")
+    assert 0.6 < better["n_single_pass"] / found["n_single_pass"] < 0.85
+    grid = calculate("own.explicit", **{**numbers, "epsilon": np.array([0.5, 1.0])})
+    assert grid["n_single_pass"][1] == pytest.approx(found["n_single_pass"])
+    assert grid["n_single_pass"][0] > grid["n_single_pass"][1] and grid["n_multi_pass"][0] > grid["n_multi_pass"][1]
+
+
+def test_calculators_are_fast():
+    import time
+
+    for name, numbers in (
+        ("eq1", {**PROBLEM, "R": 1.0}),
+        ("thm3.1.accuracy", {**{k: v for k, v in PROBLEM.items() if k != "beta"}, "n": 1e7}),
+        ("thm4.1.parameters", PROBLEM),
+        ("own.explicit", PROBLEM),
+    ):
+        calculator, times = claim(f"goldstein.{name}").calculator(), []
+        for _ in range(20):
+            start = time.perf_counter()
+            calculator(**numbers)
+            times.append(time.perf_counter() - start)
+        assert min(times) < 1e-3, name
+
+
 def test_crossovers_are_where_the_sizes_meet():
     problem = {k: v for k, v in PROBLEM.items() if k != "delta"}
     at = calculate("own.crossover.privacy", **problem, R=1.0)

@@ -290,6 +290,60 @@ def _crossovers(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, R
     }
 
 
+# ---------------------------------------------------------------- plain oracles with every constant
+def _gaussian_ratio(epsilon: Any, delta: Any) -> Any:
+    """The largest mean, in standard deviations, at which a Gaussian is (epsilon, delta)-DP, by bisection."""
+    from scipy.special import log_ndtr, ndtr  # scipy costs a fifth of a second, and few callers need it
+
+    low = np.sqrt(2.0) * (np.sqrt(epsilon - np.log(delta)) - np.sqrt(-np.log(delta)))  # what zCDP allows
+    high = 10 * (low + 1) + np.sqrt(2 * epsilon)
+    for _ in range(40):
+        middle = (low + high) / 2
+        needed = ndtr(middle / 2 - epsilon / middle) - np.exp(epsilon + log_ndtr(-middle / 2 - epsilon / middle))
+        safe = needed <= delta
+        low, high = np.where(safe, middle, low), np.where(safe, high, middle)
+    return low  # the private side of the root
+
+
+def _explicit(
+    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
+) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
+    _domain(alpha, beta, Phi, L)
+    _require(epsilon <= 500, "epsilon", epsilon, "<= 500: exp(epsilon) must be a number")
+    regret = 2.5 if constants == "corrected" else 2.0
+    gap = Phi + L * alpha * d / (d + 1)
+    ratio = _gaussian_ratio(epsilon, delta)
+    noise = 4 * d / ratio**2  # d sigma^2 B^2/L^2, for the sensitivity 2L/B
+
+    def cost(logarithm: Any) -> Any:
+        batch = np.exp(logarithm)
+        scaled = noise / batch**2
+        return batch * (regret * np.sqrt(1 + scaled) + np.sqrt(1 / batch + scaled)) ** 2
+
+    low, high = 0 * noise, np.log(1 + 10 * np.sqrt(noise))
+    golden = (math.sqrt(5) - 1) / 2
+    for _ in range(30):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        better = cost(left) <= cost(right)
+        low, high = np.where(better, low, left), np.where(better, right, high)
+    batch = np.exp((low + high) / 2)
+    factor = 27 * gap * L**2 / (4 * alpha * beta**3)
+    single = factor * cost((low + high) / 2)
+    # Many passes at d sigma^2 = L^2, where less noise would save steps and more would save samples.
+    steps = factor * (regret * math.sqrt(2) + 1 + 0 * noise) ** 2
+    many = 2 * np.sqrt(d * steps) / ratio
+    steps = steps * (1 + 1 / many)  # sampling of the points in the balls: (a + sqrt(1 + 1/n))^2 <= (a + 1)^2 (1 + 1/n)
+    return {
+        "n_single_pass": single,
+        "B": batch,
+        "T_single_pass": single / batch,
+        "n_multi_pass": many * np.sqrt(1 + 1 / many),
+        "T_multi_pass": steps,
+        "ratio": ratio,
+    }
+
+
 # ---------------------------------------------------------------- as calculators
 _SETS = ("paper", "corrected", "one")
 _PROBLEM = (d, alpha, beta, epsilon, delta, Phi, L)
@@ -373,4 +427,17 @@ CROSSOVERS = Calculator(
         "d_plain_single_pass": "one plain pass pays less for privacy than many for generalisation from here on",
         "d_lasry_lions": "many plain passes pay less than Theorem B.5 from here on",
     },
+)
+EXPLICIT = Calculator(
+    _explicit,
+    _PROBLEM,
+    {
+        "n_single_pass": "samples with which one plain pass is proved to reach beta at radius 2 alpha, B, M, T unrounded",
+        "B": "its minibatch",
+        "T_single_pass": "its steps",
+        "n_multi_pass": "samples with which many plain passes are proved to, for the empirical objective",
+        "T_multi_pass": "their steps",
+        "ratio": "sensitivity over noise that (epsilon, delta) allows one Gaussian",
+    },
+    ("corrected", "best"),
 )

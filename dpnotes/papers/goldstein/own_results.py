@@ -168,6 +168,19 @@ def _plain() -> tuple[Claim, ...]:
             "A block's regret from anywhere in the ball; the paper's step is half as long, and gives 5/2.",
         ),
         own(
+            "explicit",
+            "The best move, with every constant",
+            Optimum(
+                Phi / (D * T) + spread * sqrt(D / alpha),
+                D,
+                (2 * Phi * sqrt(alpha) / (spread * T)) ** (2 * third),
+                3 * (Phi * spread**2 / (4 * alpha * T)) ** third,
+            ),
+            "The conditionally unbiased conversion with M = alpha/D, where s stands for 5 G1/2 + s: it gives T = 27 "
+            "Phi s^2/(4 alpha beta^3) steps for beta.",
+            calculation=calculate.EXPLICIT,
+        ),
+        own(
             "plain_multi",
             "Many passes without variance reduction",
             Rate(n, _PLAIN_MULTI, {"n": n}, (n, D, T, sigma), multi, REGIME, logs=(ell,), order="Omega"),

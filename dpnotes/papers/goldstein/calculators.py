@@ -432,7 +432,7 @@ EXPLICIT = Calculator(
     _explicit,
     _PROBLEM,
     {
-        "n_single_pass": "samples with which one plain pass is proved to reach beta at radius 2 alpha, B, M, T unrounded",
+        "n_single_pass": "samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded",
         "B": "its minibatch",
         "T_single_pass": "its steps",
         "n_multi_pass": "samples with which many plain passes are proved to, for the empirical objective",

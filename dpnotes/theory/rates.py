@@ -30,6 +30,7 @@ from dpnotes.theory.units import NONE, Unit, UnitsDiffer, equal_modulo, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 Order = Literal["O", "Omega", "Theta"]
+_DECADES = 12  # no point that evidence shows goes further
 _ORDERS = {"O": "\\mathcal{O}", "Omega": "\\Omega", "Theta": "\\Theta"}
 
 
@@ -392,12 +393,13 @@ def _unit(expression: sympy.Expr, free: Sequence[Unit]) -> Unit:
 
 
 def _shown(witness: Witness, left: str, lefts: Sequence[sympy.Expr], right: str, rights: Sequence[sympy.Expr]) -> str:
-    """Both sides at the witness's point; all other symbols are 1 there."""
-    point = witness.at()
+    """Both sides at a point of the witness's direction, within twelve decades; all other symbols are 1 there."""
+    scale = min(1.0, _DECADES / max(abs(power) for power in witness.direction.values()))
+    decades = {symbol: power * scale for symbol, power in witness.direction.items()}
 
-    def largest(monomial_list: Sequence[sympy.Expr]) -> Any:
-        values = [m.xreplace(point).xreplace({s: sympy.Integer(1) for s in m.free_symbols}) for m in monomial_list]
-        return sympy.N(max(values, key=float))
+    def largest(expressions: Sequence[sympy.Expr]) -> float:
+        return max(10 ** sum(float(p) * decades.get(s, 0.0) for s, p in powers_of(m).items()) for m in expressions)
 
-    place = place_text({s: value if value.is_Integer else sympy.Float(value) for s, value in point.items()})
+    whole = scale == 1.0
+    place = place_text({s: sympy.Integer(10) ** int(p) if whole and p >= 0 else 10**p for s, p in decades.items()})
     return f"at {place}, all else 1: {left} {number(largest(lefts))}, {right} {number(largest(rights))}"

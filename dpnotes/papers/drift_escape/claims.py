@@ -65,10 +65,10 @@ from dpnotes.papers.drift_escape.notation import (
     sigma2,
 )
 from dpnotes.theory.calculators import Calculator
-from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
+from dpnotes.theory.claims import Claim, Paper, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate
-from dpnotes.theory.statements import Identity, Optimum, Reason, Statement, Uncheckable
+from dpnotes.theory.statements import Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import COUNT, Domain
 from dpnotes.theory.units import LENGTH, LOSS
 
@@ -89,18 +89,6 @@ PAPER = Paper(
             Second-Order Convergence in Private Stochastic Non-Convex Optimization}
 }""",
 )
-
-
-def _claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
-
-
-def _own(name: str, title: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    return _claim(f"own.{name}", title, "derived here, unpublished", statement, origin, derived_here=True, **more)
-
-
-def _erratum(severity: Severity, wording: str, corrected: Statement) -> Erratum:
-    return Erratum(severity, wording, corrected, PAPER.version)
 
 
 _third, _fifth, _half = Rational(1, 3), Rational(1, 5), Rational(1, 2)
@@ -129,21 +117,21 @@ def _prior() -> tuple[Claim, ...]:
     # With eta = 1/M and G = M = U = 1: b_1 = n kappa, b_2 = n alpha^2; kappa from a fresh gradient's noise.
     threshold = p / a
     return (
-        _claim(
+        PAPER.claim(
             "sec1.prior",
             "Private term of the rate quoted for prior work",
             "Section 1, contribution 2",
             Crossover(p**2 * threshold / a**4, a**2, a, p ** Rational(2, 7), example={p: 0.01}),
             "Step size 1/M and constants 1, as prior work has it: the noise of a fresh gradient gives kappa = p/alpha "
             "for p = sqrt(d)/(n epsilon), and that of the differences then is p^2 kappa/alpha^4 = alpha^2.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The exponent should be 3/7, as the prior work has it. With 2/7 the rate called over-optimistic "
                 "would be larger than the one that corrects it.",
                 Crossover(p**2 * threshold / a**4, a**2, a, p ** Rational(3, 7)),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "sec3.looser",
             "The corrected rate is looser than the one of prior work",
             "Section 3, with the rates of contribution 2",
@@ -151,14 +139,14 @@ def _prior() -> tuple[Claim, ...]:
                 p ** Rational(2, 5), p ** Rational(2, 7), {p: (1e-9, 1)}, ">=", subject=_ORDINARY, example={p: 0.01}
             ),
             "The two private terms; p = sqrt(d)/(n epsilon) < 1.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "True for the exponent 3/7 of the prior work; with the printed 2/7 the corrected rate would be "
                 "tighter.",
                 Inequality(p ** Rational(2, 5), p ** Rational(3, 7), {p: (1e-9, 1)}, ">=", subject=_ORDINARY),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "appB",
             "What a direct correction of prior work gives",
             "Appendix B",
@@ -216,7 +204,7 @@ def _parameters() -> tuple[Claim, ...]:
     unrolled = sympy.Add(*(-eta * stay ** (3 - k) * (change * differences[k - 1] + kick) for k, change, kick in _PATH))
     noise_sum = sqrt(escape_steps * (eta * M * 2 * c * sqrt(iota)) ** 2 * iota)
     return (
-        _claim(
+        PAPER.claim(
             "eq4.bound",
             "Step size at most 1/M",
             "eq. (4)",
@@ -229,7 +217,7 @@ def _parameters() -> tuple[Claim, ...]:
             ),
             "From the assumption M >= sqrt(rho alpha), that is alpha = u M^2/rho with u <= 1, and iota >= 1.",
         ),
-        _claim(
+        PAPER.claim(
             "eq4.eta",
             "Step size for which gradient noise stays below the perturbation",
             "eq. (4), with (40) and (41)",
@@ -241,7 +229,7 @@ def _parameters() -> tuple[Claim, ...]:
             "Lemma 12 bounds the accumulated gradient noise by sqrt(T_esc) eta M |x_t| sqrt(iota), and |x_t| itself "
             "carries sqrt(iota) by (35); (41) needs the product eta M sqrt(T_esc) iota to be at most of order "
             "1/sqrt(s).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The factor sqrt(iota) of (35) is lost between (35) and (40). With the printed step size "
                 "eta M sqrt(T_esc) iota = sqrt(mu), not 1/sqrt(s), so that (41) holds for no s; "
@@ -254,7 +242,7 @@ def _parameters() -> tuple[Claim, ...]:
             ),
             calculation=PARAMETERS,
         ),
-        _claim(
+        PAPER.claim(
             "eq5.steps",
             "Number of escape steps in the first entry of mu",
             "eq. (5), first entry, outer factor",
@@ -266,7 +254,7 @@ def _parameters() -> tuple[Claim, ...]:
             ),
             "Below (43): iota >= log(36 d T_esc log(S/(eta r))) makes 6 d T_esc log(S/(eta r)) e^-iota at most 1/6.",
         ),
-        _claim(
+        PAPER.claim(
             "eq5.inner",
             "Inner logarithm of the first entry of mu",
             "eq. (5), first entry, inner factor",
@@ -279,7 +267,7 @@ def _parameters() -> tuple[Claim, ...]:
             ),
             "S/(eta r) with (4) put in carries 1/sqrt(mu), which the paper drops; mu >= 1.",
         ),
-        _claim(
+        PAPER.claim(
             "eq5.second",
             "Second entry of mu",
             "eq. (5), second entry, with (47)",
@@ -292,7 +280,7 @@ def _parameters() -> tuple[Claim, ...]:
             "(46) with beta as defined: 2^mu sqrt(eta) r/(40 sqrt(2) (rho alpha)^(1/4)) must reach S; the least "
             "curvature sqrt(rho alpha) is the worst case. (With sqrt(eta) r for sqrt(eta r), another reading of "
             "the text, the units differ as well.)",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The logarithm is taken of a quantity with a unit: (46) drops the factor 1/sqrt(gamma) of beta and "
                 "writes sqrt(eta r) for sqrt(eta) r. The base of the logarithm is 2, as (47) uses it.",
@@ -312,7 +300,7 @@ def _parameters() -> tuple[Claim, ...]:
             ),
             calculation=PARAMETERS,
         ),
-        _claim(
+        PAPER.claim(
             "eq5.third",
             "Third entry of mu",
             "eq. (5), third entry, with the maximum in (4)",
@@ -324,7 +312,7 @@ def _parameters() -> tuple[Claim, ...]:
             "The mu at which the two members of the maximum that defines chi are equal: 4 sqrt(C) s mu^2 = "
             "C sqrt(2 log(4T/omega)).",
         ),
-        _claim(
+        PAPER.claim(
             "eq39",
             "What keeps the curvature term of the dynamics small",
             "below (39)",
@@ -336,7 +324,7 @@ def _parameters() -> tuple[Claim, ...]:
                 example={s: 100, iota: 100},
             ),
             "The product of the definitions (4).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "A factor sqrt(iota) is missing, in the text that was read: 2 c eta rho S T_esc sqrt(iota) = 2c/s. "
                 "The conclusion (39), which carries sqrt(iota), stands.",
@@ -348,7 +336,7 @@ def _parameters() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq40",
             "Bound of the accumulated gradient noise",
             "eq. (40)",
@@ -360,13 +348,13 @@ def _parameters() -> tuple[Claim, ...]:
             ),
             "Lemma 12 for T_esc steps of noise eta M |x_t|, with |x_t| <= 2 c beta eta r sqrt(iota) from (35), in "
             "units of beta eta r; constants as printed.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The bound (35) of |x_t| carries sqrt(iota), and Lemma 12 another: iota for sqrt(iota).",
                 Identity(_UNSTABLE, 2 * c * eta * M * sqrt(escape_steps) * iota, noise_sum),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq43",
             "Failure probabilities of one step of the induction",
             "above (43)",
@@ -377,7 +365,7 @@ def _parameters() -> tuple[Claim, ...]:
                 example={d: 1, T: 10, _LOG_INNER: 0.5},
             ),
             "In units of e^-iota; L stands for log(S/(eta r)).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "It takes d log(S/(eta r)) >= 1: the inner logarithm of (5) has to be replaced by its maximum with 1.",
                 Inequality(
@@ -387,27 +375,27 @@ def _parameters() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq24",
             "Difference of the coupled runs after one step",
             "eq. (24)",
             Identity(_GAP, _gap - eta * _slope + _kick, _gap - eta * (_slope + _kick), example={_gap: 1, eta: 1}),
             "(2) and (3) for both runs; the noises stand for their differences.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The bracket has to enclose the differences of the noises: printed, a gradient is added to a length. "
                 "(25) is right.",
                 Identity(_GAP, _gap - eta * _slope - eta * _kick, _gap - eta * (_slope + _kick)),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma17",
             "Difference of the coupled runs",
             "Lemma 17, eq. (23)",
             Identity(_GAP, unrolled, differences[-1]),
             "One dimension and three steps of (25) from a difference of 0.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma18.scale",
             "alpha(t) at most beta(t)",
             "above Lemma 18",
@@ -418,7 +406,7 @@ def _parameters() -> tuple[Claim, ...]:
             ),
             "Squares of both, the geometric sum in closed form; x stands for eta gamma.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma18.lower",
             "Probability that the perturbation is large enough",
             "Lemma 18, eq. (30)",
@@ -433,20 +421,20 @@ def _parameters() -> tuple[Claim, ...]:
             "Along the unstable direction the perturbation is N(0, (2 eta r alpha(T_esc))^2), whose density bounds the "
             "probability of less than beta eta r/10; (1 + eta gamma)^T_esc >= 2^mu >= 2, x stands for eta gamma.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma19",
             "Curvature and gradient noise together",
             "Lemma 19, eq. (31), from (39) and (41)",
             Identity(_DRIFT_BOUND, beta * eta * r / 20, beta * eta * r / 40 + beta * eta * r / 40),
             "Two parts of beta eta r/40 each.",
         ),
-        _claim(
+        PAPER.claim(
             "eq43.iota",
             "What iota has to be",
             "below (43)",
             Identity(iota, log(36 * d * escape_steps * log(radius / eta)), needed_iota, conditions=(radius > eta * r,)),
             "6 d T_esc log(S/(eta r)) e^-iota is to be 1/6.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "r is missing: S/eta is no number.",
                 Identity(
@@ -457,52 +445,52 @@ def _parameters() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq46",
             "Drift after the escape steps",
             "eq. (46)",
             Identity(_DRIFT_BOUND, growth * sqrt(eta * r) / (40 * sqrt(2)), beta * eta * r / 40),
             "beta(t) = (1 + eta gamma)^t/sqrt(2 eta gamma), as defined above Lemma 18.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "beta eta r = (1 + eta gamma)^T_esc sqrt(eta) r/sqrt(2 gamma): the factor 1/sqrt(gamma) is lost, and, "
                 "in the text that was read, r stands under the root. The right side is no length.",
                 Identity(_DRIFT_BOUND, growth * sqrt(eta) * r / (40 * sqrt(2 * gamma)), beta * eta * r / 40),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq47.doubling",
             "1 + x > 2^x",
             "below (47)",
             Inequality(2**_small, 1 + _small, {_small: (1e-6, 1)}, "<", example={_small: 1}),
             "Claimed for all x in (0, 1]; used to turn (1 + eta sqrt(rho alpha))^T_esc into 2^mu.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "There is equality at x = 1; the weak inequality is all that is needed.",
                 Inequality(2**_small, 1 + _small, {_small: (1e-6, 1)}),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq47.exponent",
             "Exponent of the growth",
             "eq. (47)",
             Identity(_EXPONENT, mu, eta * sqrt(rho * alpha) * escape_steps, where={**_STEPS, **_IOTA}),
             "(1 + eta sqrt(rho alpha))^T_esc >= 2^(eta sqrt(rho alpha) T_esc), with T_esc of (4).",
         ),
-        _claim(
+        PAPER.claim(
             "eq47.logarithm",
             "mu = log X makes 2^mu equal to X",
             "eq. (47)",
             Identity(2**mu, 2 ** log(_ARGUMENT), _ARGUMENT, example={_ARGUMENT: 10}),
             "The last step of (47); X stands for the argument of the second entry of (5).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "True only for logarithms to the base 2; elsewhere (Lemma 5, Lemma 19) the paper's logarithms are "
                 "natural.",
                 Identity(2**mu, 2 ** (log(_ARGUMENT) / log(2)), _ARGUMENT),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma1",
             "Probability that one of two coupled runs escapes",
             "Lemma 1, below (43)",
@@ -513,7 +501,7 @@ def _parameters() -> tuple[Claim, ...]:
             ),
             "2/3 from (30), less the failures of Lemma 19 at iota = log(36 d T_esc log(S/(eta r))).",
         ),
-        _claim(
+        PAPER.claim(
             "cor1",
             "Probability that a single run escapes",
             "Corollary 1",
@@ -521,7 +509,7 @@ def _parameters() -> tuple[Claim, ...]:
             "The coupled runs have the same law, and the probability that one of two escapes is at most twice that of "
             "one.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma2",
             "Attempts that suffice",
             "Lemma 2",
@@ -533,7 +521,7 @@ def _parameters() -> tuple[Claim, ...]:
                 example={omega0: 0.01},
             ),
             "All of Q attempts fail with probability at most (3/4)^Q, which is to be at most omega_0.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "With the natural logarithm (3/4)^Q = omega_0^0.72 > omega_0; the lemma holds for the logarithm to the "
                 "base 2, that is for Q = 3.61 ln(1/omega_0). The least is ln(1/omega_0)/ln(4/3) = 3.48 ln(1/omega_0).",
@@ -571,7 +559,7 @@ def _descent() -> tuple[Claim, ...]:
     effective = U * s**2 * mu**4 / (2 * chi**2 * eta)
     repeats = Rational(5, 2) * log(2 * N / omega)
     return (
-        _claim(
+        PAPER.claim(
             "lemma3",
             "Product of gradient and estimate",
             "Lemma 3, (49) to (51)",
@@ -584,7 +572,7 @@ def _descent() -> tuple[Claim, ...]:
             "Component by component. The index of the estimate in (49) to (51) should be t, since "
             "x_t = x_{t-1} - eta g_t.",
         ),
-        _claim(
+        PAPER.claim(
             "cor2",
             "Noise in the descent lemma",
             "Corollary 2, eq. (7)",
@@ -596,7 +584,7 @@ def _descent() -> tuple[Claim, ...]:
             "Lemma 13 for the noise of the data, nSG(sigma), and for the Gaussian noise, nSG(2 sqrt(2) r sqrt(d)); "
             "psi^2 is written out as sigma^2 + r^2 d.",
         ),
-        _claim(
+        PAPER.claim(
             "eq58",
             "Sum of the noises of an escape",
             "eq. (58)",
@@ -606,7 +594,7 @@ def _descent() -> tuple[Claim, ...]:
                 {T: (1, 1e6), psi: (1e-3, 1e3), c: (1, 10), iota: (1, 100)},
             ),
             "All noises at their level psi; c >= 1.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The norms on the left have to be squared.",
                 Inequality(
@@ -616,7 +604,7 @@ def _descent() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq60",
             "Distance of an escape",
             "eq. (60)",
@@ -627,7 +615,7 @@ def _descent() -> tuple[Claim, ...]:
             ),
             "(57) with (58) and (59) put in; U stands for the decrease, T for the number of steps.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma4",
             "Decrease by an escape",
             "Lemma 4, (4), (63) to (65)",
@@ -639,14 +627,14 @@ def _descent() -> tuple[Claim, ...]:
                 example={s: 1, iota: 10, alpha: 1, rho: 1},
             ),
             "Half of S^2/(4 eta T_esc), the first term of (63), with S and T_esc as defined.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "S^2/(4 eta T_esc) = (s/(4 iota^4)) sqrt(alpha^3/rho): the power of iota is 4, and F_esc has to be "
                 "(s/(8 iota^4)) sqrt(alpha^3/rho).",
                 Identity(_GAIN, s / (8 * iota**4) * sqrt(alpha**3 / rho), moved / 2, where=definitions),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq64.noise",
             "s eta sqrt(rho alpha), which is to be below 1",
             "below (65)",
@@ -658,20 +646,20 @@ def _descent() -> tuple[Claim, ...]:
             ),
             "With it eta (T_esc + iota) <= 2 iota/(s sqrt(rho alpha)), the noise term of (64).",
         ),
-        _claim(
+        PAPER.claim(
             "eq64.threshold",
             "Error above which the decrease outweighs the noise",
             "below (65)",
             Crossover(halved, noise_part, alpha, 4 * sqrt(C) * s * mu**2 * psi, example={s: 1, mu: 100, C: 1, psi: 1}),
             "Half of the first term of (63) against the second term of (64).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "With the power 4 of iota, alpha has to be at least 4 sqrt(C) s^(3/2) mu^(5/2) psi; the printed alpha "
                 "of (4), four times 4 sqrt(C) s mu^2 psi, is enough only for iota <= 16.",
                 Crossover(halved, noise_part, alpha, 4 * sqrt(C) * s ** Rational(3, 2) * mu ** Rational(5, 2) * psi),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma5.level",
             "Noise of a step",
             "Lemma 5, eq. (66)",
@@ -679,26 +667,26 @@ def _descent() -> tuple[Claim, ...]:
             "Definition 6 for nSG(C psi), inverted at the probability omega/(2T). That the sum of the two noises is "
             "nSG(C psi) follows from a union bound; Corollary 3, which is cited, would add sqrt(log d).",
         ),
-        _claim(
+        PAPER.claim(
             "lemma5.probability",
             "Probability of the bound of the noise",
             "Lemma 5",
             Identity(_PROBABILITY, omega / 2, 1 - T * (omega / (2 * T)), example={omega: 0.1}),
             "A union bound over T steps, each of failure probability omega/(2T).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The probability is at least 1 - omega/2, as the proof says.",
                 Identity(_PROBABILITY, 1 - omega / 2, 1 - T * (omega / (2 * T))),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma6.far",
             "Gradient outside of an escape",
             "proof of Lemma 6",
             Identity(_TAIL, 2 * chi, 3 * chi - chi),
             "The estimate is above 3 chi, its error at most chi.",
         ),
-        _claim(
+        PAPER.claim(
             "eq67",
             "Decrease a step during an escape",
             "eq. (67)",
@@ -710,19 +698,19 @@ def _descent() -> tuple[Claim, ...]:
             ),
             "F_esc over T_esc as defined in (4). (With the F_esc that Lemma 4 gives, mu^5 s^3 stands for mu^4 s^2.)",
         ),
-        _claim(
+        PAPER.claim(
             "eq68",
             "Decrease a step outside of an escape",
             "eq. (68)",
             Identity(_AVERAGE, 2 * chi**2 * eta, eta / 2 * (2 * chi) ** 2 - eta / 2 * chi**2, example={chi: 1, eta: 1}),
             "Lemma 3 for one step, with a gradient of at least 2 chi and a noise of at most chi.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The noise term of Lemma 3 is forgotten: the decrease is (eta/2)(4 - 1) chi^2 = (3/2) chi^2 eta.",
                 Identity(_AVERAGE, Rational(3, 2) * chi**2 * eta, eta / 2 * (2 * chi) ** 2 - eta / 2 * chi**2),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq69",
             "Number of effective steps",
             "eq. (69)",
@@ -731,7 +719,7 @@ def _descent() -> tuple[Claim, ...]:
             ),
             "The whole decrease U over the decrease a step during escapes.",
         ),
-        _claim(
+        PAPER.claim(
             "eq70",
             "Number of saddles",
             "eq. (70)",
@@ -743,14 +731,14 @@ def _descent() -> tuple[Claim, ...]:
                 example={U: 1, s: 1, iota: 1, rho: 1, chi: 1},
             ),
             "The whole decrease U over F_esc of (4), at alpha = 4 chi.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "chi^3 should be alpha^3 = 64 chi^3: the printed number is 8 times too large (harmless for an upper "
                 "bound).",
                 Identity(N, iota**3 * U / s * sqrt(rho / chi**3), U / decrease, where={**_DECREASE, **_ERROR}),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq71",
             "Attempts at each saddle",
             "eq. (71)",
@@ -762,7 +750,7 @@ def _descent() -> tuple[Claim, ...]:
             ),
             "Lemma 2 as printed with omega_0 = omega/(2 N), and N as printed in (70).",
         ),
-        _claim(
+        PAPER.claim(
             "eq72",
             "Number of all steps",
             "eq. (72)",
@@ -775,7 +763,7 @@ def _descent() -> tuple[Claim, ...]:
             "T_effective of (69) times Q of (71).",
             calculation=PARAMETERS,
         ),
-        _claim(
+        PAPER.claim(
             "eq72.rate",
             "Number of all steps, in order",
             "eq. (72)",
@@ -788,7 +776,7 @@ def _descent() -> tuple[Claim, ...]:
             ),
             "The steps of the escapes and those of the descent, with the logarithm of (71) as ell and the constant s.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma6",
             "Number of steps",
             "Lemma 6",
@@ -810,7 +798,7 @@ def _descent() -> tuple[Claim, ...]:
             "U/F_esc saddles with Q attempts of T_esc steps, and U/(eta chi^2) steps of descent, with the largest step "
             "size of (4) and the largest chi, alpha/4.",
         ),
-        _claim(
+        PAPER.claim(
             "remark1",
             "Number of steps in the setting of prior work",
             "Remark 1",
@@ -826,7 +814,7 @@ def _descent() -> tuple[Claim, ...]:
             "One example a step: the variance eta M sigma^2 of the step must not exceed alpha^2, and a decrease of "
             "eta alpha^2 a step leaves U/(eta alpha^2) steps.",
         ),
-        _claim(
+        PAPER.claim(
             "thm1",
             "Number of steps of Algorithm 1",
             "Theorem 1",
@@ -847,7 +835,7 @@ def _descent() -> tuple[Claim, ...]:
             "U is spent at eta chi^2 a step, with eta = sqrt(rho alpha)/M^2 and alpha = 4 chi, up to logarithms.",
             calculation=PARAMETERS,
         ),
-        _claim(
+        PAPER.claim(
             "thm1.error",
             "Error of Algorithm 1",
             "Theorem 1, and the proof of Lemma 6",
@@ -855,7 +843,7 @@ def _descent() -> tuple[Claim, ...]:
             "Where the estimate is at most 3 chi and its error at most chi, the gradient is at most 4 chi.",
             calculation=PARAMETERS,
         ),
-        _claim(
+        PAPER.claim(
             "thm1.probability",
             "Failure probability of Algorithm 1",
             "Theorem 1, proofs of Lemmas 4 to 6",
@@ -867,7 +855,7 @@ def _descent() -> tuple[Claim, ...]:
             ),
             "What is left of omega for each of N saddles after Lemma 5 (omega/2), and Lemma 4 (failure 2 e^-iota) at "
             "each of them.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "omega is spent on Lemma 5 and the repeats; the failures of Lemma 4 are not covered. With "
                 "(1/s) log(8 N/omega) as another entry of (5), omega_0 = omega/(4 N) is left.",
@@ -1046,14 +1034,14 @@ def _rates(
     )
     third = "(d/(n (n epsilon)^2))^(2/17)" if clients == 1 else "(d/(m n (sqrt(m) n epsilon)^2))^(2/17)"
     return (
-        _claim(
+        PAPER.claim(
             place,
             f"Rate of Theorem {number}",
             f"Theorem {number}",
             Rate(alpha, printed, **normalised),
             "The noise of the oracle (Lemma 7 or 9), the number of fresh gradients (Lemma 8), the number of steps (72) "
             "and the step size (4); alpha, eta, kappa, b_1 and b_2 are chosen as well as possible.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 f"{lost}{third}, which is the largest where p = sqrt(d)/(n epsilon) is between n^(-11/12) and "
                 "n^(-5/7) (for one client).",
@@ -1061,41 +1049,41 @@ def _rates(
             ),
             calculation=rate,
         ),
-        _claim(
+        PAPER.claim(
             f"{place}.kappa.sampling",
             "First member of kappa",
             f"Theorem {number}",
             Crossover(members[0], members[2], kappa, sampling),
             "Data noise of fresh gradients and of differences, in the display that solves for alpha.",
         ),
-        _claim(
+        PAPER.claim(
             f"{place}.kappa.privacy",
             "Second member of kappa",
             f"Theorem {number}",
             Crossover(members[1], members[3], kappa, privacy),
             "Privacy noise of fresh gradients and of differences, in the display that solves for alpha.",
         ),
-        _claim(
+        PAPER.claim(
             f"{place}.constants",
             f"Rate of Theorem {number} with its constants",
             f"{appendix}, last display",
             Rate(alpha, full, **explicit),
             f"As Theorem {number}, with G, M, rho and U; alpha below (G^2 M^2/rho)^(1/3), as it is whenever it is at "
             "most G and M >= sqrt(rho alpha).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 f"The term (G^2 M^4 U^3/sqrt(rho))^(2/17) {third} is lost.",
                 Rate(alpha, full + _mixed(count, scale), **explicit),
             ),
             calculation=samples,
         ),
-        _claim(
+        PAPER.claim(
             f"{place}.parameters",
             f"Parameters of Theorem {number}",
             f"Theorem {number}",
             _choice(count, scale, clients, full, Max(sampling, privacy)),
             "b_1, b_2 and kappa as printed, with chi for alpha up to constants.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "The printed kappa does not reach the stated rate. kappa = G^2 U eta/(n alpha^2) + G sqrt(d) U "
                 "eta/(n epsilon alpha), in terms of the error alpha and eta = sqrt(rho alpha)/M^2, reaches the "
@@ -1121,7 +1109,7 @@ def _spider() -> tuple[Claim, ...]:
         "differences: privacy": M**2 * d * kappa / (b2**2 * epsilon**2),
     }
     return (
-        _claim(
+        PAPER.claim(
             "alg2.fresh",
             "Noise of a fresh gradient",
             "Algorithm 2, line 5",
@@ -1132,7 +1120,7 @@ def _spider() -> tuple[Claim, ...]:
             ),
             "Definition 7 with the sensitivity 2G/b_1 of a mean of b_1 gradients, one of which is replaced.",
         ),
-        _claim(
+        PAPER.claim(
             "alg2.differences",
             "Noise of a gradient difference",
             "Algorithm 2, line 10",
@@ -1143,7 +1131,7 @@ def _spider() -> tuple[Claim, ...]:
             ),
             "Definition 7 with the sensitivity 2 M |x_{t-1} - x_{t-2}|/b_2.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma7.sigma",
             "Data noise of the oracle",
             "Lemma 7, eq. (8)",
@@ -1156,7 +1144,7 @@ def _spider() -> tuple[Claim, ...]:
             "Corollary 3 for a fresh gradient and the K differences since, which share the drift kappa; its constant "
             "put to 1.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma7.r",
             "Gaussian noise of the oracle",
             "Lemma 7, eq. (8)",
@@ -1170,7 +1158,7 @@ def _spider() -> tuple[Claim, ...]:
             "Variances of Algorithm 2 add up over the K differences since the last fresh gradient; c_1 = c_2 = 1. An "
             "upper bound: (30) and (5) need one from below, which only the fresh gradient's noise gives.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma8.large",
             "Decrease of a step with a large gradient",
             "Appendix E.2",
@@ -1182,7 +1170,7 @@ def _spider() -> tuple[Claim, ...]:
             ),
             "eta |error| |g| - (eta/2)|g|^2, with an error of at most a third of |g|.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma8.small",
             "Increase of a step with a small gradient",
             "Appendix E.2",
@@ -1195,7 +1183,7 @@ def _spider() -> tuple[Claim, ...]:
             "eta |error| |g| - (eta/2)|g|^2 against -(eta/6)|g|^2, as the sum over steps needs it; 3/4 would be "
             "enough for 5.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma8",
             "Number of fresh gradients",
             "Lemma 8",
@@ -1210,14 +1198,14 @@ def _spider() -> tuple[Claim, ...]:
             ),
             "R kappa/(6 eta) - 5 T eta chi^2 <= U, with T of (72). The lemma says O, but T carries logarithms: O~.",
         ),
-        _claim(
+        PAPER.claim(
             "eq82",
             "Noise level at the printed batches",
             "eq. (82)",
             Rate(alpha**2, _bracket(*_SINGLE), {k: v.xreplace(batches) for k, v in level.items()}),
             "The noise level of Lemma 7 with b_1 and b_2 put in.",
         ),
-        _claim(
+        PAPER.claim(
             "eq83",
             "Noise level in terms of alpha",
             "eq. (83)",
@@ -1229,7 +1217,7 @@ def _spider() -> tuple[Claim, ...]:
             ),
             "(82) with eta = sqrt(rho alpha)/M^2 and chi = alpha.",
         ),
-        _claim(
+        PAPER.claim(
             "appE.3.alpha",
             "Noise level, solved for alpha",
             "Appendix E.3, below (83)",
@@ -1246,7 +1234,7 @@ def _spider() -> tuple[Claim, ...]:
             "alpha^2 is at least each of the four terms of (83).",
         ),
         *_rates("thm2", "Appendix E.3", *_SINGLE, Integer(1), RATE, SAMPLES),
-        _claim(
+        PAPER.claim(
             "appE.3.kappa",
             "Second member of kappa, in the proof",
             "Appendix E.3",
@@ -1258,7 +1246,7 @@ def _spider() -> tuple[Claim, ...]:
                 example={G: 1, M: 1, rho: 1, U: 1, epsilon: 1, n: 1, d: 10**15},
             ),
             "As in Theorem 2, where the power of d is 2/5.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The power of d should be 2/5, as in the theorem.",
                 Crossover(
@@ -1266,7 +1254,7 @@ def _spider() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm2.budget",
             "Examples that are used",
             "Appendix E.3, first lines",
@@ -1279,7 +1267,7 @@ def _spider() -> tuple[Claim, ...]:
             ),
             "b_1 R + b_2 T with T of (72), where ell stands for its logarithm, and R = (6 eta/kappa)(U + 5 T eta "
             "chi^2) of Lemma 8's proof; the paper counts O(n), and says that no example is used twice.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The count is ((75/4 + 5/8) s^2 mu^4 ell + 3) n, more than there are. Batches n/(2 R_max) and "
                 "n/(2 T_max), with a guard that stops when the examples run out, use n; examples used twice would "
@@ -1316,7 +1304,7 @@ def _distributed() -> tuple[Claim, ...]:
     batches = {b1: n * kappa / (2 * U * eta), b2: n * eta * chi**2 / (2 * U)}
     merged = {n: m * n, epsilon: epsilon / sqrt(m)}  # n -> m n and n epsilon -> sqrt(m) n epsilon
     return (
-        _claim(
+        PAPER.claim(
             "lemma9.sigma",
             "Data noise of the distributed oracle",
             "Lemma 9, eq. (9)",
@@ -1327,7 +1315,7 @@ def _distributed() -> tuple[Claim, ...]:
             ),
             "A mean over m independent clients, each as in Lemma 7.",
         ),
-        _claim(
+        PAPER.claim(
             "lemma9.r",
             "Gaussian noise of the distributed oracle",
             "Lemma 9, eq. (9)",
@@ -1341,14 +1329,14 @@ def _distributed() -> tuple[Claim, ...]:
             ),
             "A mean over m clients with independent noise.",
         ),
-        _claim(
+        PAPER.claim(
             "eq94",
             "Noise level of the distributed oracle at the printed batches",
             "eq. (94)",
             Rate(alpha**2, _bracket(*_SHARED), {k: v.xreplace(batches) for k, v in level.items()}),
             "The noise level of Lemma 9 with b_1 and b_2 put in.",
         ),
-        _claim(
+        PAPER.claim(
             "eq95",
             "Noise level of the distributed oracle in terms of alpha",
             "eq. (95)",
@@ -1361,7 +1349,7 @@ def _distributed() -> tuple[Claim, ...]:
             "(94) with eta = sqrt(rho alpha)/M^2 and chi = alpha.",
         ),
         *_rates("thm3", "Appendix F.2", *_SHARED, m, SHARED_RATE, SHARED_SAMPLES),
-        _claim(
+        PAPER.claim(
             "remark2",
             "What m clients are worth",
             "Remark 2",
@@ -1394,7 +1382,7 @@ def _selection() -> tuple[Claim, ...]:
     curvature = (sqrt(rho * alpha) + M / sqrt(count) + M * d * sqrt(T) / scale) ** 2 / rho
     learned = (sqrt(d) / data) ** Rational(2, 5)
     return (
-        _claim(
+        PAPER.claim(
             "alg4.gradient",
             "Noise of a gradient in Algorithm 4",
             "Algorithm 4, line 3",
@@ -1405,7 +1393,7 @@ def _selection() -> tuple[Claim, ...]:
             ),
             "A mean of n gradients has sensitivity 2G/n; T releases cost sqrt(T).",
         ),
-        _claim(
+        PAPER.claim(
             "alg4.hessian",
             "Noise of a Hessian in Algorithm 4",
             "Algorithm 4, line 4",
@@ -1416,27 +1404,27 @@ def _selection() -> tuple[Claim, ...]:
             ),
             "The difference of two Hessians has spectral norm 2M/n, so Frobenius norm at most 2M sqrt(d)/n.",
         ),
-        _claim(
+        PAPER.claim(
             "alg4.gradient_threshold",
             "Threshold of the gradient against its noise",
             "Algorithm 4, line 7, and Theorem 4, first part",
             Inequality(sigma1 * sqrt(d / m), allowed, search, where=noise, example=at),
             "The root mean square of the noise, against what the threshold allows for it; c_1 at least 8, as "
             "Definition 7 asks for.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The noise carries c_1, the threshold does not: a critical point is rejected unless "
                 "log(16/omega') >= c_1. Lemma 10 asks for the factor 4 sqrt(c_1) in the threshold.",
                 Inequality(tail, 4 * sqrt(c1) * allowed, search, where=noise),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "alg4.hessian_threshold",
             "Threshold of the Hessian against its noise",
             "Algorithm 4, line 7, and Theorem 4, first part",
             Inequality(2 * sigma2 * sqrt(d / m), allowed_curvature, search, where=curvature_noise, example=at),
             "The edge 2 sqrt(d) of the spectrum of a symmetric matrix with independent standard Gaussian entries.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The noise carries c_2, the threshold does not: even a zero Hessian is rejected, unless "
                 "log(32/omega') >= 4 c_2. 2 sigma_2 (sqrt(d) + sqrt(log(16/omega')))/sqrt(m) is exceeded with "
@@ -1453,7 +1441,7 @@ def _selection() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq96",
             "Error of a gradient of all data",
             "eq. (96)",
@@ -1463,7 +1451,7 @@ def _selection() -> tuple[Claim, ...]:
                 {"Lemma 11": sqrt(m * (2 * G / (m * sqrt(n))) ** 2 * _dev)},
             ),
             "m independent deviations of scale 2G/sqrt(n), averaged.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "There is no epsilon in an error of sampling; (104) and Algorithm 4 have none.",
                 Rate(
@@ -1473,7 +1461,7 @@ def _selection() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq97",
             "Norm of the noise of a gradient",
             "eq. (97), first bound",
@@ -1484,14 +1472,14 @@ def _selection() -> tuple[Claim, ...]:
                 example={sigma1: 1, m: 1, d: 100, omega_s: 0.1},
             ),
             "Lemma 10 and Definition 6 at the probability omega'/8.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "sqrt(d) is missing (the next member has it), and Lemma 10 gives another factor 2 sqrt(2). What the "
                 "bound is for is theta_p, not xi_p.",
                 Identity(_DEVIATION, 4 * sigma1 * sqrt(d * log(16 / omega_s) / m), tail),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm4.condition",
             "Examples that the Hessian's deviation needs",
             "Theorem 4, and above (98)",
@@ -1504,28 +1492,28 @@ def _selection() -> tuple[Claim, ...]:
             "Lemma 14 with the printed t, sigma^2 and B = 2M has the exponent l = log(8d/omega') or more exactly when "
             "t^2/(2 l) - sigma^2 >= B t/3; k stands for m n.",
         ),
-        _claim(
+        PAPER.claim(
             "eq98",
             "Logarithm that the deviation of a Hessian needs",
             "eq. (98) and (99)",
             Identity(_NEEDED, log(8 * d / omega_s), -log(omega_s / 8 / (2 * d)), example={d: 10, omega_s: 0.1}),
             "2d e^-l is to be omega'/8, where l is the exponent of Lemma 14 at m n = (4/9) l, and 2d the factor that "
             "a norm needs.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The norm needs 2d: with the printed t the probability is omega'/4. log(16d/omega') for "
                 "log(8d/omega'), in t and in the condition, repairs it.",
                 Identity(_NEEDED, log(16 * d / omega_s), -log(omega_s / 8 / (2 * d))),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "eq100",
             "Probability that the noise of the Hessian is large",
             "eq. (100)",
             Identity(_PROBABILITY, omega_s / 8, 4 * exp(-(sqrt(log(32 / omega_s)) ** 2))),
             "Lemma 15 at t = sqrt(log(32/omega')).",
         ),
-        _claim(
+        PAPER.claim(
             "thm4",
             "Error of the selected point",
             "Theorem 4, eq. (10)",
@@ -1546,13 +1534,13 @@ def _selection() -> tuple[Claim, ...]:
             "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares.",
             calculation=SELECTION,
         ),
-        _claim(
+        PAPER.claim(
             "thm4.cross.sampling",
             "Cross term of alpha and the deviation of the Hessian",
             "eq. (10), fourth term",
             Identity(_CROSS, a / sqrt(m * n), sqrt(a * (1 / (m * n))), example={a: 0.01, m: 1, n: 10**4}),
             "A cross term is the geometric mean of two squares, here of alpha and 1/(m n).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "sqrt(alpha)/sqrt(m n); up to constants nothing changes, since a cross term is at most the larger of "
                 "its two squares. The cross term d/(sqrt(m) n epsilon alpha^(5/4) sqrt(m n)) is missing for the same "
@@ -1560,35 +1548,35 @@ def _selection() -> tuple[Claim, ...]:
                 Identity(_CROSS, sqrt(a) / sqrt(m * n), sqrt(a * (1 / (m * n)))),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm4.cross.privacy",
             "Cross term of alpha and the noise of the Hessian",
             "eq. (10), sixth term",
             Identity(_CROSS, d / (data * a ** Rational(3, 4)), sqrt(a * (d**2 / (data**2 * a ** Rational(5, 2))))),
             "The geometric mean of alpha and the last term of (10).",
         ),
-        _claim(
+        PAPER.claim(
             "remark3.gradient",
             "Dimension up to which noisy gradients can be selected from",
             "Remark 3, first condition",
             Crossover(sqrt(d) / (data * learned ** Rational(5, 4)), learned, d, data**2),
             "The fifth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5).",
         ),
-        _claim(
+        PAPER.claim(
             "remark3.cross",
             "Dimension up to which noisy Hessians can be selected from, by the cross term",
             "Remark 3, second condition",
             Crossover(d / (data * learned ** Rational(3, 4)), learned, d, data ** Rational(6, 13)),
             "The sixth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5).",
         ),
-        _claim(
+        PAPER.claim(
             "remark3.hessian",
             "Dimension up to which noisy Hessians can be selected from",
             "Remark 3, third condition",
             Crossover(d**2 / (data**2 * learned ** Rational(5, 2)), learned, d, data ** Rational(6, 13)),
             "The last term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5).",
         ),
-        _claim(
+        PAPER.claim(
             "remark3",
             "Dimension up to which selection costs nothing",
             "Remark 3",
@@ -1648,8 +1636,11 @@ def _tools() -> tuple[Claim, ...]:
         ("lemma16", "Parallel composition", "Lemma 16", "mechanisms on disjoint data"),
     ]
     return (
-        *(_claim(i, t, w, Uncheckable(text, Reason.CITED), "Cited from the literature.") for i, t, w, text in cited),
-        _claim(
+        *(
+            PAPER.claim(i, t, w, Uncheckable(text, Reason.CITED), "Cited from the literature.")
+            for i, t, w, text in cited
+        ),
+        PAPER.claim(
             "cor3",
             "Logarithm in the scale of a sum",
             "proof of Corollary 3",
@@ -1661,7 +1652,7 @@ def _tools() -> tuple[Claim, ...]:
                 example={d: 2, omega: 0.5},
             ),
             "What the proof needs for all omega in (0, 1).",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "With natural logarithms it fails for d <= 6 (with those to the base 2 for d = 1, where the printed "
                 "scale is 0). 1 + log(d)/log(2) is the least that holds for all omega.",
@@ -1673,31 +1664,31 @@ def _tools() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "cor3.scale",
             "Scale of a sum, in the proof",
             "proof of Corollary 3",
             Identity(_SUM_SCALE, sqrt(C * log(d) * T * psi), C * sqrt(log(d) * T * psi**2)),
             "The corollary's own scale, for T equal scales psi.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The scales under the root have to be squared, and C is C^2.",
                 Identity(_SUM_SCALE, sqrt(C**2 * log(d) * T * psi**2), C * sqrt(log(d) * T * psi**2)),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "lemma14",
             "Matrix Bernstein inequality for a norm",
             "Lemma 14",
             Inequality(sure, exp(-exponent), {_signs: (9, 9)}, subject=_SURE, example={_signs: 9}),
             "d = 1: nine random signs, B = 1, sigma^2 = k = 9, t = 1; their sum is odd, so at least 1 in size.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The cited theorem bounds the largest eigenvalue; the norm needs the factor 2d.",
                 Inequality(sure, 2 * exp(-exponent), {_signs: (9, 9)}, subject=_SURE),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "def7",
             "Privacy loss of the Gaussian mechanism for any noise",
             "Definition 7, first sentence",
@@ -1710,7 +1701,7 @@ def _tools() -> tuple[Claim, ...]:
             ),
             "Two Gaussians z standard deviations apart: with epsilon = z^2/2 - z v the failure probability is at least "
             "1 - exp(-v^2/2), since Phi(v) - e^epsilon Phi(v - z) is.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "The sentence says any sigma > 0; the formula holds for epsilon < 1 only, as the next sentence "
                 "assumes. (z^2/2 + z sqrt(2 log(1/delta)), delta) holds for every sigma: the least over orders a = 1 + "
@@ -1724,7 +1715,7 @@ def _tools() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        _claim(
+        PAPER.claim(
             "thm2.privacy",
             "Privacy of a fresh gradient for every epsilon",
             "Theorem 2, with Algorithm 2, line 5",
@@ -1737,7 +1728,7 @@ def _tools() -> tuple[Claim, ...]:
                 example={epsilon: 1000, delta: 1e-5, c1: 10},
             ),
             "The printed noise makes z = 2 epsilon/sqrt(c_1 log(1/delta)); the theorem asks for epsilon > 0 only.",
-            erratum=_erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "No constants c_1, c_2 serve for all epsilon: it takes epsilon of order log(1/delta) at most. For "
                 "epsilon <= log(1/delta) the constant 6 + 4 sqrt(2) = 11.7 is enough.",
@@ -1765,7 +1756,7 @@ def _derived() -> tuple[Claim, ...]:
     worst = 40 * sqrt(2) * radius * (rho * alpha) ** Rational(1, 4) / (sqrt(eta) * r)
     third = (d / n**3) ** Rational(2, 17)
     return (
-        _own(
+        PAPER.own(
             "rate",
             "Rate of the adaptive oracle, with constants and logarithms",
             Rate(
@@ -1780,25 +1771,25 @@ def _derived() -> tuple[Claim, ...]:
             "The terms of Theorem 2 with the logarithms of (4), Lemma 7 and (72), each written as ell.",
             calculation=RATE,
         ),
-        _own(
+        PAPER.own(
             "window.low",
             "Where the lost term overtakes the sampling error",
             Crossover(mixed, sampling, p, n ** Rational(-11, 12)),
             "The third vertex of the balance against the first; G = M = rho = U = 1, p = sqrt(d)/(n epsilon).",
         ),
-        _own(
+        PAPER.own(
             "window.high",
             "Where the privacy error overtakes the lost term",
             Crossover(mixed, privacy, p, n ** Rational(-5, 7)),
             "The third vertex of the balance against the second.",
         ),
-        _own(
+        PAPER.own(
             "loss",
             "Error where the two printed terms are equal",
             Crossover(a, mixed.xreplace({p: n ** Rational(-5, 6)}), a, n ** Rational(-16, 51)),
             "At p = n^(-5/6) both printed terms are n^(-1/3); the lost one is larger by n^(1/51).",
         ),
-        _own(
+        PAPER.own(
             "step_one_over_M",
             "Rate with step size 1/M and the same oracle",
             Rate(
@@ -1813,7 +1804,7 @@ def _derived() -> tuple[Claim, ...]:
             "The terms of Theorem 2 with eta <= 1/M in place of (4). The exponent 3/7 of prior work comes from the "
             "step size alone; a third term appears here as well.",
         ),
-        _own(
+        PAPER.own(
             "restarts",
             "Rate with a fresh gradient at each saddle",
             Rate(
@@ -1827,20 +1818,20 @@ def _derived() -> tuple[Claim, ...]:
             ),
             "The terms of Theorem 2, and U sqrt(rho)/alpha^(3/2) more fresh gradients, one at each saddle.",
         ),
-        _own(
+        PAPER.own(
             "selection",
             "Dimension up to which noisy Hessians can be selected from, at the corrected rate",
             Crossover(d / (n * third ** Rational(3, 4)), third, d, n ** Rational(13, 27)),
             "One client, epsilon = 1: there the lost term, (d/n^3)^(2/17), is alpha; n^(6/13) in Remark 3.",
         ),
-        _own(
+        PAPER.own(
             "repeats",
             "Attempts that are needed",
             Identity(omega0, Rational(3, 4) ** (log(1 / omega0) / log(Rational(4, 3))), omega0),
             "(3/4)^Q = omega_0 at Q = log(1/omega_0)/log(4/3), for either base.",
             calculation=REPEATS,
         ),
-        _own(
+        PAPER.own(
             "parameters.eta",
             "Step size, repaired",
             Crossover(
@@ -1851,7 +1842,7 @@ def _derived() -> tuple[Claim, ...]:
             ),
             "The eta at which eta M sqrt(T_esc) iota = 1/sqrt(s).",
         ),
-        _own(
+        PAPER.own(
             "parameters.mu",
             "Third entry of mu, repaired",
             Crossover(
@@ -1863,13 +1854,13 @@ def _derived() -> tuple[Claim, ...]:
             "The mu at which both members of chi = max{sqrt(C) s^(3/2) mu^(5/2), C sqrt(2 log(4T/omega))} psi are "
             "equal; ell stands for log(4T/omega).",
         ),
-        _own(
+        PAPER.own(
             "parameters.doubling",
             "Second entry of mu, repaired",
             Identity(2**mu, 40 * sqrt(2) * M * sqrt(alpha / rho) / r, worst, where={**repaired, **_RADIUS}),
             "The growth 2^mu that (46), corrected, asks for: with the repaired step size all powers of iota cancel.",
         ),
-        _own(
+        PAPER.own(
             "parameters.steps",
             "Number of effective steps, repaired",
             Identity(

@@ -381,6 +381,3 @@ def test_calculators_are_fast():
             call()
             best = min(best, time.process_time() - start)
         assert best < 1e-3
-
-
-# ---------------------------------------------------------------- mutants

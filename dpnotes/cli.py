@@ -304,6 +304,12 @@ def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
 
 
 def _calculator(name: str) -> "Calculator":
+    """The calculator of a claim; an error names those that there are."""
+    paper = name.split(".", 1)[0]
+    known = papers.claims(paper) if paper in papers.PAPERS else ()
+    inside = [claim.id for claim in known if claim.calculation is not None and claim.id.startswith(f"{name}.")]
+    if inside and name not in {claim.id for claim in known}:
+        raise ValueError(f"Expected the name of one claim, got the beginning of {', '.join(inside)}.")
     claim = _claim(name)
     if claim.calculation is None:
         able = [other.id for other in papers.claims(claim.paper) if other.calculation is not None]

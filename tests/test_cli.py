@@ -233,6 +233,11 @@ def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
         (("calc", A_CLAIM, "=3"), "Expected '=3' to be a name and a number"),
         (("calc", "budget_schedules.thm4.5.schedule", "t=1.5", "T=2", "kappa=3", "R=1"), "t=1.5 >= 1 and an integer"),
         (("calc", "budget_schedules.eq12.regime"), "Expected a claim with a formula to calculate"),
+        (
+            ("calc", "budget_schedules"),
+            "Expected the name of one claim, got the beginning of budget_schedules.lemmaC.4",
+        ),
+        (("calc", "budget_schedules.thm4.5"), "the beginning of budget_schedules.thm4.5.schedule, budget_schedules."),
         (("clean", "--profile", "slow"), "Expected profile='slow' to be one of: paper, quick"),
         (("calc", A_CLAIM[:-1] + "t"), f"did you mean {A_CLAIM}"),
         (("check", "budget_schedule.thm4.5.T"), A_CLAIM),

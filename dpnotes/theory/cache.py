@@ -35,7 +35,11 @@ _WORD = re.compile(r"\w+")
 
 
 def folder() -> Path:
-    """Where the files stand: `$DPNOTES_CACHE`, or the user's cache folder."""
+    """Where the files stand: `$DPNOTES_CACHE`, or the user's cache folder.
+
+    >>> folder().name
+    'verdicts'
+    """
     import platformdirs
 
     chosen = os.environ.get("DPNOTES_CACHE")
@@ -59,7 +63,11 @@ def sources(paper: str) -> list[Path]:
 
 
 def key(paper: str) -> str | None:
-    """Digest of all that the verdicts of a paper depend on; None where that is not what this process has loaded."""
+    """Digest of all that the verdicts of a paper depend on; None where that is not what this process has loaded.
+
+    >>> key("no_such_paper") is None
+    True
+    """
     digest = hashlib.sha256()
     try:
         for path in sources(paper):

@@ -71,6 +71,12 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
       claims: of all of them.
       verdicts: where verdicts come from.
       version: of this package.
+
+    >>> from dpnotes.papers import claims, paper
+    >>> with Verdicts() as verdicts:
+    ...     text = page([paper("budget_schedules")], claims("budget_schedules.lemma4.4"), verdicts, "1.0")
+    >>> text.splitlines()[0], text.count("* evidence: contradicted")
+    ('# Errata of the papers, and results of our own', 1)
     """
     found = list(entries(claims, verdicts))
     own = [claim for claim in claims if claim.derived_here]

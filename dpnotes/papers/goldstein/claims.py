@@ -25,7 +25,6 @@ from dpnotes.papers.goldstein.notation import (
     alpha,
     beta,
     calls,
-    claim,
     d,
     delta,
     delta_tree,
@@ -34,7 +33,6 @@ from dpnotes.papers.goldstein.notation import (
     ell_sum,
     ell_union,
     epsilon,
-    erratum,
     gap,
     gap_smooth,
     half,
@@ -119,22 +117,24 @@ def _introduction() -> tuple[Claim, ...]:
         "second moment d L^2."
     )
     return (
-        claim("eq1", "Sample size of the prior work", "eq. (1)", prior, prior_origin, calculation=calculate.SIZES),
-        claim("eq2", "Sample size of one pass", "eq. (2)", short31, _SINGLE_ORIGIN),
-        claim(
+        PAPER.claim(
+            "eq1", "Sample size of the prior work", "eq. (1)", prior, prior_origin, calculation=calculate.SIZES
+        ),
+        PAPER.claim("eq2", "Sample size of one pass", "eq. (2)", short31, _SINGLE_ORIGIN),
+        PAPER.claim(
             "eq2.factor",
             "Gain over the prior work",
             "below eq. (2), and abstract",
             Identity(ratio, root, _N1 / _N31),
             "(1) over (2).",
         ),
-        claim("eq3", "Sample size of many passes", "eq. (3)", short41, _MULTI_ORIGIN),
-        claim("table1.zhang", "Table 1, Zhang et al.", "Table 1, first row", prior, prior_origin),
-        claim("table1.thm3.1", "Table 1, one pass", "Table 1, second row", short31, _SINGLE_ORIGIN),
-        claim(
+        PAPER.claim("eq3", "Sample size of many passes", "eq. (3)", short41, _MULTI_ORIGIN),
+        PAPER.claim("table1.zhang", "Table 1, Zhang et al.", "Table 1, first row", prior, prior_origin),
+        PAPER.claim("table1.thm3.1", "Table 1, one pass", "Table 1, second row", short31, _SINGLE_ORIGIN),
+        PAPER.claim(
             "table1.thm4.1.empirical", "Table 1, many passes, empirical", "Table 1, third row", short41, _MULTI_ORIGIN
         ),
-        claim(
+        PAPER.claim(
             "table1.thm4.1.stochastic",
             "Table 1, many passes, stochastic",
             "Table 1, third row, and abstract",
@@ -188,7 +188,7 @@ def _single_pass() -> tuple[Claim, ...]:
     final = {name: term.xreplace({B1: period, B2: Integer(1)}) for name, term in BOUND.items()}
     at_most_n = {"samples": T / n, **{name: COUNTS[name] for name in ("Sigma >= 1", "M >= 1")}}
     return (
-        claim(
+        PAPER.claim(
             "thm3.1.rate",
             "Sample size of one pass",
             "Theorem 3.1",
@@ -196,7 +196,7 @@ def _single_pass() -> tuple[Claim, ...]:
             _SINGLE_ORIGIN,
             calculation=calculate.SINGLE_PASS,
         ),
-        claim(
+        PAPER.claim(
             "thm3.1.parameters",
             "Parameters of one pass",
             "Theorem 3.1",
@@ -219,7 +219,7 @@ def _single_pass() -> tuple[Claim, ...]:
             "large that this is at most L.",
             calculation=calculate.SINGLE_PASS_PARAMETERS,
         ),
-        claim(
+        PAPER.claim(
             "thm3.1.m",
             "Directions of one pass",
             "Theorem 3.1",
@@ -231,7 +231,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "Lemma 3.4: the error of the directions must not exceed the sensitivities of exact smoothed gradients.",
         ),
-        claim(
+        PAPER.claim(
             "thm3.1.bound",
             "Bound before tuning",
             "Section 3, proof of Theorem 3.1, display below eq. (9)",
@@ -247,7 +247,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "Proposition 2.6 and Lemmas 3.4 and 3.6 with B1 = Sigma, B2 = 1.",
         ),
-        claim(
+        PAPER.claim(
             "thm3.1.accuracy",
             "Accuracy of one pass",
             "Section 3, proof of Theorem 3.1",
@@ -255,7 +255,7 @@ def _single_pass() -> tuple[Claim, ...]:
             "The bound before tuning, minimised over D, Sigma and T <= n. The third printed term is between these two.",
             calculation=calculate.ACCURACY,
         ),
-        claim(
+        PAPER.claim(
             "thm3.1.accuracy.third",
             "Third term of the accuracy of one pass",
             "Section 3, proof of Theorem 3.1",
@@ -268,7 +268,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "Descent, the sampling of increments and the noise of resets, minimised over D, Sigma and T <= n.",
         ),
-        claim(
+        PAPER.claim(
             "thm3.1.third",
             "Third term of the sample size of one pass",
             "Section 3, proof of Theorem 3.1",
@@ -283,7 +283,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "The third term of the accuracy at most beta, solved for n.",
         ),
-        claim(
+        PAPER.claim(
             "thm3.1.mean",
             "The third term is negligible",
             "Section 3, end of the proof of Theorem 3.1",
@@ -301,7 +301,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "The square of the third term is the product of the other two, so that it is at most half their sum.",
         ),
-        claim(
+        PAPER.claim(
             "eq6",
             "Initial gap of the smoothed objective",
             "eq. (6)",
@@ -313,14 +313,14 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "Smoothing raises F(x_0) by at most L alpha and lowers no infimum; alpha = u Phi/L with u <= 1.",
         ),
-        claim(
+        PAPER.claim(
             "eq7",
             "Second moment of the oracle",
             "eq. (7)",
             Rate(G1, G0 + L, {"error": G0, "gradient": L}),
             "Lemma 3.6: the second bound is the first with L^2, the square of the true gradient, added.",
         ),
-        claim(
+        PAPER.claim(
             "eq8",
             "Bound with the oracle's error",
             "eq. (8)",
@@ -332,7 +332,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "Equation (7) in equation (6).",
         ),
-        claim(
+        PAPER.claim(
             "eq9",
             "Error of the oracle",
             "eq. (9)",
@@ -358,7 +358,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "Lemma 3.6 with the noise of Lemma 3.5 and m as large as that lemma wants; logarithms put to 1.",
         ),
-        claim(
+        PAPER.claim(
             "remark3.2",
             "Sample size without privacy",
             "Remark 3.2",
@@ -367,7 +367,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "Theorem 3.1's terms without noise.",
         ),
-        claim(
+        PAPER.claim(
             "remark3.3",
             "Oracle calls",
             "Remark 3.3",
@@ -381,7 +381,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "T/Sigma resets of 2 m B1 evaluations, increments of 4 m B2, with B1 = Sigma and B2 = 1.",
         ),
-        claim(
+        PAPER.claim(
             "lemma3.4.reset",
             "Sensitivity of a reset",
             "Lemma 3.4, first case",
@@ -395,7 +395,7 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "The paper's proof: one smoothed gradient is replaced, and all 2 B1 estimates have errors of their own.",
         ),
-        claim(
+        PAPER.claim(
             "lemma3.4.increments",
             "Sensitivity of an increment",
             "Lemma 3.4, second case",
@@ -409,32 +409,32 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "As at a reset; smoothed gradients are (L sqrt(d)/alpha)-Lipschitz, and points move by at most 2D.",
         ),
-        claim(
+        PAPER.claim(
             "lemma3.4.log",
             "Logarithm of an increment's sensitivity",
             "Lemma 3.4, second case",
             Rate(ratio, d * B1 / delta, {"failures": d / (delta / B2)}),
             "A union over the estimates of B2 samples, each of which may fail with probability of the order delta/B2.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The logarithm of the second case should have B2 in place of B1, as Lemma 6.3 has it.",
                 Rate(ratio, d * B2 / delta, {"failures": d / (delta / B2)}),
             ),
         ),
-        claim(
+        PAPER.claim(
             "lemma3.4.union",
             "Failure probability in the proof",
             "Section 7.1, proof of Lemma 3.4",
             Identity(probability, 1 - delta / 8, 2 * B1 * (delta / (8 * B1)), example={B1: 10, delta: 0.01}),
             "A union over 2 B1 estimates, each of which fails with probability at most delta/(8 B1).",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "Pr[... >= ...] <= 1 - delta/8 should be <= delta/4; the bound inside should be 2L/B1 + 2Ld sqrt(...)/"
                 "sqrt(m), and eq. (11) and (16) lack the constant c of Theorem C.2.",
                 Identity(probability, delta / 4, 2 * B1 * (delta / (8 * B1))),
             ),
         ),
-        claim(
+        PAPER.claim(
             "lemma3.5.m",
             "Directions for privacy",
             "Lemma 3.5",
@@ -445,35 +445,37 @@ def _single_pass() -> tuple[Claim, ...]:
             ),
             "The error of the directions must not exceed the largest sensitivity, for which the noise is made.",
         ),
-        claim(
+        PAPER.claim(
             "lemma3.5.log",
             "Logarithm in the directions for privacy",
             "Lemma 3.5",
             Rate(ratio, d * B2 / delta, {"resets": d / (delta / B1), "increments": d / (delta / B2)}),
             "The unions of Lemma 3.4 over B1 samples at a reset and B2 at an increment.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "log(d B2/delta) is too small for resets: with B1 = Sigma > B2 = 1 it should be log(d max(B1, "
                 "B2)/delta).",
                 Rate(ratio, d * (B1 + B2) / delta, {"resets": d / (delta / B1), "increments": d / (delta / B2)}),
             ),
         ),
-        claim(
+        PAPER.claim(
             "lemma3.5.sigma",
             "Noise of one pass",
             "Lemma 3.5",
             Rate(sigma, _SIGMA_LEMMA, _STATED_TREE),
             "Proposition 2.5 with the sensitivities of Lemma 3.4.",
-            erratum=erratum(Severity.PRIVACY, _LOG_WORDING, Rate(sigma, _SIGMA_LEMMA * sqrt(ell_sum), _STATED_TREE)),
+            erratum=PAPER.erratum(
+                Severity.PRIVACY, _LOG_WORDING, Rate(sigma, _SIGMA_LEMMA * sqrt(ell_sum), _STATED_TREE)
+            ),
         ),
-        claim(
+        PAPER.claim(
             "lemma3.5.delta",
             "Failure probability of privacy",
             "Section 7.1, proof of Lemma 3.5",
             Identity(delta_tree, delta, delta - delta / 2, example={delta: 1e-6}),
             "The delta of the noise and the probability delta/2 that the sensitivity is exceeded add; delta is for "
             "both.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "With the tree at delta and sensitivities that fail with probability delta/2, the algorithm is "
                 "(epsilon, 3 delta/2)-DP; make the noise for delta/2. That all T sensitivities hold at once does not "
@@ -481,7 +483,7 @@ def _single_pass() -> tuple[Claim, ...]:
                 Identity(delta_tree, delta / 2, delta - delta / 2),
             ),
         ),
-        claim(
+        PAPER.claim(
             "lemma3.6.error",
             "Error of the oracle of one pass",
             "Lemma 3.6, first bound",
@@ -489,7 +491,7 @@ def _single_pass() -> tuple[Claim, ...]:
             "Independent samples and directions: a gradient has norm L, an estimate d L, an increment 2D sqrt(d) "
             "L/alpha; there are at most Sigma increments, and the tree adds d sigma^2 log Sigma.",
         ),
-        claim(
+        PAPER.claim(
             "lemma3.6.moment",
             "Second moment of the oracle of one pass",
             "Lemma 3.6, second bound",
@@ -538,7 +540,7 @@ def _multi_pass() -> tuple[Claim, ...]:
     fine = {"beta <= L d^(-1/4)": beta * d ** Rational(1, 4) / L}
     least = Min(move, alpha / root)
     return (
-        claim(
+        PAPER.claim(
             "thm4.1.rate",
             "Sample size of many passes",
             "Theorem 4.1",
@@ -546,13 +548,13 @@ def _multi_pass() -> tuple[Claim, ...]:
             _MULTI_ORIGIN,
             calculation=calculate.MULTI_PASS,
         ),
-        claim(
+        PAPER.claim(
             "thm4.1.parameters",
             "Parameters of many passes",
             "Theorem 4.1, and its proof",
             _multi_parameters(alpha * move, steps / alpha, _M41, fine),
             "The terms of the proof at the printed parameters and n, against beta.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "D = alpha^2 beta^2/L^2 is no length, and T = Phi L^2/(alpha^2 beta^3) no number: from L "
                 "sqrt(D/alpha) = beta and Phi/(D T) = beta follow D = alpha beta^2/L^2 and T = Phi L^2/(alpha "
@@ -563,13 +565,13 @@ def _multi_pass() -> tuple[Claim, ...]:
             ),
             calculation=calculate.MULTI_PASS_PARAMETERS,
         ),
-        claim(
+        PAPER.claim(
             "thm4.1.period",
             "Period of many passes",
             "Theorem 4.1",
             _multi_parameters(move, steps, _M41, {}),
             "The same, with D and T in the right units, for every beta <= L.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "Sigma = alpha/(D sqrt d) = L^2/(beta^2 sqrt d) is a number of steps only where beta <= L d^(-1/4), "
                 "which the theorem does not assume. With D = min(alpha beta^2/L^2, alpha/sqrt d) and T = Phi/(D beta) "
@@ -577,7 +579,7 @@ def _multi_pass() -> tuple[Claim, ...]:
                 _multi_parameters(least, Phi / (D * beta), _M41, {}),
             ),
         ),
-        claim(
+        PAPER.claim(
             "thm4.1.accuracy",
             "Accuracy of many passes",
             "Section 7.2, proof of Theorem 4.1",
@@ -592,7 +594,7 @@ def _multi_pass() -> tuple[Claim, ...]:
             ),
             "The terms of the proof at D and T in the right units.",
         ),
-        claim(
+        PAPER.claim(
             "thm4.1.G0",
             "Error of the oracle of many passes",
             "Section 7.2, proof of Theorem 4.1",
@@ -605,14 +607,14 @@ def _multi_pass() -> tuple[Claim, ...]:
             ),
             "Lemma 4.4's noise, at the best period.",
         ),
-        claim(
+        PAPER.claim(
             "remark4.2",
             "Sample size of many passes for the population",
             "Remark 4.2",
             _sample_size(_N41 + L**2 * d / beta**2, {**MULTI_PASS, **_GENERAL}, (n, D, T, period), logs=(ell, ell_net)),
             "Theorem 4.1, and the generalisation error of Proposition 5.1 at most beta.",
         ),
-        claim(
+        PAPER.claim(
             "lemma4.3.sigma1",
             "Noise of resets",
             "Lemma 4.3",
@@ -626,7 +628,7 @@ def _multi_pass() -> tuple[Claim, ...]:
             "T/Sigma Gaussian releases of sensitivity L/n: sqrt(T/Sigma) (L/n)/sigma_1 is their joint ratio, at most "
             "epsilon/sqrt(ln(1/delta)).",
         ),
-        claim(
+        PAPER.claim(
             "lemma4.3.sigma2",
             "Noise of increments",
             "Lemma 4.3",
@@ -639,7 +641,7 @@ def _multi_pass() -> tuple[Claim, ...]:
             ),
             "T Gaussian releases of sensitivity L sqrt(d) D/(alpha n).",
         ),
-        claim(
+        PAPER.claim(
             "lemma4.3.m",
             "Directions for privacy of many passes",
             "Lemma 4.3 and Theorem 4.1",
@@ -652,7 +654,7 @@ def _multi_pass() -> tuple[Claim, ...]:
             ),
             "Lemma 3.4 with B = n, to which the text refers: the errors L d/sqrt(m) of the directions must not exceed "
             "the sensitivities L/n and L sqrt(d) D/(alpha n) for which the noise is made.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "This m makes the directions' variance as small as the noise (Lemma 4.4), and leaves the sensitivity "
                 "unbounded: Lemma 3.4 with B = n asks for m >= d^2 n^2 and m >= d n^2 alpha^2/D^2 (times a logarithm, "
@@ -670,7 +672,7 @@ def _multi_pass() -> tuple[Claim, ...]:
             ),
             calculation=calculate.MULTI_PASS_PARAMETERS,
         ),
-        claim(
+        PAPER.claim(
             "lemma4.4.m",
             "Directions for accuracy of many passes",
             "Section 7.2, proof of Theorem 4.1",
@@ -681,14 +683,14 @@ def _multi_pass() -> tuple[Claim, ...]:
             ),
             "The first term of Lemma 4.4 against the other two, which is what this m is for.",
         ),
-        claim(
+        PAPER.claim(
             "lemma4.4.error",
             "Error of the oracle of many passes",
             "Lemma 4.4, first bound",
             Rate(variance, _MULTI_VARIANCE, _MULTI_SAMPLED, regime={"Sigma >= 1": 1 / period}),
             "n independent sets of m directions a step, for at most Sigma steps, and the noise of as many.",
         ),
-        claim(
+        PAPER.claim(
             "lemma4.4.moment",
             "Second moment of the oracle of many passes",
             "Lemma 4.4, second bound",
@@ -727,7 +729,7 @@ _NET = {
 def _generalisation() -> tuple[Claim, ...]:
     stated = L * sqrt(d * ell_net / n)
     return (
-        claim(
+        PAPER.claim(
             "prop5.1",
             "From the empirical to the population objective",
             "Proposition 5.1, and eq. (15)",
@@ -735,7 +737,7 @@ def _generalisation() -> tuple[Claim, ...]:
             "One dimension, L = 1: the slope of a sample's loss on each of N cells of the line is 1 with probability "
             "3/4, else -1, independently. The population has slope 1/2 everywhere; with N large, some cell within "
             "alpha has an empirical slope of at most 0, so that the empirical Goldstein norm is 0, for every n.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "False under Assumption 2.2 alone: the cited uniform convergence (Mei et al. 2018, Theorem 1) needs "
                 "Hessians, and gradients of nonsmooth losses do not converge uniformly. The smoothed losses have (L "
@@ -745,13 +747,13 @@ def _generalisation() -> tuple[Claim, ...]:
                 Rate(gap_smooth, stated, _NET, (radius,), regime={"n >= d": d / n}),
             ),
         ),
-        claim(
+        PAPER.claim(
             "sec5.size",
             "Samples for generalisation",
             "Section 5, below Proposition 5.1, and Section 1.1",
             Rate(n, d / beta**2, {"n": n}, (n,), _GENERAL, logs=(ell_net,), order="O"),
             "The generalisation error at most beta.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "n = O(d/beta^2) lacks the factor L^2 that Remark 4.2 has.",
                 Rate(n, L**2 * d / beta**2, {"n": n}, (n,), _GENERAL, logs=(ell_net,), order="O"),
@@ -762,7 +764,7 @@ def _generalisation() -> tuple[Claim, ...]:
 
 def _first_order() -> tuple[Claim, ...]:
     return (
-        claim(
+        PAPER.claim(
             "thm6.1.rate",
             "Sample size with gradients",
             "Theorem 6.1",
@@ -770,7 +772,7 @@ def _first_order() -> tuple[Claim, ...]:
             "As Theorem 3.1, with the directions of Lemmas 6.3 and 6.5.",
             calculation=calculate.SINGLE_PASS,
         ),
-        claim(
+        PAPER.claim(
             "thm6.1.parameters",
             "Parameters with gradients",
             "Theorem 6.1",
@@ -799,28 +801,28 @@ def _first_order() -> tuple[Claim, ...]:
             "The terms of the proof at its parameters, against the accuracy that n samples give.",
             calculation=calculate.SINGLE_PASS_PARAMETERS,
         ),
-        claim(
+        PAPER.claim(
             "eq10",
             "Mean of the first-order estimator",
             "eq. (10), and the sentence below it",
             Identity(mean, (sign(1 + u) + sign(u - 1)) / 2, (1 + u) / 2 - (1 - u) / 2, example={u: half}),
             "d = 1, loss |x| at x = u alpha with u < 1: the mean of the slopes at x + alpha and x - alpha (the "
             "sphere), against the zero-order estimate (|x + alpha| - |x - alpha|)/(2 alpha) = u.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.RATE,
                 "Directions on the sphere do not give the mean of the zero-order estimator: 0 against 1/2 at u = 1/2. "
                 "With y uniform in the ball, as in Algorithm 5, they do.",
                 Identity(mean, (1 + u) / 2 - (1 - u) / 2, (Max(1 + u, 0) - Max(1 - u, 0)) / 2),
             ),
         ),
-        claim(
+        PAPER.claim(
             "remark6.2",
             "Oracle calls with and without gradients",
             "Remark 6.2, and Section 1.1",
             Rate(ratio, d**2, {"directions": expand((_M_PRINTED / _M_FIRST).xreplace(_AT_PERIOD))}, order="Omega"),
             "The m of Theorem 3.1 over that of Theorem 6.1, with B1 = Sigma = alpha/(D sqrt d) and B2 = 1.",
         ),
-        claim(
+        PAPER.claim(
             "lemma6.3.reset",
             "Sensitivity of a reset with gradients",
             "Lemma 6.3, first case",
@@ -831,7 +833,7 @@ def _first_order() -> tuple[Claim, ...]:
                 example={L: 1, B1: 10, u: 1, v: 1},
             ),
             "One of B1 gradients, of norm u L, is replaced by another of norm v L, which may be opposite.",
-            erratum=erratum(
+            erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "The exact bound L/B1 should be 2L/B1: f = L x_1 and f = -L x_1.",
                 Inequality(
@@ -841,7 +843,7 @@ def _first_order() -> tuple[Claim, ...]:
                 ),
             ),
         ),
-        claim(
+        PAPER.claim(
             "lemma6.3.increments",
             "Sensitivity of an increment with gradients",
             "Lemma 6.3, second case",
@@ -855,7 +857,7 @@ def _first_order() -> tuple[Claim, ...]:
             ),
             "The paper's proof: smoothed gradients are (L sqrt(d)/alpha)-Lipschitz, and a gradient has norm L.",
         ),
-        claim(
+        PAPER.claim(
             "lemma6.4.m",
             "Directions for privacy with gradients",
             "Lemma 6.4, and Theorem 6.1",
@@ -866,22 +868,24 @@ def _first_order() -> tuple[Claim, ...]:
             ),
             "The error of the directions must not exceed the sensitivity of the smoothed increments.",
         ),
-        claim(
+        PAPER.claim(
             "lemma6.4.sigma",
             "Noise of one pass with gradients",
             "Lemma 6.4",
             Rate(sigma, _SIGMA_LEMMA, _STATED_TREE),
             "Proposition 2.5 with the sensitivities of Lemma 6.3.",
-            erratum=erratum(Severity.PRIVACY, _LOG_WORDING, Rate(sigma, _SIGMA_LEMMA * sqrt(ell_sum), _STATED_TREE)),
+            erratum=PAPER.erratum(
+                Severity.PRIVACY, _LOG_WORDING, Rate(sigma, _SIGMA_LEMMA * sqrt(ell_sum), _STATED_TREE)
+            ),
         ),
-        claim(
+        PAPER.claim(
             "lemma6.5.error",
             "Error of the first-order oracle",
             "Lemma 6.5, first bound",
             Rate(variance, _FIRST_VARIANCE, _FIRST_SAMPLED),
             "As Lemma 3.6, with gradients of norm L in place of estimates of norm d L.",
         ),
-        claim(
+        PAPER.claim(
             "lemma6.5.moment",
             "Second moment of the first-order oracle",
             "Lemma 6.5, second bound",

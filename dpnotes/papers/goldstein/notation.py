@@ -1,12 +1,10 @@
 """The notation of Kornowski, Liu and Talwar (2025), and how their claims are made."""
 
 import math
-from typing import Any
 
 from sympy import Rational, sqrt
 
-from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
-from dpnotes.theory.statements import Statement
+from dpnotes.theory.claims import Paper
 from dpnotes.theory.symbols import COUNT, REAL, UNIT_INTERVAL, Domain, PaperSymbols
 from dpnotes.theory.units import LENGTH, LOSS
 
@@ -104,18 +102,3 @@ second_moment = _S.symbol("m2", "mean square of one coordinate of a direction")
 
 half, third = Rational(1, 2), Rational(1, 3)
 root = sqrt(d)
-
-
-def claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    """A claim of this paper."""
-    return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
-
-
-def own(name: str, title: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    """A result of our own, unpublished; its proof stands in docs/derivations/goldstein.md."""
-    return claim(f"own.{name}", title, "derived here, unpublished", statement, origin, derived_here=True, **more)
-
-
-def erratum(severity: Severity, wording: str, corrected: Statement | None) -> Erratum:
-    """An erratum seen in the version that was read."""
-    return Erratum(severity, wording, corrected, PAPER.version)

@@ -10,6 +10,7 @@ from dpnotes.papers.goldstein.notation import (
     B1,
     B2,
     G1,
+    PAPER,
     B,
     D,
     L,
@@ -31,7 +32,6 @@ from dpnotes.papers.goldstein.notation import (
     m,
     n,
     norm,
-    own,
     period,
     radius,
     ratio,
@@ -86,32 +86,32 @@ def _parameters() -> tuple[Claim, ...]:
         n: _SAMPLING,
     }
     return (
-        own(
+        PAPER.own(
             "parameters",
             "Two terms suffice for the move, one for the period",
             Choice(chosen, BOUND, beta, {**SAMPLES, **COUNTS}, REGIME),
             "Theorem 3.1 prints four terms for D and two for Sigma.",
             calculation=calculate.SINGLE_PASS_PARAMETERS,
         ),
-        own(
+        PAPER.own(
             "superfluous.first",
             "The first term of the move never counts",
             Identity(ratio, d ** Rational(1, 6), MOVES["a"] / MOVES["d"]),
             "The first over the fourth term of Theorem 3.1's minimum for D.",
         ),
-        own(
+        PAPER.own(
             "superfluous.third",
             "The third term of the move never counts",
             Identity(D, MOVES["b"] ** Rational(2, 5) * MOVES["d"] ** Rational(3, 5), MOVES["c"]),
             "A weighted geometric mean of the second and the fourth term, so never the least.",
         ),
-        own(
+        PAPER.own(
             "superfluous.period",
             "The reset's noise is that of increments",
             Identity(sigma, L * D * d / (alpha * epsilon), small.xreplace({period: PERIOD})),
             "Noise of a reset at Sigma = B1 = alpha/(D sqrt d), against that of an increment at B2 = 1.",
         ),
-        own(
+        PAPER.own(
             "steps",
             "The same sample size with sqrt(d) times fewer steps",
             Choice(
@@ -148,7 +148,7 @@ def _plain() -> tuple[Claim, ...]:
     total = (Phi + T / M * (block + D * spread * sqrt(M))) / (D * T)
     smooth = sqrt(d * Phi * smoothness) * L / (epsilon * beta**2)
     return (
-        own(
+        PAPER.own(
             "prop2.6",
             "Online to nonconvex with a conditionally unbiased oracle",
             Identity(
@@ -161,13 +161,13 @@ def _plain() -> tuple[Claim, ...]:
             "over D T. Noise enters through 1/sqrt(M), and not as a bias.",
             calculation=calculate.CONVERSION,
         ),
-        own(
+        PAPER.own(
             "prop2.6.step",
             "A better step size for the online learner",
             Optimum(block, eta, 2 * D / (G1 * sqrt(M)), 2 * D * G1 * sqrt(M)),
             "A block's regret from anywhere in the ball; the paper's step is half as long, and gives 5/2.",
         ),
-        own(
+        PAPER.own(
             "explicit",
             "The best move, with every constant",
             Optimum(
@@ -180,7 +180,7 @@ def _plain() -> tuple[Claim, ...]:
             "Phi s^2/(4 alpha beta^3) steps for beta.",
             calculation=calculate.EXPLICIT,
         ),
-        own(
+        PAPER.own(
             "plain_multi",
             "Many passes without variance reduction",
             Rate(n, _PLAIN_MULTI, {"n": n}, (n, D, T, sigma), multi, REGIME, logs=(ell,), order="Omega"),
@@ -188,7 +188,7 @@ def _plain() -> tuple[Claim, ...]:
             "the conditionally unbiased conversion, and T Gaussian releases of sensitivity 2L/n.",
             calculation=calculate.PLAIN_MULTI_PASS,
         ),
-        own(
+        PAPER.own(
             "plain_multi.parameters",
             "Parameters of many plain passes",
             Choice(
@@ -205,14 +205,14 @@ def _plain() -> tuple[Claim, ...]:
             ),
             "The same terms; d sigma^2 is then at most L^2.",
         ),
-        own(
+        PAPER.own(
             "plain_multi.smooth",
             "Many plain passes on a smooth loss",
             Identity(n, smooth, _PLAIN_MULTI, {alpha: beta / smoothness}),
             "alpha = beta/H for H-smooth losses: the sample size of noisy gradient descent; Theorem 4.1 is d^(1/4) "
             "above.",
         ),
-        own(
+        PAPER.own(
             "plain_single",
             "One pass without variance reduction",
             Rate(
@@ -280,7 +280,7 @@ def _directions() -> tuple[Claim, ...]:
     }
     added = {name: term * beta for name, term in _COMMON.items() if "directions" in name}
     return (
-        own(
+        PAPER.own(
             "norm",
             "An estimate has norm sqrt(d) L, not d L",
             Inequality(
@@ -292,7 +292,7 @@ def _directions() -> tuple[Claim, ...]:
             "The second moment of one two-point estimate of a linear loss, against d^2 times the Poincare inequality "
             "on the sphere, L^2/(d - 1), for every L-Lipschitz loss.",
         ),
-        own(
+        PAPER.own(
             "coupled",
             "Sensitivity of a reset with shared directions",
             Rate(
@@ -305,7 +305,7 @@ def _directions() -> tuple[Claim, ...]:
             ),
             "Neighbours that share the directions of all common samples differ in one sample's estimate only.",
         ),
-        own(
+        PAPER.own(
             "common",
             "Sensitivity of an increment with the same directions at both points",
             Rate(
@@ -320,7 +320,7 @@ def _directions() -> tuple[Claim, ...]:
             ),
             "One direction's increment has norm at most 2 d L D/alpha always; m = d ell directions.",
         ),
-        own(
+        PAPER.own(
             "clipping",
             "Directions after which clipping changes nothing",
             Rate(
@@ -333,13 +333,13 @@ def _directions() -> tuple[Claim, ...]:
             "The error of a mean of m estimates is at most L, so that clipping at 2L, which bounds the sensitivity "
             "always, does nothing but with a small probability. The guarantee can then be zCDP.",
         ),
-        own(
+        PAPER.own(
             "directions",
             "As many directions as dimensions suffice",
             Choice(chosen, {**BOUND, **added}, beta, {**SAMPLES, **COUNTS}, REGIME),
             "The simplified parameters of Theorem 3.1 with m = d shared directions, against d^2 Sigma^2 in the paper.",
         ),
-        own(
+        PAPER.own(
             "directions.samples",
             "Samples against directions, the same at both points",
             Rate(
@@ -353,7 +353,7 @@ def _directions() -> tuple[Claim, ...]:
             ),
             "All terms, minimised with m kept: nothing is gained beyond m = d.",
         ),
-        own(
+        PAPER.own(
             "directions.calls",
             "Fewest oracle calls",
             Rate(
@@ -366,7 +366,7 @@ def _directions() -> tuple[Claim, ...]:
             ),
             "n m with the same directions at both points; m is tuned, too.",
         ),
-        own(
+        PAPER.own(
             "independent",
             "Samples against directions, independent at both points",
             Rate(
@@ -382,7 +382,7 @@ def _directions() -> tuple[Claim, ...]:
             ),
             "All terms with the sharp norm and shared directions of common samples, minimised with m >= d kept.",
         ),
-        own(
+        PAPER.own(
             "printed_directions",
             "Directions that the printed analysis needs",
             Rate(
@@ -396,7 +396,7 @@ def _directions() -> tuple[Claim, ...]:
             "Theorem 3.1's n where privacy is free, with Lemmas 3.4 and 3.6 as printed: the least m over all batches; "
             "the theorem's own m is L^4 d^2/beta^4.",
         ),
-        own(
+        PAPER.own(
             "ratio",
             "Zero-order against first-order directions",
             Rate(
@@ -417,13 +417,13 @@ def _volume(dimension: Expr) -> Expr:
 def _smoothing() -> tuple[Claim, ...]:
     kappa = 2 * gamma(d / 2 + 1) / (sqrt(pi) * gamma((d + 1) / 2))
     return (
-        own(
+        PAPER.own(
             "smoothing_error",
             "Sharp error of smoothing",
             Identity(loss_error, L * alpha * d / (d + 1), L * alpha * (1 - 1 / (d + 1)), example={d: 3}),
             "L|x| at 0 attains it: the mean norm in the unit ball is the integral of 1 - r^d.",
         ),
-        own(
+        PAPER.own(
             "smoothing_smoothness",
             "Sharp smoothness after smoothing",
             Identity(
@@ -434,7 +434,7 @@ def _smoothing() -> tuple[Claim, ...]:
             ),
             "Two balls that are moved apart by h differ by at most 2 h V_{d-1} alpha^{d-1}; L|x_1| at 0 attains it.",
         ),
-        own(
+        PAPER.own(
             "generalisation",
             "Smoothed gradients generalise",
             Rate(
@@ -452,44 +452,44 @@ def _smoothing() -> tuple[Claim, ...]:
 # ---------------------------------------------------------------- which one wins
 def _crossovers() -> tuple[Claim, ...]:
     return (
-        own(
+        PAPER.own(
             "crossover.privacy",
             "Where privacy is free in one pass",
             Crossover(_SAMPLING, _PRIVACY, epsilon, root * beta / L),
             "The two terms of Theorem 3.1.",
             calculation=calculate.CROSSOVERS,
         ),
-        own(
+        PAPER.own(
             "crossover.generalisation",
             "Where many passes pay more for generalisation than one pass for privacy",
             Crossover(_PRIVACY, _GENERAL, epsilon, Phi / (L * alpha)),
             "The private term of Theorem 3.1 against Remark 4.2's second term.",
         ),
-        own(
+        PAPER.own(
             "crossover.dimension",
             "Where many passes pay more for generalisation than one pass for sampling",
             Crossover(_SAMPLING, _GENERAL, d, (Phi / (alpha * beta)) ** 2),
             "The non-private term of Theorem 3.1 against Remark 4.2's second term.",
         ),
-        own(
+        PAPER.own(
             "crossover.plain.accuracy",
             "Where one plain pass wins over variance reduction",
             Crossover(_PLAIN_SINGLE, _PRIVACY, beta, L / root),
             "The private term of one plain pass against that of Theorem 3.1.",
         ),
-        own(
+        PAPER.own(
             "crossover.plain.epsilon",
             "Where one plain pass costs no more than Theorem 3.1 without privacy",
             Crossover(_PLAIN_SINGLE, _SAMPLING, epsilon, Integer(1)),
             "The private term of one plain pass against the non-private one of Theorem 3.1.",
         ),
-        own(
+        PAPER.own(
             "crossover.plain.dimension",
             "Where one plain pass wins over many passes for the population",
             Crossover(_PLAIN_SINGLE, _GENERAL, d, (Phi / (epsilon * alpha * beta)) ** 2),
             "The private term of one plain pass against the generalisation term of Remark 4.2.",
         ),
-        own(
+        PAPER.own(
             "crossover.smoothing",
             "Where the inefficient algorithm stops winning",
             Crossover(_LASRY_LIONS, _PLAIN_MULTI, d, Phi**3 / (alpha * beta**3 * R**2)),

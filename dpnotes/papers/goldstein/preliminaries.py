@@ -6,6 +6,7 @@ from dpnotes.papers.goldstein import calculators as calculate
 from dpnotes.papers.goldstein.notation import (
     G0,
     G1,
+    PAPER,
     B,
     D,
     L,
@@ -13,11 +14,9 @@ from dpnotes.papers.goldstein.notation import (
     Phi,
     T,
     alpha,
-    claim,
     d,
     delta,
     epsilon,
-    erratum,
     eta,
     first_moment,
     half,
@@ -59,27 +58,27 @@ _WORDING_26 = (
 
 
 CLAIMS: tuple[Claim, ...] = (
-    claim(
+    PAPER.claim(
         "eq4",
         "Two-point estimator",
         "eq. (4)",
         Identity(mean, d * first_moment, Integer(1), {first_moment: Integer(0)}, example={d: 10}),
         "A linear loss of unit slope along the first axis: the mean of (d/2 alpha)(f(x + alpha y) - f(x - alpha "
         "y)) for y uniform on the unit sphere, whose coordinates have mean 0 and mean square 1/d.",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.TYPOGRAPHICAL,
             "Equation (4) lacks the factor y_j: as printed it is a number of mean 0, not a vector. Algorithm 3 has it.",
             Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}, example={d: 10}),
         ),
     ),
-    claim(
+    PAPER.claim(
         "alg3.mean",
         "Two-point estimator with directions in the ball",
         "Algorithm 3, line 12, and Algorithm 4, line 11",
         Identity(mean, d * second_moment * alpha**2, Integer(1), {second_moment: 1 / (d + 2)}, example={d: 10}),
         "A linear loss of unit slope: d E[y_1^2] for y uniform in the ball of radius alpha, E[y_1^2] = alpha^2/(d "
         "+ 2).",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.RATE,
             "The increments draw y from the ball of radius alpha, but use alpha y, d/(2 alpha) and y as for the "
             "unit sphere: the mean is alpha^2 d/(d + 2) times the gradient of a linear loss (0.0083 at d = 10, "
@@ -87,7 +86,7 @@ CLAIMS: tuple[Claim, ...] = (
             Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}, example={d: 10}),
         ),
     ),
-    claim(
+    PAPER.claim(
         "eq5",
         "Worst-case sensitivity of the two-point estimator",
         "eq. (5)",
@@ -98,7 +97,7 @@ CLAIMS: tuple[Claim, ...] = (
             example={L: 1, d: 10, B: 10, u: 1, v: 1},
         ),
         "Neighbouring minibatches differ in one sample, whose estimates of norms u L d and v L d may be opposite.",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.PRIVACY,
             "Replacing a sample moves the mean by up to 2 L d/B, as the paper's own proof of Lemma 3.4 has it for "
             "smoothed gradients (2L/B).",
@@ -109,14 +108,14 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
     ),
-    claim(
+    PAPER.claim(
         "fact2.3.ii",
         "Error of smoothing",
         "Fact 2.3 (ii)",
         Inequality(L * alpha * (1 - 1 / (d + 1)), L * alpha, {L: (0.1, 10), alpha: (0.01, 10), d: (1, 1e4)}),
         "L|x| at 0: the mean norm in the unit ball is the integral of 1 - r^d over r from 0 to 1.",
     ),
-    claim(
+    PAPER.claim(
         "fact2.3.iii",
         "Smoothness after smoothing",
         "Fact 2.3 (iii)",
@@ -124,21 +123,21 @@ CLAIMS: tuple[Claim, ...] = (
         "The gradient of the smoothed |x_1| grows at 0 by twice the density of y_1 for y uniform in the ball: 2 "
         "V_{d-1}/(V_d alpha), V_k the volume of the unit ball.",
     ),
-    claim(
+    PAPER.claim(
         "fact2.3.iv",
         "Mean of the two-point estimator",
         "Fact 2.3 (iv)",
         Identity(mean, d * second_moment, Integer(1), {second_moment: 1 / d}),
         "A linear loss of unit slope; the squares of the d coordinates of a point of the sphere sum to 1.",
     ),
-    claim(
+    PAPER.claim(
         "lemma2.4",
         "From the smoothed loss to the loss",
         "Lemma 2.4",
         Uncheckable("a Goldstein point of the smoothed function is one of the function, radii add", Reason.CITED),
         "Kornowski and Shamir (2024), Lemma 4.",
     ),
-    claim(
+    PAPER.claim(
         "prop2.5.sigma",
         "Noise of the tree",
         "Proposition 2.5",
@@ -151,7 +150,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "A period of 2^(q - 1) steps: every query is in at most q nodes, so that q S^2/(2 sigma^2)-zCDP holds; "
         "this is the noise at which it gives (epsilon, delta), for epsilon = u ln(1/delta).",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.PRIVACY,
             "For a period of one step the noise is 4 S sqrt(log 1 ...) = 0. The number of nodes that hold a query "
             "is floor(log2 Sigma) + 1; with it, and for epsilon <= ln(1/delta), the constant can be 1.71.",
@@ -164,7 +163,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         calculation=calculate.TREE_NOISE,
     ),
-    claim(
+    PAPER.claim(
         "prop2.5.epsilon",
         "Noise of the tree for a large privacy loss",
         "Proposition 2.5",
@@ -177,7 +176,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The first release alone is one Gaussian of ratio mu = S/sigma. At mu = sqrt(2 epsilon) its least delta "
         "is 1/2 - e^epsilon Q(sqrt(2 epsilon)), more than 1/4 for every epsilon >= 1; so delta <= 1/4 needs more "
         "noise.",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.PRIVACY,
             "Noise of the order 1/epsilon is too little for large epsilon: (epsilon, delta) with delta <= 1/4 and "
             "epsilon >= 1 needs sigma > S/sqrt(2 epsilon), which 4 S sqrt(log Sigma log(1/delta))/epsilon is not "
@@ -187,7 +186,7 @@ CLAIMS: tuple[Claim, ...] = (
             Inequality(_NECESSARY, _SUFFICIENT, _BUDGETS),
         ),
     ),
-    claim(
+    PAPER.claim(
         "prop2.5.variance",
         "Error of the tree",
         "Proposition 2.5",
@@ -201,33 +200,33 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "A step's binary expansion has at most q ones, for a period of 2^(q - 1) steps, q >= 2; each adds d sigma^2.",
     ),
-    claim(
+    PAPER.claim(
         "prop2.6",
         "Online to nonconvex",
         "Proposition 2.6",
         Identity(norm, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 1, T: 100, G1: 1, M: 100, G0: 1}),
         "Summed over T/M blocks and divided by D T: the initial gap, the regret (2D)^2/(2 eta) + eta M G1^2/2 of a "
         "block that starts anywhere in the ball, and errors of at most 2 D G0 a step.",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.CONSTANT,
             _WORDING_26,
             Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
         ),
         calculation=calculate.CONVERSION,
     ),
-    claim(
+    PAPER.claim(
         "eq18",
         "Mean norm of a block's gradients",
         "Appendix A, eq. (18)",
         Identity(norm, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 2, T: 100, G1: 1, M: 25, G0: 0}),
         "As Proposition 2.6.",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.CONSTANT,
             f"As Proposition 2.6: {_WORDING_26}",
             Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
         ),
     ),
-    claim(
+    PAPER.claim(
         "lemmaA.1",
         "Regret of a block that starts at 0",
         "Appendix A, Lemma A.1",
@@ -239,7 +238,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "Projected gradient descent from Delta_1 = 0: ||Delta_1 - u||^2/(2 eta) + eta/2 sum ||g||^2 with ||u|| <= D.",
     ),
-    claim(
+    PAPER.claim(
         "appA.moment",
         "Second moment behind the regret",
         "Appendix A, above Lemma A.1",
@@ -252,7 +251,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "The regret needs a bound on E||g||^2, but the text recalls one, s^2, on E||g - grad h||^2; a gradient of "
         "norm u L adds its square.",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.TYPOGRAPHICAL,
             "'Recalling that E||g - grad h||^2 <= G_1^2' should be E||g||^2 <= G_1^2, as Proposition 2.6 assumes.",
             Inequality(
@@ -263,7 +262,7 @@ CLAIMS: tuple[Claim, ...] = (
             ),
         ),
     ),
-    claim(
+    PAPER.claim(
         "appA.distance",
         "Distance of two successive points",
         "Appendix A, below eq. (18)",
@@ -271,7 +270,7 @@ CLAIMS: tuple[Claim, ...] = (
             (1 - u) * D + v * D, D, {D: (0.1, 10), u: (1e-3, 1), v: (1e-3, 1)}, example={D: 1, u: 0.01, v: 0.99}
         ),
         "z_t = x_{t-1} + u Delta_t and z_{t+1} = x_t + v Delta_{t+1}, moves of norm D in one direction.",
-        erratum=erratum(
+        erratum=PAPER.erratum(
             Severity.TYPOGRAPHICAL,
             "Successive points z_t, unlike x_t, may be 2D apart (the proof of Lemma 6.3 uses 2D). That all points "
             "of a block are within M D of their mean is right.",

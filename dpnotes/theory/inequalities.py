@@ -254,6 +254,9 @@ class _Search:
         missing = [str(s) for s, ends in region.items() if ends is None]
         if missing:
             raise ValueError(f"Expected an interval to search for {', '.join(missing)}.")
+        for symbol, (low, high) in region.items():  # type: ignore[misc]
+            if not 0 < low <= high < math.inf:
+                raise ValueError(f"Expected an interval within (0, inf) to search for {symbol}, got {(low, high)}.")
         self.symbols = list(symbols)
         everything = [lower, upper, *conditions]
         special = any(isinstance(f, _SPECIAL) for e in everything for f in sympy.sympify(e).atoms(sympy.Function))

@@ -49,7 +49,7 @@ def test_counterexamples_that_can_be_checked_by_hand(name, evidence):
 
 def test_citation():
     assert paper("budget_schedules").doi in paper("budget_schedules").bibtex
-    with pytest.raises(ValueError, match="Expected 'nobody' to be one of: budget_schedules"):
+    with pytest.raises(ValueError, match="Expected 'nobody' to be one of: .*budget_schedules"):
         paper("nobody")
     with pytest.raises(ValueError, match=r"to be one claim, got the beginning of budget_schedules\.lemma4\.4\.optimum"):
         claim("budget_schedules.lemma4.4")

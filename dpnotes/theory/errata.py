@@ -75,7 +75,7 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
     >>> from dpnotes.papers import claims, paper
     >>> with Verdicts() as verdicts:
     ...     text = page([paper("budget_schedules")], claims("budget_schedules.lemma4.4"), verdicts, "1.0")
-    >>> text.splitlines()[0], text.count("* evidence: contradicted")
+    >>> text.splitlines()[0], text.count("* evidence: `contradicted")
     ('# Errata of the papers, and results of our own', 1)
     """
     found = list(entries(claims, verdicts))
@@ -118,7 +118,7 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
     for claim in own:
         proof = f"derivations/{claim.paper}.md#{_anchor(claim.id)}"
         lines += ["", f"### {claim.id}", "", f"{_text(claim.title)}.", ""]
-        lines += [f"* states: {_code(claim.printed_text)}", f"* verdict: {_text(str(kinds[claim.id]))}"]
+        lines += [f"* states: {_code(claim.printed_text)}", f"* verdict: {_code(str(kinds[claim.id]))}"]
         lines += [f"* proof: [{claim.id}]({proof}); repeat: `dpnotes check {claim.id}`"]
     lines += ["", "## Not checked, and why", "", "| claim | where | what | why |", "|---|---|---|---|"]
     for claim in silent:
@@ -140,9 +140,9 @@ def _section(entry: Entry, paper: Paper) -> list[str]:
     lines = ["", f"### {claim.id}", "", f"{_text(claim.title)}: {_text(claim.locator)}. **{erratum.severity}**", ""]
     lines += [f"* printed: {_code(claim.printed_text)}"]
     lines += [f"* corrected: {_code(claim.corrected_text)}"] if claim.corrected_text else []
-    lines += [f"* evidence: {_text(str(entry.verdict))}"]
+    lines += [f"* evidence: {_code(str(entry.verdict))}"]
     if entry.verdict_of_correction:
-        lines += [f"* evidence of the correction: {_text(str(entry.verdict_of_correction))}"]
+        lines += [f"* evidence of the correction: {_code(str(entry.verdict_of_correction))}"]
     lines += [f"* compared with: {_text(claim.origin)}", f"* to the authors: {_text(erratum.wording)}"]
     seen = f"seen in: {_text(erratum.version)}; " if erratum.version != paper.version else ""
     return [*lines, f"* {seen}newer versions: {erratum.fate}; repeat: `dpnotes check {claim.id}`"]

@@ -7,7 +7,7 @@ down without another one rising. All formulas come from claims that are passed i
 import html
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import ipywidgets
@@ -27,6 +27,15 @@ HEIGHT = 3.0  # decades shown above and below the limit
 
 
 # ---------------------------------------------------------------- in words
+def latex_of(expression: Any) -> str:
+    """LaTeX with powers written as powers: d^{2/17} is easier to read than a seventeenth root.
+
+    >>> latex_of(sympy.Symbol("d", positive=True) ** sympy.Rational(2, 17))
+    'd^{2/17}'
+    """
+    return sympy.latex(expression, fold_frac_powers=True, root_notation=False)
+
+
 def meeting(found: Balance, vertex: Vertex) -> str:
     r"""How the terms that meet give the rate of a vertex, each with its weight; LaTeX.
 
@@ -34,14 +43,14 @@ def meeting(found: Balance, vertex: Vertex) -> str:
     >>> eta, n = sympy.symbols("eta n", positive=True)
     >>> found = balance({"noise": eta, "data": 1 / (eta * n)}, [eta])
     >>> print(meeting(found, found.vertices[0]))
-    \left(\eta\right)^{1/2} \cdot \left(\frac{1}{\eta n}\right)^{1/2} = \frac{1}{\sqrt{n}}
+    \left(\eta\right)^{1/2} \cdot \left(\frac{1}{\eta n}\right)^{1/2} = n^{-1/2}
     """
     everything = {**found.terms, **found.constraints}
     factors = []
     for name, weight in vertex.weights.items():
         power = "" if weight == 1 else f"^{{{weight}}}"
-        factors.append(f"\\left({sympy.latex(everything[name])}\\right){power}")
-    return " \\cdot ".join(factors) + f" = {sympy.latex(vertex.rate)}"
+        factors.append(f"\\left({latex_of(everything[name])}\\right){power}")
+    return " \\cdot ".join(factors) + f" = {latex_of(vertex.rate)}"
 
 
 def balance_table(found: Balance, subject: Any = "rate") -> Table:
@@ -57,8 +66,8 @@ def balance_table(found: Balance, subject: Any = "rate") -> Table:
         parameters = found.parameters(vertex)
         chosen = "several choices serve" if parameters is None else ""
         if parameters:
-            chosen = ", ".join(f"${sympy.latex(s)} = {sympy.latex(e)}$" for s, e in parameters.items())
-        rows.append([f"${sympy.latex(vertex.rate)}$", meet, chosen])
+            chosen = ", ".join(f"${latex_of(s)} = {latex_of(e)}$" for s, e in parameters.items())
+        rows.append([f"${latex_of(vertex.rate)}$", meet, chosen])
     return Table([str(subject), "what meets (weight)", "at"], rows)
 
 
@@ -154,13 +163,13 @@ class Numbers:
             dict(zip(self.formulas, map(float, 10**sizes), strict=True)),
         )
 
-    def rate_with(self, values: Mapping[sympy.Symbol, float], symbol: sympy.Symbol, at: Sequence[float]) -> np.ndarray:
+    def rate_with(self, values: Mapping[sympy.Symbol, float], symbol: sympy.Symbol, at: Any) -> np.ndarray:
         """The best rate when one tuned symbol is held and the others are tuned again; nan where nothing is allowed.
 
         Args:
           values: of the kept symbols.
           symbol: a tuned one.
-          at: the values it is held at.
+          at: the values it is held at, an array or a sequence.
         """
         logs = self._logs(values)
         held = [self._linear_program(logs, (self.balance.tuned.index(symbol), float(np.log10(v))))[1] for v in at]
@@ -196,11 +205,14 @@ def magnitude(rate: sympy.Expr, **values: Any) -> Any:
     >>> magnitude(G * sympy.sqrt(d) / n + n ** sympy.Rational(-1, 2), d=100, n=1e4).item()
     0.01
     """
-    found = [
-        sum((float(power) * np.log10(values[s.name]) for s, power in powers_of(m).items() if s.name in values), 0.0)
-        for m in monomials(rate)
-    ]
-    return 10 ** np.maximum.reduce(found) if len(found) > 1 else 10 ** found[0]
+    logs = {name: np.log10(value) for name, value in values.items()}
+    found = [sum((p * logs[name] for name, p in powers if name in logs), 0.0) for powers in _powers(rate)]
+    return 10 ** reduce(np.maximum, found)
+
+
+@lru_cache(maxsize=256)
+def _powers(rate: sympy.Expr) -> tuple[tuple[tuple[str, float], ...], ...]:
+    return tuple(tuple((s.name, float(power)) for s, power in powers_of(m).items()) for m in monomials(rate))
 
 
 # ---------------------------------------------------------------- the balance explorer
@@ -261,20 +273,22 @@ def _one_balance(claim: Claim) -> Explorer:
 
     def describe(data: Mapping[str, Any]) -> str:
         vertex = next(v for v in numbers.balance.vertices if str(v.rate) == data["vertex"])
-        subject = sympy.latex(statement.subject)
-        values = ", ".join(f"${sympy.latex(tuned[name])}$ ≈ {value:.3g}" for name, value in data["tuned"].items())
+        subject = latex_of(statement.subject)
+        values = ", ".join(f"${latex_of(tuned[name])}$ ≈ {value:.3g}" for name, value in data["tuned"].items())
         choice = "" if data["unique"] else " (one of several choices that are equally good)"
         weights = ", ".join(f"{html.escape(name)} ({weight})" for name, weight in data["weights"].items())
-        compared = "; ".join(f"{how}, ${sympy.latex(rate)}$: {data['stated'][how]:.3g}" for how, rate in stated.items())
+        compared = "; ".join(f"{how}, {_shown(rate)}: {data['stated'][how]:.3g}" for how, rate in stated.items())
         others = len(numbers.balance.vertices) - 1
         largest = f", the largest of {others + 1} vertices" if others else ", the only vertex"
         lines = [
-            f"<b>Best rate</b> ${subject}$ ≈ {data['rate']:.3g}{largest}: ${sympy.latex(vertex.rate)}$.",
-            f"<b>What meets there</b> (weight): {weights}. Product: ${_safe(meeting(numbers.balance, vertex))}$.",
+            f"<b>Best rate</b> ${subject}$ ≈ {data['rate']:.3g}{largest}: {_shown(vertex.rate)}.",
+            f"<b>What meets there</b> (weight): {weights}. Product: {_shown(meeting(numbers.balance, vertex))}.",
             f"<b>Best choice</b>{choice}: {values}.",
             f"<b>In print</b>, at this point, constants 1: {compared}.",
         ]
-        return "".join(f'<div style="line-height: 1.9; overflow-x: auto">{line}</div>' for line in lines)
+        return "".join(
+            f'<div style="line-height: 1.9; overflow-x: auto; overflow-y: hidden">{line}</div>' for line in lines
+        )
 
     axis = ipywidgets.Dropdown(options=names, value=first, description="horizontal axis")
     sliders = {name: _slider(symbol) for name, symbol in kept.items()}
@@ -303,8 +317,10 @@ def _slider(symbol: Any) -> Any:
     return log_slider(symbol.name, low, high, value=value, per_decade=4)
 
 
-def _safe(latex: str) -> str:
-    return latex.replace("<", "&lt;").replace(">", "&gt;")
+def _shown(formula: Any) -> str:
+    """Between dollar signs, large enough to read."""
+    latex = formula if isinstance(formula, str) else latex_of(formula)
+    return f"$\\displaystyle {latex}$"
 
 
 def _draw_balance(data: Mapping[str, Any], lines: Any, names: Any) -> None:
@@ -382,41 +398,43 @@ def _short(size: float) -> str:
 
 # ---------------------------------------------------------------- rates side by side
 def rate_map(
-    comparable: Mapping[str, Mapping[str, sympy.Expr]],
+    comparable: Mapping[str, Mapping[str, Sequence[sympy.Expr]]],
     own_units: Mapping[str, tuple[str, Callable[..., Any]]],
     subject: str,
 ) -> Explorer:
     """Whose rate is the smallest where, for rates of one quantity; beside it, rates in units of their own over n.
 
     Args:
-      comparable: reading ("printed", "corrected", ...) to the rate of each paper, in symbols called n, d, epsilon; all
-        others are put to 1.
-      own_units: name to its quantity and a function of arrays n, d, epsilon, shown on the right only.
-      subject: what the comparable rates bound.
+      comparable: reading ("printed", "corrected", ...) to the rates of each paper, the largest of which counts; in
+        symbols called n, d, epsilon, all others are put to 1.
+      own_units: name to its quantity and a function of n (an array), d and epsilon, shown on the right only.
+      subject: what the comparable rates bound, in one word.
 
     Returns:
-      The widget. Its `.data` has the smallest rate at the marked point, the share of the map of each paper, and slopes.
+      The widget. Its `.data` has the rates at the marked point, the share of the map of each leader, and slopes.
     """
     readings = [*comparable]
     papers = [*comparable[readings[0]]]
-    n_grid, d_grid = np.logspace(2, 12, 121), np.logspace(0, 8, 97)
+    # Off the round numbers, so that no point lies on a border by accident and looks like a tie.
+    n_grid, d_grid = 1.0017 * np.logspace(2, 12, 151), np.logspace(0, 8, 121)
 
     def compute(epsilon: float, d: float, n: float, reading: str) -> dict[str, Any]:
-        rates = comparable[reading]
-        here = {paper: float(magnitude(rate, n=n, d=d, epsilon=epsilon)) for paper, rate in rates.items()}
-        grids = [
-            np.broadcast_to(magnitude(rate, n=n_grid[None, :], d=d_grid[:, None], epsilon=epsilon), (97, 121))
-            for rate in rates.values()
-        ]
-        least = np.argmin(grids, axis=0)
-        trivial = np.min(grids, axis=0) >= 1
-        curves = {
-            paper: np.broadcast_to(magnitude(rate, n=n_grid, d=d, epsilon=epsilon), 121)
-            for paper, rate in rates.items()
+        def values(n: Any, d: Any) -> np.ndarray:
+            shape = np.broadcast_shapes(np.shape(n), np.shape(d))
+            found = [[magnitude(r, n=n, d=d, epsilon=epsilon) for r in comparable[reading][paper]] for paper in papers]
+            return np.array([np.broadcast_to(reduce(np.maximum, each), shape) for each in found])
+
+        here = dict(zip(papers, map(float, values(n, d)), strict=True))
+        grid, along = values(n_grid[None, :], d_grid[:, None]), values(n_grid, d)
+        codes, trivial = _leaders(grid), grid.min(axis=0) >= 1
+        led, cells = np.unique(codes[~trivial], return_counts=True)
+        shares = {
+            " = ".join(_named(int(code), papers)): float(part / cells.sum())
+            for code, part in zip(led, cells, strict=True)
         }
+        curves = dict(zip(papers, along, strict=True))
         curves |= {name: np.asarray(function(n_grid, d, epsilon)) for name, (_, function) in own_units.items()}
         best = min(here.values())
-        allowed = ~trivial
         return {
             "n": n,
             "d": d,
@@ -424,66 +442,60 @@ def rate_map(
             "reading": reading,
             "here": here,
             "best": [paper for paper, value in here.items() if value <= best * (1 + 1e-9)],
-            "share": {p: float(np.mean(least[allowed] == k)) if allowed.any() else 0.0 for k, p in enumerate(papers)},
-            "trivial_share": float(np.mean(trivial)),
-            "winner": np.where(trivial, len(papers), least),
+            "share": shares,
+            "leaders": np.where(trivial, 0, codes),
             "curves": curves,
-            "slopes": {name: _slope(n_grid, values, n) for name, values in curves.items()},
-            "crossovers": _crossovers(
-                n_grid,
-                least[np.argmin(np.abs(np.log(d_grid / d)))],
-                trivial[np.argmin(np.abs(np.log(d_grid / d)))],
-                papers,
-            ),
+            "slopes": {name: _slope(n_grid, heights, n) for name, heights in curves.items()},
+            "crossovers": _crossovers(n_grid, np.where(along.min(axis=0) >= 1, 0, _leaders(along)), papers),
         }
 
     def draw(data: Mapping[str, Any], area: Any, over_n: Any) -> None:
         x, y = np.log10(n_grid), np.log10(d_grid)
-        tints = ["#9ecae1", "#fdc9a2", "#a8ddb5", "#e3c4de", "#f6e8a6"][: len(papers)]
-        colours = ListedColormap([*tints, "#ededed"])
-        extent = (x[0], x[-1], y[0], y[-1])
-        winner = data["winner"]
-        area.imshow(winner, extent=extent, origin="lower", aspect="auto", cmap=colours, vmin=-0.5,
-                    vmax=len(papers) + 0.5, interpolation="nearest")  # fmt: skip
-        for place, name in enumerate([*papers, "no rate below 1"]):
-            region = winner == place
-            if region.any():
+        codes = [int(code) for code in np.unique(data["leaders"])]
+        places = np.searchsorted(codes, data["leaders"])
+        tints = ["#ededed" if code == 0 else _TINTS[code % len(_TINTS)] for code in codes]
+        area.imshow(places, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", vmin=-0.5,
+                    vmax=len(codes) - 0.5, cmap=ListedColormap(tints), interpolation="nearest")  # fmt: skip
+        for place, code in enumerate(codes):
+            region = places == place
+            if not region.all():
                 area.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=1.1)
+            if region.sum() > 360:
                 rows, columns = np.nonzero(region)
-                if len(rows) > 250:
-                    middle = int(np.argsort(columns)[len(columns) // 2])
-                    inside = rows[columns == columns[middle]]
-                    area.text(x[columns[middle]], y[int(np.median(inside))], name, ha="center", va="center", fontsize=9,
-                              bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5})  # fmt: skip
+                column = int(np.clip(np.median(columns), 28, 122))  # room for the words
+                inside = rows[np.abs(columns - column) <= 3]
+                row = int(np.clip(np.median(inside if len(inside) else rows), 6, 114))
+                area.text(x[column], y[row], "\n= ".join(_named(code, papers)), ha="center", va="center", fontsize=9,
+                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5})  # fmt: skip
         area.plot([np.log10(data["n"])], [np.log10(data["d"])], marker="*", markersize=14, color="black",
                   markeredgecolor="white", zorder=6)  # fmt: skip
-        plots.log_axis(area, "x", n_grid[0], n_grid[-1])
+        plots.log_axis(area, "x", 1e2, 1e12)
         plots.log_axis(area, "y", d_grid[0], d_grid[-1])
         plots.label(area, x="examples n", y="dimension d", title=f"smallest {subject}, {data['reading']}")
-        for style, (name, values) in enumerate(data["curves"].items()):
-            plots.curve(over_n, n_grid, values, label=name, style=style, log="xy")
+        for style, (name, heights) in enumerate(data["curves"].items()):
+            plots.curve(over_n, n_grid, heights, label=name, style=style, log="xy")
         over_n.axvline(np.log10(data["n"]), color=plots.GREY, linewidth=0.8)
-        plots.log_axis(over_n, "x", n_grid[0], n_grid[-1])
+        plots.log_axis(over_n, "x", 1e2, 1e12)
         plots.log_axis(over_n, "y", 1e-12, 1e3)
-        plots.label(over_n, x="examples n", title=f"all rates at d = {data['d']:g}, own units", legend=False)
+        plots.label(over_n, x="examples n", title=f"over n at d = {data['d']:g}, each in its own unit")
         over_n.legend(frameon=False, fontsize=8, loc="lower left")
 
     def describe(data: Mapping[str, Any]) -> str:
         values = ", ".join(f"{paper} {value:.3g}" for paper, value in data["here"].items())
-        winners = " and ".join(data["best"])
         vacuous = (
-            " None is below 1, so none says anything with these constants." if min(data["here"].values()) >= 1 else ""
+            " None is below 1: with these constants none says anything." if min(data["here"].values()) >= 1 else ""
         )
-        crossings = "; ".join(f"{left} to {right} at n ≈ {at:.1g}" for at, left, right in data["crossovers"])
+        crossings = "; ".join(f"{left} until n ≈ {at:.1g}, then {right}" for at, left, right in data["crossovers"])
         slopes = ", ".join(f"{name} {slope:.2f}" for name, slope in data["slopes"].items())
-        quantities = "; ".join(f"{name}: {quantity}" for name, (quantity, _) in own_units.items())
-        share = ", ".join(f"{paper} {100 * part:.0f}%" for paper, part in data["share"].items())
+        quantities = "; ".join(f"{name}, {quantity}" for name, (quantity, _) in own_units.items())
+        largest = sorted(data["share"].items(), key=lambda item: -item[1])
+        share = ", ".join(f"{name} {100 * part:.0f}%" for name, part in largest if part >= 0.005)
         lines = [
             f"<b>At the star</b> (n = {data['n']:g}, d = {data['d']:g}, ε = {data['epsilon']:g}), {subject}: {values}. "
-            f"Smallest: <b>{winners}</b>.{vacuous}",
+            f"Smallest: <b>{' = '.join(data['best'])}</b>.{vacuous}",
             f"<b>Along n at this d</b>: {crossings or 'the same one is smallest throughout'}.",
-            f"<b>Of the map</b> where some rate is below 1: {share}.",
-            f"<b>Powers of n at the star</b> (only powers compare): {slopes}. In units of their own: {quantities}.",
+            f"<b>Smallest on the map</b>, where some rate is below 1: {share or 'nowhere'}.",
+            f"<b>Powers of n at the star</b>: {slopes}. In units of their own: {quantities}.",
         ]
         return "".join(f'<div style="line-height: 1.6">{line}</div>' for line in lines)
 
@@ -503,15 +515,28 @@ def rate_map(
     )
 
 
+_TINTS = ("#f6e8a6", "#9ecae1", "#fdc9a2", "#d9d2e9", "#a8ddb5", "#c7e9f1", "#f4cccc", "#e3c4de", "#ffe0b3", "#cfe8cf")
+
+
+def _leaders(values: np.ndarray) -> np.ndarray:
+    """Which of the rows are smallest, as a sum of powers of two: rates that are equal share the lead."""
+    least = values <= values.min(axis=0) * (1 + 1e-9)
+    return np.tensordot(2 ** np.arange(len(values)), least.astype(int), axes=1)
+
+
+def _named(code: int, papers: Sequence[str]) -> list[str]:
+    return [paper for k, paper in enumerate(papers) if code >> k & 1] or ["no rate below 1"]
+
+
 def _slope(n: np.ndarray, values: np.ndarray, at: float) -> float:
     place = int(np.clip(np.searchsorted(n, at), 1, len(n) - 2))
     return float(np.log(values[place + 1] / values[place - 1]) / np.log(n[place + 1] / n[place - 1]))
 
 
-def _crossovers(
-    n: np.ndarray, least: np.ndarray, trivial: np.ndarray, papers: Sequence[str]
-) -> list[tuple[float, str, str]]:
-    """Where along n another paper takes the lead, among the places at which some rate is below 1."""
-    leading = [(float(at), papers[int(k)]) for at, k, none in zip(n, least, trivial, strict=True) if not none]
-    pairs = zip(leading, leading[1:], strict=False)
-    return [(after[0], before[1], after[1]) for before, after in pairs if before[1] != after[1]]
+def _crossovers(n: np.ndarray, leaders: np.ndarray, papers: Sequence[str]) -> list[tuple[float, str, str]]:
+    """Where along n the lead changes."""
+    found = []
+    for at, before, after in zip(n[1:], leaders, leaders[1:], strict=False):
+        if before != after:
+            found.append((float(at), " = ".join(_named(int(before), papers)), " = ".join(_named(int(after), papers))))
+    return found

@@ -11,7 +11,7 @@ from typing import Any
 import ipywidgets
 import sympy
 
-from dpnotes.notebook.balances import meeting
+from dpnotes.notebook.balances import latex_of, meeting
 from dpnotes.notebook.teaching import Table
 from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.claims import Claim, Severity
@@ -156,7 +156,7 @@ class ClaimsTable:
             EVERY: True,
             ERRATA: claim.erratum is not None,
             OURS: claim.derived_here,
-        }.get(severity, claim.erratum is not None and claim.erratum.severity == severity)
+        }.get(severity, bool(claim.erratum and claim.erratum.severity == severity))
         right_kind = {
             EVERY: True,
             CONFIRMED: kind in CONFIRMING,
@@ -165,7 +165,7 @@ class ClaimsTable:
         words = chosen["text"].lower().split()
         text = self._texts[claim.id]
         right_paper = chosen["paper"] in (EVERY, claim.paper)
-        return right_paper and right_severity and right_kind and all(word in text for word in words)
+        return all([right_paper, right_severity, right_kind, *(word in text for word in words)])
 
     def _filtered(self, _: Any) -> None:
         self._left = [claim for claim in self._claims if self._keeps(claim)]
@@ -205,7 +205,8 @@ class _Row:
     def __init__(self, table: ClaimsTable):
         self._table = table
         self.claim: Claim | None = None
-        self.button = ipywidgets.Button(layout={"width": "21em", "min_width": "12em"})
+        left = {"display": "flex", "justify_content": "flex-start"}
+        self.button = ipywidgets.Button(layout={"width": "21em", "min_width": "12em", **left})
         self.button.style.text_color = "#0b4f7a"
         self.button.style.button_color = "transparent"
         self.button.add_class("dpnotes-claim")
@@ -300,11 +301,11 @@ def _formula(latex: str, statement: Statement) -> str:
 
 
 def _math(formula: Any) -> str:
-    latex = formula if isinstance(formula, str) else sympy.latex(formula)
+    latex = formula if isinstance(formula, str) else latex_of(formula)
     if len(latex) > _LETTERS_SHOWN:
         plain = formula if isinstance(formula, str) else str(formula)
         return f"<code>{html.escape(plain)}</code>"
-    return f"${latex.replace('<', chr(92) + 'lt ').replace('>', chr(92) + 'gt ')}$"
+    return f"$\\displaystyle {latex.replace('<', chr(92) + 'lt ').replace('>', chr(92) + 'gt ')}$"
 
 
 def _named(formulas: Mapping[Any, Any], suffix: str = "") -> str:
@@ -354,7 +355,11 @@ def _balanced(statement: Rate) -> list[tuple[str, str]]:
     except ValueError as error:
         return [*lines, ("balance", html.escape(str(error)))]
     if found.regime:
-        lines.append(("regime", "; ".join(html.escape(name) for name in found.regime)))
+        at_most_one = {
+            n: "" if " >= " in n or " <= " in n else latex_of(m) + " \\leq 1" for n, m in found.regime.items()
+        }
+        regime = (f"{html.escape(name)}{': ' * bool(m)}{_math(m) if m else ''}" for name, m in at_most_one.items())
+        lines.append(("regime", "; ".join(regime)))
     for vertex in found.vertices:
         weights = ", ".join(f"{html.escape(name)} ({weight})" for name, weight in vertex.weights.items())
         lines.append(("meet (weight)", f"{weights}<br>{_math(meeting(found, vertex))}"))

@@ -278,13 +278,20 @@ def _one_balance(claim: Claim) -> Explorer:
         choice = "" if data["unique"] else " (one of several choices that are equally good)"
         weights = ", ".join(f"{html.escape(name)} ({weight})" for name, weight in data["weights"].items())
         compared = "; ".join(f"{how}, {_shown(rate)}: {data['stated'][how]:.3g}" for how, rate in stated.items())
-        others = len(numbers.balance.vertices) - 1
-        largest = f", the largest of {others + 1} vertices" if others else ", the only vertex"
+        others = sorted((value, name) for name, value in data["rates"].items() if name != data["vertex"])
+        largest = f", the largest of {len(others) + 1} vertices" if others else ", the only vertex"
+        within = "; ".join(html.escape(name) for name in numbers.balance.regime) or "everywhere"
+        regime = f"<b>Regime</b>, which holds here: {within}."
+        if others:
+            value, name = others[-1]
+            second = next(v.rate for v in numbers.balance.vertices if str(v.rate) == name)
+            regime += f" The next vertex is {_shown(second)} ≈ {value:.3g}."
         lines = [
             f"<b>Best rate</b> ${subject}$ ≈ {data['rate']:.3g}{largest}: {_shown(vertex.rate)}.",
             f"<b>What meets there</b> (weight): {weights}. Product: {_shown(meeting(numbers.balance, vertex))}.",
             f"<b>Best choice</b>{choice}: {values}.",
             f"<b>In print</b>, at this point, constants 1: {compared}.",
+            regime,
         ]
         return "".join(
             f'<div style="line-height: 1.9; overflow-x: auto; overflow-y: hidden">{line}</div>' for line in lines

@@ -308,9 +308,10 @@ def _math(formula: Any) -> str:
     return f"$\\displaystyle {latex.replace('<', chr(92) + 'lt ').replace('>', chr(92) + 'gt ')}$"
 
 
-def _named(formulas: Mapping[Any, Any], suffix: str = "") -> str:
-    return "<br>".join(
-        f"{html.escape(name) if isinstance(name, str) else _math(name)}: {_math(formula)}{suffix}"
+def _named(formulas: Mapping[Any, Any]) -> str:
+    return "".join(
+        f'<div style="padding: 3px 0">{html.escape(name) if isinstance(name, str) else _math(name)}: '
+        f"{_math(formula)}</div>"
         for name, formula in formulas.items()
     )
 

@@ -1,7 +1,10 @@
 """The table of claims: filters, rows that open, counts, and what a reader without a kernel sees."""
 
 import re
+from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
 
 from dpnotes.notebook.claims_table import (
@@ -147,3 +150,48 @@ def test_readers_without_a_kernel_see_the_list(table):
     bundle = table._repr_mimebundle_()
     assert bundle["text/html"].count("<tr>") == len(table.data["ids"]) + 1
     assert bundle["text/plain"] == repr(table) and "application/vnd.jupyter.widget-view+json" in bundle
+
+
+# ---------------------------------------------------------------- the exercises of the two notebooks
+FOLDER = Path(__file__).parents[1] / "notebooks"
+
+
+def cells_of(name: str, *starts: str) -> dict[str, Any]:
+    """What a notebook's imports, and then the cells that start so, define."""
+    sources = [cell.source for cell in nbformat.read(FOLDER / name, as_version=4).cells if cell.cell_type == "code"]
+    defined: dict[str, Any] = {}
+    exec(sources[0].partition("\nclaims = ")[0], defined)
+    for start in starts:
+        exec(next(source for source in sources if source.startswith(start)), defined)
+    return defined
+
+
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        ("sympy.sqrt(L * f_max) * d ** sympy.Rational(1, 4) / sympy.sqrt(n * epsilon)", "Right."),
+        ("f_max * d ** sympy.Rational(1, 4) / sympy.sqrt(n * epsilon)", "Not yet: units differ"),
+        ("sympy.sqrt(L * f_max) * d ** sympy.Rational(1, 2) / sympy.sqrt(n * epsilon)", "Not yet: improvable"),
+        ("sympy.sqrt(L * f_max) * d ** sympy.Rational(1, 5) / sympy.sqrt(n * epsilon)", "Not yet: not implied"),
+    ],
+)
+def test_the_exercise_takes_the_right_rate_only(capsys, value: str, said: str):
+    defined = cells_of("errata.ipynb", "paper = PaperSymbols", "def _mistake(answer)")
+    exec(f"find_exponent.check(Rate(alpha, {value}, terms, tuned, constraints))", defined)
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_the_exercise_takes_no_other_terms(capsys):
+    defined = cells_of("errata.ipynb", "paper = PaperSymbols", "def _mistake(answer)")
+    exec('find_exponent.check(Rate(alpha, alpha, {"other": alpha}))', defined)
+    exec("find_exponent.check(0.5)", defined)
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Not yet", "Not yet"]
+
+
+def test_the_crossing_of_the_rates_is_where_the_terms_are_equal(capsys):
+    exercise = cells_of("rates.ipynb", "crossing = ")["crossing"]
+    n, d, powers = 1e6, 1e3, (2 / 17 - 1 / 5, 6 / 17 - 2 / 5, 4 / 17 - 2 / 5)
+    equal = (d ** powers[0] / n ** powers[1]) ** (1 / powers[2])
+    exercise.check(equal)
+    exercise.check(1.1 * equal)
+    assert capsys.readouterr().out.splitlines()[0] == "Right."

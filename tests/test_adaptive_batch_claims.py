@@ -58,7 +58,7 @@ def test_what_breaks_privacy_is_named():
         ("lemma3.8.privacy", "at alpha = 1, d = 1: quantity 28.02, bound 27.63"),
         ("thm3.11.sigma", "at alpha = 1, d = 1: quantity 14.01, bound 1"),
         ("lemma3.9.large", "at eta = 1, gamma = 1, q = 1, w = 1: quantity 0.5, bound -0.0625"),
-        ("lemma3.9", "b is lost, where first call of O1 meet"),
+        ("lemma3.9", "b is lost, which is first call of O1"),
         ("secA.2.alpha", "sqrt(d)/sqrt(n) is lost, where alpha, gradient meet"),
         ("own.delta_zeroed", "derived 0.8445984537"),
     ],

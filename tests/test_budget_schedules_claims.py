@@ -38,7 +38,7 @@ def test_which_errata_break_privacy():
         ),
         (
             "eq17",
-            "sqrt(D)*G**2*sqrt(ln(1/p))/(N*sqrt(R)*mu) is lost, where empirical risk meet; "
+            "sqrt(D)*G**2*sqrt(ln(1/p))/(N*sqrt(R)*mu) is lost, which is empirical risk; "
             "at D = 100, N = 100, all else 1: stated 0.01, needed 0.1",
         ),
     ],

@@ -23,8 +23,8 @@ from dpnotes import papers
 from dpnotes.theory import errata
 from dpnotes.theory.cache import Verdicts, sources
 from dpnotes.theory.claims import Claim
-from dpnotes.theory.inequalities import Inequality, Monotone
-from dpnotes.theory.mutants import mutants
+from dpnotes.theory.inequalities import Monotone
+from dpnotes.theory.mutants import mutants, still_true
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import PaperSymbols
@@ -252,21 +252,6 @@ def test_a_claim_takes_at_most_a_second_and_all_a_minute():
     assert total < 60
 
 
-def implied(original: Statement, mutant: Statement) -> bool:
-    """Whether a mutant with the same kind of verdict is still true: there is nothing to refute then.
-
-    A bound may be implied by the printed one, which a search confirms; of a choice of parameters the engine's verdict
-    is itself a proof, by exact certificates.
-    """
-    if isinstance(original, Choice):
-        return True
-    if not isinstance(original, Inequality) or not isinstance(mutant, Inequality):
-        return False
-    ends = (original.bound, mutant.bound) if original.sense != ">=" else (mutant.bound, original.bound)
-    weaker = Inequality(*ends, original.region, "<=", original.where, original.conditions, original.instance)
-    return weaker.verdict().confirms
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @each_paper
@@ -281,7 +266,7 @@ def test_mutants_are_killed(paper: str):
             found = answer(mutant)
             if found is None or found.kind != kind:
                 count["killed"] += 1
-            elif implied(base, mutant):
+            elif still_true(base, mutant):
                 count["still true"] += 1
             else:
                 count["survived"] += 1

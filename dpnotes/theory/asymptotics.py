@@ -197,6 +197,7 @@ def _growth(first: float, second: float, third: float) -> Literal["none", "log",
     A constant adds nothing, a power of a logarithm adds the same again, a power twice as much.
     """
     early, late = second - first, third - second
-    if late < 0.05:
+    # What settles, settles: a twelfth power of a logarithm adds as little at first, but does not add less and less.
+    if late < 0.01 or (late < 0.05 and late < 0.9 * early):
         return "none"
     return "power" if late > 1.5 * max(early, 1e-9) else "log"

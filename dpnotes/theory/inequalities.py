@@ -18,8 +18,6 @@ from dpnotes.theory.evaluation import (
     DIGITS,
     Values,
     compare_units,
-    condition_text,
-    conditions_text,
     evaluator,
     name_of,
     number,
@@ -95,15 +93,24 @@ class Inequality:
         domains = [s.domain.describe(sympy.latex(s) if latex else s.name) for s in shown]
         if latex:
             domains = [text.replace("<=", "\\leq").replace(">=", "\\geq") for text in domains]
-        return condition_text([*domains, *conditions_text(self.conditions, latex)], latex)
+        return _for([*domains, *_conditions(self.conditions, latex)], latex)
+
+    def proved(self) -> bool:
+        """Whether algebra alone shows it: the difference of the sides has one sign, term by term."""
+        lower, upper, conditions = self._sides()
+        return not conditions and _is_non_negative(upper - lower, strict=self.sense == "<")
+
+    def _sides(self) -> tuple[Any, Any, list[Any]]:
+        """What is at most what, and under which conditions, with definitions put in and sums written out."""
+        quantity, bound = (expand(substitute(e, self.where), self.instance) for e in (self.quantity, self.bound))
+        conditions = [expand(substitute(c, self.where), self.instance) for c in self.conditions]
+        return (bound, quantity, conditions) if self.sense == ">=" else (quantity, bound, conditions)
 
     def verdict(self) -> Verdict:
         """Exact, not refuted, improvable, contradicted or units differ."""
         if problem := compare_units(self.quantity, self.bound):
             return problem
-        quantity, bound = (expand(substitute(e, self.where), self.instance) for e in (self.quantity, self.bound))
-        conditions = [expand(substitute(c, self.where), self.instance) for c in self.conditions]
-        lower, upper = (bound, quantity) if self.sense == ">=" else (quantity, bound)
+        lower, upper, conditions = self._sides()
         symbols = symbols_of(lower, upper, *conditions)
         if all(symbol in self.example for symbol in symbols):
             point = {symbol: self.example[symbol] for symbol in symbols}
@@ -125,7 +132,7 @@ class Inequality:
         if factor is None and closest > _SHARP - 1 and lower != 0 and upper != 0:
             return Verdict(Kind.IMPROVABLE, f"holds with room to spare at all of {effort}")
         close = "" if factor is None else _closeness(factor)
-        if not conditions and _is_non_negative(upper - lower, strict=self.sense == "<"):
+        if self.proved():
             return Verdict(Kind.EXACT, f"the difference has a sign by algebra{close}")
         return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}{close}")
 
@@ -210,6 +217,18 @@ class Monotone:
         ).verdict()
         kind = Kind.NOT_REFUTED if found.kind == Kind.IMPROVABLE else found.kind
         return Verdict(kind, f"{name}: {found.evidence}")
+
+
+def _for(conditions: Sequence[str], latex: bool) -> str:
+    """` for a, b` where there are conditions."""
+    if not conditions:
+        return ""
+    return f" \\quad \\text{{for }} {', '.join(conditions)}" if latex else f" for {', '.join(conditions)}"
+
+
+def _conditions(conditions: Sequence[Relational], latex: bool) -> list[str]:
+    """Relations as text."""
+    return [sympy.latex(c) if latex else f"{c.lhs} {c.rel_op} {c.rhs}" for c in conditions]
 
 
 def _closeness(factor: float) -> str:

@@ -121,8 +121,7 @@ class Rate:
             found = at_most(vertex.rate, stated, region)
             if isinstance(found, Witness):
                 shown = _shown(found, "stated", stated, "needed", [vertex.rate])
-                meet = ", ".join(vertex.meet)
-                return Verdict(Kind.NOT_IMPLIED, f"{vertex.rate} is lost, where {meet} meet; {shown}")
+                return Verdict(Kind.NOT_IMPLIED, f"{vertex.rate} is lost, {_meeting(vertex.meet)}; {shown}")
         rates = [vertex.rate for vertex in best.vertices]
         for monomial in stated:
             found = at_most(monomial, rates, region)
@@ -349,6 +348,10 @@ class Crossover:
 
 
 # ---------------------------------------------------------------- shared
+def _meeting(names: Sequence[str]) -> str:
+    return f"where {', '.join(names)} meet" if len(names) > 1 else f"which is {names[0]}"
+
+
 def _negative(name: str, value: sympy.Basic) -> Verdict | None:
     """What a mutant's minus sign makes: no rate is negative, and no sum of monomials subtracts."""
     parts = value.args if isinstance(value, sympy.Add | sympy.Max | sympy.Min) else (value,)

@@ -1,7 +1,8 @@
 """Sample sizes, accuracies and parameters of Kornowski, Liu and Talwar (2025) as functions of plain numbers.
 
-The paper states orders of magnitude. `constants="paper"` puts every constant and hidden logarithm of a printed formula
-to 1, `"corrected"` does so with the errata mended and sqrt(ln(1/delta)) beside epsilon, `"one"` with the errata mended.
+The paper states orders of magnitude: every constant is 1 here. `constants="corrected"`, the default, has the errata
+mended and sqrt(ln(1/delta)) beside epsilon, `"paper"` the printed formulas without their hidden logarithms, `"one"` the
+errata mended and no logarithms.
 """
 
 import math
@@ -345,7 +346,7 @@ def _explicit(
 
 
 # ---------------------------------------------------------------- as calculators
-_SETS = ("paper", "corrected", "one")
+_SETS = ("corrected", "paper", "one")
 _PROBLEM = (d, alpha, beta, epsilon, delta, Phi, L)
 _SAMPLES = {name: f"sample size: {what}" for name, (_, what) in _METHODS.items()}
 _PARAMETERS = {
@@ -385,7 +386,7 @@ SINGLE_PASS_PARAMETERS = Calculator(
         "sigma": "noise per coordinate",
         "m_first_order": "directions with gradients",
     },
-    ("paper", "corrected"),
+    ("corrected", "paper"),
 )
 MULTI_PASS_PARAMETERS = Calculator(
     _multi_parameters,
@@ -398,13 +399,13 @@ MULTI_PASS_PARAMETERS = Calculator(
         "m_reset": "directions that a reset's sensitivity asks for",
         "m_increment": "directions that an increment's sensitivity asks for",
     },
-    ("paper", "corrected"),
+    ("corrected", "paper"),
 )
 TREE_NOISE = Calculator(
     _tree_noise,
     (whole_period, sensitivity, epsilon, delta),
     {"sigma": "noise per node and coordinate", "levels": "nodes that hold a query"},
-    ("paper", "corrected"),
+    ("corrected", "paper"),
 )
 CONVERSION = Calculator(
     _conversion,
@@ -414,7 +415,7 @@ CONVERSION = Calculator(
         "unbiased_bound": "for a conditionally unbiased oracle, own result",
         "eta": "step size of the online learner",
     },
-    ("paper", "corrected"),
+    ("corrected", "paper"),
 )
 CROSSOVERS = Calculator(
     _crossovers,

@@ -96,6 +96,10 @@ def _total_delta(epsilon: Any, delta: Any, failure: Any, constants: str) -> dict
     return {"delta": delta + both * failure}
 
 
+def _transcript_delta(delta: Any, failure: Any) -> dict[str, Any]:
+    return {"delta": delta + failure}
+
+
 # ---------------------------------------------------------------- the closed loop of Theorem 3.5
 def _settle(step: Callable[[Any], Any], start: Any) -> Any:
     """The fixed point of a contraction of logarithms, to `TOLERANCE`."""
@@ -245,6 +249,7 @@ SENSITIVITY = Calculator(
     },
 )
 TOTAL_DELTA = Calculator(_total_delta, (s.epsilon, s.delta, failure), {"delta": "delta of the whole"}, SETS)
+TRANSCRIPT_DELTA = Calculator(_transcript_delta, (s.delta, failure), {"delta": "delta of the whole"})
 _LOOP_OUTPUTS = {
     "alpha": "gradient norm",
     "eta": "step size",

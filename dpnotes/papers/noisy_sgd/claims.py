@@ -1221,7 +1221,7 @@ def _ours() -> tuple[Claim, ...]:
             ),
             "In S no sample of either data set has a gradient above C at any iterate, so that clipped and unclipped "
             "transcripts have the same density there under D, and under D'. Two events in S, all the rest outside.",
-            calculation=calculators.TOTAL_DELTA,
+            calculation=calculators.TRANSCRIPT_DELTA,
         ),
         PAPER.own(
             "noise",

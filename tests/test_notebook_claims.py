@@ -110,7 +110,7 @@ def test_a_row_opens_and_closes(table):
 def test_the_row_of_a_rate_shows_what_meets(table):
     shown = table.details(claim("drift_escape.thm2"))
     assert "fresh gradients: data (2/17)" in shown and "differences: privacy (2/17)" in shown
-    assert shown.count("meet (weight)") == 3 and "tuned" in shown and "regime" in shown
+    assert shown.count("meet (weight)") == 3 and "tuned" in shown and "regime" in shown and "put to 1" in shown
 
 
 def test_the_evidence_shown_is_that_of_the_verdict_given():

@@ -351,6 +351,10 @@ def _balanced(statement: Rate) -> list[tuple[str, str]]:
         lines.append(("at most 1", _named(statement.constraints)))
     if statement.tuned:
         lines.append(("tuned", ", ".join(map(_math, statement.tuned))))
+    if statement.normalised:
+        lines.append(("put to 1", ", ".join(map(_math, statement.normalised))))
+    if statement.logs:
+        lines.append(("logarithms", ", ".join(map(_math, statement.logs))))
     try:
         found = statement.balance()
     except ValueError as error:

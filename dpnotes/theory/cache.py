@@ -49,8 +49,8 @@ def folder() -> Path:
 def sources(paper: str) -> list[Path]:
     """The files that a verdict of a paper depends on: the engine, and the paper's claims with what they import of it.
 
-    >>> [path.name for path in sources("budget_schedules")][-2:]
-    ['__init__.py', 'claims.py']
+    >>> [path.name for path in sources("budget_schedules")][-3:]
+    ['claims.py', 'calculators.py', 'notation.py']
     """
     package = Path(__file__).parents[1]
     front = package / "papers" / paper

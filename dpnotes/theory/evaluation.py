@@ -99,6 +99,32 @@ def agree(left: Any, right: Any, digits: int = AGREE) -> bool:
         return abs(left - right) <= mpmath.mpf(10) ** -digits * max(abs(left), abs(right), mpmath.mpf(10) ** -digits)
 
 
+def check_example(example: Values, symbols: Sequence[Any], conditions: Sequence[Relational] = ()) -> bool:
+    """Whether an example names every symbol; it must then be a point of which the statement speaks.
+
+    Raises:
+      ValueError: a value is outside its symbol's domain, or a condition does not hold there.
+
+    >>> from dpnotes.theory.symbols import UNIT_INTERVAL, PaperSymbols
+    >>> u = PaperSymbols("example").symbol("u", "a fraction", domain=UNIT_INTERVAL)
+    >>> check_example({u: 1 / 2}, [u])
+    True
+    >>> check_example({u: 1}, [u])
+    Traceback (most recent call last):
+    ValueError: Expected an example with 0 < u < 1, got u = 1.
+    """
+    if not all(symbol in example for symbol in symbols):
+        return False
+    for symbol in symbols:
+        if not symbol.domain.holds(example[symbol]):
+            described = symbol.domain.describe(str(symbol))
+            raise ValueError(f"Expected an example with {described}, got {symbol} = {number(example[symbol])}.")
+    for condition in conditions:
+        if not bool(evaluator(symbols, condition)(example)):
+            raise ValueError(f"Expected an example with {condition}, got {place_text(example)}.")
+    return True
+
+
 def seeded_points(
     symbols: Sequence[Any], example: Values, conditions: Sequence[Relational] = ()
 ) -> list[dict[Any, Any]]:
@@ -111,7 +137,7 @@ def seeded_points(
     """
     generator = random.Random(0)
     points: list[dict[Any, Any]] = []
-    if all(symbol in example for symbol in symbols):
+    if check_example(example, symbols, conditions):
         points.append({symbol: example[symbol] for symbol in symbols})
     tests = [evaluator(symbols, condition) for condition in conditions]
     for _ in range(1000):

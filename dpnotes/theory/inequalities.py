@@ -17,6 +17,7 @@ from dpnotes.theory.evaluation import (
     AGREE,
     DIGITS,
     Values,
+    check_example,
     compare_units,
     evaluator,
     name_of,
@@ -112,7 +113,7 @@ class Inequality:
             return problem
         lower, upper, conditions = self._sides()
         symbols = symbols_of(lower, upper, *conditions)
-        if all(symbol in self.example for symbol in symbols):
+        if check_example(self.example, symbols, conditions):
             point = {symbol: self.example[symbol] for symbol in symbols}
             if broken := self._broken(point, symbols, lower, upper):
                 return broken

@@ -23,6 +23,7 @@ from dpnotes.theory.balance import (
     monomials,
     powers_of,
     regime_of,
+    require_room,
 )
 from dpnotes.theory.evaluation import Values, number, place_text
 from dpnotes.theory.symbols import symbols_of
@@ -112,6 +113,8 @@ class Rate:
         return found
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
+        if used := [str(s) for s in self.tuned if s in self.value.free_symbols or s in self.normalised]:
+            raise ValueError(f"Expected tuned symbols apart from the rate and from what is 1, got {', '.join(used)}.")
         best = _balanced(self, tuple(ones))
         stated = monomials(_at_one(self.value, ones), "the stated rate")
         region = {**best.regime, **regime_of(self.value.free_symbols - set(ones))}
@@ -221,17 +224,28 @@ class Choice:
         return found
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
+        if not self.terms:
+            raise ValueError("Expected at least one term.")
+        for place, (symbol, value) in enumerate(self.parameters.items()):
+            later = set(list(self.parameters)[place:])
+            if used := [str(s) for s in later & value.free_symbols]:
+                raise ValueError(f"Expected {symbol} by earlier parameters only, got {', '.join(used)} in {value}.")
         for name, monomial in self.regime.items():
             if used := [str(s) for s in monomial.free_symbols & set(self.parameters)]:
                 raise ValueError(f"Expected a regime without parameters, got {', '.join(used)} in {name!r}.")
         regime = {name: _at_one(m, ones) for name, m in self.regime.items()}
         symbols = {s for e in self.expressions for s in e.free_symbols} - set(self.parameters) - set(ones)
         regime = {**regime_of(symbols), **regime}
+        require_room({name: powers_of(m, name) for name, m in regime.items()})
         slack: Verdict | None = None
         num_cases, tight = 0, set()
         for chosen, conditions in self._cases(ones):
-            num_cases += 1
             region = {**regime, **{f"case {k}": monomial_of(c) for k, c in enumerate(conditions)}}
+            try:
+                require_room({name: powers_of(m, name) for name, m in region.items()})
+            except ValueError:  # only an edge of other cases
+                continue
+            num_cases += 1
 
             def put_in(expression: Any, name: str, chosen: Any = chosen) -> list[Any]:
                 return monomials(_at_one(expression, ones).xreplace(chosen), name)

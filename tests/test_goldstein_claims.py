@@ -44,7 +44,8 @@ def calculate(name, **numbers):
         ("prop2.6", "at D = 1, G0 = 1, G1 = 1, M = 100, Phi = 1, T = 100: stated 1.16, derived 2.26"),
         ("appA.moment", "at L = 1, s = 1, u = 1: quantity 2, bound 1"),
         ("appA.distance", "at D = 1, u = 0.01, v = 0.99: quantity 1.98, bound 1"),
-        ("lemma3.5.delta", "at delta = 1e-06: stated 1e-06, derived 5e-07"),
+        ("alg1.node", "at k = 3, t = 8: stated 7, derived 8"),
+        ("alg3.index", "at Sigma = 8, t = 8: stated 0, derived 8"),
         ("thm4.1.parameters", "its value: x^2, the parameter D: x"),
         ("eq10", "at u = 0.5: stated 0, derived 0.5"),
         ("lemma6.3.reset", "at B1 = 10, L = 1, u = 1, v = 1: quantity 0.2, bound 0.1"),
@@ -78,11 +79,11 @@ def test_what_is_lost_is_named(name, says):
 def test_severe_errata():
     found = {c.id.split(".", 1)[1] for c in CLAIMS if c.erratum and c.erratum.severity == Severity.PRIVACY}
     assert found == {
-        "eq5",
+        "alg1.node",
+        "alg3.index",
         "prop2.5.sigma",
         "prop2.5.epsilon",
         "lemma3.5.sigma",
-        "lemma3.5.delta",
         "lemma4.3.m",
         "lemma6.3.reset",
         "lemma6.4.sigma",
@@ -257,6 +258,28 @@ def gaussian_delta(epsilon, ratio):
     """The least delta of a Gaussian whose means are `ratio` standard deviations apart."""
     first, second = stats.norm.cdf(ratio / 2 - epsilon / ratio), stats.norm.logcdf(-ratio / 2 - epsilon / ratio)
     return first - math.exp(epsilon + second)
+
+
+def test_node_by_its_own_lines():
+    """Algorithm 1 line by line: what NODE(t) holds, as printed, and with the loop begun one level higher."""
+
+    def node(t, steps, first):
+        blocks, k, top = [], 0, math.ceil(math.log2(steps))
+        for i in range(first, top + 1):
+            if k < t and k + 2 ** (top - i) <= t:
+                blocks.append((k + 1, k + 2 ** (top - i)))
+                k = blocks[-1][1]
+        return blocks
+
+    for levels in range(1, 7):
+        steps = 2**levels
+        for t in range(1, steps + 1):
+            printed, right = node(t, steps, 1), node(t, steps, 0)
+            assert printed[-1][1] == min(t, sum(2 ** (levels - i) for i in range(1, levels + 1)))
+            assert right[-1][1] == t and len(right) == t.bit_count()
+        assert node(steps, steps, 1) == node(steps - 1, steps, 1)
+    assert node(4, 5, 1) == [(1, 4)] and 3 > math.log2(5), "a block of level 3, which T does not have"
+    assert node(0, 8, 1) == []
 
 
 def test_the_printed_noise_of_the_tree_fails_for_large_epsilon_and_one_step():

@@ -15,6 +15,7 @@ from dpnotes.papers.goldstein.notation import (
     half,
     hy,
     hz,
+    inner,
     lam,
     n,
     norm,
@@ -42,7 +43,8 @@ _LASRY_LIONS = {
 }
 _BELOW_L = {"beta <= L": beta / L}
 _FAR = {"R >= alpha/sqrt(d)": alpha / (R * root)}
-_ENVELOPE = hy + (z - y) ** 2 / (2 * (2 * lam)) - (z - x) ** 2 / (2 * lam)
+_ENVELOPE = hy + (z - y) ** 2 / (2 * inner) - (z - x) ** 2 / (2 * lam)
+_TWICE = {inner: 2 * lam}
 _REGION_LL = {L: (0.1, 10), lam: (0.01, 10), z: (0.01, 10), u: (1e-3, 1)}
 
 
@@ -68,6 +70,7 @@ CLAIMS: tuple[Claim, ...] = (
             value_inside,
             hz + (z - y) ** 2 / (4 * lam) - (y - x) ** 2 / (2 * lam),
             _ENVELOPE,
+            _TWICE,
             example={hz: 0, hy: 0, lam: 1, x: 0, y: 2, z: 0},
         ),
         "-M_lambda(-M_2lambda(h)) by the definition of the envelope: the outer one is a maximum over z, the inner "
@@ -77,7 +80,7 @@ CLAIMS: tuple[Claim, ...] = (
             "The bracket should be h(y) + |z - y|^2/(4 lambda) - |z - x|^2/(2 lambda). As printed, its minimum "
             "over y is minus infinity, since y^2 has the factor 1/(4 lambda) - 1/(2 lambda). The proof of Lemma "
             "B.3 uses the right one.",
-            Identity(value_inside, hy + (z - y) ** 2 / (4 * lam) - (z - x) ** 2 / (2 * lam), _ENVELOPE),
+            Identity(value_inside, hy + (z - y) ** 2 / (4 * lam) - (z - x) ** 2 / (2 * lam), _ENVELOPE, _TWICE),
         ),
     ),
     PAPER.claim(

@@ -27,7 +27,6 @@ from dpnotes.papers.goldstein.notation import (
     calls,
     d,
     delta,
-    delta_tree,
     ell,
     ell_net,
     ell_sum,
@@ -40,6 +39,7 @@ from dpnotes.papers.goldstein.notation import (
     mean,
     n,
     norm,
+    one_fails,
     period,
     probability,
     radius,
@@ -186,6 +186,7 @@ def _without_noise(terms: Mapping[str, Expr]) -> dict[str, Expr]:
 def _single_pass() -> tuple[Claim, ...]:
     accuracy = _ACCURACY["sampling"] + _ACCURACY["privacy"]
     final = {name: term.xreplace({B1: period, B2: Integer(1)}) for name, term in BOUND.items()}
+    each_fails = {one_fails: delta / (8 * B1)}
     at_most_n = {"samples": T / n, **{name: COUNTS[name] for name in ("Sigma >= 1", "M >= 1")}}
     return (
         PAPER.claim(
@@ -425,13 +426,13 @@ def _single_pass() -> tuple[Claim, ...]:
             "lemma3.4.union",
             "Failure probability in the proof",
             "Section 7.1, proof of Lemma 3.4",
-            Identity(probability, 1 - delta / 8, 2 * B1 * (delta / (8 * B1)), example={B1: 10, delta: 0.01}),
+            Identity(probability, 1 - delta / 8, 2 * B1 * one_fails, each_fails, example={B1: 10, delta: 0.01}),
             "A union over 2 B1 estimates, each of which fails with probability at most delta/(8 B1).",
             erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "Pr[... >= ...] <= 1 - delta/8 should be <= delta/4; the bound inside should be 2L/B1 + 2Ld sqrt(...)/"
                 "sqrt(m), and eq. (11) and (16) lack the constant c of Theorem C.2.",
-                Identity(probability, delta / 4, 2 * B1 * (delta / (8 * B1))),
+                Identity(probability, delta / 4, 2 * B1 * one_fails, each_fails),
             ),
         ),
         PAPER.claim(
@@ -463,24 +464,10 @@ def _single_pass() -> tuple[Claim, ...]:
             "Noise of one pass",
             "Lemma 3.5",
             Rate(sigma, _SIGMA_LEMMA, _STATED_TREE),
-            "Proposition 2.5 with the sensitivities of Lemma 3.4.",
+            "Proposition 2.5 with the sensitivities of Lemma 3.4. (Its delta and that lemma's failures share delta; "
+            "the O hides the factor.)",
             erratum=PAPER.erratum(
                 Severity.PRIVACY, _LOG_WORDING, Rate(sigma, _SIGMA_LEMMA * sqrt(ell_sum), _STATED_TREE)
-            ),
-        ),
-        PAPER.claim(
-            "lemma3.5.delta",
-            "Failure probability of privacy",
-            "Section 7.1, proof of Lemma 3.5",
-            Identity(delta_tree, delta, delta - delta / 2, example={delta: 1e-6}),
-            "The delta of the noise and the probability delta/2 that the sensitivity is exceeded add; delta is for "
-            "both.",
-            erratum=PAPER.erratum(
-                Severity.PRIVACY,
-                "With the tree at delta and sensitivities that fail with probability delta/2, the algorithm is "
-                "(epsilon, 3 delta/2)-DP; make the noise for delta/2. That all T sensitivities hold at once does not "
-                "follow from Lemma 3.4, and is not needed: a sample is used at one step only.",
-                Identity(delta_tree, delta / 2, delta - delta / 2),
             ),
         ),
         PAPER.claim(
@@ -567,13 +554,15 @@ def _multi_pass() -> tuple[Claim, ...]:
         ),
         PAPER.claim(
             "thm4.1.period",
-            "Period of many passes",
+            "Period of many passes, once D and T have the right units",
             "Theorem 4.1",
             _multi_parameters(move, steps, _M41, {}),
-            "The same, with D and T in the right units, for every beta <= L.",
+            "The printed D and T with alpha for alpha^2, which thm4.1.parameters corrects; the other parameters as "
+            "printed, for every beta <= L.",
             erratum=PAPER.erratum(
                 Severity.RATE,
-                "Sigma = alpha/(D sqrt d) = L^2/(beta^2 sqrt d) is a number of steps only where beta <= L d^(-1/4), "
+                "Here D and T are those that the units ask for, not those in print. Then Sigma = alpha/(D sqrt d) = "
+                "L^2/(beta^2 sqrt d) is a number of steps only where beta <= L d^(-1/4), "
                 "which the theorem does not assume. With D = min(alpha beta^2/L^2, alpha/sqrt d) and T = Phi/(D beta) "
                 "the same n suffices for every beta <= L.",
                 _multi_parameters(least, Phi / (D * beta), _M41, {}),

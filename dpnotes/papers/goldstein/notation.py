@@ -31,6 +31,7 @@ PAPER = Paper(
 
 _S = PaperSymbols("goldstein")
 _FROM_ONE = Domain(1, math.inf, closed=True)
+_FRACTION = Domain(0, 1, closed=True)
 _GRADIENT = LOSS / LENGTH
 
 # What a user has: the problem, the target, the budget.
@@ -50,6 +51,16 @@ D = _S.symbol("D", "largest move per step", LENGTH)
 T = _S.symbol("T", "number of steps", domain=_FROM_ONE)
 M = _S.symbol("M", "steps in a block", domain=_FROM_ONE)
 eta = _S.symbol("eta", "step size of the online learner", LENGTH / _GRADIENT)
+levels = _S.symbol("k", "log2 Sigma", domain=COUNT)
+level = _S.symbol("i", "a level of the tree", domain=COUNT)
+index = _S.symbol("t", "index of a query", domain=COUNT)
+position = _S.symbol("index", "index at which the tree is asked", domain=COUNT, latex="\\text{index}")
+reached = _S.symbol(
+    "last query in NODE(t)",
+    "last query that the nodes of NODE(t) hold",
+    domain=COUNT,
+    latex="\\text{last query in } \\mathrm{NODE}(t)",
+)
 period = _S.symbol("Sigma", "steps between two resets", domain=_FROM_ONE, latex="\\Sigma")
 B1 = _S.symbol("B1", "minibatch at a reset", domain=_FROM_ONE, latex="B_1")
 B2 = _S.symbol("B2", "minibatch at an increment", domain=_FROM_ONE, latex="B_2")
@@ -60,6 +71,7 @@ sigma1 = _S.symbol("sigma1", "noise at a reset", _GRADIENT, latex="\\sigma_1")
 sigma2 = _S.symbol("sigma2", "noise at an increment", _GRADIENT, latex="\\sigma_2")
 whole_period = _S.symbol("Sigma", "steps between two resets", domain=COUNT, latex="\\Sigma")
 lam = _S.symbol("lambda", "parameter of the Moreau envelope", LENGTH / _GRADIENT)
+inner = _S.symbol("lambda'", "parameter of the inner envelope", LENGTH / _GRADIENT)
 nodes = _S.symbol("q", "levels of the tree: 1 + log2 Sigma", domain=COUNT)
 radius = _S.symbol("r", "radius of a net", LENGTH)
 calls = _S.symbol("N", "number of oracle calls")
@@ -70,18 +82,21 @@ G1 = _S.symbol("G1", "root mean square of the oracle", _GRADIENT, latex="G_1")
 spread = _S.symbol("s", "root mean square noise of a conditionally unbiased oracle", _GRADIENT)
 sensitivity = _S.symbol("S", "sensitivity of one query", _GRADIENT)
 norm = _S.symbol("E", "expected norm of the least Goldstein subgradient at the output", _GRADIENT)
+proved = _S.symbol(
+    "bound by the proof", "what the steps of the proof give for E", _GRADIENT, latex="\\text{bound by the proof}"
+)
 regret = _S.symbol("regret", "regret of a block", LOSS)
 mean = _S.symbol("mean", "mean of an estimator, relative to the true derivative")
 variance = _S.symbol("V", "mean squared error of the oracle", _GRADIENT**2)
 second = _S.symbol("W", "second moment of the oracle", _GRADIENT**2)
 ratio = _S.symbol("rho", "a ratio")
 probability = _S.symbol("P", "a probability")
+one_fails = _S.symbol("p", "probability that one estimate is far from its mean")
 loss_error = _S.symbol("e", "error of smoothing", LOSS)
 smoothness = _S.symbol("H", "smoothness", _GRADIENT / LENGTH)
 start = _S.symbol("Delta", "excess loss of a starting point", LOSS)
 value_inside = _S.symbol("V", "what is maximised over z and minimised over y", LOSS)
 gap_smooth = _S.symbol("gap_alpha", "the same of the smoothed objectives", _GRADIENT)
-delta_tree = _S.symbol("delta_tree", "delta for which the tree's noise is made", domain=UNIT_INTERVAL)
 gap = _S.symbol("gap", "difference of two Goldstein norms", _GRADIENT)
 
 # Logarithms that a tilde hides, and plain numbers.
@@ -89,8 +104,8 @@ ell = _S.symbol("ell", "ln(1/delta)", domain=_FROM_ONE, latex="\\ell_\\delta")
 ell_sum = _S.symbol("ell_Sigma", "ln Sigma", domain=_FROM_ONE, latex="\\ell_\\Sigma")
 ell_union = _S.symbol("ell_u", "logarithm of dimension and number of estimates over delta", domain=_FROM_ONE)
 ell_net = _S.symbol("ell_R", "logarithm of the diameter over the net's radius and zeta", domain=_FROM_ONE)
-u = _S.symbol("u", "a fraction", domain=UNIT_INTERVAL)
-v = _S.symbol("v", "a fraction", domain=UNIT_INTERVAL)
+u = _S.symbol("u", "a fraction", domain=_FRACTION)
+v = _S.symbol("v", "a fraction", domain=_FRACTION)
 c = _S.symbol("c", "a constant", domain=Domain(1))
 x = _S.symbol("x", "a coordinate", LENGTH, REAL)
 y = _S.symbol("y", "a coordinate", LENGTH, REAL)

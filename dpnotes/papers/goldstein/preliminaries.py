@@ -1,6 +1,6 @@
 """Claims of Section 2 and Appendix A: estimators, the tree, and the online-to-nonconvex conversion."""
 
-from sympy import Integer, exp, expand, log, loggamma, pi, sqrt
+from sympy import Integer, Min, Mod, Sum, exp, expand, floor, log, loggamma, pi, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
 from dpnotes.papers.goldstein.notation import (
@@ -20,9 +20,14 @@ from dpnotes.papers.goldstein.notation import (
     eta,
     first_moment,
     half,
+    index,
+    level,
+    levels,
     mean,
     nodes,
-    norm,
+    position,
+    proved,
+    reached,
     root,
     second,
     second_moment,
@@ -31,6 +36,7 @@ from dpnotes.papers.goldstein.notation import (
     spread,
     u,
     v,
+    whole_period,
 )
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Claim, Severity
@@ -50,10 +56,14 @@ _REGRET = (2 * D) ** 2 / (2 * eta) + eta * M * G1**2 / 2
 _PRINTED_26 = Phi / (D * T) + 3 * G1 / (2 * sqrt(M)) + G0
 _DERIVED_26 = expand((Phi + T / M * _REGRET + 2 * D * G0 * T) / (D * T))
 _CORRECTED_26 = Phi / (D * T) + 5 * G1 / (2 * sqrt(M)) + 2 * G0
+_QUERIES = tuple({levels: 3, index: t} for t in range(8, 0, -1))
+_PERIODS = tuple({whole_period: 8, index: t} for t in (8, 1, 2, 7, 9, 15, 16))
+_SINCE_RESET = index - whole_period * floor((index - 1) / whole_period)
 _WORDING_26 = (
-    "Lemma A.1 is applied to every block, but at the start of a later block Delta need not be 0: ||Delta - u|| can be "
+    "The bound does not follow from its proof; whether it holds is open. Lemma A.1 is applied to every block, but at "
+    "the start of a later block Delta need not be 0: ||Delta - u|| can be "
     "2D, so that the regret of a block can be (5/2) D G1 sqrt(M), which is attained; and |<grad h - g, Delta - u>| "
-    "can be 2 D G0. The proof gives 5 G1/(2 sqrt M) + 2 G0; whether the printed constants hold is open."
+    "can be 2 D G0. The steps of the proof give 5 G1/(2 sqrt M) + 2 G0."
 )
 
 
@@ -98,8 +108,9 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         "Neighbouring minibatches differ in one sample, whose estimates of norms u L d and v L d may be opposite.",
         erratum=PAPER.erratum(
-            Severity.PRIVACY,
-            "Replacing a sample moves the mean by up to 2 L d/B, as the paper's own proof of Lemma 3.4 has it for "
+            Severity.CONSTANT,
+            "The equation tells of prior work; no guarantee rests on it. Replacing a sample moves the mean by up to 2 "
+            "L d/B, as the paper's own proof of Lemma 3.4 has it for "
             "smoothed gradients (2L/B).",
             Inequality(
                 (u + v) * L * d / B,
@@ -152,7 +163,8 @@ CLAIMS: tuple[Claim, ...] = (
         "this is the noise at which it gives (epsilon, delta), for epsilon = u ln(1/delta).",
         erratum=PAPER.erratum(
             Severity.PRIVACY,
-            "For a period of one step the noise is 4 S sqrt(log 1 ...) = 0. The number of nodes that hold a query "
+            "Only a period of one step is affected: its noise is 4 S sqrt(log 1 ...) = 0, that is none. The number of "
+            "nodes that hold a query "
             "is floor(log2 Sigma) + 1; with it, and for epsilon <= ln(1/delta), the constant can be 1.71.",
             Inequality(
                 _SUFFICIENT,
@@ -201,16 +213,52 @@ CLAIMS: tuple[Claim, ...] = (
         "A step's binary expansion has at most q ones, for a period of 2^(q - 1) steps, q >= 2; each adds d sigma^2.",
     ),
     PAPER.claim(
+        "alg1.node",
+        "Queries that the nodes of an index hold",
+        "Algorithm 1, function NODE",
+        Identity(reached, Min(index, Sum(2 ** (levels - level), (level, 1, levels))), index, {}, _QUERIES),
+        "NODE goes through blocks of Sigma/2, Sigma/4, ... 1 queries and takes those that fit below t: it holds the "
+        "first t queries, or all of the blocks together. TREE(t) is to be the noise of the first t queries; Sigma = 8.",
+        erratum=PAPER.erratum(
+            Severity.PRIVACY,
+            "For Sigma a power of 2, NODE(Sigma) holds the first Sigma - 1 queries only, the same as NODE(Sigma - 1): "
+            "the two releases differ by the last query, without noise. The loop should begin at the block of Sigma "
+            "queries (i = 0), which T, with levels up to log Sigma + 1, should have. For other Sigma the ceiling asks "
+            "for nodes that T does not have, (1, 4) for Sigma = 5; floor(log Sigma) is right in both places.",
+            Identity(reached, Min(index, Sum(2 ** (levels - level), (level, 0, levels))), index, {}, _QUERIES),
+        ),
+    ),
+    PAPER.claim(
+        "alg3.index",
+        "Index at which the tree is asked",
+        "Algorithms 3 and 5, last line",
+        Identity(position, Mod(index, whole_period), _SINCE_RESET, {}, _PERIODS),
+        "Queries since the last reset, which is at t mod Sigma = 1, with that of step t; Sigma = 8.",
+        erratum=PAPER.erratum(
+            Severity.PRIVACY,
+            "At every multiple of Sigma the index is 0, for which NODE is empty: the gradient is released without "
+            "noise. It should be ((t - 1) mod Sigma) + 1.",
+            Identity(
+                position,
+                Mod(index - 1, whole_period) + 1,
+                _SINCE_RESET,
+                {},
+                _PERIODS,
+            ),
+        ),
+    ),
+    PAPER.claim(
         "prop2.6",
         "Online to nonconvex",
         "Proposition 2.6",
-        Identity(norm, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 1, T: 100, G1: 1, M: 100, G0: 1}),
-        "Summed over T/M blocks and divided by D T: the initial gap, the regret (2D)^2/(2 eta) + eta M G1^2/2 of a "
+        Identity(proved, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 1, T: 100, G1: 1, M: 100, G0: 1}),
+        "What the steps of the proof give, not a counterexample. Summed over T/M blocks and divided by D T: the "
+        "initial gap, the regret (2D)^2/(2 eta) + eta M G1^2/2 of a "
         "block that starts anywhere in the ball, and errors of at most 2 D G0 a step.",
         erratum=PAPER.erratum(
             Severity.CONSTANT,
             _WORDING_26,
-            Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
+            Identity(proved, _CORRECTED_26, _DERIVED_26, _ETA),
         ),
         calculation=calculate.CONVERSION,
     ),
@@ -218,12 +266,12 @@ CLAIMS: tuple[Claim, ...] = (
         "eq18",
         "Mean norm of a block's gradients",
         "Appendix A, eq. (18)",
-        Identity(norm, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 2, T: 100, G1: 1, M: 25, G0: 0}),
-        "As Proposition 2.6.",
+        Identity(proved, _PRINTED_26, _DERIVED_26, _ETA, example={Phi: 1, D: 2, T: 100, G1: 1, M: 25, G0: 1}),
+        "What the steps of the proof give, as for Proposition 2.6.",
         erratum=PAPER.erratum(
             Severity.CONSTANT,
             f"As Proposition 2.6: {_WORDING_26}",
-            Identity(norm, _CORRECTED_26, _DERIVED_26, _ETA),
+            Identity(proved, _CORRECTED_26, _DERIVED_26, _ETA),
         ),
     ),
     PAPER.claim(

@@ -81,6 +81,7 @@ def test_the_notebook_runs_and_its_sliders_work(opened, name: str):
 def test_a_row_of_the_claims_opens_its_derivation(opened):
     with opened("errata.ipynb") as notebook:
         notebook.run_all()
+        assert notebook.errors() == []
         table = notebook.page.locator(".dpnotes-claims")
         paper, severity = table.locator("select").nth(0), table.locator("select").nth(1)
         paper.select_option("drift_escape")
@@ -104,6 +105,7 @@ def test_a_row_of_the_claims_opens_its_derivation(opened):
 def test_another_theorem_brings_its_own_sliders(opened):
     with opened("rates.ipynb") as notebook:
         notebook.run_all()
+        assert notebook.errors() == []
         chosen = notebook.page.locator("select").filter(has_text="drift_escape.thm2").first
         (explorer, *_) = notebook.explorers()
         before = explorer.locator(".dpnotes-readout").inner_text()

@@ -9,11 +9,13 @@ import csv as csv_format
 import difflib
 import functools
 import importlib
+import importlib.util
 import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -23,6 +25,7 @@ from dpnotes import papers, validate
 
 if TYPE_CHECKING:
     from dpnotes.experiments import Experiment, Result
+    from dpnotes.theory.cache import Verdicts
     from dpnotes.theory.calculators import Calculator
     from dpnotes.theory.claims import Claim
     from dpnotes.theory.symbols import PaperSymbol
@@ -64,14 +67,16 @@ def all_claims() -> "tuple[Claim, ...]":
 
 
 def all_experiments() -> "list[Experiment]":
-    """The experiments of all papers; loads torch."""
-    modules = [importlib.import_module(f"dpnotes.papers.{paper}.experiments") for paper in papers.PAPERS]
+    """The experiments of all papers that have some; loads torch."""
+    names = [f"dpnotes.papers.{paper}.experiments" for paper in papers.PAPERS]
+    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
     return [experiment for module in modules for experiment in module.EXPERIMENTS]
 
 
 def _claim(name: str) -> "Claim":
-    """One claim by its whole id."""
-    known = {claim.id: claim for claim in all_claims()}
+    """One claim by its whole id; only its paper is loaded."""
+    paper = name.split(".", 1)[0]
+    known = {claim.id: claim for claim in (papers.claims(paper) if paper in papers.PAPERS else all_claims())}
     return known[_one_of(name, known, "claim")]
 
 
@@ -161,59 +166,86 @@ def list_(as_json: Json = False) -> None:
 
 @_command("check")
 def check(
-    claims: Annotated[list[str] | None, typer.Argument(metavar="CLAIM", help="Ids, or beginnings of ids.")] = None,
+    claims: Annotated[
+        list[str] | None, typer.Argument(metavar="CLAIM", help="Ids, or their beginnings, such as a paper.")
+    ] = None,
     errata: Annotated[bool, typer.Option("--errata", help="Only what is wrong in print, with its correction.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="With --errata: also rewrite docs/errata.md.")] = False,
+    cache: Annotated[bool, typer.Option(help="Use verdicts that the same source has found, or check again.")] = True,
     as_json: Json = False,
 ) -> None:
     """Check claims: a line each, the counts last."""
-    from dpnotes.theory.claims import select
+    from dpnotes.theory.cache import Verdicts
 
-    chosen = select(all_claims(), claims or ())
-    if errata:
-        _check_errata([claim for claim in chosen if claim.erratum is not None], as_json)
-        return
-    width = max(len(claim.id) for claim in chosen)
-    found = []
-    for claim in chosen:
-        verdict = claim.check()
+    if write and (not errata or claims):
+        raise ValueError("Expected --write with --errata and without names: the page holds all papers.")
+    chosen = papers.claims(*(claims or ()))
+    with Verdicts(cached=cache) as verdicts:
+        if errata:
+            _check_errata(chosen, verdicts, as_json)
+        else:
+            _check(chosen, verdicts, as_json)
+        if write:
+            _write_errata(chosen, verdicts)
+
+
+def _check(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> None:
+    width = max(len(claim.id) for claim in claims)
+    found: list[dict[str, str]] = []
+    counts: dict[str, Counter[str]] = {}
+    for claim in claims:
+        verdict = verdicts.of(claim)
+        counts.setdefault(claim.paper, Counter())[str(verdict.kind)] += 1
         found.append({"id": claim.id, "verdict": str(verdict.kind), "evidence": verdict.evidence})
         if not as_json:
             typer.echo(_columns((claim.id, width), (str(verdict.kind), 15), verdict.evidence))
-    counts = Counter(row["verdict"] for row in found)
-    if as_json:
-        _print_json({"claims": found, "counts": counts})
-    else:
-        typer.echo(_counted(len(found), "claim", "claims", counts))
+    _total("claims", found, counts, as_json)
 
 
-def _check_errata(claims: "Sequence[Claim]", as_json: bool) -> None:
-    found = []
-    for claim in claims:
-        erratum, correction = claim.erratum, claim.correction()
-        assert erratum is not None
-        row = {
-            "id": claim.id,
-            "severity": str(erratum.severity),
-            "printed": claim.printed_text,
-            "corrected": claim.corrected_text or erratum.wording,
-            "printed_latex": claim.printed,
-            "corrected_latex": claim.corrected,
-            "evidence": str(claim.check()),
-            "evidence_of_correction": str(correction.check()) if correction else None,
-            "wording": erratum.wording,
-            "version": erratum.version,
-            "newer_versions": str(erratum.fate),
-        }
+def _check_errata(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> None:
+    from dpnotes.theory.errata import entries
+
+    found: list[dict[str, str | None]] = []
+    counts: dict[str, Counter[str]] = {}
+    for entry in entries(claims, verdicts):
+        row = entry.row()
         found.append(row)
+        counts.setdefault(entry.claim.paper, Counter())[str(entry.erratum.severity)] += 1
         if not as_json:
-            mended = f"; corrected, {row['evidence_of_correction']}" if correction else ""
-            texts = f"printed: {row['printed']}", f"corrected: {row['corrected']}", f"{row['evidence']}{mended}"
-            typer.echo(_columns((claim.id, 40), (row["severity"], 16), *texts))
-    counts = Counter(row["severity"] for row in found)
+            typer.echo(_columns(entry.claim.id, str(entry.erratum.severity)))
+            corrected = {"corrected": row["corrected"]} if entry.claim.corrected_text else {}
+            holds = {"now": row["evidence_of_correction"]} if entry.verdict_of_correction else {}
+            lines = {"printed": row["printed"], **corrected, "evidence": row["evidence"], **holds}
+            lines |= {"wording": row["wording"], "where": f"{row['locator']}; {row['version']}"}
+            lines |= {"newer": f"{row['newer_versions']} in newer versions"}
+            for name, text in lines.items():
+                typer.echo("  " + _columns((name, 9), str(text)))
+    _total("errata", found, counts, as_json)
+
+
+def _total(kind: str, found: Sequence[object], counts: dict[str, Counter[str]], as_json: bool) -> None:
+    """The counts: of each paper, where there are several, and of all."""
+    everything = sum(counts.values(), Counter())
     if as_json:
-        _print_json({"errata": found, "counts": counts})
-    else:
-        typer.echo(_counted(len(found), "erratum", "errata", counts))
+        _print_json({kind: found, "counts": everything, "counts_by_paper": counts})
+        return
+    words = {"claims": ("claim", "claims"), "errata": ("erratum", "errata")}[kind]
+    if len(counts) > 1:
+        width = max(map(len, counts))
+        for paper, some in counts.items():
+            typer.echo(_columns((paper, width), _counted(some.total(), *words, some)))
+    typer.echo(_counted(len(found), *words, everything))
+
+
+def _write_errata(claims: "Sequence[Claim]", verdicts: "Verdicts") -> None:
+    from dpnotes.theory.errata import page
+
+    path = Path(dpnotes.__file__).parents[1] / "docs" / "errata.md"
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Expected {path.parent}: the page is part of the repository, not of an installation.")
+    cards = [papers.paper(key) for key in papers.PAPERS]
+    path.write_text(page(cards, claims, verdicts, dpnotes.__version__), encoding="utf-8")
+    typer.echo(f"dpnotes: {path} written", err=True)
 
 
 def _counted(total: int, one: str, many: str, counts: Counter[str]) -> str:
@@ -229,27 +261,25 @@ def calc(
 ) -> None:
     """Put numbers into a claim's formula.
 
-    Without numbers, list what it takes and what it gives.
+    Without numbers, list what it takes and what it gives. Where it lists sets of constants, choose one by
+    constants=NAME.
     """
     calculator = _calculator(claim)
     if not numbers:
-        takes = {name: _described(symbol) for name, symbol in calculator.parameters.items()}
-        gives = dict(calculator.outputs)
-        if as_json:
-            _print_json({"takes": takes, "gives": gives})
-            return
-        width = max(map(len, [*takes, *gives]))
-        for kind, pairs in (("takes", takes), ("gives", gives)):
-            for name, meaning in pairs.items():
-                typer.echo(_columns(kind, (name, width), meaning))
+        _list_calculator(calculator, as_json)
         return
+    arguments = _parsed(numbers, calculator.constants)
     try:
-        results = calculator(**_parsed(numbers))
+        results = calculator(**arguments)
     except TypeError as error:
         raise ValueError(str(error)) from error
     if _claim(claim).erratum is not None:
-        instead = f"the numbers are of what holds instead: dpnotes check --errata {claim}"
-        typer.echo(f"dpnotes: {claim} does not stand as printed; {instead}", err=True)
+        constants = str(arguments.get("constants", (*calculator.constants, "")[0]))
+        instead = "as printed" if constants == "paper" else "of what holds instead"
+        typer.echo(
+            f"dpnotes: {claim} does not stand as printed; the numbers are {instead}: dpnotes check --errata {claim}",
+            err=True,
+        )
     plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in results.items()}
     if as_json:
         _print_json(plain)
@@ -259,11 +289,32 @@ def calc(
         typer.echo(_columns((name, width), f"{value:.10g}" if isinstance(value, float) else str(value)))
 
 
+def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
+    takes = {name: _described(symbol) for name, symbol in calculator.parameters.items()}
+    gives, sets = dict(calculator.outputs), list(calculator.constants)
+    if as_json:
+        _print_json({"takes": takes, "gives": gives, "constants": sets})
+        return
+    if sets:
+        takes["constants"] = f"one of {', '.join(sets)}; {sets[0]} where nothing is said"
+    width = max(map(len, [*takes, *gives]))
+    for kind, pairs in (("takes", takes), ("gives", gives)):
+        for name, meaning in pairs.items():
+            typer.echo(_columns(kind, (name, width), meaning))
+
+
 def _calculator(name: str) -> "Calculator":
+    """The calculator of a claim; an error names those that there are."""
+    paper = name.split(".", 1)[0]
+    known = papers.claims(paper) if paper in papers.PAPERS else ()
+    inside = [claim.id for claim in known if claim.calculation is not None and claim.id.startswith(f"{name}.")]
+    if inside and name not in {claim.id for claim in known}:
+        raise ValueError(f"Expected the name of one claim, got the beginning of {', '.join(inside)}.")
     claim = _claim(name)
     if claim.calculation is None:
-        able = [other.id for other in all_claims() if other.calculation is not None and other.paper == claim.paper]
-        raise ValueError(f"Expected a claim with a formula to calculate, got {name}; there are {', '.join(able)}.")
+        able = [other.id for other in papers.claims(claim.paper) if other.calculation is not None]
+        there = f"there are {', '.join(able)}" if able else f"{claim.paper} has none"
+        raise ValueError(f"Expected a claim with a formula to calculate, got {name}; {there}.")
     return claim.calculator()
 
 
@@ -273,12 +324,15 @@ def _described(symbol: "PaperSymbol") -> str:
     return f"{symbol.meaning}{unit}; {symbol.domain.describe(symbol.name)}{integer}"
 
 
-def _parsed(numbers: Sequence[str]) -> dict[str, float]:
-    values: dict[str, float] = {}
+def _parsed(numbers: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for text in numbers:
         name, _, value = text.partition("=")
         try:
-            number = int(value) if value.strip("+-").isdecimal() else float(value)
+            if constants and name == "constants":
+                number = value
+            else:
+                number = int(value) if value.strip("+-").isdecimal() else float(value)
         except ValueError:
             number = None
         if number is None or not name.isidentifier():
@@ -292,9 +346,7 @@ def _parsed(numbers: Sequence[str]) -> dict[str, float]:
 @_command("cite")
 def cite(name: Annotated[str, typer.Argument(metavar="CLAIM", help="A claim, its beginning, or a paper.")]) -> None:
     """BibTeX of a claim's paper and of this package."""
-    from dpnotes.theory.claims import select
-
-    card = papers.paper(select(all_claims(), [name])[0].paper)
+    card = papers.paper(papers.claims(name)[0].paper)
     typer.echo(f"{card.bibtex.strip()}\n\n{_BIBTEX}")
 
 
@@ -336,6 +388,9 @@ def _chosen(names: Sequence[str]) -> "list[Experiment]":
     chosen: dict[str, Experiment] = {}
     for name in names:
         found = [e for e in known.values() if name == "all" or e.paper == name]
+        if not found and name in papers.PAPERS:
+            able = sorted({e.paper for e in known.values()})
+            raise ValueError(f"Expected a paper with experiments, got {name}; there are {', '.join(able)}.")
         chosen |= {e.id: e for e in found or [known[_one_of(name, known, "experiment or paper")]]}
     return list(chosen.values())
 
@@ -356,7 +411,7 @@ def status(
     if as_json:
         _print_json([asdict(standing) for standing in standings])
         return
-    width = max(len(standing.experiment) for standing in standings)
+    width = max((len(standing.experiment) for standing in standings), default=0)
     for standing in standings:
         typer.echo(_columns((standing.experiment, width), (standing.profile, 5), (standing.state, 7), standing.reason))
     typer.echo(_counted(len(standings), "result", "results", Counter(standing.state for standing in standings)))

@@ -1,63 +1,22 @@
-"""The claims of Hong, Wang and Zhou: expected verdicts stand here and in expected_verdicts.csv, nowhere else."""
+"""The claims of Hong, Wang and Zhou: counterexamples and calculators; for all papers see test_claims.py."""
 
-import csv
-import json
 import math
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
 from dpnotes.papers import claim, claims, paper
+from dpnotes.papers.budget_schedules import claims as module
 from dpnotes.theory.claims import Severity
-from dpnotes.theory.inequalities import Inequality
-from dpnotes.theory.mutants import mutants
-from dpnotes.theory.statements import Uncheckable
-from dpnotes.theory.verdicts import Kind
 
 CLAIMS = claims("budget_schedules")
-with open(Path(__file__).parent / "expected_verdicts.csv", newline="") as file:
-    EXPECTED = {row["claim"]: row for row in csv.DictReader(file) if row["claim"].startswith("budget_schedules.")}
 
 
-@pytest.fixture(scope="module")
-def verdicts():
-    return {c.id: c.check() for c in CLAIMS}
-
-
-def test_every_claim_has_an_expected_verdict_and_no_claim_stores_one():
-    assert {c.id for c in CLAIMS} == set(EXPECTED)
-    assert len({c.id for c in CLAIMS}) == len(CLAIMS)
-    assert not any("verdict" in name for c in CLAIMS for name in vars(c))
-
-
-def test_verdicts_are_the_expected_ones(verdicts):
-    assert {k: str(v.kind) for k, v in verdicts.items()} == {k: row["verdict"] for k, row in EXPECTED.items()}
-
-
-def test_corrections_stand(verdicts):
-    found = {c.id: str(fixed.check().kind) for c in CLAIMS if (fixed := c.correction())}
-    assert found == {k: row["corrected"] for k, row in EXPECTED.items() if row["corrected"]}
-    assert all(
-        Kind(kind) in {Kind.EXACT, Kind.NOT_REFUTED, Kind.UP_TO_CONSTANTS, Kind.IMPROVABLE} for kind in found.values()
-    )
-
-
-def test_a_claim_has_an_erratum_exactly_when_it_is_not_confirmed(verdicts):
-    for c in CLAIMS:
-        if not isinstance(c.statement, Uncheckable):
-            assert (c.erratum is None) == verdicts[c.id].confirms, c.id
-            assert (c.erratum is None) == (c.corrected is None)
+def test_which_errata_break_privacy():
     severe = {c.id.split(".", 1)[1] for c in CLAIMS if c.erratum and c.erratum.severity == Severity.PRIVACY}
     assert severe == {"lemmaC.4.inversion", "eq18.replacement", "sec4.3.zcdp", "lemmaC.5"}
-
-
-def test_few_claims_are_uncheckable(verdicts):
-    assert sum(v.kind == Kind.NOT_CHECKABLE for v in verdicts.values()) <= 0.15 * len(CLAIMS)
 
 
 @pytest.mark.parametrize(
@@ -72,66 +31,25 @@ def test_few_claims_are_uncheckable(verdicts):
         ("lemmaC.7.sum", "at beta = 0.9, i = 3, t = 5: stated -0.9, derived 6.431"),
         ("thm4.11", "at G = 1, N = 1000000, mu = 1, p = 0.1, r = 1: quantity 0.5, bound 0.00104"),
         ("lemmaC.5", "at N = 2, theta = 0.5: quantity 0.75, bound 0.625"),
+        (
+            "thm4.8.rate",
+            "the quantity outgrows the rate: quantity / rate in [1, 1.818e+16] over 32 decades; "
+            "at alpha = 1e-06, kappa = 1000: quantity 0.9091, rate 0.004975",
+        ),
+        (
+            "eq17",
+            "sqrt(D)*G**2*sqrt(ln(1/p))/(N*sqrt(R)*mu) is lost, which is empirical risk; "
+            "at D = 100, N = 100, all else 1: stated 0.01, needed 0.1",
+        ),
     ],
 )
-def test_counterexamples_of_the_digest(name, evidence, verdicts):
-    assert verdicts[f"budget_schedules.{name}"].evidence == evidence
-
-
-def test_verdicts_are_the_same_in_another_process(verdicts):
-    code = "import json; from dpnotes.papers import claims; print(json.dumps({c.id: str(c.check()) for c in claims()}))"
-    names = ("budget_schedules.lemmaC.4", "budget_schedules.thm4.3", "budget_schedules.thm4.8")
-    code = code.replace("claims()", f"claims(*{names!r})")
-    environment = {"PYTHONHASHSEED": "7", "PYTHONPATH": str(Path(__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    ).stdout
-    assert json.loads(out) == {k: str(v) for k, v in verdicts.items() if k.startswith(names)}
-
-
-def test_claims_load_no_torch():
-    code = "import sys; import dpnotes.papers.budget_schedules.claims; print('torch' in sys.modules)"
-    environment = {"PYTHONPATH": str(Path(__file__).parents[1])}
-    out = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment
-    ).stdout
-    assert out.strip() == "False"
-
-
-def weakened(original, mutant):
-    """Whether a mutant is a bound that the printed one implies: nothing of it is to be refuted."""
-    if not isinstance(original, Inequality) or not isinstance(mutant, Inequality):
-        return False
-    ends = (original.bound, mutant.bound) if original.sense != ">=" else (mutant.bound, original.bound)
-    implied = Inequality(*ends, original.region, "<=", original.where, original.conditions, original.instance)
-    return implied.verdict().confirms
-
-
-@pytest.mark.slow
-def test_mutants_are_killed():
-    killed, survivors = 0, []
-    for c in CLAIMS:
-        base = (c.correction() or c).statement
-        kind = base.verdict().kind
-        for change, mutant in mutants(base):
-            if mutant.verdict().kind != kind:
-                killed += 1
-            elif not weakened(base, mutant):
-                survivors.append(f"{c.id}: {change}")
-    assert killed >= 0.95 * (killed + len(survivors)), "\n".join(survivors)
-
-
-@pytest.mark.slow
-def test_a_claim_takes_at_most_a_second():
-    for c in CLAIMS:
-        start = time.process_time()
-        c.check()
-        assert time.process_time() - start < 1.0, c.id
+def test_counterexamples_that_can_be_checked_by_hand(name, evidence):
+    assert claim(f"budget_schedules.{name}").check().evidence == evidence
 
 
 def test_citation():
     assert paper("budget_schedules").doi in paper("budget_schedules").bibtex
-    with pytest.raises(ValueError, match="Expected 'nobody' to be one of: budget_schedules"):
+    with pytest.raises(ValueError, match="Expected 'nobody' to be one of: .*budget_schedules"):
         paper("nobody")
     with pytest.raises(ValueError, match=r"to be one claim, got the beginning of budget_schedules\.lemma4\.4\.optimum"):
         claim("budget_schedules.lemma4.4")
@@ -201,9 +119,61 @@ def test_schedule_spends_the_budget_and_meets_the_least_bound():
     assert (budget / zero_based).sum() < 0.96 * budget  # the control: steps counted from 0 waste budget
 
 
-def test_gain_of_the_digest():
+def test_momentum_influences_against_their_definition():
+    """The four schedules of the long run, by a double sum over steps; two shorter runs as controls."""
+
+    def sums(before, steps, beta, gamma):
+        index = np.arange(1, steps + 1)
+        factor = ((1 - beta) / (1 - beta**index)) ** 2 * gamma ** (steps - index)
+        weights = np.array([(factor[i:] * beta ** (2 * np.arange(steps - i))).sum() for i in range(steps)])
+        early = 2 / (gamma * (gamma - beta**2)) * gamma ** (steps + index)
+        late = gamma ** (2 * before - 1) / (gamma - beta**2) * gamma ** (steps - index)
+        chosen = {
+            "uniform": 1.0 + 0 * index,
+            "theorem": np.where(index <= before, early, late),
+            "plain": gamma ** (steps - index),
+            "exact": weights,
+        }
+        schedules = {name: np.sqrt(q).sum() / np.sqrt(q) for name, q in chosen.items()}
+        assert all((1 / schedule).sum() == pytest.approx(1) for schedule in schedules.values()), "they spend the budget"
+        return {name: (weights * schedule).sum() for name, schedule in schedules.items()}
+
+    for setting in ((230, 460, 0.9, 0.99), (7, 20, 0.5, 0.9), (3, 40, 0.1, 0.8)):
+        found = module._influences_of(*setting)
+        assert found == pytest.approx(sums(*setting), rel=1e-10)
+        assert found["exact"] == min(found.values())
+    assert max(t for t in range(1, 460) if 0.99 ** (t - 1) >= 0.1 / (1 - 0.9**t)) == 230
+    assert {name: round(value) for name, value in module._LONG_RUN.items()} == {
+        "uniform": 2411,
+        "theorem": 2663,
+        "plain": 1790,
+        "exact": 1755,
+    }
+
+
+@pytest.mark.parametrize("kappa", [10.0, 1000.0])
+@pytest.mark.parametrize("alpha", [1e-3, 1e-9])
+def test_the_least_bound_with_momentum_is_between_its_two_estimates(kappa, alpha):
+    """Theorem 4.8's quantity, by a search over whole T with exact influences at beta = 1/2, eta_0 = 1/5."""
+    beta, eta0 = 0.5, 0.2
+    gamma = 1 - eta0 / kappa
+    best = 1.0
+    for steps in sorted({int(x) for x in np.geomspace(1, 60 * kappa / eta0, 60)}):
+        exact = np.zeros(steps)
+        rest = 0.0
+        for step in range(steps, 0, -1):
+            rest = gamma ** (steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 + beta**2 * rest
+            exact[step - 1] = rest
+        best = min(best, gamma**steps + 2 * eta0 * alpha * np.sqrt(exact).sum() ** 2)
+    values = {module.beta: beta, module.eta0: eta0, module.gamma: gamma, module.alpha: alpha}
+    low, high = (float(module._least_over_steps(f).subs(values)) for f in (module._BELOW, module._ABOVE))
+    assert low <= best <= 1.1 * high
+    assert best > 2 * kappa * alpha / (kappa * alpha + eta0) or alpha == 1e-3, "the printed order is too small"
+
+
+def test_gain_in_the_papers_experiments():
     numbers = calculate(
-        "gain",
+        "own.gain",
         N=np.array([1_000, 3_000, 10_000, 100_000, 1_000_000, 10_000_000]),
         kappa=10.0,
         D=60,
@@ -247,7 +217,7 @@ def test_calculators_refuse_what_is_outside(name, numbers, error, message):
         ("thm4.5.minimiser", {"kappa": 10.0, "alpha": 1e-3}),
         ("thm4.5.schedule", {"t": 3, "T": 10, "kappa": 10.0, "R": 0.4}),
         ("eq9", {"T": 10.0, "kappa": 10.0, "alpha": 1e-3}),
-        ("gain", {"N": 1000, "kappa": 10.0, "D": 60, "G": 4.0, "R": 0.4, "M": 1.0, "Delta": 0.7}),
+        ("own.gain", {"N": 1000, "kappa": 10.0, "D": 60, "G": 4.0, "R": 0.4, "M": 1.0, "Delta": 0.7}),
     ],
 )
 def test_a_scalar_call_takes_under_a_millisecond(name, numbers):
@@ -259,17 +229,3 @@ def test_a_scalar_call_takes_under_a_millisecond(name, numbers):
         calculator(**numbers)
         times.append(time.perf_counter() - start)
     assert min(times) < 1e-3
-
-
-def test_what_notebooks_print_is_whole():
-    for c in CLAIMS:
-        for text in (c.printed, c.corrected or "x"):
-            assert text and text.count("{") == text.count("}") and "Symbol" not in text, c.id
-        assert c.title and c.locator and c.origin and "\n" not in str(c.check().evidence), c.id
-
-
-def test_what_the_command_line_prints_is_one_plain_line_and_shows_the_difference():
-    for c in CLAIMS:
-        for text in (c.printed_text, c.corrected_text or "x"):
-            assert text and text == " ".join(text.split()) and "\\" not in text, c.id
-        assert c.printed_text != c.corrected_text and c.printed != c.corrected, c.id

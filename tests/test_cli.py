@@ -15,6 +15,8 @@ from typer.testing import CliRunner, Result
 
 from dpnotes import cli, doctor, papers
 from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.theory import cache
+from dpnotes.theory.calculators import Calculator
 
 ROOT = Path(__file__).parents[1]
 RUNNER = CliRunner()
@@ -111,20 +113,69 @@ def test_check_prints_a_line_a_claim_and_the_counts_last():
     assert last.startswith(f"{len(lines)} claims: ")
 
 
+def test_check_counts_by_paper_where_there_are_several(monkeypatch: pytest.MonkeyPatch):
+    few = [claim for paper in papers.PAPERS for claim in papers.claims(paper)[:2]]
+    monkeypatch.setattr(cli.papers, "claims", lambda *names: tuple(few))
+    *_, last = lines = call("check").stdout.splitlines()
+    counts = [line.split()[0] for line in lines[len(few) : -1]]
+    assert counts == (list(papers.PAPERS) if len(papers.PAPERS) > 1 else [])
+    assert last.startswith(f"{len(few)} claims: ")
+    document = json.loads(call("check", "--json").stdout)
+    assert sum(sum(some.values()) for some in document["counts_by_paper"].values()) == len(few)
+
+
 def test_check_errata_and_json():
     *lines, last = call("check", "--errata", "budget_schedules").stdout.splitlines()
-    assert lines and last.startswith(f"{len(lines)} errat")
-    for line in lines:
-        assert len(line.split("  printed: ")) == len(line.split("  corrected: ")) == 2 and "\\" not in line
-    errata = json.loads(call("check", "--errata", "--json").stdout)["errata"]
-    assert {entry["id"] for entry in errata} == {claim.id for claim in cli.all_claims() if claim.erratum}
-    for line, entry in zip(lines, errata, strict=True):
-        assert line.startswith(f"{entry['id']} ") and f"  {entry['severity']} " in line
-        assert f"  printed: {entry['printed']}  corrected: {entry['corrected']}  {entry['evidence']}" in line
+    document = json.loads(call("check", "--errata", "budget_schedules", "--json").stdout)
+    errata = document["errata"]
+    assert {entry["id"] for entry in errata} == {c.id for c in papers.claims("budget_schedules") if c.erratum}
+    assert last.startswith(f"{len(errata)} errata: ") and sum(document["counts"].values()) == len(errata)
+    blocks = "\n".join(lines).replace("\n  ", "\t").splitlines()
+    for block, entry in zip(blocks, errata, strict=True):
+        head, *details = block.split("\t")
+        assert head.split() == [entry["id"], *entry["severity"].split()]
+        assert {"printed", "evidence", "wording", "where", "newer"} <= {detail.split()[0] for detail in details}
+        for name in ("printed", "evidence", "wording", "version", "locator"):
+            assert " ".join(entry[name].split()) in block
         assert entry["printed"] != entry["corrected"] and entry["printed_latex"] != entry["corrected_latex"]
+        assert entry["newer_versions"] in ("fixed", "present", "not checked") and "\\" not in block
+
+
+def test_check_errata_of_all_papers_reads_only_those():
+    found = {entry["id"] for entry in json.loads(call("check", "--errata", "--json").stdout)["errata"]}
+    assert found == {claim.id for claim in cli.all_claims() if claim.erratum}
+
+
+def test_check_json():
     document = json.loads(call("check", A_CLAIM, "--json").stdout)
     assert [entry["id"] for entry in document["claims"]] == [A_CLAIM]
     assert sum(document["counts"].values()) == 1
+
+
+def test_check_from_the_cache_says_the_same(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "_LOADED", time.time() + 1)  # as if no source was edited since this process began
+    names = ("check", "budget_schedules.lemmaC.4")
+    fresh = call(*names).stdout
+    assert call(*names).stdout == call(*names, "--no-cache").stdout == fresh
+    (stored,) = (tmp_path / "verdicts").glob("*.json")
+    stored.write_text(stored.read_text().replace("stated 81.49", "stated 81.5"))
+    assert "stated 81.5" in call(*names).stdout, "control: it was read"
+    assert call(*names, "--no-cache").stdout == fresh
+    assert call(*names).stdout == fresh, "and what --no-cache found is kept"
+
+
+def test_the_page_of_errata_is_written_beside_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setattr(cli.dpnotes, "__file__", str(tmp_path / "dpnotes" / "__init__.py"))
+    few = tuple(claim for paper in papers.PAPERS for claim in papers.claims(paper)[:5])
+    monkeypatch.setattr(cli.papers, "claims", lambda *names: few)
+    assert "Expected" in call("check", "--errata", "--write", code=2).stderr.splitlines()[-1]
+    (tmp_path / "docs").mkdir()
+    call("check", "--errata", "--write")
+    text = (tmp_path / "docs" / "errata.md").read_text()
+    assert text.startswith("# Errata") and f"As of dpnotes {cli.dpnotes.__version__};" in text
+    for claim in few:
+        assert (f"\n### {claim.id}\n" in text) == (claim.erratum is not None or claim.derived_here)
 
 
 def test_calc():
@@ -140,9 +191,40 @@ def test_calc():
     assert call("calc", "budget_schedules.thm4.5.minimiser", "kappa=10", "alpha=1").stderr == "", "control"
 
 
+def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
+    factors = {"paper": 2.0, "corrected": 4.0, "one": 1.0}
+    (claim,) = papers.claims(A_CLAIM)
+    calculator = Calculator(
+        lambda kappa, alpha, constants: {"T": factors[constants] * kappa * alpha},
+        claim.calculator().symbols,
+        {"T": "a number"},
+        tuple(factors),
+    )
+    monkeypatch.setattr(cli, "_claim", lambda name: replace(claim, calculation=calculator))
+    listed = call("calc", A_CLAIM).stdout
+    assert "takes  constants  one of paper, corrected, one; paper where nothing is said" in listed
+    assert json.loads(call("calc", A_CLAIM, "--json").stdout)["constants"] == list(factors)
+    numbers = ("calc", A_CLAIM, "kappa=10", "alpha=0.1")
+    for arguments, value, words in (
+        ((), 2, "as printed"),
+        (("constants=paper",), 2, "as printed"),
+        (("constants=corrected",), 4, "of what holds instead"),
+        (("constants=one",), 1, "of what holds instead"),
+    ):
+        result = call(*numbers, *arguments)
+        assert result.stdout.split() == ["T", str(value)] and f"the numbers are {words}: " in result.stderr
+    assert "Expected constants='two' to be one of: paper, corrected, one" in one_error(*numbers, "constants=two")
+    assert "Expected constants='' to be one of" in one_error(*numbers, "constants=")
+    assert "Expected constants once" in one_error(*numbers, "constants=one", "constants=paper")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("calc", A_CLAIM, "kappa=10", "alpha=1e-4", "constants=one"), "'constants=one' to be a name and a number"),
+        (("check", "--write"), "Expected --write with --errata and without names"),
+        (("check", "--errata", "--write", "budget_schedules"), "Expected --write with --errata and without names"),
+        (("check", ""), "Expected '' to be a claim"),
         (("calc", A_CLAIM, "kappa=0.5", "alpha=1e-4"), "Expected kappa=0.5 > 1"),
         (("calc", A_CLAIM, "kappa=nan", "alpha=1e-4"), "kappa"),
         (("calc", A_CLAIM, "kappa=10"), "missing alpha"),
@@ -153,6 +235,11 @@ def test_calc():
         (("calc", A_CLAIM, "=3"), "Expected '=3' to be a name and a number"),
         (("calc", "budget_schedules.thm4.5.schedule", "t=1.5", "T=2", "kappa=3", "R=1"), "t=1.5 >= 1 and an integer"),
         (("calc", "budget_schedules.eq12.regime"), "Expected a claim with a formula to calculate"),
+        (
+            ("calc", "budget_schedules"),
+            "Expected the name of one claim, got the beginning of budget_schedules.lemmaC.4",
+        ),
+        (("calc", "budget_schedules.thm4.5"), "the beginning of budget_schedules.thm4.5.schedule, budget_schedules."),
         (("clean", "--profile", "slow"), "Expected profile='slow' to be one of: paper, quick"),
         (("calc", A_CLAIM[:-1] + "t"), f"did you mean {A_CLAIM}"),
         (("check", "budget_schedule.thm4.5.T"), A_CLAIM),
@@ -206,6 +293,22 @@ def test_a_stale_result_says_so_beside_its_numbers(toy: Path, monkeypatch: pytes
     assert "is stale: data changed" in csv.stderr and "stale" not in csv.stdout
 
 
+def test_a_paper_may_have_no_experiments_yet(toy: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(papers, "PAPERS", (*papers.PAPERS, "no_experiments"))
+    assert "Expected a paper with experiments, got no_experiments; there are toy." in one_error("run", "no_experiments")
+    monkeypatch.undo()
+    monkeypatch.setattr(papers, "PAPERS", ("budget_schedules",))
+    (parts,) = {e.paper for e in cli.all_experiments()}
+    real = cli.importlib.util.find_spec
+    monkeypatch.setattr(
+        cli.importlib.util, "find_spec", lambda name: None if name.endswith(".experiments") else real(name)
+    )
+    assert parts == "budget_schedules" and cli.all_experiments() == []
+    lines = call("list").stdout.splitlines()
+    assert {line.split()[0] for line in lines} == {"paper", "claim"}
+    assert call("status").stdout == "0 results\n" and json.loads(call("status", "--json").stdout) == []
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -256,7 +359,7 @@ def test_what_is_finished_survives_a_signal(toy: Path, number: signal.Signals):
 
 
 def test_ctrl_c_in_a_check_is_quiet():
-    run = process("check", "budget_schedules")
+    run = process("check", "--no-cache", "budget_schedules")
     assert run.stdout is not None and run.stdout.readline()
     run.send_signal(signal.SIGINT)
     _, stderr = run.communicate(timeout=30)
@@ -264,7 +367,7 @@ def test_ctrl_c_in_a_check_is_quiet():
 
 
 def test_a_closed_pipe_is_quiet():
-    run = process("check", "budget_schedules")
+    run = process("check", "--no-cache", "budget_schedules")
     assert run.stdout is not None and run.stderr is not None
     run.stdout.close()
     assert run.stderr.read() == ""

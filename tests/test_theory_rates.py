@@ -127,9 +127,34 @@ def test_mutants_of_rates_and_crossovers_are_killed():
         assert not survivors
 
 
+def test_a_minus_sign_is_found_wherever_it_stands():
+    for value in (-G, G - G / N, G * sqrt(1 - 1 / sqrt(N)), G / (1 - 1 / N)):
+        assert rate(value).verdict().kind == Kind.CONTRADICTED
+        assert rate(value, normalised=(G, M, GAP)).verdict().kind == Kind.CONTRADICTED
+    least = Choice({STEP: Min(1 / M, -GAP / G**2)}, {"a": STEP}, 1 / M, normalised=(M,))
+    assert least.verdict().kind == Kind.CONTRADICTED
+
+
 def test_bare_symbols_stay_outside_claims():
     bare = sympy.Symbol("z", positive=True)
     from dpnotes.theory.claims import Claim
 
     with pytest.raises(ValueError, match="bare symbol z"):
         Claim("example.x", "", "", Rate(ALPHA, G, {"a": bare}), "")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rate(ALPHA), "apart from the rate and from what is 1, got alpha"),
+        (lambda: rate(BEST, normalised=(STEP,)), "apart from the rate and from what is 1, got eta"),
+        (lambda: Choice({STEP: 1 / M}, {}, STEP), "at least one term"),
+        (lambda: Choice({STEP: STEP * T / T**2}, {"a": STEP}, STEP), "eta by earlier parameters only, got eta"),
+        (lambda: Choice({STEP: T / M, T: N}, {"a": STEP}, STEP), "eta by earlier parameters only, got T"),
+        (lambda: Rate(T, N, {"T": N}, regime={"few": N}), "more than an edge, got n >= 1; few"),
+        (lambda: Choice({STEP: 1 / M}, {"a": STEP / N}, 1 / M, {}, {"few": N}), "more than an edge, got n >= 1; few"),
+    ],
+)
+def test_bad_statements_are_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call().verdict()

@@ -1,5 +1,7 @@
 """Every kind of statement says yes to what is true, and no to what is not."""
 
+import math
+
 import pytest
 import sympy
 from sympy import Integer, Rational, exp, log, oo, sqrt
@@ -196,3 +198,9 @@ def test_monotone():
     assert kind(Monotone(A + 1 / A, A, "increasing", region)) == Kind.CONTRADICTED
     assert kind(Monotone(A + log(1 + A) * exp(-A), A, "increasing", region)) == Kind.NOT_REFUTED
     assert grows.plain() == "a**2/(a + b) is increasing in a"
+
+
+def test_a_search_needs_an_interval_of_positive_numbers():
+    for ends in ((0, 1), (1, math.inf), (2, 1)):
+        with pytest.raises(ValueError, match=r"interval within \(0, inf\) to search for a"):
+            Inequality(A, A**2, {A: ends}).verdict()

@@ -38,6 +38,7 @@ class Explorer:
       heading: stands above the controls; HTML, and mathematics between dollar signs.
       button: the label of a button that starts the work; controls then only announce a change.
       hidden: with a `button`, nothing is computed or drawn before it is first pressed.
+      columns: how many controls stand side by side where there is room.
 
     Attributes:
       controls: as given.
@@ -69,6 +70,7 @@ class Explorer:
         heading: str = "",
         button: str | None = None,
         hidden: bool = False,
+        columns: int = 1,
     ):
         if hidden and button is None:
             raise ValueError("Expected a button with hidden=True: without one the picture would never appear.")
@@ -81,8 +83,8 @@ class Explorer:
         for control in self.controls.values():
             if control.has_trait("continuous_update"):
                 control.continuous_update = False
-            control.style.description_width = "13em"
-            control.layout.width = "min(100%, 36em)"
+            control.style.description_width = "13em" if columns == 1 else "11em"
+            control.layout.width = f"min(100%, {36 if columns == 1 else 30}em)"
             control.observe(self._changed, "value")
         self.readout = ipywidgets.HTMLMath()
         self.readout.add_class("dpnotes-readout")
@@ -92,7 +94,8 @@ class Explorer:
             self.run_button = ipywidgets.Button(description=button, button_style="primary")
             self.run_button.layout = {"width": "auto", "align_self": "flex-start"}
             self.run_button.on_click(lambda _: self.run())
-        row = ipywidgets.Box([*self.controls.values()], layout={"flex_flow": "row wrap"})
+        wide = {} if columns == 1 else {"max_width": f"{31 * columns}em"}
+        row = ipywidgets.Box([*self.controls.values()], layout={"flex_flow": "row wrap", **wide})
         title = ipywidgets.HTMLMath(heading) if heading else None
         parts = [title, row, self.run_button, self.readout, self.image]
         self.box = ipywidgets.VBox([part for part in parts if part is not None])
@@ -171,6 +174,68 @@ class Explorer:
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
         picture = base64.b64encode(self.image.value).decode()
+        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "image/png": picture}
+
+
+class OneOf:
+    """One of several explorers at a time, chosen by name; each is made when it is first chosen.
+
+    Args:
+      description: what is chosen.
+      makers: name to a function that makes the explorer.
+
+    Attributes:
+      choice: the control that chooses.
+      box: what is shown.
+
+    >>> def square(low):
+    ...     return Explorer(
+    ...         {"side": slider("side", low, 9, value=low)},
+    ...         lambda side: {"area": side**2},
+    ...         lambda data, axes: None,
+    ...         lambda data: f"The area is {data['area']}.",
+    ...     )
+    >>> shown = OneOf("square", {"small": lambda: square(1), "large": lambda: square(5)})
+    >>> shown.choice.value = "large"
+    >>> shown.data, shown
+    ({'area': 25}, OneOf(small, large))
+    """
+
+    def __init__(self, description: str, makers: Mapping[str, Callable[[], Explorer]]):
+        self._makers = dict(makers)
+        self._made: dict[str, Explorer] = {}
+        self.choice = ipywidgets.Dropdown(options=[*makers], value=next(iter(makers)), description=description)
+        self.choice.style.description_width = "11em"
+        self.choice.layout.width = "min(100%, 46em)"
+        self.box = ipywidgets.VBox([self.choice, self.explorer.box])
+        self.choice.observe(self._chosen, "value")
+
+    @property
+    def explorer(self) -> Explorer:
+        """The one that is shown."""
+        name = self.choice.value
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """The controls of the one that is shown."""
+        return self.explorer.controls
+
+    @property
+    def data(self) -> Data | None:
+        """The data of the one that is shown."""
+        return self.explorer.data
+
+    def _chosen(self, _: Any) -> None:
+        self.box.children = (self.choice, self.explorer.box)
+
+    def __repr__(self) -> str:
+        return f"OneOf({', '.join(name.partition(':')[0] for name in self._makers)})"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        picture = self.explorer._repr_mimebundle_()["image/png"]
         return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "image/png": picture}
 
 

@@ -33,7 +33,10 @@ def claims(*names: str) -> "tuple[Claim, ...]":
     """
     from dpnotes.theory.claims import select
 
-    return select([claim for key in PAPERS for claim in _claims_of(key).CLAIMS], names)
+    named = {name.split(".", 1)[0] for name in names}
+    # Only what is asked for is loaded; an unknown name looks for its like in all papers.
+    keys = [key for key in PAPERS if key in named] if named and named <= set(PAPERS) else PAPERS
+    return select([claim for key in keys for claim in _claims_of(key).CLAIMS], names)
 
 
 def claim(name: str) -> "Claim":
@@ -59,4 +62,6 @@ def claim(name: str) -> "Claim":
 def _claims_of(key: str):  # noqa: ANN202 - a module, whose attributes are PAPER and CLAIMS
     if key not in PAPERS:
         raise ValueError(f"Expected {key!r} to be one of: {', '.join(PAPERS)}.")
+    import dpnotes.theory.cache  # noqa: F401 - first: it must know when the source was loaded
+
     return importlib.import_module(f"dpnotes.papers.{key}.claims")

@@ -91,7 +91,7 @@ class Limit:
 class Ratio:
     """`quantity` is of the order of `rate`, in both directions (Theta) or from above (O), far out along the given axes.
 
-    The ratio is evaluated to 100 digits on a grid in the logarithms of the symbols, over 8, 16 and 32 decades: its
+    The ratio is evaluated to 200 digits on a grid in the logarithms of the symbols, over 16, 32 and 64 decades: its
     extremes settle (up to constants), or go on by ever smaller factors (up to logs), or run away.
 
     Args:
@@ -144,9 +144,9 @@ class Ratio:
         top, bottom = (sympy.lambdify(symbols, e, "mpmath") for e in (quantity, rate))
         steps = 8 if len(symbols) > 1 else 16
         extremes = []
-        with mpmath.workdps(100):
+        with mpmath.workdps(200):
             values: dict[tuple[int, ...], Any] = {}
-            for decades in (8, 16, 32):
+            for decades in (16, 32, 64):
                 ratios = []
                 for place in itertools.product(range(steps + 1), repeat=len(symbols)):
                     exact = tuple(index * decades * 60 // steps for index in place)
@@ -159,8 +159,8 @@ class Ratio:
                         Kind.CONTRADICTED, f"quantity over rate is {number(bad[0])} within {decades} decades"
                     )
                 extremes.append((float(mpmath.log(min(ratios))), float(mpmath.log(max(ratios)))))
-        (low8, high8), (low16, high16), (low, high) = extremes
-        upper, lower = _growth(high8, high16, high), _growth(-low8, -low16, -low)
+        (low16, high16), (low, high), (low64, high64) = extremes
+        upper, lower = _growth(high16, high, high64), _growth(-low16, -low, -low64)
         span = f"quantity / rate in [{number(mpmath.exp(low))}, {number(mpmath.exp(high))}] over 32 decades"
         if upper == "power":
             return Verdict(
@@ -197,6 +197,7 @@ def _growth(first: float, second: float, third: float) -> Literal["none", "log",
     A constant adds nothing, a power of a logarithm adds the same again, a power twice as much.
     """
     early, late = second - first, third - second
-    if late < 0.05:
+    # What settles, settles: a twelfth power of a logarithm adds as little at first, but does not add less and less.
+    if late < 0.01 or (late < 0.05 and late < 0.9 * early):
         return "none"
     return "power" if late > 1.5 * max(early, 1e-9) else "log"

@@ -22,6 +22,7 @@ import sympy
 
 Powers = Mapping[sympy.Symbol, Fraction]  # a monomial without its coefficient
 Named = Mapping[str, sympy.Expr]
+_MOST_PIECES = 1000  # of a product of sums; a bound of more terms says little up to their number
 
 
 # ---------------------------------------------------------------- monomials
@@ -155,6 +156,8 @@ def _branches(part: sympy.Basic, context: _Context) -> list[Branch]:
                 Branch(_times(a.powers, b.powers), (*a.conditions, *b.conditions), a.chosen_by | b.chosen_by)
                 for a, b in product(found, _branches(factor, context))
             ]
+            if len(found) > _MOST_PIECES:
+                raise context.refuse(f"it multiplies out to more than {_MOST_PIECES} monomials")
         return found
     if isinstance(part, sympy.Pow) and isinstance(part.args[0], sympy.Add | sympy.Max | sympy.Min | sympy.Mul):
         exponent = part.args[1]
@@ -245,6 +248,8 @@ def at_most(smaller: sympy.Expr, larger: Sequence[sympy.Expr], regime: Named | N
     Witness(direction={x: 1})
     """
     regime = regime or {}
+    if not larger:
+        raise ValueError(f"Expected at least one monomial to compare {smaller} with.")
     return _at_most(powers_of(smaller), [powers_of(m) for m in larger], {n: powers_of(m, n) for n, m in regime.items()})
 
 
@@ -449,9 +454,10 @@ class Balance:
         tight = [name for name in scaled if name in vertex.weights]
         loose = [name for name in scaled if name not in vertex.weights]
         kept = sorted({s for m in scaled.values() for s in m} - set(self.tuned), key=str)
+        free = {s for s in self.tuned if not any(s in m for m in scaled.values())}  # in no term: any value
         for more in range(len(self.tuned) + 1):
             for extra in combinations(loose, more):
-                solved = self._tight([scaled[name] for name in (*tight, *extra)], kept)
+                solved = self._tight([scaled[name] for name in (*tight, *extra)], kept, free)
                 if solved is None:
                     continue
                 put_in = [self._put_in(m, solved) for m in scaled.values()]
@@ -459,17 +465,16 @@ class Balance:
                     return {s: monomial_of(p) for s, p in solved.items()}
         return None
 
-    def _tight(self, equal_to_one: Sequence[Powers], kept: Sequence[sympy.Symbol]) -> Any:
+    def _tight(self, equal_to_one: Sequence[Powers], kept: Sequence[sympy.Symbol], free: set[sympy.Symbol]) -> Any:
         """The tuned symbols at which these monomials are 1, where exactly one choice makes them so."""
-        zero, size = Fraction(0), len(self.tuned)
-        rows = [[m.get(s, zero) for s in self.tuned] + [-m.get(s, zero) for s in kept] for m in equal_to_one]
+        tuned = [s for s in self.tuned if s not in free]
+        zero, size = Fraction(0), len(tuned)
+        rows = [[m.get(s, zero) for s in tuned] + [-m.get(s, zero) for s in kept] for m in equal_to_one]
         pivots = _eliminate(rows, size)
         if len(pivots) < size or any(any(row) for row in rows[size:]):
             return None
-        return {
-            symbol: {s: v for s, v in zip(kept, rows[r][size:], strict=True) if v}
-            for r, symbol in enumerate(self.tuned)
-        }
+        chosen = {s: {k: v for k, v in zip(kept, rows[r][size:], strict=True) if v} for r, s in enumerate(tuned)}
+        return {**chosen, **{s: {} for s in free}}
 
     def _put_in(self, monomial: Powers, chosen: Mapping[sympy.Symbol, Powers]) -> Powers:
         found = {s: p for s, p in monomial.items() if s not in chosen}
@@ -502,6 +507,11 @@ def balance(
     {T: n**(2/3), eta: n**(-1/3)}
     """
     tuned = tuple(tuned)
+    if not terms:
+        raise ValueError("Expected at least one term.")
+    for symbol in tuned:
+        if not isinstance(symbol, sympy.Symbol):
+            raise ValueError(f"Expected tuned symbols, got the expression {symbol}.")
     split_terms, split_constraints = _split(terms), _split(constraints or {})
     for name in split_constraints.keys() & split_terms.keys():
         raise ValueError(f"Expected different names for terms and constraints, got {name!r} twice.")
@@ -523,18 +533,18 @@ def balance(
         if total:
             vertices.append((combined, meet))
         elif combined and isinstance(_at_most(combined, [{}], regime_powers), Witness):
-            _require_possible(combined, meet, regime_powers)
-            conditions.append(combined)
+            conditions.append((", ".join(meet), combined))
+    region = {**regime_powers, **dict(conditions)}
+    require_room(region)
     if not vertices:
         raise _unbounded(split_terms, split_constraints, tuned)
-    region = {**regime_powers, **{f"condition {k}": c for k, c in enumerate(conditions)}}
     return Balance(
         split_terms,
         tuned,
         split_constraints,
         regime,
         tuple(Vertex(monomial_of(m), meet) for m, meet in _undominated(vertices, region)),
-        tuple(dict.fromkeys(monomial_of(c) for c in conditions)),
+        tuple(dict.fromkeys(monomial_of(condition) for _, condition in conditions)),
     )
 
 
@@ -555,7 +565,10 @@ def _split(named: Named) -> dict[str, sympy.Expr]:
     found: dict[str, sympy.Expr] = {}
     for name, expression in named.items():
         parts = monomials(sympy.sympify(expression), name)
-        found |= {name: parts[0]} if len(parts) == 1 else {f"{name} {k}": part for k, part in enumerate(parts, 1)}
+        named_parts = {name: parts[0]} if len(parts) == 1 else {f"{name} {k}": p for k, p in enumerate(parts, 1)}
+        for taken in found.keys() & named_parts.keys():
+            raise ValueError(f"Expected different names, got {taken!r} for a term and for a part of the sum {name!r}.")
+        found |= named_parts
     return found
 
 
@@ -593,13 +606,26 @@ def _undominated(
     return left
 
 
-def _require_possible(condition: Powers, meet: Mapping[str, Fraction], regime: Mapping[str, Powers]) -> None:
-    inverse = {s: -p for s, p in condition.items()}
-    if isinstance(_at_most(inverse, [{}], regime), Certificate):
-        raise ValueError(
-            f"Expected constraints that can hold together; {', '.join(meet)} need {monomial_of(condition)} <= 1, "
-            "which the regime leaves only at its edge."
-        )
+def require_room(region: Mapping[str, Powers]) -> None:
+    """Refuse a region that is empty or only an edge: every comparison within it would be true.
+
+    Args:
+      region: by name, the exponents of monomials that are at most 1.
+
+    Raises:
+      ValueError: their product, to some powers, is 1; the message names them.
+
+    >>> x = sympy.Symbol("x", positive=True)
+    >>> require_room({"x <= 1": {x: Fraction(1)}, "x >= 1": {x: Fraction(-1)}})
+    Traceback (most recent call last):
+    ValueError: Expected conditions that leave more than an edge, got x <= 1; x >= 1.
+    """
+    by_name = {name: powers for name, powers in region.items() if powers}
+    found = _at_most({}, list(by_name.values()), {}) if by_name else None
+    if isinstance(found, Certificate):
+        names = list(by_name)
+        listed = "; ".join(names[k] for k in sorted(found.weights))
+        raise ValueError(f"Expected conditions that leave more than an edge, got {listed}.")
 
 
 def _unbounded(terms: Named, constraints: Named, tuned: Sequence[sympy.Symbol]) -> ValueError:

@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.statements import Statement
@@ -28,6 +29,31 @@ class Paper:
     arxiv: str
     version: str
     bibtex: str
+
+    def claim(self, place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> "Claim":
+        """A claim of this paper; the corrected statement has the subject of the printed one, unless it names its own.
+
+        Args:
+          place: what follows the paper's key in the id.
+          title: what it says, in a few words.
+          locator: where it stands in the paper.
+          statement: what is checked.
+          origin: where it comes from.
+          more: the other fields of `Claim`.
+        """
+        erratum, subject = more.get("erratum"), getattr(statement, "subject", None)
+        if erratum is not None and subject is not None and getattr(erratum.corrected, "subject", subject) is None:
+            more["erratum"] = replace(erratum, corrected=replace(erratum.corrected, subject=subject))
+        return Claim(f"{self.key}.{place}", title, locator, statement, origin, **more)
+
+    def own(self, name: str, title: str, statement: Statement, origin: str, **more: Any) -> "Claim":
+        """A result that is derived here and unpublished, with its proof in docs/derivations."""
+        place = f"derived here, unpublished; docs/derivations/{self.key}.md"
+        return self.claim(f"own.{name}", title, place, statement, origin, derived_here=True, **more)
+
+    def erratum(self, severity: "Severity", wording: str, corrected: Statement | None) -> "Erratum":
+        """An erratum seen in the version that was read."""
+        return Erratum(severity, wording, corrected, self.version)
 
 
 class Severity(StrEnum):

@@ -21,7 +21,12 @@ _POINTS = 8
 
 
 def substitute(expression: sympy.Basic, where: Values) -> Any:
-    """The expression with the definitions put in, one after the other."""
+    """The expression with the definitions put in, one after the other.
+
+    >>> x, y = sympy.symbols("x y")
+    >>> substitute(x + y, {x: y**2, y: 3})
+    12
+    """
     for symbol, value in where.items():
         expression = expression.xreplace({symbol: sympy.sympify(value)})
     return expression
@@ -42,12 +47,21 @@ def number(value: Any) -> str:
 
 
 def place_text(point: Values) -> str:
-    """A point as evidence shows it: `d = 2, n = 100`."""
+    """A point as evidence shows it.
+
+    >>> place_text({sympy.Symbol("n"): 100, sympy.Symbol("d"): 2.0})
+    'd = 2, n = 100'
+    """
     return ", ".join(f"{symbol} = {number(value)}" for symbol, value in sorted(point.items(), key=lambda p: str(p[0])))
 
 
 def evaluator(symbols: Sequence[sympy.Symbol], expression: sympy.Basic) -> Callable[[Values], Any]:
-    """A function of points, to 40 digits; nan where the expression has no value."""
+    """A function of points, to 40 digits; nan where the expression has no value.
+
+    >>> x = sympy.Symbol("x")
+    >>> evaluator([x], 1 / x)({x: 4}), evaluator([x], 1 / x)({x: 0})
+    (mpf('0.25'), mpf('nan'))
+    """
     function = sympy.lambdify(symbols, expression, "mpmath")
 
     def evaluate(point: Values) -> Any:
@@ -62,27 +76,68 @@ def evaluator(symbols: Sequence[sympy.Symbol], expression: sympy.Basic) -> Calla
 
 
 def to_mpf(value: Any) -> Any:
-    """A number at the working precision; floats mean what they print."""
+    """A number at the working precision; floats mean what they print.
+
+    >>> with mpmath.workdps(30):
+    ...     print(to_mpf(0.1))
+    0.1
+    """
     if isinstance(value, sympy.Rational):
         return mpmath.mpf(int(value.p)) / int(value.q)
     return mpmath.mpf(str(value)) if isinstance(value, float) else mpmath.mpmathify(value)
 
 
 def agree(left: Any, right: Any, digits: int = AGREE) -> bool:
-    """Whether two numbers are equal to so many digits."""
+    """Whether two numbers are equal to so many digits.
+
+    >>> agree(mpmath.mpf(1), mpmath.mpf("1.001")), agree(mpmath.mpf(1), mpmath.mpf("1.001"), digits=2)
+    (False, True)
+    """
     with mpmath.workdps(DIGITS):
         if not (mpmath.isfinite(left) and mpmath.isfinite(right)):
             return False
         return abs(left - right) <= mpmath.mpf(10) ** -digits * max(abs(left), abs(right), mpmath.mpf(10) ** -digits)
 
 
+def check_example(example: Values, symbols: Sequence[Any], conditions: Sequence[Relational] = ()) -> bool:
+    """Whether an example names every symbol; it must then be a point of which the statement speaks.
+
+    Raises:
+      ValueError: a value is outside its symbol's domain, or a condition does not hold there.
+
+    >>> from dpnotes.theory.symbols import UNIT_INTERVAL, PaperSymbols
+    >>> u = PaperSymbols("example").symbol("u", "a fraction", domain=UNIT_INTERVAL)
+    >>> check_example({u: 1 / 2}, [u])
+    True
+    >>> check_example({u: 1}, [u])
+    Traceback (most recent call last):
+    ValueError: Expected an example with 0 < u < 1, got u = 1.
+    """
+    if not all(symbol in example for symbol in symbols):
+        return False
+    for symbol in symbols:
+        if not symbol.domain.holds(example[symbol]):
+            described = symbol.domain.describe(str(symbol))
+            raise ValueError(f"Expected an example with {described}, got {symbol} = {number(example[symbol])}.")
+    for condition in conditions:
+        if not bool(evaluator(symbols, condition)(example)):
+            raise ValueError(f"Expected an example with {condition}, got {place_text(example)}.")
+    return True
+
+
 def seeded_points(
     symbols: Sequence[Any], example: Values, conditions: Sequence[Relational] = ()
 ) -> list[dict[Any, Any]]:
-    """The example, if it names every symbol, then seeded rationals in the domains at which the conditions hold."""
+    """The example, if it names every symbol, then seeded rationals in the domains at which the conditions hold.
+
+    >>> from dpnotes.theory.symbols import UNIT_INTERVAL, PaperSymbols
+    >>> u = PaperSymbols("example").symbol("u", "a fraction", domain=UNIT_INTERVAL)
+    >>> [0 < point[u] < 1 / 2 for point in seeded_points([u], {}, [u < 1 / 2])] == [True] * 8
+    True
+    """
     generator = random.Random(0)
     points: list[dict[Any, Any]] = []
-    if all(symbol in example for symbol in symbols):
+    if check_example(example, symbols, conditions):
         points.append({symbol: example[symbol] for symbol in symbols})
     tests = [evaluator(symbols, condition) for condition in conditions]
     for _ in range(1000):
@@ -95,7 +150,13 @@ def seeded_points(
 
 
 def is_zero(difference: sympy.Expr) -> bool:
-    """Whether algebra reduces the difference to 0; cheap means first."""
+    """Whether algebra reduces the difference to 0; cheap means first.
+
+    >>> from dpnotes.theory.symbols import PaperSymbols
+    >>> x = PaperSymbols("example").symbol("x", "a number")
+    >>> is_zero((x + 1) ** 2 - x**2 - 2 * x - 1), is_zero(x - 1)
+    (True, False)
+    """
     for symbol in symbols_of(difference):
         if symbol.domain.low == 0 and symbol.domain.high == 1:  # sympy does not know that ln(1/delta) is positive
             positive = sympy.Dummy(positive=True)
@@ -113,7 +174,14 @@ def _radicals(difference: sympy.Expr) -> sympy.Expr:
 
 
 def compare_units(*expressions: sympy.Basic) -> Verdict | None:
-    """None where all expressions are homogeneous and of one unit."""
+    """None where all expressions are homogeneous and of one unit.
+
+    >>> from dpnotes.theory.symbols import PaperSymbols
+    >>> from dpnotes.theory.units import LENGTH
+    >>> paper = PaperSymbols("example")
+    >>> print(compare_units(paper.symbol("x", "a number"), paper.symbol("r", "a distance", LENGTH)))
+    units differ: stated in 1, derived in x
+    """
     try:
         units = [unit for expression in expressions if (unit := unit_of(expression)) is not None]
     except UnitsDiffer as error:
@@ -124,17 +192,9 @@ def compare_units(*expressions: sympy.Basic) -> Verdict | None:
 
 
 def name_of(quantity: sympy.Expr, subject: sympy.Expr | None) -> sympy.Expr:
-    """What a quantity is called: itself, where it has no name."""
+    """What a quantity is called: itself, where it has no name.
+
+    >>> name_of(sympy.Symbol("x") ** 2, None), name_of(sympy.Symbol("x") ** 2, sympy.Symbol("square"))
+    (x**2, square)
+    """
     return quantity if subject is None else subject
-
-
-def condition_text(conditions: Sequence[str], latex: bool) -> str:
-    """` for a, b` where there are conditions."""
-    if not conditions:
-        return ""
-    return f" \\quad \\text{{for }} {', '.join(conditions)}" if latex else f" for {', '.join(conditions)}"
-
-
-def conditions_text(conditions: Sequence[Relational], latex: bool) -> list[str]:
-    """Relations as text."""
-    return [sympy.latex(c) if latex else f"{c.lhs} {c.rel_op} {c.rhs}" for c in conditions]

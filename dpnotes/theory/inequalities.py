@@ -17,9 +17,8 @@ from dpnotes.theory.evaluation import (
     AGREE,
     DIGITS,
     Values,
+    check_example,
     compare_units,
-    condition_text,
-    conditions_text,
     evaluator,
     name_of,
     number,
@@ -30,6 +29,7 @@ from dpnotes.theory.symbols import POSITIVE, expand, symbols_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 _DRAWS = 4000
+_SPECIAL = (sympy.erf, sympy.erfc, sympy.gamma, sympy.loggamma)  # which numpy lacks, and scipy has
 _SHARP = 1.005  # a bound this close to the quantity somewhere counts as attained
 
 
@@ -94,17 +94,26 @@ class Inequality:
         domains = [s.domain.describe(sympy.latex(s) if latex else s.name) for s in shown]
         if latex:
             domains = [text.replace("<=", "\\leq").replace(">=", "\\geq") for text in domains]
-        return condition_text([*domains, *conditions_text(self.conditions, latex)], latex)
+        return _for([*domains, *_conditions(self.conditions, latex)], latex)
+
+    def proved(self) -> bool:
+        """Whether algebra alone shows it: the difference of the sides has one sign, term by term."""
+        lower, upper, conditions = self._sides()
+        return not conditions and _is_non_negative(upper - lower, strict=self.sense == "<")
+
+    def _sides(self) -> tuple[Any, Any, list[Any]]:
+        """What is at most what, and under which conditions, with definitions put in and sums written out."""
+        quantity, bound = (expand(substitute(e, self.where), self.instance) for e in (self.quantity, self.bound))
+        conditions = [expand(substitute(c, self.where), self.instance) for c in self.conditions]
+        return (bound, quantity, conditions) if self.sense == ">=" else (quantity, bound, conditions)
 
     def verdict(self) -> Verdict:
         """Exact, not refuted, improvable, contradicted or units differ."""
         if problem := compare_units(self.quantity, self.bound):
             return problem
-        quantity, bound = (expand(substitute(e, self.where), self.instance) for e in (self.quantity, self.bound))
-        conditions = [expand(substitute(c, self.where), self.instance) for c in self.conditions]
-        lower, upper = (bound, quantity) if self.sense == ">=" else (quantity, bound)
+        lower, upper, conditions = self._sides()
         symbols = symbols_of(lower, upper, *conditions)
-        if all(symbol in self.example for symbol in symbols):
+        if check_example(self.example, symbols, conditions):
             point = {symbol: self.example[symbol] for symbol in symbols}
             if broken := self._broken(point, symbols, lower, upper):
                 return broken
@@ -114,7 +123,7 @@ class Inequality:
             broken = self._broken(point, symbols, lower, upper)
             return broken or Verdict(Kind.CONTRADICTED, f"at {place_text(point)}: the bound is not a real number")
         for candidate in (_rounded(point), point):
-            if all(s.domain.holds(v) for s, v in candidate.items()) or candidate is point:
+            if candidate is point or search.inside(candidate):
                 if broken := self._broken(candidate, symbols, lower, upper, conditions):
                     return broken
         effort = f"{search.evaluations} seeded points"
@@ -124,7 +133,7 @@ class Inequality:
         if factor is None and closest > _SHARP - 1 and lower != 0 and upper != 0:
             return Verdict(Kind.IMPROVABLE, f"holds with room to spare at all of {effort}")
         close = "" if factor is None else _closeness(factor)
-        if not conditions and _is_non_negative(upper - lower, strict=self.sense == "<"):
+        if self.proved():
             return Verdict(Kind.EXACT, f"the difference has a sign by algebra{close}")
         return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}{close}")
 
@@ -211,6 +220,18 @@ class Monotone:
         return Verdict(kind, f"{name}: {found.evidence}")
 
 
+def _for(conditions: Sequence[str], latex: bool) -> str:
+    """` for a, b` where there are conditions."""
+    if not conditions:
+        return ""
+    return f" \\quad \\text{{for }} {', '.join(conditions)}" if latex else f" for {', '.join(conditions)}"
+
+
+def _conditions(conditions: Sequence[Relational], latex: bool) -> list[str]:
+    """Relations as text."""
+    return [sympy.latex(c) if latex else f"{c.lhs} {c.rel_op} {c.rhs}" for c in conditions]
+
+
 def _closeness(factor: float) -> str:
     # Powers of ten: the last bits of a search differ between processors, its evidence must not.
     return "; attained" if factor < 1 + 1e-9 else f"; approached within 1e{math.ceil(math.log10(factor - 1)):+03d}"
@@ -253,10 +274,22 @@ class _Search:
         missing = [str(s) for s, ends in region.items() if ends is None]
         if missing:
             raise ValueError(f"Expected an interval to search for {', '.join(missing)}.")
+        for symbol, (low, high) in region.items():  # type: ignore[misc]
+            if not 0 < low <= high < math.inf:
+                raise ValueError(f"Expected an interval within (0, inf) to search for {symbol}, got {(low, high)}.")
         self.symbols = list(symbols)
-        self.function = sympy.lambdify(self.symbols, [lower, upper, *conditions], "numpy")
+        everything = [lower, upper, *conditions]
+        special = any(isinstance(f, _SPECIAL) for e in everything for f in sympy.sympify(e).atoms(sympy.Function))
+        self.function = sympy.lambdify(self.symbols, everything, ["scipy", "numpy"] if special else "numpy")
         self.box = [tuple(math.log(end) for end in region[s]) for s in self.symbols]
         self.evaluations = 0
+
+    def inside(self, point: Values) -> bool:
+        """Whether a point is in the domains and in the box."""
+        return all(
+            s.domain.holds(point[s]) and low <= math.log(point[s]) <= high
+            for s, (low, high) in zip(self.symbols, self.box, strict=True)
+        )
 
     def values(self, logs: np.ndarray) -> tuple[np.ndarray, ...]:
         with np.errstate(all="ignore"):

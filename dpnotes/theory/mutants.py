@@ -6,8 +6,10 @@ import sympy
 from sympy.tensor.indexed import Indexed
 
 from dpnotes.theory.asymptotics import Ratio
+from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
+from dpnotes.theory.verdicts import Kind
 
 _SHIFT = sympy.Rational(1, 12)
 
@@ -72,3 +74,28 @@ def _at_root(expression: sympy.Basic) -> Iterator[tuple[str, sympy.Expr]]:
     elif isinstance(expression, sympy.Add):
         for index, term in enumerate(expression.args):
             yield "sign", sympy.Add(*expression.args[:index], *expression.args[index + 1 :], -term)
+
+
+def still_true(original: Statement, mutant: Statement) -> bool:
+    """Whether there is a proof that a mutant, whose verdict is that of the original, is true as well.
+
+    Such a mutant is no gap in the check: there is nothing to refute. The proofs: of a rate or a choice of parameters
+    the engine's exact certificates; of an order of magnitude that the two rates are of the same order; of a bound that
+    algebra shows it, or that the original bound implies it (which the search for a counterexample confirms).
+
+    >>> from dpnotes.theory.symbols import PaperSymbols
+    >>> x = PaperSymbols("example").symbol("x", "a number")
+    >>> bound = Inequality(x, 2 * x, {x: (1e-3, 1e3)})
+    >>> still_true(bound, bound.restate(4 * x)), still_true(bound, bound.restate(x / 2))
+    (True, False)
+    """
+    if isinstance(original, Choice | Rate) and isinstance(mutant, Choice | Rate):
+        return mutant.verdict().confirms
+    if isinstance(original, Ratio) and isinstance(mutant, Ratio):
+        same = Ratio(original.rate, mutant.rate, original.axes, "Theta", original.where)
+        return same.verdict().kind == Kind.UP_TO_CONSTANTS
+    if isinstance(original, Inequality) and isinstance(mutant, Inequality):
+        ends = (original.bound, mutant.bound) if original.sense != ">=" else (mutant.bound, original.bound)
+        implied = Inequality(*ends, original.region, "<=", original.where, original.conditions, original.instance)
+        return mutant.proved() or implied.verdict().confirms
+    return False

@@ -23,6 +23,7 @@ from dpnotes.theory.balance import (
     monomials,
     powers_of,
     regime_of,
+    require_room,
 )
 from dpnotes.theory.evaluation import Values, number, place_text
 from dpnotes.theory.symbols import symbols_of
@@ -30,6 +31,7 @@ from dpnotes.theory.units import NONE, Unit, UnitsDiffer, equal_modulo, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 Order = Literal["O", "Omega", "Theta"]
+_DECADES = 12  # no point that evidence shows goes further
 _ORDERS = {"O": "\\mathcal{O}", "Omega": "\\Omega", "Theta": "\\Theta"}
 
 
@@ -96,22 +98,23 @@ class Rate:
 
     def verdict(self) -> Verdict:
         """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
-        if problem := _units_problem(
-            {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}, self.normalised
-        ):
-            return problem
         if negative := _negative("the stated rate", self.value):
             return negative
+        alike, pure = {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}
+        if problem := _units_problem(alike, pure, self.normalised):
+            return problem
         found = self._compare(self.normalised)
         if self.logs and found.kind in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
             without = self._compare((*self.normalised, *self.logs))
             if without.kind == Kind.UP_TO_CONSTANTS:
                 logs = ", ".join(map(str, self.logs))
                 return Verdict(Kind.UP_TO_LOGS, f"{without.evidence}; {logs} put to 1")
-            return without if without.kind != found.kind else found
+            return without
         return found
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
+        if used := [str(s) for s in self.tuned if s in self.value.free_symbols or s in self.normalised]:
+            raise ValueError(f"Expected tuned symbols apart from the rate and from what is 1, got {', '.join(used)}.")
         best = _balanced(self, tuple(ones))
         stated = monomials(_at_one(self.value, ones), "the stated rate")
         region = {**best.regime, **regime_of(self.value.free_symbols - set(ones))}
@@ -121,8 +124,7 @@ class Rate:
             found = at_most(vertex.rate, stated, region)
             if isinstance(found, Witness):
                 shown = _shown(found, "stated", stated, "needed", [vertex.rate])
-                meet = ", ".join(vertex.meet)
-                return Verdict(Kind.NOT_IMPLIED, f"{vertex.rate} is lost, where {meet} meet; {shown}")
+                return Verdict(Kind.NOT_IMPLIED, f"{vertex.rate} is lost, {_meeting(vertex.meet)}; {shown}")
         rates = [vertex.rate for vertex in best.vertices]
         for monomial in stated:
             found = at_most(monomial, rates, region)
@@ -205,11 +207,11 @@ class Choice:
     def verdict(self) -> Verdict:
         """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
         for symbol, value in self.parameters.items():
+            if negative := _negative(str(symbol), value):
+                return negative
             pair = {f"the parameter {symbol}": symbol, "its value": value}
             if problem := _units_problem(pair, {}, self.normalised):
                 return problem
-            if negative := _negative(str(symbol), value):
-                return negative
         terms = {**self.terms, "the rate": self.rate}
         if problem := _units_problem(terms, {**self.constraints, **self.regime}, self.normalised):
             return problem
@@ -218,21 +220,32 @@ class Choice:
             without = self._compare((*self.normalised, *self.logs))
             if without.kind == Kind.UP_TO_CONSTANTS:
                 return Verdict(Kind.UP_TO_LOGS, f"{without.evidence}; {', '.join(map(str, self.logs))} put to 1")
-            return without if without.kind != found.kind else found
+            return without
         return found
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
+        if not self.terms:
+            raise ValueError("Expected at least one term.")
+        for place, (symbol, value) in enumerate(self.parameters.items()):
+            later = set(list(self.parameters)[place:])
+            if used := [str(s) for s in later & value.free_symbols]:
+                raise ValueError(f"Expected {symbol} by earlier parameters only, got {', '.join(used)} in {value}.")
         for name, monomial in self.regime.items():
             if used := [str(s) for s in monomial.free_symbols & set(self.parameters)]:
                 raise ValueError(f"Expected a regime without parameters, got {', '.join(used)} in {name!r}.")
         regime = {name: _at_one(m, ones) for name, m in self.regime.items()}
         symbols = {s for e in self.expressions for s in e.free_symbols} - set(self.parameters) - set(ones)
         regime = {**regime_of(symbols), **regime}
+        require_room({name: powers_of(m, name) for name, m in regime.items()})
         slack: Verdict | None = None
         num_cases, tight = 0, set()
         for chosen, conditions in self._cases(ones):
-            num_cases += 1
             region = {**regime, **{f"case {k}": monomial_of(c) for k, c in enumerate(conditions)}}
+            try:
+                require_room({name: powers_of(m, name) for name, m in region.items()})
+            except ValueError:  # only an edge of other cases
+                continue
+            num_cases += 1
 
             def put_in(expression: Any, name: str, chosen: Any = chosen) -> list[Any]:
                 return monomials(_at_one(expression, ones).xreplace(chosen), name)
@@ -349,11 +362,20 @@ class Crossover:
 
 
 # ---------------------------------------------------------------- shared
-def _negative(name: str, value: sympy.Expr) -> Verdict | None:
-    """A mutant's minus sign: no rate is negative, and no sum of monomials subtracts."""
-    for term in sympy.Add.make_args(sympy.expand(value)):
-        if term.could_extract_minus_sign():
-            return Verdict(Kind.CONTRADICTED, f"{name} has the negative term {term}")
+def _meeting(names: Sequence[str]) -> str:
+    return f"where {', '.join(names)} meet" if len(names) > 1 else f"which is {names[0]}"
+
+
+def _negative(name: str, value: sympy.Basic) -> Verdict | None:
+    """What a mutant's minus sign makes: no rate is negative, and no sum of monomials subtracts."""
+    parts = value.args if isinstance(value, sympy.Add | sympy.Max | sympy.Min) else (value,)
+    for part in parts:
+        if part.could_extract_minus_sign():
+            return Verdict(Kind.CONTRADICTED, f"{name} has the negative term {part}")
+        for factor in sympy.Mul.make_args(part):
+            inside = factor.args[0] if isinstance(factor, sympy.Pow) else factor
+            if inside.args and inside is not value and (found := _negative(name, inside)):
+                return found
     return None
 
 
@@ -388,12 +410,13 @@ def _unit(expression: sympy.Expr, free: Sequence[Unit]) -> Unit:
 
 
 def _shown(witness: Witness, left: str, lefts: Sequence[sympy.Expr], right: str, rights: Sequence[sympy.Expr]) -> str:
-    """Both sides at the witness's point; all other symbols are 1 there."""
-    point = witness.at()
+    """Both sides at a point of the witness's direction, within twelve decades; all other symbols are 1 there."""
+    scale = min(1.0, _DECADES / max(abs(power) for power in witness.direction.values()))
+    decades = {symbol: power * scale for symbol, power in witness.direction.items()}
 
-    def largest(monomial_list: Sequence[sympy.Expr]) -> Any:
-        values = [m.xreplace(point).xreplace({s: sympy.Integer(1) for s in m.free_symbols}) for m in monomial_list]
-        return sympy.N(max(values, key=float))
+    def largest(expressions: Sequence[sympy.Expr]) -> float:
+        return max(10 ** sum(float(p) * decades.get(s, 0.0) for s, p in powers_of(m).items()) for m in expressions)
 
-    place = place_text({s: value if value.is_Integer else sympy.Float(value) for s, value in point.items()})
+    whole = scale == 1.0
+    place = place_text({s: sympy.Integer(10) ** int(p) if whole and p >= 0 else 10**p for s, p in decades.items()})
     return f"at {place}, all else 1: {left} {number(largest(lefts))}, {right} {number(largest(rights))}"

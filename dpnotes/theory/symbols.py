@@ -44,6 +44,8 @@ class Domain:
 
     def holds(self, value: Any) -> bool:
         """Whether one number is inside."""
+        if not math.isfinite(value):
+            return False
         inside = self.low < value < self.high or (self.closed and value in (self.low, self.high))
         return bool(inside) and (not self.integer or value == int(value))
 

@@ -3,20 +3,61 @@
 Letters are the paper's. Steps are counted from 1. The text was read in the arXiv version named in `PAPER`.
 """
 
-import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import sympy
 from sympy import Integer, Rational, exp, log, oo, sqrt
 
+from dpnotes.papers.budget_schedules import calculators
+from dpnotes.papers.budget_schedules.notation import (
+    FROM_ONE,
+    SYMBOLS,
+    D,
+    G,
+    M,
+    N,
+    R,
+    T,
+    That,
+    alpha,
+    beta,
+    c,
+    delta,
+    ell,
+    epsilon,
+    eta,
+    eta0,
+    g,
+    gamma,
+    gap,
+    i,
+    k,
+    kappa,
+    last,
+    mu,
+    n,
+    noise,
+    order,
+    p,
+    q,
+    rate,
+    rho,
+    s,
+    sigma,
+    steps,
+    t,
+    u,
+    v,
+    w,
+    x,
+)
 from dpnotes.theory.asymptotics import Limit, Ratio
-from dpnotes.theory.calculators import Calculator
-from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
+from dpnotes.theory.claims import Claim, Paper, Severity
 from dpnotes.theory.inequalities import Inequality
-from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Statement, Uncheckable
-from dpnotes.theory.symbols import COUNT, REAL, UNIT_INTERVAL, Domain, PaperSymbols, expand
+from dpnotes.theory.rates import Rate
+from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
+from dpnotes.theory.symbols import REAL, expand
 from dpnotes.theory.units import LENGTH, LOSS
 
 PAPER = Paper(
@@ -39,197 +80,20 @@ PAPER = Paper(
 }""",
 )
 
-# ---------------------------------------------------------------- notation
-_S = PaperSymbols("budget_schedules")
-_ABOVE_ONE = Domain(1)
-_FROM_ONE = Domain(1, math.inf, closed=True)
-
-N = _S.symbol("N", "number of training examples", domain=COUNT)
-n = _S.symbol("n", "batch size", domain=COUNT)
-D = _S.symbol("D", "dimension of the parameters", domain=COUNT)
-G = _S.symbol("G", "Lipschitz constant of the loss of one example, or clipping norm", LOSS / LENGTH)
-M = _S.symbol("M", "smoothness", LOSS / LENGTH**2)
-mu = _S.symbol("mu", "constant of Polyak and Lojasiewicz", LOSS / LENGTH**2)
-gap = _S.symbol("Delta", "initial excess risk f(theta_1) - f(theta^*)", LOSS)
-kappa = _S.symbol("kappa", "condition number M/mu", domain=_ABOVE_ONE)
-gamma = _S.symbol("gamma", "convergence rate 1 - 1/kappa; 1 - eta_0/kappa with momentum", domain=UNIT_INTERVAL)
-alpha = _S.symbol("alpha", "D G^2 / (2 R M N^2 (f(theta_1) - f(theta^*)))")
-R = _S.symbol("R", "privacy budget: twice the zCDP parameter")
-rho = _S.symbol("rho", "zCDP parameter")
-epsilon = _S.symbol("epsilon", "privacy loss")
-delta = _S.symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL)
-order = _S.symbol("a", "order of the Renyi divergence", domain=_ABOVE_ONE)
-T = _S.symbol("T", "number of steps", domain=COUNT)
-steps = _S.symbol("T", "number of steps, as a real number")
-t = _S.symbol("t", "step", domain=COUNT)
-i = _S.symbol("i", "step", domain=COUNT)
-eta = _S.symbol("eta", "step size", LENGTH**2 / LOSS)
-sigma = _S.symbol("sigma", "noise multiplier")
-noise = _S.sequence("sigma^2", "squared noise multiplier of step t")
-q = _S.sequence("q", "influence of the noise of step t")
-w = _S.symbol("w", "Wright's omega of 1 + ln(1/gamma)/(alpha kappa): w + ln w is that number", domain=_ABOVE_ONE)
-ell = log(1 / gamma)
-rate = _S.symbol("ell", "ln(1/gamma)")
-beta = _S.symbol("beta", "momentum", domain=UNIT_INTERVAL)
-eta0 = _S.symbol("eta_0", "relative step size of momentum, 2 M eta")
-That = _S.symbol("That", "last step t at which gamma^{t-1} >= (1-beta)/(1-beta^t)", domain=COUNT)
-k = _S.symbol("k", "summation index", domain=COUNT)
-x = _S.symbol("x", "a step, as a real number", domain=_FROM_ONE)
-last = _S.symbol("y", "the step That, as a real number", domain=_FROM_ONE)
-u = _S.symbol("u", "a fraction", domain=UNIT_INTERVAL)
-v = _S.symbol("v", "a fraction", domain=UNIT_INTERVAL)
-c = _S.symbol("c", "a constant", domain=UNIT_INTERVAL)
-p = _S.symbol("p", "a probability", domain=UNIT_INTERVAL)
-s = _S.symbol("s", "1/(kappa^2 alpha)")
-g = _S.sequence("g", "gradient of step t, one coordinate", LOSS / LENGTH)
-
+# ---------------------------------------------------------------- what the claims share
 _GD = {gamma: 1 - 1 / kappa}
-_UNIFORM_MIN = _S.symbol(
+_UNIFORM_MIN = SYMBOLS.symbol(
     "ERUB_min(uniform)", "least bound of the uniform schedule", latex="\\mathrm{ERUB}^{uniform}_{\\min}"
 )
-_DYNAMIC_MIN = _S.symbol(
+_DYNAMIC_MIN = SYMBOLS.symbol(
     "ERUB_min(dynamic)", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}^{dynamic}_{\\min}"
 )
-_STEPS = _S.symbol("T*", "step count", latex="T^*")
+_STEPS = SYMBOLS.symbol("T*", "step count", latex="T^*")
 _ALPHA = D * G**2 / (2 * R * M * N**2 * gap)
 
 
-def _claim(place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> Claim:
-    erratum, subject = more.get("erratum"), getattr(statement, "subject", None)
-    if erratum is not None and subject is not None and getattr(erratum.corrected, "subject", subject) is None:
-        more["erratum"] = replace(erratum, corrected=replace(erratum.corrected, subject=subject))
-    return Claim(f"{PAPER.key}.{place}", title, locator, statement, origin, **more)
+_claim, _own, _erratum = PAPER.claim, PAPER.own, PAPER.erratum
 
-
-def _erratum(severity: Severity, wording: str, corrected: Statement | None) -> Erratum:
-    return Erratum(severity, wording, corrected, PAPER.version)
-
-
-# ---------------------------------------------------------------- calculators
-def _stable_log_inverse(kappa: Any) -> Any:
-    """ln(1/gamma) for gamma = 1 - 1/kappa."""
-    return -np.log1p(-1.0 / np.asarray(kappa, dtype=float))
-
-
-def _zcdp(epsilon: Any, delta: Any) -> dict[str, Any]:
-    logarithm = -np.log(delta)
-    value = epsilon**2 / (np.sqrt(epsilon + logarithm) + np.sqrt(logarithm)) ** 2
-    return {"rho": value, "R": 2 * value}
-
-
-def _erub_uniform(steps: Any, kappa: Any, alpha: Any) -> Any:
-    decay = -steps * _stable_log_inverse(kappa)
-    return np.exp(decay) - alpha * kappa * steps * np.expm1(decay)
-
-
-def _erub_dynamic(steps: Any, kappa: Any, alpha: Any) -> Any:
-    half = -0.5 * steps * _stable_log_inverse(kappa)
-    root = -np.expm1(-0.5 * _stable_log_inverse(kappa))  # 1 - sqrt(gamma)
-    return np.exp(2 * half) + alpha * (np.expm1(half) / root) ** 2
-
-
-def _best_integer(erub: Any, steps: Any, kappa: Any, alpha: Any) -> tuple[Any, Any]:
-    """Both bounds fall, then rise: the best integer is next to the best real number; at least one step."""
-    below = np.maximum(np.floor(steps), 1.0)
-    above = below + 1.0
-    at_below, at_above = erub(below, kappa, alpha), erub(above, kappa, alpha)
-    return np.where(at_below <= at_above, below, above)[()], np.minimum(at_below, at_above)[()]
-
-
-def _uniform_steps(kappa: Any, alpha: Any) -> Any:
-    from scipy.special import wrightomega
-
-    rate = _stable_log_inverse(kappa)
-    excess = rate / (alpha * kappa)
-    # w - 1 = excess/2 + ... for a small excess, where the difference itself would lose its digits.
-    small = excess < 1e-5
-    logarithm = np.where(small, excess / 2 * (1 - excess / 8), np.log(np.real(wrightomega(1.0 + excess))))
-    return logarithm / rate
-
-
-def _uniform(kappa: Any, alpha: Any) -> dict[str, Any]:
-    best = _uniform_steps(kappa, alpha)
-    integer, value = _best_integer(_erub_uniform, best, kappa, alpha)
-    return {
-        "steps": best[()],
-        "erub": _erub_uniform(best, kappa, alpha)[()],
-        "integer_steps": integer,
-        "integer_erub": value,
-    }
-
-
-def _dynamic_steps(kappa: Any, alpha: Any) -> Any:
-    rate = _stable_log_inverse(kappa)
-    root = -np.expm1(-0.5 * rate)
-    return 2 / rate * np.log1p(root**2 / alpha)
-
-
-def _dynamic(kappa: Any, alpha: Any) -> dict[str, Any]:
-    best = _dynamic_steps(kappa, alpha)
-    integer, value = _best_integer(_erub_dynamic, best, kappa, alpha)
-    square = alpha / np.expm1(-0.5 * _stable_log_inverse(kappa)) ** 2
-    return {"steps": best[()], "erub": (square / (1 + square))[()], "integer_steps": integer, "integer_erub": value}
-
-
-def _schedule(t: Any, T: Any, kappa: Any, R: Any) -> dict[str, Any]:
-    if np.any(np.asarray(t) > np.asarray(T)):
-        raise ValueError(f"Expected t={t!r} <= T={T!r}.")
-    half = 0.5 * _stable_log_inverse(kappa)
-    # sigma_t^2 = (gamma^{-T/2} - 1) gamma^{t/2} / (R (1 - sqrt gamma)), with the growing power taken into gamma^{t/2}.
-    value = np.exp(half * (T - t)) * -np.expm1(-half * T) / (R * -np.expm1(-half))
-    return {"noise_multiplier": np.sqrt(value), "squared_noise_multiplier": value}
-
-
-def _curve(steps: Any, kappa: Any, alpha: Any) -> dict[str, Any]:
-    return {"uniform": _erub_uniform(steps, kappa, alpha), "dynamic": _erub_dynamic(steps, kappa, alpha)}
-
-
-def _noise_level(D: Any, G: Any, R: Any, M: Any, N: Any, Delta: Any) -> Any:
-    return D * G**2 / (2 * R * M * np.asarray(N, dtype=float) ** 2 * Delta)
-
-
-def _gain(N: Any, kappa: Any, D: Any, G: Any, R: Any, M: Any, Delta: Any) -> dict[str, Any]:
-    level = _noise_level(D, G, R, M, N, Delta)
-    uniform, dynamic = _uniform(kappa, level), _dynamic(kappa, level)
-    return {
-        "gain": uniform["erub"] / dynamic["erub"],
-        "integer_gain": uniform["integer_erub"] / dynamic["integer_erub"],
-        "uniform": uniform["erub"],
-        "dynamic": dynamic["erub"],
-        "alpha": level[()],
-    }
-
-
-_ERUB_OUTPUTS = {
-    "steps": "best number of steps, real",
-    "erub": "excess risk bound there, relative to the initial excess risk",
-    "integer_steps": "best integer number of steps, at least 1",
-    "integer_erub": "excess risk bound there",
-}
-ZCDP = Calculator(_zcdp, (epsilon, delta), {"rho": "zCDP parameter", "R": "budget 2 rho"})
-UNIFORM = Calculator(_uniform, (kappa, alpha), _ERUB_OUTPUTS)
-DYNAMIC = Calculator(_dynamic, (kappa, alpha), _ERUB_OUTPUTS)
-SCHEDULE = Calculator(
-    _schedule,
-    (t, T, kappa, R),
-    {"noise_multiplier": "sigma_t", "squared_noise_multiplier": "sigma_t^2"},
-)
-CURVE = Calculator(
-    _curve,
-    (steps, kappa, alpha),
-    {"uniform": "excess risk bound of the uniform schedule", "dynamic": "of the dynamic schedule"},
-)
-GAIN = Calculator(
-    _gain,
-    (N, kappa, D, G, R, M, gap),
-    {
-        "gain": "least uniform over least dynamic bound",
-        "integer_gain": "the same with integer numbers of steps",
-        "uniform": "least uniform bound",
-        "dynamic": "least dynamic bound",
-        "alpha": "noise level",
-    },
-)
 
 # ---------------------------------------------------------------- zCDP
 _L = log(1 / delta)
@@ -237,10 +101,10 @@ _RIGHT_RHO = epsilon + 2 * _L - 2 * sqrt(_L * (epsilon + _L))
 _ROOT_SQUARED = sympy.expand((sqrt(_L + epsilon) - sqrt(_L)) ** 2)
 _HEADLINE = {epsilon: 4, delta: 1e-8}
 _HEADLINE_RHO = _RIGHT_RHO.xreplace({epsilon: Integer(4), delta: Integer(10) ** -8})
-_PER_ORDER = _S.symbol("D_a", "Renyi divergence over its order")
+_PER_ORDER = SYMBOLS.symbol("D_a", "Renyi divergence over its order")
 _RESIDUAL, _NEXT_RESIDUAL = (
-    _S.symbol("R_T", "residual budget before step T"),
-    _S.symbol("R_{T+1}", "residual budget after step T"),
+    SYMBOLS.symbol("R_T", "residual budget before step T"),
+    SYMBOLS.symbol("R_{T+1}", "residual budget after step T"),
 )
 _SPENT = {_RESIDUAL: R - sympy.Sum(1 / noise[t], (t, 1, T - 1)), _NEXT_RESIDUAL: R - sympy.Sum(1 / noise[t], (t, 1, T))}
 _SUBSAMPLED = log(
@@ -301,7 +165,7 @@ def _privacy() -> tuple[Claim, ...]:
                 "which gives only (159, 1e-8); the paper's own numbers (0.1963, R = 0.3927) use the right root.",
                 Identity(rho, _RIGHT_RHO, _ROOT_SQUARED, example=_HEADLINE),
             ),
-            calculation=ZCDP,
+            calculation=calculators.ZCDP,
         ),
         _claim(
             "sec5.budget",
@@ -309,7 +173,7 @@ def _privacy() -> tuple[Claim, ...]:
             "Section 5",
             Identity(rho, Rational(1963, 10000), _HEADLINE_RHO, digits=4),
             "(4, 1e-8)-DP through Lemma C.4, by the right root.",
-            calculation=ZCDP,
+            calculation=calculators.ZCDP,
         ),
         _claim(
             "sec5.R",
@@ -317,7 +181,7 @@ def _privacy() -> tuple[Claim, ...]:
             "Section 5",
             Identity(R, Rational(3927, 10000), 2 * _HEADLINE_RHO, digits=4),
             "R = 2 rho.",
-            calculation=ZCDP,
+            calculation=calculators.ZCDP,
         ),
         _claim(
             "sec4.1.3.budgets",
@@ -422,7 +286,7 @@ def _privacy() -> tuple[Claim, ...]:
             "Cost of a subsampled step",
             "Section 4.3",
             Identity(
-                _S.symbol("rho_t", "cost of a step"),
+                SYMBOLS.symbol("rho_t", "cost of a step"),
                 c * p**2 / sigma,
                 c * p**2 / sigma**2,
                 example={c: 0.5, p: 0.01, sigma: 2},
@@ -431,7 +295,7 @@ def _privacy() -> tuple[Claim, ...]:
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
                 "c p^2/sigma_t should be c p^2/sigma_t^2.",
-                Identity(_S.symbol("rho_t", "cost of a step"), c * p**2 / sigma**2, c * p**2 / sigma**2),
+                Identity(SYMBOLS.symbol("rho_t", "cost of a step"), c * p**2 / sigma**2, c * p**2 / sigma**2),
             ),
         ),
         _claim(
@@ -466,7 +330,7 @@ def _privacy() -> tuple[Claim, ...]:
                 {theta: (1e-2, 1e2)},
                 instance={N: 2},
                 example={theta: 0.5},
-                subject=_S.symbol("sensitivity", "sensitivity of the gradient", latex="\\mathrm{sensitivity}"),
+                subject=SYMBOLS.symbol("sensitivity", "sensitivity of the gradient", latex="\\mathrm{sensitivity}"),
             ),
             "Two examples x = 1 and x = -1, so that D = M = 1 and the gradient of x = -1 has norm |theta| + 1.",
             erratum=_erratum(
@@ -479,7 +343,7 @@ def _privacy() -> tuple[Claim, ...]:
     )
 
 
-theta = _S.symbol("theta", "norm of the parameters")
+theta = SYMBOLS.symbol("theta", "norm of the parameters")
 
 # ---------------------------------------------------------------- gradient descent
 _W = sympy.LambertW(exp(1 + ell / (alpha * kappa)))
@@ -502,11 +366,11 @@ _GAIN_LAW = (1 + 1 / s) * log(1 + s)
 
 
 def _gradient_descent() -> tuple[Claim, ...]:
-    risk = _S.symbol("E", "excess risk bound")
+    risk = SYMBOLS.symbol("E", "excess risk bound")
     recursion = Integer(1)
     for step in (1, 2, 3):
         recursion = gamma * recursion + R * alpha * noise[step]
-    propagated = _S.symbol("Q", "propagated noise, the sum of q_t sigma_t^2")
+    propagated = SYMBOLS.symbol("Q", "propagated noise, the sum of q_t sigma_t^2")
     bound = gamma**T + R * sympy.Sum(gamma ** (T - t) * alpha * noise[t], (t, 1, T))
     return (
         _claim(
@@ -574,7 +438,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Theorem 4.2, eq. (7)",
             Identity(risk, bound, recursion, instances=({T: 3},)),
             "E_{t+1} = gamma E_t + R alpha sigma_t^2 from E_1 = 1.",
-            calculation=CURVE,
+            calculation=calculators.CURVE,
         ),
         _claim(
             "thm4.2.bound",
@@ -603,7 +467,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 instances=({T: 1}, {T: 2}, {T: 5}),
             ),
             "Eq. (7) at sigma_t^2 = T/R.",
-            calculation=CURVE,
+            calculation=calculators.CURVE,
         ),
         _claim(
             "eq22.gradient",
@@ -702,7 +566,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 "is 218 times the initial error.",
                 Optimum(_UNIFORM, steps, log(w) / ell, _UNIFORM_LEAST, where=_BY_OMEGA),
             ),
-            calculation=UNIFORM,
+            calculation=calculators.UNIFORM,
         ),
         _claim(
             "thm4.3.rate",
@@ -723,16 +587,14 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 "alpha_0 depends on kappa.",
                 Ratio(_UNIFORM_EXACT, kappa**2 * alpha * log(1 + 1 / (kappa**2 * alpha)), _FAR, where=_GD),
             ),
-            calculation=UNIFORM,
+            calculation=calculators.UNIFORM,
         ),
-        _claim(
-            "sec4.1.1.relaxation",
+        _own(
+            "relaxation",
             "Relaxed noise term of the uniform schedule",
-            "compare Theorem 4.3, sketch of proof",
             Inequality(kappa * (1 - gamma**x) * x, x**2, {kappa: (1.001, 1e4), x: (1, 1e4)}, where=_GD),
-            "kappa (1 - gamma^T) <= T. The paper relaxes to alpha kappa T^2, and finds that it explodes with kappa; "
-            "that kappa is superfluous.",
-            derived_here=True,
+            "Compare the sketch of proof of Theorem 4.3, which relaxes to alpha kappa T^2, and finds that it explodes "
+            "with kappa; that kappa is superfluous, as kappa (1 - gamma^T) <= T.",
         ),
         _claim(
             "lemma4.4.optimum",
@@ -784,7 +646,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 instances=({T: 1, t: 1}, {T: 3, t: 1}, {T: 4, t: 3}, {T: 6, t: 6}),
             ),
             "Lemma 4.4 at q_t = gamma^{T-t} alpha, with steps counted from 1.",
-            calculation=SCHEDULE,
+            calculation=calculators.SCHEDULE,
         ),
         _claim(
             "thm4.5.bound",
@@ -797,7 +659,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 instances=({T: 1}, {T: 2}, {T: 5}),
             ),
             "Lemma 4.4 in eq. (7).",
-            calculation=CURVE,
+            calculation=calculators.CURVE,
         ),
         _claim(
             "thm4.5.minimiser",
@@ -805,7 +667,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq. (27)",
             Optimum(_DYNAMIC, steps, _T27, _DYNAMIC_EXACT, where=_GD, example={kappa: 10, alpha: 1e-3}),
             "With y = gamma^{T/2} the bound is a quadratic in y.",
-            calculation=DYNAMIC,
+            calculation=calculators.DYNAMIC,
         ),
         _claim(
             "thm4.5.T",
@@ -821,7 +683,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 "kappa^2), not 1/kappa. It does no harm while kappa^2 alpha is below 0.001.",
                 Optimum(_DYNAMIC, steps, _T27, where=_GD, example={kappa: 1000, alpha: 1e-5}),
             ),
-            calculation=DYNAMIC,
+            calculation=calculators.DYNAMIC,
         ),
         _claim(
             "thm4.5.K",
@@ -877,7 +739,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "Theorem 4.5, eq. (11)",
             Ratio(_DYNAMIC_EXACT, kappa**2 / (kappa**2 + 1 / alpha), _FAR, where=_GD, subject=_DYNAMIC_MIN),
             "The exact minimum, at eq. (27).",
-            calculation=DYNAMIC,
+            calculation=calculators.DYNAMIC,
         ),
         _claim(
             "thm4.5.kappa",
@@ -962,12 +824,11 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 "The gain grows with sample size and budget, as Section 5 also finds.",
                 Inequality(_GAIN_LAW.xreplace({s: 2 * s}), _GAIN_LAW, {s: (1e-6, 1e12)}, ">="),
             ),
-            calculation=GAIN,
+            calculation=calculators.GAIN,
         ),
-        _claim(
+        _own(
             "gain",
             "Least uniform over least dynamic bound",
-            "compare Section 4.1.3",
             Ratio(
                 _UNIFORM_EXACT / _DYNAMIC_EXACT,
                 _GAIN_LAW.xreplace({s: 1 / (kappa**2 * alpha)}),
@@ -975,26 +836,26 @@ def _gradient_descent() -> tuple[Claim, ...]:
                 where=_GD,
                 subject=_UNIFORM_MIN / _DYNAMIC_MIN,
             ),
-            "Both minima are exact. The gain is at most logarithmic, and depends on kappa^2 alpha alone.",
-            derived_here=True,
-            calculation=GAIN,
+            "Compare Section 4.1.3. Both minima are exact. The gain is at most logarithmic, and depends, up to "
+            "constants, on kappa^2 alpha alone.",
+            calculation=calculators.GAIN,
         ),
     )
 
 
-_DERIVATIVE = _S.symbol(
+_DERIVATIVE = SYMBOLS.symbol(
     "dERUB/dsigma_t", "derivative of the excess risk bound", latex="\\partial ERUB/\\partial\\sigma_t"
 )
-flat = _S.symbol("kappa", "condition number, 1 allowed", domain=_FROM_ONE)
+flat = SYMBOLS.symbol("kappa", "condition number, 1 allowed", domain=FROM_ONE)
 
 # ---------------------------------------------------------------- momentum
-zeta = _S.symbol("zeta", "coefficient of the momentum effect", domain=REAL)
-_v = _S.symbol("v_t", "moving average of gradients", LOSS / LENGTH)
-_m = _S.symbol("m_t", "bias-corrected moving average of gradients", LOSS / LENGTH)
-_grad = _S.symbol("g_t", "private gradient", LOSS / LENGTH)
-_AVERAGE = _S.symbol("v_{t+1}", "moving average of gradients", LOSS / LENGTH)
+zeta = SYMBOLS.symbol("zeta", "coefficient of the momentum effect", domain=REAL)
+_v = SYMBOLS.symbol("v_t", "moving average of gradients", LOSS / LENGTH)
+_m = SYMBOLS.symbol("m_t", "bias-corrected moving average of gradients", LOSS / LENGTH)
+_grad = SYMBOLS.symbol("g_t", "private gradient", LOSS / LENGTH)
+_AVERAGE = SYMBOLS.symbol("v_{t+1}", "moving average of gradients", LOSS / LENGTH)
 _A = beta * gamma / ((gamma - beta) ** 2 * (1 - beta) ** 3)
-_COEFFICIENT = _S.symbol("A", "beta gamma / ((gamma - beta)^2 (1 - beta)^3)")
+_COEFFICIENT = SYMBOLS.symbol("A", "beta gamma / ((gamma - beta)^2 (1 - beta)^3)")
 _SLOW = {gamma: 1 - eta0 / kappa}
 _PEAK = gamma ** (x - 1) * (1 - beta**x)  # h of Lemma C.8
 _FACTOR = (1 - beta) / (1 - beta**x)
@@ -1009,8 +870,8 @@ _PRINTED_TAIL = gamma ** (That - 1) * gamma ** (2 * That) / (gamma - beta**2) * 
 _CORRECT_TAIL = gamma ** (That - 1) * gamma**That / (gamma - beta**2) * gamma ** (T - i)
 
 
-_U3 = _S.symbol("U_3", "noise variance of Theorem 4.6")
-_RISK_AND_EFFECT = _S.symbol(
+_U3 = SYMBOLS.symbol("U_3", "noise variance of Theorem 4.6")
+_RISK_AND_EFFECT = SYMBOLS.symbol(
     "(EER + zeta * momentum effect)/(f(theta_1) - f(theta*))",
     "excess risk and momentum effect over the initial excess risk",
     latex="\\frac{\\mathrm{EER} + \\zeta \\cdot \\mathrm{momentum\\ effect}}{f(\\theta_1) - f(\\theta^*)}",
@@ -1032,7 +893,7 @@ def _least_influence(before: int, num_steps: int) -> sympy.Integer:
     return Integer(min(range(1, before + 1), key=lambda step: _weight(step, num_steps).xreplace(numbers)))
 
 
-_LEAST_STEP = _S.symbol(
+_LEAST_STEP = SYMBOLS.symbol(
     "argmin over t <= That of w_t", "step of least influence", latex="\\arg\\min_{t \\leq \\hat{T}} w_t"
 )
 
@@ -1084,10 +945,10 @@ def _momentum_bound(
 
 
 def _momentum() -> tuple[Claim, ...]:
-    step_limit = _S.symbol("max eta_0", "largest relative step size", latex="\\max\\eta_0")
-    term = _S.symbol("V", "a part of U_3")
+    step_limit = SYMBOLS.symbol("max eta_0", "largest relative step size", latex="\\max\\eta_0")
+    term = SYMBOLS.symbol("V", "a part of U_3")
     recursion = (1 - beta) * (beta**2 * g[1] + beta * g[2] + g[3])
-    closed = _S.symbol("U_1", "sum of k beta^k")
+    closed = SYMBOLS.symbol("U_1", "sum of k beta^k")
     power_sum = sympy.Sum(k * beta**k, (k, t - i, t - 1))
     shape = ({t: 5, i: 3}, {t: 4, i: 1}, {t: 6, i: 4})
     shrinking = {That: 2, T: 5}, {That: 3, T: 4}
@@ -1116,7 +977,7 @@ def _momentum() -> tuple[Claim, ...]:
             "Bias correction",
             "eq. (3) and eq. (13)",
             Identity(
-                _S.symbol("m_{t+1}", "bias-corrected moving average", LOSS / LENGTH),
+                SYMBOLS.symbol("m_{t+1}", "bias-corrected moving average", LOSS / LENGTH),
                 (beta * (1 - beta ** (x - 1)) * _m + (1 - beta) * _grad) / (1 - beta**x),
                 (beta * _v + (1 - beta) * _grad) / (1 - beta**x),
                 where={_m: _v / (1 - beta ** (x - 1))},
@@ -1259,7 +1120,7 @@ def _momentum() -> tuple[Claim, ...]:
             "Constant of the gradient variance",
             "Lemma C.6",
             Identity(
-                _S.symbol("C", "a constant", LENGTH**2 / LOSS),
+                SYMBOLS.symbol("C", "a constant", LENGTH**2 / LOSS),
                 eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3 * (gamma - beta) ** 2),
                 eta0**3 / (4 * M * (1 - beta) ** 2) * 2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta)),
                 conditions=(beta < gamma,),
@@ -1406,7 +1267,7 @@ def _momentum() -> tuple[Claim, ...]:
             "Noise variance of the uniform schedule",
             "Theorem 4.7, proof",
             Identity(
-                _S.symbol("U_3", "noise variance"),
+                SYMBOLS.symbol("U_3", "noise variance"),
                 sympy.Sum(gamma ** (T - t) * (1 - beta) / (1 - beta**t) * (1 + beta**t) / (1 + beta), (t, 1, T)),
                 static,
                 instances=({T: 1}, {T: 2}, {T: 4}),
@@ -1425,7 +1286,7 @@ def _momentum() -> tuple[Claim, ...]:
             "Sum of the two phases",
             "Theorem 4.7, proof",
             Identity(
-                _S.symbol("U_3", "noise variance"),
+                SYMBOLS.symbol("U_3", "noise variance"),
                 gamma**T / gamma * (That + (gamma ** (That - T) - 1) / (1 - gamma)),
                 sympy.Sum(gamma ** (T - t) * gamma ** (t - 1), (t, 1, That))
                 + sympy.Sum(gamma ** (T - t) * gamma ** (That - 1), (t, That + 1, T)),
@@ -1445,7 +1306,7 @@ def _momentum() -> tuple[Claim, ...]:
             "Constant of the first phase",
             "Theorem 4.7, proof",
             Identity(
-                _S.symbol("C", "a constant"),
+                SYMBOLS.symbol("C", "a constant"),
                 4 * kappa / gamma,
                 8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha),
             ),
@@ -1455,7 +1316,7 @@ def _momentum() -> tuple[Claim, ...]:
                 "4 kappa/gamma should be 8 kappa/gamma; it vanishes in the O, and the constant c of the theorem is "
                 "not used.",
                 Identity(
-                    _S.symbol("C", "a constant"),
+                    SYMBOLS.symbol("C", "a constant"),
                     8 * kappa / gamma,
                     8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha),
                 ),
@@ -1474,10 +1335,9 @@ def _momentum() -> tuple[Claim, ...]:
                 Identity(1 / (1 - gamma), kappa / eta0, 1 / (1 - gamma), where=_SLOW, example={kappa: 10, eta0: 0.2}),
             ),
         ),
-        _claim(
-            "thm4.7.early",
+        _own(
+            "early",
             "Error while T <= That",
-            "compare Theorem 4.7, Theorem 4.8 and Appendix B",
             Inequality(
                 gamma**x,
                 gamma * (1 - beta),
@@ -1485,9 +1345,8 @@ def _momentum() -> tuple[Claim, ...]:
                 ">=",
                 conditions=(gamma ** (x - 1) * (1 - beta**x) >= 1 - beta,),
             ),
-            "gamma^{T-1} >= (1 - beta)/(1 - beta^T) >= 1 - beta: the bound stays above gamma (1 - beta), so that the "
-            "first branch of both theorems never applies to small errors, whatever N.",
-            derived_here=True,
+            "Compare Theorems 4.7 and 4.8 and Appendix B: the bound stays above gamma (1 - beta), so that their first "
+            "branch never applies to small errors, whatever N.",
         ),
         _claim(
             "thm4.8.V1",
@@ -1537,7 +1396,7 @@ def _momentum() -> tuple[Claim, ...]:
                 _INFLUENCES,
                 conditions=(beta < gamma, i <= That, That < T),
                 example={beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 3},
-                subject=_S.symbol("q_i", "influence of step i"),
+                subject=SYMBOLS.symbol("q_i", "influence of step i"),
             ),
             "The early influence, i <= That < T, against what the indicator of T > That gives it (with the corrected "
             "c_2).",
@@ -1627,19 +1486,19 @@ def _momentum() -> tuple[Claim, ...]:
     )
 
 
-ratio = _S.symbol("r", "beta/gamma")
+ratio = SYMBOLS.symbol("r", "beta/gamma")
 _EXAMPLE = {_COEFFICIENT: _A, beta: Rational(9, 10), gamma: Rational(99, 100)}
 _STEP_LIMIT = 8 / (sqrt(1 + 64 * _COEFFICIENT) + 1)
 
 # ---------------------------------------------------------------- stochastic gradients and population risk
-sigma_g = _S.symbol("sigma_g", "scale of the stochastic gradient", LOSS / LENGTH)
-m = _S.symbol("m", "strong convexity", LOSS / LENGTH**2)
-r = _S.symbol("r", "distance to the mean", LENGTH)
-horizon = _S.symbol("N", "number of training examples, as a real number", domain=_FROM_ONE)
+sigma_g = SYMBOLS.symbol("sigma_g", "scale of the stochastic gradient", LOSS / LENGTH)
+m = SYMBOLS.symbol("m", "strong convexity", LOSS / LENGTH**2)
+r = SYMBOLS.symbol("r", "distance to the mean", LENGTH)
+horizon = SYMBOLS.symbol("N", "number of training examples, as a real number", domain=FROM_ONE)
 
 
 def _stochastic_and_population() -> tuple[Claim, ...]:
-    risk = _S.symbol("TER", "true excess risk", LOSS)
+    risk = SYMBOLS.symbol("TER", "true excess risk", LOSS)
     quadratic = {mu: (0.01, 10), G: (0.01, 100), r: (0.1, 10), N: (1, 1e8), p: (1e-3, 0.999)}
     private_rate = D / (horizon**2 * R)
     sixty = {D: 60, R: Rational(2, 5)}
@@ -1649,7 +1508,7 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
             "Stochastic noise level",
             "Theorem 4.9, proof",
             Identity(
-                _S.symbol("alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2),
+                SYMBOLS.symbol("alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2),
                 D / (2 * mu * n**2 * gap),
                 N**2 * R / n**2 * kappa * _ALPHA / G**2,
                 where={kappa: M / mu},
@@ -1661,7 +1520,7 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
             "Variance of a stochastic private gradient",
             "Theorem 4.9, proof",
             Identity(
-                _S.symbol("Var", "variance", (LOSS / LENGTH) ** 2),
+                SYMBOLS.symbol("Var", "variance", (LOSS / LENGTH) ** 2),
                 sigma_g**2 + (G * sigma / n) ** 2,
                 D * sigma_g**2 / n**2 + D * G**2 * sigma**2 / n**2,
             ),
@@ -1671,7 +1530,7 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
                 "1/n^2 and D are missing: (sigma_g^2 + G^2 sigma_t^2) D/n^2. (Besides, the deviation of a mean of n "
                 "gradients falls like 1/sqrt(n), not like 1/n, and then the term is not of the order D/(N^2 R).)",
                 Identity(
-                    _S.symbol("Var", "variance", (LOSS / LENGTH) ** 2),
+                    SYMBOLS.symbol("Var", "variance", (LOSS / LENGTH) ** 2),
                     (sigma_g**2 + G**2 * sigma**2) * D / n**2,
                     D * sigma_g**2 / n**2 + D * G**2 * sigma**2 / n**2,
                 ),
@@ -1772,4 +1631,376 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
     )
 
 
-CLAIMS: tuple[Claim, ...] = (*_privacy(), *_gradient_descent(), *_momentum(), *_stochastic_and_population())
+# ---------------------------------------------------------------- headline rates of momentum and stochastic gradients
+_ROOT = 1 / (1 - sqrt(gamma))
+_LAST = log(1 + eta0 / (kappa * alpha))
+_MOMENTUM = {gamma: 1 - eta0 / kappa, beta: Rational(1, 2), eta0: Rational(1, 5)}
+_TWO_PHASES = gamma ** (steps - 1) * (That + (gamma ** (That - steps) - 1) / (1 - gamma))
+_BELOW = 2 * eta0 * (1 - beta) ** 2  # the exact influence w_t is between these two times gamma^{T-t} / (2 eta_0)
+_ABOVE = 2 * eta0 * gamma / (gamma - beta**2)
+_MOMENTUM_MIN = SYMBOLS.symbol("ERUB_min", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}_{\\min}")
+_FIRST_STEPS = 60
+
+
+def _least_over_steps(factor: sympy.Expr) -> sympy.Expr:
+    """The least of y^2 + factor alpha K^2 (1 - y)^2 over y = gamma^{T/2}, with K = 1/(1 - sqrt gamma)."""
+    weight = factor * alpha * _ROOT**2
+    return weight / (1 + weight)
+
+
+def _influences_of(before: int, num_steps: int, beta: float, gamma: float) -> dict[str, float]:
+    """R U_3 under four schedules of one budget: sum_t w_t sigma_t^2 R with sigma_t^2 = sum_i sqrt(q_i / q_t) / R."""
+    index = np.arange(1, num_steps + 1)
+    exact, rest = np.zeros(num_steps), 0.0
+    for step in range(num_steps, 0, -1):
+        rest = gamma ** (num_steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 + beta**2 * rest
+        exact[step - 1] = rest
+    early = 2 / (gamma * (gamma - beta**2)) * gamma ** (num_steps + index)
+    late = gamma ** (2 * before - 1) / (gamma - beta**2) * gamma ** (num_steps - index)
+    schedules = {
+        "uniform": np.ones(num_steps),
+        "theorem": np.where(index <= before, early, late),
+        "plain": gamma ** (num_steps - index),
+        "exact": exact,
+    }
+    return {name: float(np.sqrt(q).sum() * (exact / np.sqrt(q)).sum()) for name, q in schedules.items()}
+
+
+_LONG_RUN = _influences_of(230, 460, 0.9, 0.99)  # That = 230 at beta = 0.9, gamma = 0.99
+
+
+def _headlines() -> tuple[Claim, ...]:
+    factor = (1 - beta) / (1 - beta**t) * (1 + beta**t) / (1 + beta)
+    stochastic = sympy.Sum(gamma ** (T - t) * factor, (t, 1, T)) * sigma_g**2 / G**2
+    run = {D: (1, 100), mu: (0.1, 10), N: (10, 1e4), R: (0.1, 10), gap: (0.1, 10), G: (0.1, 10)}
+    run |= {sigma_g: (0.01, 100), kappa: (1.0001, 100), noise: (0.1, 100)}
+    level = D / (2 * mu * N**2 * R * gap)
+    batch = {n: N * sqrt(R)}
+    longest = SYMBOLS.symbol("sum sigma_t^2 w_t, Theorem 4.8 over uniform", "ratio of noise variances")
+    return (
+        _claim(
+            "thm4.7.T",
+            "Number of steps of the uniform schedule with momentum",
+            "Theorem 4.7",
+            Ratio(
+                _LAST / ell, kappa / eta0 * _LAST, {kappa: (2, 1), alpha: (0.1, -1)}, where=_MOMENTUM, subject=_STEPS
+            ),
+            "The proof chooses gamma^T = 1/(1 + eta_0/(kappa alpha)).",
+        ),
+        _claim(
+            "thm4.7.rate",
+            "Rate of the uniform schedule with momentum, T > That",
+            "Theorem 4.7",
+            Ratio(
+                gamma**steps + 2 * eta0 * alpha * steps * _TWO_PHASES,
+                kappa**2 / (kappa + eta0 / alpha) * gamma ** (That - 1) * _LAST,
+                {alpha: (1e-4, -1)},
+                "O",
+                where={steps: _LAST / ell, **_MOMENTUM, kappa: 10, That: 35},
+                subject=_MOMENTUM_MIN,
+            ),
+            "Theorem 4.6 with U_3 by its two phases, at the T of the theorem; beta = 1/2, eta_0 = 1/5, kappa = 10 "
+            "(where That is 35), and alpha to 0.",
+        ),
+        _claim(
+            "thm4.8.T",
+            "Number of steps of the dynamic schedule with momentum",
+            "Theorem 4.8",
+            Ratio(
+                2 * _LAST / ell,
+                2 * kappa / eta0 * _LAST,
+                {kappa: (2, 1), alpha: (0.1, -1)},
+                where=_MOMENTUM,
+                subject=_STEPS,
+            ),
+            "The proof chooses gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
+        ),
+        _claim(
+            "thm4.8.rate",
+            "Rate of the dynamic schedule with momentum",
+            "Theorem 4.8",
+            Ratio(
+                _least_over_steps(_BELOW),
+                kappa * alpha / (kappa * alpha + eta0),
+                {kappa: (10, 1), alpha: (1e-2, -1)},
+                "O",
+                where=_MOMENTUM,
+                example={kappa: 1000, alpha: 1e-6},
+                subject=_MOMENTUM_MIN,
+            ),
+            "A bound from below on what any schedule and any T make of Theorem 4.6: the exact influence of step t is "
+            "at least its own term, gamma^{T-t} (1 - beta)^2. beta = 1/2, eta_0 = 1/5.",
+            erratum=_erratum(
+                Severity.RATE,
+                "A factor kappa is hidden in the O. With the best schedule and T, the bound of Theorem 4.6 is of the "
+                "order kappa^2 alpha/(kappa^2 alpha + eta_0); kappa alpha in place of kappa^2 alpha is too small by a "
+                "factor of the order kappa where kappa^2 alpha is small.",
+                Ratio(
+                    _least_over_steps(_ABOVE),
+                    kappa**2 * alpha / (kappa**2 * alpha + eta0),
+                    {kappa: (10, 1), alpha: (1e-2, -1)},
+                    where=_MOMENTUM,
+                ),
+            ),
+        ),
+        _own(
+            "long_run",
+            "Schedule of Theorem 4.8 against the uniform one",
+            Identity(longest, Rational(1104, 1000), sympy.Float(_LONG_RUN["theorem"] / _LONG_RUN["uniform"]), digits=3),
+            "Compare Theorem 4.8. beta = 0.9, gamma = 0.99, T = 460, That = 230: with its majorant of the influence, "
+            "corrected as in the errata, the dynamic schedule has more noise variance than the uniform one.",
+        ),
+        _claim(
+            "thm4.9.bound",
+            "Excess risk of stochastic gradients",
+            "Theorem 4.9",
+            Inequality(
+                sympy.Sum(gamma ** (T - t) * D * (sigma_g**2 + G**2 * noise[t]) / n**2 / (2 * M * gap), (t, 1, T)),
+                level * sigma_g**2 + sympy.Sum(gamma ** (T - t) * _ALPHA * noise[t], (t, 1, T)),
+                run,
+                where={**_GD, **batch, M: kappa * mu},
+                instance={T: 3},
+                subject=SYMBOLS.symbol("ERUB - gamma^T", "excess risk bound without its first term"),
+            ),
+            "The recursion of Theorem 4.2 with the variance (sigma_g^2 + G^2 sigma_t^2) D/n^2, at n = N sqrt(R), where "
+            "R' = 1; printed with an equality sign.",
+        ),
+        _claim(
+            "thm4.10",
+            "Excess risk of stochastic gradients with momentum",
+            "Theorem 4.10",
+            Inequality(
+                _ALPHA * stochastic,
+                level * sigma_g**2,
+                {**run, beta: (0.01, 0.99), eta0: (0.01, 1)},
+                where={gamma: 1 - eta0 / kappa, M: kappa * mu},
+                instance={T: _FIRST_STEPS},
+                example={
+                    **dict.fromkeys((D, mu, N, R, gap, G, sigma_g), 1),
+                    beta: 0.5,
+                    eta0: 0.2,
+                    kappa: 10,
+                },
+                subject=SYMBOLS.symbol("alpha R' U_3^g", "share of the stochastic gradient in the bound"),
+            ),
+            "U_3 at the constant sigma_g/G, R' = 1, gamma = 1 - eta_0/kappa.",
+            erratum=_erratum(
+                Severity.CONSTANT,
+                "alpha_g sigma_g^2 should be alpha_g sigma_g^2/eta_0, as 1/(1 - gamma) is kappa/eta_0 with momentum.",
+                Inequality(
+                    _ALPHA * stochastic,
+                    level * sigma_g**2 / eta0,
+                    {**run, beta: (0.01, 0.99), eta0: (0.01, 1)},
+                    where={gamma: 1 - eta0 / kappa, M: kappa * mu},
+                    instance={T: _FIRST_STEPS},
+                ),
+            ),
+        ),
+    )
+
+
+# ---------------------------------------------------------------- tables
+_LEVEL = D / (horizon**2 * R)  # alpha of the tables, up to a constant: M = G = 1
+_TABLE_STEPS = log(horizon**2 * R / D) / ell
+_TABLE = {steps: _TABLE_STEPS, alpha: _LEVEL, **_GD, kappa: 10, D: 60, R: Rational(2, 5)}
+_TABLE_MOMENTUM = {steps: _TABLE_STEPS, alpha: _LEVEL, **_MOMENTUM, kappa: 10, That: 35, D: 60, R: Rational(2, 5)}
+_MANY = {horizon: (1e6, 1)}
+_AT = "At T = ln(N^2 R/D)/ln(1/gamma), M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity: "
+log_N = SYMBOLS.symbol("ln N", "logarithm of the number of examples", domain=FROM_ONE, latex="\\ln N")
+log_p = SYMBOLS.symbol("ln(1/p)", "logarithm of the failure probability", domain=FROM_ONE, latex="\\ln(1/p)")
+log_T = SYMBOLS.symbol("ln(N^2 R/D)", "number of steps up to constants", domain=FROM_ONE, latex="\\ln(N^2 R/D)")
+_RISK = SYMBOLS.symbol("TER", "true excess risk", LOSS)
+_BARE_RISK = SYMBOLS.symbol("TER", "true excess risk, M = G = 1")
+_EMPIRICAL = SYMBOLS.symbol("ERUB", "excess risk bound", latex="\\mathrm{ERUB}")
+
+
+def _empirical_tables() -> tuple[Claim, ...]:
+    uniform = gamma**steps + alpha * kappa * (1 - gamma**steps) * steps
+    dynamic = gamma**steps + alpha * ((1 - gamma ** (steps / 2)) * _ROOT) ** 2
+    schedule = gamma ** (x / 2) * (gamma ** (-steps / 2) - 1) / (1 - sqrt(gamma)) / R
+    growing = {
+        "where": {gamma: Rational(9, 10), R: Rational(2, 5)},
+        "subject": SYMBOLS.symbol("sigma_t^2", "noise of step t"),
+        "example": {steps: 20, x: 1},
+    }
+
+    def row(place: str, name: str, quantity: sympy.Expr, rate: sympy.Expr, origin: str, where: Any = None) -> Claim:
+        ratio = Ratio(quantity, rate, _MANY, "O", where=where or _TABLE, subject=_EMPIRICAL)
+        return _claim(f"table1.{place}", f"{name}: bound", f"Table 1, {name}", ratio, _AT + origin)
+
+    def cited(place: str, name: str, text: str) -> Claim:
+        return _claim(
+            f"table1.{place}", name, f"Table 1, {name}", Uncheckable(text, Reason.CITED), "A result of the paper cited."
+        )
+
+    return (
+        cited("GD_Adv", "GD+Adv", "the bound is O(D ln^3 N/(N R_MA)), for convex losses"),
+        row(
+            "GD_MA",
+            "GD+MA",
+            gamma**steps + alpha * steps**2,
+            D * log(horizon) ** 2 / (horizon**2 * R),
+            "eq. (9) with kappa (1 - gamma^T) relaxed to T, R for R_MA.",
+        ),
+        cited("GD_MA_adjusted", "GD+MA (adjusted)", "the bound is O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))"),
+        cited("GD_Adv_BBImp", "GD+Adv+BBImp", "the bound is O(D^2 ln^2(1/p)/(R_MA N^{1-c})) with probability p"),
+        cited("Adam_MA", "Adam+MA", "the bound is O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p"),
+        row("non_private", "GD, non-private", gamma**steps, _LEVEL, "Theorem 4.2 without noise."),
+        _claim(
+            "table1.static_schedule",
+            "GD+zCDP, static: schedule",
+            "Table 1, GD+zCDP, static",
+            Allocation(R * sympy.Sum(noise[t], (t, 1, T)), noise, t, T / R, T**2, R, (T, (1, 2, 3))),
+            "What Lemma 4.4 gives where all influences are taken to be 1.",
+        ),
+        row("static", "GD+zCDP, static", uniform, _LEVEL * log(horizon), "eq. (9)."),
+        _claim(
+            "table1.dynamic_schedule",
+            "GD+zCDP, dynamic: schedule",
+            "Table 1, GD+zCDP, dynamic",
+            Ratio(schedule, gamma ** ((x - steps) / 2) / R, {steps: (10, 1), x: (1, 1)}, **growing),
+            "The schedule of Theorem 4.5; gamma = 9/10, R = 2/5, at any t, and T to infinity.",
+        ),
+        row("dynamic", "GD+zCDP, dynamic", dynamic, _LEVEL, "eq. (7) with the schedule of Theorem 4.5."),
+        row(
+            "momentum_static",
+            "Momentum+zCDP, static, T > That",
+            gamma**steps + 2 * eta0 * alpha * steps * _TWO_PHASES,
+            _LEVEL * log(horizon),
+            "Theorem 4.6 with U_3 by its two phases; beta = 1/2, eta_0 = 1/5, That = 35.",
+            _TABLE_MOMENTUM,
+        ),
+        _claim(
+            "table1.momentum_schedule",
+            "Momentum+zCDP, dynamic: schedule for t > That",
+            "Table 1, Momentum+zCDP, dynamic",
+            Ratio(schedule, gamma ** ((steps - x) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
+            "Lemma 4.4 with influences that grow like gamma^{T-t}; gamma = 9/10, R = 2/5.",
+            erratum=_erratum(
+                Severity.RATE,
+                "sigma_t^2 goes like 1/sqrt(q_t): the exponents should be -(T + t)/2 for t <= That and (t - T)/2 for "
+                "t > That. The shape as printed is the reciprocal one, with most noise where it harms most.",
+                Ratio(schedule, gamma ** ((x - steps) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
+            ),
+        ),
+        row(
+            "momentum_dynamic",
+            "Momentum+zCDP, dynamic, T > That",
+            _least_over_steps(_ABOVE),
+            _LEVEL,
+            "the majorant of the influence, the best T; the second term in the bracket vanishes. beta = 1/2, "
+            "eta_0 = 1/5.",
+            _TABLE_MOMENTUM,
+        ),
+        _claim(
+            "table1.momentum_indicator",
+            "Momentum+zCDP, dynamic, T <= That",
+            "Table 1, Momentum+zCDP, dynamic",
+            Ratio(
+                (kappa * alpha / (kappa * alpha + eta0)) ** 2,
+                _LEVEL,
+                _MANY,
+                where=_TABLE_MOMENTUM,
+                example={horizon: 1e5},
+                subject=_EMPIRICAL,
+            ),
+            "The branch of Theorem 4.8 for T <= That. M = G = 1, kappa = 10, D = 60, R = 2/5, eta_0 = 1/5.",
+            erratum=_erratum(
+                Severity.TYPOGRAPHICAL,
+                "The indicator stands at the wrong term: by Theorem 4.8 the row should read D/(N^2 R) times D/(N^2 R) "
+                "for T <= That, and times 1 for T > That. Table 2 has it from here. (The first branch never applies to "
+                "small errors anyway.)",
+                Ratio((kappa * alpha / (kappa * alpha + eta0)) ** 2, _LEVEL**2, _MANY, where=_TABLE_MOMENTUM),
+            ),
+        ),
+    )
+
+
+def _population_tables() -> tuple[Claim, ...]:
+    sampling = 4 * G**2 / (p * mu * horizon)
+
+    def probable(place: str, title: str, locator: str, logs: sympy.Expr) -> Claim:
+        empirical = D * G**2 * logs * log_p / (mu * horizon**2 * R)
+        printed = G**2 / (mu * horizon) * (sqrt(D * logs * log_p / (horizon * R)) + 4 / p)
+        terms = {"empirical risk": sqrt(2 * G**2 / mu) * sqrt(empirical), "sampling": sampling}
+        return _claim(
+            place,
+            title,
+            locator,
+            Rate(_RISK, printed, terms),
+            "Eq. (15) without the 1/N under its first root (see its erratum), and the excess risk of the schedule with "
+            "budget R/ln(1/p), kappa left out as the paper does.",
+            erratum=_erratum(
+                Severity.RATE,
+                "Because of the 1/N in eq. (15), the first term is too small by a factor sqrt(N): it should be "
+                f"G^2/(mu N) sqrt({'D ln(N) ln(1/p)' if logs != 1 else 'D ln(1/p)'}/R).",
+                Rate(_RISK, G**2 / (mu * horizon) * (sqrt(D * logs * log_p / R) + 4 / p), terms),
+            ),
+        )
+
+    def stable(place: str, title: str, logs: sympy.Expr) -> Claim:
+        terms = {"empirical risk": D * logs / (horizon**2 * R), "stability": log_T / horizon}
+        return _claim(
+            f"table2.stability_{place}",
+            title,
+            f"Table 2, uniform stability, {title}",
+            Rate(_BARE_RISK, terms["empirical risk"], terms),
+            "TER <= EER + G^2 eta T/N with eta = 1/M, T of the order ln(N^2 R/D), M = G = 1.",
+            erratum=_erratum(
+                Severity.RATE,
+                "The term ln(N^2 R/D)/N of uniform stability must be added: it is not constant, and it dominates for "
+                "large N.",
+                Rate(_BARE_RISK, D * logs / (horizon**2 * R) + log_T / horizon, terms),
+            ),
+        )
+
+    def cited(place: str, name: str, text: str) -> Claim:
+        return _claim(
+            f"table2.{place}", name, f"Table 2, {name}", Uncheckable(text, Reason.CITED), "A result of the paper cited."
+        )
+
+    one, sentence = Integer(1), "Table 2, high probability, "
+    return (
+        probable("eq16", "True risk of the uniform schedule", "eq. (16)", log_N),
+        probable("eq17", "True risk of the dynamic schedule", "eq. (17)", one),
+        cited("GD_Adv", "GD+Adv", "the true risk is O(sqrt(D) ln^2(N) ln(1/p)/(p mu N R_MA)) at T = O(N^2)"),
+        cited("SVRG_MA", "SVRG+MA", "the true risk is O(D ln(N)/(mu N^2 R_MA)) at T = O(ln(N^2 R_MA/D))"),
+        cited("SSGD", "SSGD+zCDP", "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N)"),
+        cited("SGD_MA", "SGD+MA", "the true risk is O(max(sqrt(D)/(N sqrt(R_MA)), 1/sqrt(N)))"),
+        probable("table2.probability_static", "GD+zCDP, static", sentence + "GD+zCDP, static", log_N),
+        probable("table2.probability_dynamic", "GD+zCDP, dynamic", sentence + "GD+zCDP, dynamic", one),
+        probable(
+            "table2.probability_momentum_static", "Momentum, static, T > That", sentence + "momentum, static", log_N
+        ),
+        probable("table2.probability_momentum_dynamic", "Momentum, dynamic", sentence + "momentum, dynamic", one),
+        stable("non_private", "GD, non-private", one),
+        stable("static", "GD+zCDP, static", log_N),
+        stable("dynamic", "GD+zCDP, dynamic", one),
+        stable("momentum_static", "Momentum, static, T > That", log_N),
+        stable("momentum_dynamic", "Momentum, dynamic", one),
+        _claim(
+            "table2.T",
+            "Number of steps in all rows of this paper",
+            "Table 2",
+            Ratio(
+                log(1 + ell / alpha) / ell,
+                log(horizon**2 * R / D),
+                _MANY,
+                "Theta",
+                where={alpha: _LEVEL, **_GD, kappa: 10, D: 60, R: Rational(2, 5)},
+                subject=_STEPS,
+            ),
+            "The T of eq. (24); M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity.",
+        ),
+    )
+
+
+CLAIMS: tuple[Claim, ...] = (
+    *_privacy(),
+    *_gradient_descent(),
+    *_momentum(),
+    *_stochastic_and_population(),
+    *_headlines(),
+    *_empirical_tables(),
+    *_population_tables(),
+)

@@ -6,7 +6,7 @@ import numpy as np
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
-from dpnotes.papers.budget_schedules.claims import GAIN, ZCDP
+from dpnotes.papers.budget_schedules.calculators import GAIN, ZCDP
 
 if TYPE_CHECKING:
     import pandas as pd

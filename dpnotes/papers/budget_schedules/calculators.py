@@ -1,0 +1,148 @@
+"""Risk bounds, best numbers of steps and schedules of Hong, Wang and Zhou (2022), as functions of plain numbers."""
+
+from typing import Any
+
+import numpy as np
+
+from dpnotes.papers.budget_schedules.notation import (
+    D,
+    G,
+    M,
+    N,
+    R,
+    T,
+    alpha,
+    delta,
+    epsilon,
+    gap,
+    kappa,
+    steps,
+    t,
+)
+from dpnotes.theory.calculators import Calculator
+
+
+def _stable_log_inverse(kappa: Any) -> Any:
+    """ln(1/gamma) for gamma = 1 - 1/kappa."""
+    return -np.log1p(-1.0 / np.asarray(kappa, dtype=float))
+
+
+def _zcdp(epsilon: Any, delta: Any) -> dict[str, Any]:
+    logarithm = -np.log(delta)
+    value = epsilon**2 / (np.sqrt(epsilon + logarithm) + np.sqrt(logarithm)) ** 2
+    return {"rho": value, "R": 2 * value}
+
+
+def _erub_uniform(steps: Any, kappa: Any, alpha: Any) -> Any:
+    decay = -steps * _stable_log_inverse(kappa)
+    return np.exp(decay) - alpha * kappa * steps * np.expm1(decay)
+
+
+def _erub_dynamic(steps: Any, kappa: Any, alpha: Any) -> Any:
+    half = -0.5 * steps * _stable_log_inverse(kappa)
+    root = -np.expm1(-0.5 * _stable_log_inverse(kappa))  # 1 - sqrt(gamma)
+    return np.exp(2 * half) + alpha * (np.expm1(half) / root) ** 2
+
+
+def _best_integer(erub: Any, steps: Any, kappa: Any, alpha: Any) -> tuple[Any, Any]:
+    """Both bounds fall, then rise: the best integer is next to the best real number; at least one step."""
+    below = np.maximum(np.floor(steps), 1.0)
+    above = below + 1.0
+    at_below, at_above = erub(below, kappa, alpha), erub(above, kappa, alpha)
+    return np.where(at_below <= at_above, below, above)[()], np.minimum(at_below, at_above)[()]
+
+
+def _uniform_steps(kappa: Any, alpha: Any) -> Any:
+    from scipy.special import wrightomega
+
+    rate = _stable_log_inverse(kappa)
+    excess = rate / (alpha * kappa)
+    # w - 1 = excess/2 + ... for a small excess, where the difference itself would lose its digits.
+    small = excess < 1e-5
+    logarithm = np.where(small, excess / 2 * (1 - excess / 8), np.log(np.real(wrightomega(1.0 + excess))))
+    return logarithm / rate
+
+
+def _uniform(kappa: Any, alpha: Any) -> dict[str, Any]:
+    best = _uniform_steps(kappa, alpha)
+    integer, value = _best_integer(_erub_uniform, best, kappa, alpha)
+    return {
+        "steps": best[()],
+        "erub": _erub_uniform(best, kappa, alpha)[()],
+        "integer_steps": integer,
+        "integer_erub": value,
+    }
+
+
+def _dynamic_steps(kappa: Any, alpha: Any) -> Any:
+    rate = _stable_log_inverse(kappa)
+    root = -np.expm1(-0.5 * rate)
+    return 2 / rate * np.log1p(root**2 / alpha)
+
+
+def _dynamic(kappa: Any, alpha: Any) -> dict[str, Any]:
+    best = _dynamic_steps(kappa, alpha)
+    integer, value = _best_integer(_erub_dynamic, best, kappa, alpha)
+    square = alpha / np.expm1(-0.5 * _stable_log_inverse(kappa)) ** 2
+    return {"steps": best[()], "erub": (square / (1 + square))[()], "integer_steps": integer, "integer_erub": value}
+
+
+def _schedule(t: Any, T: Any, kappa: Any, R: Any) -> dict[str, Any]:
+    if np.any(np.asarray(t) > np.asarray(T)):
+        raise ValueError(f"Expected t={t!r} <= T={T!r}.")
+    half = 0.5 * _stable_log_inverse(kappa)
+    # sigma_t^2 = (gamma^{-T/2} - 1) gamma^{t/2} / (R (1 - sqrt gamma)), with the growing power taken into gamma^{t/2}.
+    value = np.exp(half * (T - t)) * -np.expm1(-half * T) / (R * -np.expm1(-half))
+    return {"noise_multiplier": np.sqrt(value), "squared_noise_multiplier": value}
+
+
+def _curve(steps: Any, kappa: Any, alpha: Any) -> dict[str, Any]:
+    return {"uniform": _erub_uniform(steps, kappa, alpha), "dynamic": _erub_dynamic(steps, kappa, alpha)}
+
+
+def _noise_level(D: Any, G: Any, R: Any, M: Any, N: Any, Delta: Any) -> Any:
+    return D * G**2 / (2 * R * M * np.asarray(N, dtype=float) ** 2 * Delta)
+
+
+def _gain(N: Any, kappa: Any, D: Any, G: Any, R: Any, M: Any, Delta: Any) -> dict[str, Any]:
+    level = _noise_level(D, G, R, M, N, Delta)
+    uniform, dynamic = _uniform(kappa, level), _dynamic(kappa, level)
+    return {
+        "gain": uniform["erub"] / dynamic["erub"],
+        "integer_gain": uniform["integer_erub"] / dynamic["integer_erub"],
+        "uniform": uniform["erub"],
+        "dynamic": dynamic["erub"],
+        "alpha": level[()],
+    }
+
+
+_ERUB_OUTPUTS = {
+    "steps": "best number of steps, real",
+    "erub": "excess risk bound there, relative to the initial excess risk",
+    "integer_steps": "best integer number of steps, at least 1",
+    "integer_erub": "excess risk bound there",
+}
+ZCDP = Calculator(_zcdp, (epsilon, delta), {"rho": "zCDP parameter", "R": "budget 2 rho"})
+UNIFORM = Calculator(_uniform, (kappa, alpha), _ERUB_OUTPUTS)
+DYNAMIC = Calculator(_dynamic, (kappa, alpha), _ERUB_OUTPUTS)
+SCHEDULE = Calculator(
+    _schedule,
+    (t, T, kappa, R),
+    {"noise_multiplier": "sigma_t", "squared_noise_multiplier": "sigma_t^2"},
+)
+CURVE = Calculator(
+    _curve,
+    (steps, kappa, alpha),
+    {"uniform": "excess risk bound of the uniform schedule", "dynamic": "of the dynamic schedule"},
+)
+GAIN = Calculator(
+    _gain,
+    (N, kappa, D, G, R, M, gap),
+    {
+        "gain": "least uniform over least dynamic bound",
+        "integer_gain": "the same with integer numbers of steps",
+        "uniform": "least uniform bound",
+        "dynamic": "least dynamic bound",
+        "alpha": "noise level",
+    },
+)

@@ -1,0 +1,430 @@
+"""Calculators: parameters, rates and sample sizes of the drift escape paper, as functions of plain numbers.
+
+Where the paper leaves a constant open (C, s, those in an O) it is an argument or 1. Sets of constants: `paper`, as
+printed; `corrected`, as the errata and the results derived here have them; `one`, all constants and logarithms 1. The
+two circular systems are solved to `TOLERANCE`: mu of (5), which occurs in its own entries, by iteration, and the error
+of Theorems 2 and 3, on which the oracle's noise depends, by bisection.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dpnotes.papers.drift_escape.notation import (
+    C,
+    G,
+    M,
+    U,
+    a,
+    alpha,
+    d,
+    delta,
+    epsilon,
+    m,
+    n,
+    omega,
+    omega0,
+    omega_s,
+    r,
+    rho,
+    s,
+    sigma,
+)
+from dpnotes.theory.calculators import Calculator
+
+TOLERANCE = 1e-12  # relative
+_MOST_STEPS = 1000
+
+
+def _floats(*values: Any) -> tuple[Any, ...]:
+    """Integers as floating point numbers, whose squares do not overflow."""
+    return tuple(np.asarray(value, dtype=float)[()] for value in values)
+
+
+def _shown(value: Any, where: Any) -> float:
+    """The first entry of an array, or the number, for which a condition holds."""
+    return float(np.broadcast_to(value, np.shape(where))[where].flat[0]) if np.ndim(where) else float(value)
+
+
+def _require(condition: Any, text: Callable[[Any], str]) -> None:
+    failed = ~np.asarray(condition)
+    if failed.any():
+        raise ValueError(text(failed))
+
+
+def _check_smoothness(smoothness: Any, curvature: Any) -> None:
+    """The assumption M >= sqrt(rho alpha), without which (4) gives a step size above 1/M."""
+    _require(
+        smoothness >= curvature,
+        lambda bad: (
+            f"Expected M={_shown(smoothness, bad):.6g} >= sqrt(rho alpha)={_shown(curvature, bad):.6g}: the error "
+            f"alpha is too large by a factor {_shown((curvature / smoothness) ** 2, bad):.4g} for the assumption of "
+            "Section 2."
+        ),
+    )
+
+
+# ---------------------------------------------------------------- repeats
+def _repeats(omega_0: Any, constants: str) -> dict[str, Any]:
+    most = np.log(1 / omega_0)
+    attempts = 2.5 * most if constants == "paper" else most / math.log(4 / 3)
+    return {"Q": attempts, "attempts": np.ceil(attempts), "failure": 0.75**attempts}
+
+
+# ---------------------------------------------------------------- (4) and (5)
+def _at(mu: Any, given: dict[str, Any], constants: str) -> dict[str, Any]:
+    """All of (4), and (69) to (72), at one mu."""
+    C, s, psi, M, rho, U, omega = (given[name] for name in ("C", "s", "psi", "M", "rho", "U", "omega"))
+    iota = s * mu
+    printed = constants == "paper"
+    chi = 4 * np.sqrt(C) * s * mu**2 * psi if printed else np.sqrt(C) * s**1.5 * mu**2.5 * psi
+    alpha = 4 * chi
+    curvature = np.sqrt(rho * alpha)
+    power = 0 if printed else 1  # of the iota that Lemmas 1 and 4 lack
+    eta = curvature / (M**2 * iota ** (2 + power))
+    steps = iota / (s * eta * curvature)
+    decrease = s / (8 * iota ** (3 + power)) * alpha * np.sqrt(alpha / rho)
+    if printed:
+        saddles = 8 * iota**3 * U / s * np.sqrt(rho / chi**3)
+        repeats = 2.5 * np.log(2 * saddles / omega)
+        total = U * s**2 * mu**4 / (2 * chi**2 * eta) * repeats
+    else:
+        saddles = np.maximum(U / decrease, 1.0)
+        repeats = np.log(4 * saddles / omega) / math.log(4 / 3)
+        # Steps of descent gain 3/2 chi^2 eta each; the last point takes all its attempts.
+        total = (U / np.minimum(decrease / steps, 1.5 * chi**2 * eta) + steps) * repeats
+    return {
+        "mu": mu,
+        "iota": iota,
+        "psi": psi,
+        "chi": chi,
+        "alpha": alpha,
+        "eta": eta,
+        "T_esc": steps,
+        "S": iota**-1.5 * np.sqrt(alpha / rho),
+        "F_esc": decrease,
+        "N": saddles,
+        "Q": repeats,
+        "T": total,
+    }
+
+
+def _entries(found: dict[str, Any], given: dict[str, Any], constants: str) -> Any:
+    """The largest entry of (5), or of its repaired form."""
+    C, s, psi, rho, d, r, omega = (given[name] for name in ("C", "s", "psi", "rho", "d", "r", "omega"))
+    eta = found["eta"]
+    if constants == "paper":
+        root = C**0.25 * np.sqrt(psi / rho)
+        inner = np.log(4 * root / (s * eta * r))
+        _require(
+            (inner > 0) & (found["Q"] > 0),
+            lambda bad: (
+                f"Expected S/(eta r) > 1 and N > omega/2, got log(S/(eta r))={_shown(inner, bad):.4g} and "
+                f"Q={_shown(found['Q'], bad):.4g}: the logarithms of (5) and (71) have no value as printed."
+            ),
+        )
+        level = np.maximum(np.log(4 * found["T"] / omega), 0)
+        first = np.log(9 * d / (C**0.25 * eta * np.sqrt(s * rho * psi)) * inner) / s
+        second = np.log(160 * math.sqrt(2) * root / (s * np.sqrt(eta * r)))
+        third = (C * level) ** 0.25 / (2**0.75 * np.sqrt(s))
+        return np.maximum(np.maximum(first, second), np.maximum(third, 1.0))
+    inner = np.maximum(np.log(found["S"] / (eta * r)), 1.0)
+    first = np.log(np.maximum(36 * d * found["T_esc"] * inner, 1.0)) / s
+    growth = 40 * math.sqrt(2) * found["S"] * (rho * found["alpha"]) ** 0.25 / (np.sqrt(eta) * r)
+    second = np.log(growth) / math.log(2)
+    third = (2 * C * np.maximum(np.log(4 * found["T"] / omega), 0)) ** 0.2 / s**0.6
+    fourth = np.log(8 * found["N"] / omega) / s
+    return np.maximum(np.maximum(np.maximum(first, second), np.maximum(third, fourth)), 1.0)
+
+
+def _parameters(
+    C: Any, s: Any, sigma: Any, r: Any, d: Any, M: Any, rho: Any, U: Any, omega: Any, constants: str
+) -> dict[str, Any]:
+    C, s, sigma, r, d, M, rho, U, omega = _floats(C, s, sigma, r, d, M, rho, U, omega)
+    psi = np.sqrt(sigma**2 + r**2 * d)
+    given = {"C": C, "s": s, "psi": psi, "M": M, "rho": rho, "U": U, "omega": omega, "d": d, "r": r}
+    if constants == "one":
+        found = _plain(psi, M, rho, U)
+    else:
+        mu = np.ones(np.broadcast_shapes(*(np.shape(value) for value in given.values())))[()]
+        for _ in range(_MOST_STEPS):
+            new = _entries(_at(mu, given, constants), given, constants)
+            settled = np.all(np.abs(new - mu) <= TOLERANCE * new)
+            mu = new
+            if settled:
+                break
+        else:
+            raise ValueError(f"Expected (5) to have a fixed point, got mu={np.max(mu):.6g} after {_MOST_STEPS} steps.")
+        found = _at(mu, given, constants)
+    _check_smoothness(M, np.sqrt(rho * found["alpha"]))
+    return {name: np.asarray(value)[()] for name, value in found.items()}
+
+
+def _plain(psi: Any, M: Any, rho: Any, U: Any) -> dict[str, Any]:
+    """(4) with all constants and logarithms 1."""
+    curvature = np.sqrt(rho * psi)
+    eta = curvature / M**2
+    one = np.ones_like(np.asarray(curvature, dtype=float))[()]
+    decrease = psi * np.sqrt(psi / rho)
+    values = {"mu": one, "iota": one, "psi": psi, "chi": psi, "alpha": psi, "eta": eta, "T_esc": 1 / (eta * curvature)}
+    return {
+        **values,
+        "S": np.sqrt(psi / rho),
+        "F_esc": decrease,
+        "N": U / decrease,
+        "Q": one,
+        "T": U / (eta * psi**2),
+    }
+
+
+# ---------------------------------------------------------------- Theorems 2 and 3
+def _constants(d: Any, delta: Any, epsilon: Any, constants: str) -> tuple[float, float, float, Any, Any]:
+    """alpha over psi, chi over psi, the 2 of the batches, and the logarithms of sigma^2 and of r^2."""
+    if constants == "one":
+        return 1.0, 1.0, 1.0, 1.0, 1.0
+    private = np.log(1 / np.asarray(delta, dtype=float))[()]
+    if constants == "paper":
+        return 16.0, 4.0, 2.0, np.log(d) ** 2, private
+    _require(
+        epsilon <= private,
+        lambda bad: (
+            f"Expected epsilon={_shown(epsilon, bad):.6g} <= log(1/delta)={_shown(private, bad):.6g}: the noise of "
+            "Algorithm 2 is private with fixed constants only there."
+        ),
+    )
+    return 4.0, 1.0, 2.0, (1 + np.log(d) / math.log(2)) ** 2, private
+
+
+def _coefficients(constant: Any, n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any) -> Any:
+    """psi^2 = a sqrt(alpha)/kappa + b alpha/kappa^2 + kappa (e alpha^{-5/2} + f alpha^{-5}), as in (83) or (95).
+
+    The batches are b_1 = n kappa/(k U eta) and b_2 = n eta chi^2/(k U), with chi = alpha chi_over/alpha_over.
+    """
+    alpha_over, chi_over, k, data, private = constant
+    share = (chi_over / alpha_over) ** 2
+    root = np.sqrt(rho)
+    fresh_data = data * k * G**2 * U * root / (m * n * M**2)
+    fresh_private = private * d * k**2 * G**2 * U**2 * rho / (m * (n * epsilon) ** 2 * M**4)
+    difference_data = data * k * M**4 * U / (m * n * root * share)
+    difference_private = private * d * k**2 * M**6 * U**2 / (m * (n * epsilon) ** 2 * rho * share**2)
+    return fresh_data, fresh_private, difference_data, difference_private
+
+
+def _balanced_kappa(square: Any, error: Any, fresh_data: Any, fresh_private: Any) -> Any:
+    """The kappa at which fresh gradients make half of psi^2."""
+    linear, quadratic = fresh_data * np.sqrt(error), fresh_private * error
+    # 1/kappa is the positive root of quadratic x^2 + linear x = psi^2/2; written so that nothing cancels.
+    return (linear + np.sqrt(linear**2 + 2 * quadratic * square)) / square
+
+
+def _printed_kappa(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any) -> Any:
+    count, scale = m * n, np.sqrt(m) * n * epsilon
+    return np.maximum(
+        G**1.5 * np.sqrt(U * rho / count) / M**2.5,
+        G ** (14 / 15) * d**0.4 * U**0.8 * rho ** (8 / 15) / (M ** (34 / 15) * scale**0.8),
+    )
+
+
+def _excess(error: Any, numbers: tuple[Any, ...], constant: Any, constants: str) -> Any:
+    """Noise that the error asks for, over noise that it allows; it falls with the error and with n."""
+    fresh_data, fresh_private, difference_data, difference_private = _coefficients(constant, *numbers)
+    square = (error / constant[0]) ** 2
+    tail = difference_data * error**-2.5 + difference_private * error**-5.0
+    if constants == "paper":
+        kappa = _printed_kappa(*numbers)
+        return (fresh_data * np.sqrt(error) / kappa + fresh_private * error / kappa**2 + kappa * tail) / square
+    return 2 * _balanced_kappa(square, error, fresh_data, fresh_private) * tail / square
+
+
+def _bisect(excess: Callable[[Any], Any], start: Any, what: str) -> Any:
+    """Where a falling function crosses 1, by bisection in the logarithm around a start."""
+    start = np.asarray(start, dtype=float)[()]
+    low, high = np.log(start), np.log(start)
+    for _ in range(60):
+        up, down = excess(np.exp(high)) > 1, excess(np.exp(low)) < 1
+        if not (np.any(up) or np.any(down)):
+            break
+        high, low = np.where(up, high + 4, high)[()], np.where(down, low - 4, low)[()]
+    else:
+        raise ValueError(f"Expected a root {what}, got none within 240 powers of e of {np.max(start):.3g}.")
+    while np.any(high - low > TOLERANCE):
+        middle = (low + high) / 2
+        above = excess(np.exp(middle)) > 1
+        if np.ndim(above):
+            low, high = np.where(above, middle, low), np.where(above, high, middle)
+        else:
+            low, high = (middle, high) if above else (low, middle)
+        if np.all((middle == low) | (middle == high)) and np.all(high - low < 4 * TOLERANCE * (1 + np.abs(high))):
+            break
+    return np.exp((low + high) / 2)
+
+
+def _closed_form(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any) -> Any:
+    count, scale = m * n, np.sqrt(m) * n * epsilon
+    sampling = (G * U * M / count) ** (1 / 3)
+    privacy = (G**2 * U**6 * M**8 / rho * (np.sqrt(d) / scale) ** 6) ** (1 / 15)
+    return sampling + privacy + (G**2 * M**4 * U**3 * d / (np.sqrt(rho) * count * scale**2)) ** (2 / 17)
+
+
+def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: str) -> dict[str, Any]:
+    """All parameters at an error."""
+    n, d, epsilon, G, M, rho, U, m = numbers
+    alpha_over, chi_over, k, data, private = constant
+    psi = error / alpha_over
+    chi = chi_over * psi
+    eta = np.sqrt(rho * error) / M**2
+    if constants == "paper":
+        kappa = _printed_kappa(*numbers)
+    else:
+        fresh_data, fresh_private, _, _ = _coefficients(constant, *numbers)
+        kappa = _balanced_kappa(psi**2, error, fresh_data, fresh_private)
+    b1, b2 = n * kappa / (k * U * eta), n * eta * chi**2 / (k * U)
+    sigma = np.sqrt(data / m * (G**2 / b1 + M**2 * kappa / b2))
+    r = np.sqrt(private / m * (G**2 / b1**2 + M**2 * kappa / b2**2)) / epsilon
+    _check_smoothness(M, np.sqrt(rho * error))
+    for name, batch in (("b_1", b1), ("b_2", b2)):
+        _require(
+            batch >= 1,
+            lambda bad, name=name, batch=batch: (
+                f"Expected {name}={_shown(batch, bad):.4g} >= 1: there are too few examples for a batch of one."
+            ),
+        )
+    found = {
+        "alpha": error,
+        "eta": eta,
+        "kappa": kappa,
+        "b_1": b1,
+        "b_2": b2,
+        "T": U / (eta * chi**2),
+        "R": U * eta / kappa,
+        "sigma": sigma,
+        "r": r,
+    }
+    return {name: np.asarray(value)[()] for name, value in found.items()}
+
+
+def _shared_rate(
+    n: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, m: Any, constants: str
+) -> dict[str, Any]:
+    numbers = _floats(n, d, epsilon, G, M, rho, U, m)
+    constant = _constants(d, delta, epsilon, constants)
+    error = _bisect(
+        lambda e: _excess(e, numbers, constant, constants), constant[0] * _closed_form(*numbers), "for alpha"
+    )
+    return _described(error, numbers, constant, constants)
+
+
+def _rate(n: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, constants: str) -> dict[str, Any]:
+    return _shared_rate(n, d, epsilon, delta, G, M, rho, U, 1, constants)
+
+
+def _shared_samples(
+    alpha: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, m: Any, constants: str
+) -> dict[str, Any]:
+    alpha, *rest = _floats(alpha, d, epsilon, G, M, rho, U, m)
+    d, epsilon, G, M, rho, U, m = rest
+    constant = _constants(d, delta, epsilon, constants)
+    level = alpha / constant[0]
+    guess = G * U * M / (m * level**3) + np.sqrt(d) * U * M ** (4 / 3) * G ** (1 / 3) / (
+        rho ** (1 / 6) * np.sqrt(m) * epsilon * level**2.5
+    )
+    count = _bisect(lambda c: _excess(alpha, (c, *rest), constant, constants), guess, "for n")
+    found = _described(alpha, (count, *rest), constant, constants)
+    return {"n": np.asarray(count)[()], **{name: value for name, value in found.items() if name != "alpha"}}
+
+
+def _samples(
+    alpha: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, U: Any, constants: str
+) -> dict[str, Any]:
+    return _shared_samples(alpha, d, epsilon, delta, G, M, rho, U, 1, constants)
+
+
+# ---------------------------------------------------------------- Theorem 4
+def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, constants: str) -> dict[str, Any]:
+    a, m, n, d, epsilon = _floats(a, m, n, d, epsilon)
+    count, scale = m * n, np.sqrt(m) * n * epsilon
+    # The norm of a Hessian needs 2d where the paper has d (Lemma 14).
+    needed = 4 / 9 * np.log((8 if constants == "paper" else 16) * d / omega_s)
+    _require(
+        count >= needed,
+        lambda bad: (
+            f"Expected m n={_shown(count, bad):.6g} >= {_shown(needed, bad):.4g}: the condition of Theorem 4 on the "
+            "number of examples."
+        ),
+    )
+    gradient = np.sqrt(d) / (scale * a**1.25)
+    curvature = np.sqrt(a) + 1 / np.sqrt(count) + d / (scale * a**1.25)
+    if constants == "paper":
+        hessian = d / (scale * a**0.75) + d**2 / (scale**2 * a**2.5)
+        out = a + 1 / count + 1 / np.sqrt(count) + a / np.sqrt(count) + gradient + hessian
+    else:
+        out = np.maximum(a + 1 / np.sqrt(count) + gradient, curvature**2)
+    return {
+        "alpha_out": np.asarray(out)[()],
+        "loss": np.asarray(out / a)[()],
+        "d_gradient": np.asarray(scale**2)[()],
+        "d_hessian": np.asarray(scale ** (6 / 13))[()],
+    }
+
+
+_CONSTANTS = ("corrected", "paper", "one")
+_RATE_OUTPUTS = {
+    "alpha": "error that is reached",
+    "eta": "step size",
+    "kappa": "threshold of the drift: as printed (paper), or balanced (corrected, one)",
+    "b_1": "batch of a fresh gradient",
+    "b_2": "batch of a gradient difference",
+    "T": "steps that the batches count with",
+    "R": "fresh gradients that the batches count with",
+    "sigma": "scale of the data noise",
+    "r": "standard deviation of the Gaussian noise, each coordinate, at most",
+}
+_SAMPLE_OUTPUTS = {"n": "examples (of each client) that the error needs", **_RATE_OUTPUTS}
+del _SAMPLE_OUTPUTS["alpha"]
+
+REPEATS = Calculator(
+    _repeats,
+    (omega0,),
+    {
+        "Q": "attempts, as a real number",
+        "attempts": "attempts, rounded up",
+        "failure": "(3/4)^Q, the bound of the probability that all Q fail",
+    },
+    ("corrected", "paper"),
+)
+PARAMETERS = Calculator(
+    _parameters,
+    (C, s, sigma, r, d, M, rho, U, omega),
+    {
+        "mu": "logarithmic factor, the fixed point of (5)",
+        "iota": "s mu",
+        "psi": "level of the noise",
+        "chi": "bound of the error of a gradient",
+        "alpha": "error that is reached",
+        "eta": "step size",
+        "T_esc": "steps of an attempt to escape",
+        "S": "drift that counts as an escape",
+        "F_esc": "decrease by an escape",
+        "N": "saddles at most",
+        "Q": "attempts at each",
+        "T": "steps at most",
+    },
+    _CONSTANTS,
+)
+RATE = Calculator(_rate, (n, d, epsilon, delta, G, M, rho, U), _RATE_OUTPUTS, _CONSTANTS)
+SHARED_RATE = Calculator(_shared_rate, (n, d, epsilon, delta, G, M, rho, U, m), _RATE_OUTPUTS, _CONSTANTS)
+SAMPLES = Calculator(_samples, (alpha, d, epsilon, delta, G, M, rho, U), _SAMPLE_OUTPUTS, _CONSTANTS)
+SHARED_SAMPLES = Calculator(_shared_samples, (alpha, d, epsilon, delta, G, M, rho, U, m), _SAMPLE_OUTPUTS, _CONSTANTS)
+SELECTION = Calculator(
+    _selection,
+    (a, m, n, d, epsilon, omega_s),
+    {
+        "alpha_out": "error of the selected point, up to constants and logarithms",
+        "loss": "the same over alpha",
+        "d_gradient": "dimension up to which noisy gradients cost nothing",
+        "d_hessian": "dimension up to which noisy Hessians cost nothing",
+    },
+    ("corrected", "paper"),
+)

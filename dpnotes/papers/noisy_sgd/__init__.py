@@ -1,0 +1,1 @@
+"""Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024): noisy SGD without clipping escapes saddle points privately."""

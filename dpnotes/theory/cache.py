@@ -1,0 +1,181 @@
+"""Verdicts that were computed before: one JSON file a paper in the user's cache, or in `$DPNOTES_CACHE`.
+
+A verdict is still what `Claim.check` finds; it is kept beside a key of all that it depends on: the source of the
+engine and of the paper's claims, and the versions of Python and of the libraries that calculate. Another key, a damaged
+file or a folder that cannot be written only cost the time to check again. The repository holds no verdict.
+
+A claim is looked up only if it is one of its paper's `CLAIMS`, the very object: one that was made or changed by hand is
+always checked. And a process whose source was edited after it started neither reads nor writes, as what it has loaded
+is no longer what the key would say.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpnotes.theory.verdicts import Kind, Verdict
+
+if TYPE_CHECKING:
+    from dpnotes.theory.claims import Claim
+
+_LIBRARIES = ("mpmath", "numpy", "scipy", "sympy")
+_LOADED = time.time()
+# Any module of a paper that is named in an import may be what is imported: better one file too many in a key.
+_IMPORT = re.compile(r"^\s*(?:from\s+\S+\s+)?import\s+(?:\([^)]*\)|[^\n]*)", re.MULTILINE)
+_WORD = re.compile(r"\w+")
+
+
+def folder() -> Path:
+    """Where the files stand: `$DPNOTES_CACHE`, or the user's cache folder.
+
+    >>> folder().name
+    'verdicts'
+    """
+    import platformdirs
+
+    chosen = os.environ.get("DPNOTES_CACHE")
+    return (Path(chosen) if chosen else platformdirs.user_cache_path("dpnotes")) / "verdicts"
+
+
+def sources(paper: str) -> list[Path]:
+    """The files that a verdict of a paper depends on: the engine, and the paper's claims with what they import of it.
+
+    >>> [path.name for path in sources("budget_schedules")][-3:]
+    ['claims.py', 'calculators.py', 'notation.py']
+    """
+    package = Path(__file__).parents[1]
+    front = package / "papers" / paper
+    others, found = set(front.rglob("*.py")), [front / "__init__.py", front / "claims.py"]
+    for path in found:  # grows while it is read
+        others -= {path}
+        named = set(_WORD.findall(" ".join(_IMPORT.findall(path.read_text(encoding="utf-8")))))
+        found += sorted(other for other in others if other.stem in named and other not in found)
+    return [*sorted((package / "theory").glob("*.py")), package / "validate.py", *found]
+
+
+def key(paper: str) -> str | None:
+    """Digest of all that the verdicts of a paper depend on; None where that is not what this process has loaded.
+
+    >>> key("no_such_paper") is None
+    True
+    """
+    digest = hashlib.sha256()
+    try:
+        for path in sources(paper):
+            if path.stat().st_mtime >= _LOADED:
+                return None
+            digest.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes())
+        versions = [importlib.metadata.version(name) for name in _LIBRARIES]
+    except (OSError, ImportError, ValueError):
+        return None
+    digest.update(repr([platform.python_version(), sys.platform, platform.machine(), *versions]).encode())
+    return digest.hexdigest()
+
+
+class Verdicts:
+    """Verdicts of claims, from the cache where they are known; what was found is kept when the block ends.
+
+    Args:
+      cached: whether to read what is known; what is found is written either way.
+
+    >>> from dpnotes.papers import claim
+    >>> with Verdicts(cached=False) as verdicts:
+    ...     print(verdicts.of(claim("budget_schedules.lemmaC.3")))
+    exact: stated minus derived reduces to 0
+    """
+
+    def __init__(self, cached: bool = True) -> None:
+        self._cached = cached
+        self._known: dict[str, dict[str, Verdict]] = {}
+        self._found: dict[str, dict[str, Verdict]] = {}
+        self._keys: dict[str, str | None] = {}
+
+    def __enter__(self) -> "Verdicts":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for paper, found in self._found.items():
+            # Written beside its place and moved into it; what another process has found meanwhile is kept.
+            _write(paper, self._keys[paper], {**_read(paper, self._keys[paper]), **found})
+        self._found.clear()
+
+    def of(self, claim: "Claim") -> Verdict:
+        """The verdict of the claim as printed."""
+        return self._get(claim, "printed")
+
+    def of_correction(self, claim: "Claim") -> Verdict | None:
+        """The verdict of its correction, None where it has none."""
+        return self._get(claim, "corrected") if claim.erratum and claim.erratum.corrected else None
+
+    def _get(self, claim: "Claim", which: str) -> Verdict:
+        paper, name = claim.paper, f"{claim.id} {which}"
+        if not self._is_of_its_paper(claim):
+            return _check(claim, which)
+        if paper not in self._keys:
+            self._keys[paper] = key(paper)
+            self._known[paper] = _read(paper, self._keys[paper]) if self._cached else {}
+        known = self._known[paper]
+        if name not in known:
+            known[name] = _check(claim, which)
+            if self._keys[paper] is not None:
+                self._found.setdefault(paper, {})[name] = known[name]
+        return known[name]
+
+    def _is_of_its_paper(self, claim: "Claim") -> bool:
+        module = sys.modules.get(f"dpnotes.papers.{claim.paper}.claims")
+        return any(claim is other for other in getattr(module, "CLAIMS", ()))
+
+
+def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdict]:
+    """The verdicts of claims by id, from the cache where they are known.
+
+    >>> from dpnotes.papers import claims
+    >>> {name: str(found.kind) for name, found in verdicts(claims("budget_schedules.lemma4.4")).items()}
+    {'budget_schedules.lemma4.4.optimum': 'exact', 'budget_schedules.lemma4.4.gap': 'contradicted'}
+    """
+    with Verdicts(cached) as known:
+        return {claim.id: known.of(claim) for claim in claims}
+
+
+def _check(claim: "Claim", which: str) -> Verdict:
+    chosen = claim if which == "printed" else claim.correction()
+    assert chosen is not None
+    return chosen.check()
+
+
+def _read(paper: str, digest: str | None) -> dict[str, Verdict]:
+    """What is known under this key; nothing where the file is missing, damaged or of another key."""
+    if digest is None:
+        return {}
+    try:
+        document: Any = json.loads((folder() / f"{paper}.json").read_text(encoding="utf-8"))
+        if document["key"] != digest:
+            return {}
+        return {name: Verdict(Kind(kind), str(evidence)) for name, (kind, evidence) in document["verdicts"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+def _write(paper: str, digest: str | None, found: dict[str, Verdict]) -> None:
+    kept = {name: [str(verdict.kind), verdict.evidence] for name, verdict in found.items()}
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder(), prefix=f"{paper}.", suffix=".tmp")
+        try:
+            with open(handle, "w", encoding="utf-8") as file:
+                json.dump({"key": digest, "verdicts": kept}, file, indent=1)
+            os.replace(temporary, folder() / f"{paper}.json")
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError:
+        pass  # a read-only or full disk only costs the time to check again

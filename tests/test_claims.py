@@ -1,0 +1,278 @@
+"""What holds for the claims of all papers. Expected verdicts stand in expected_verdicts.csv, and nowhere else.
+
+Most tests here take verdicts through the cache of `dpnotes.theory.cache`, whose key is the source of engine and claims
+(test_theory_cache.py holds it to that); those that are about another process, and those of the slow suite, check anew.
+"""
+
+import csv
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import dpnotes
+from dpnotes import papers
+from dpnotes.theory import errata
+from dpnotes.theory.cache import Verdicts, sources
+from dpnotes.theory.claims import Claim
+from dpnotes.theory.inequalities import Monotone
+from dpnotes.theory.mutants import mutants, still_true
+from dpnotes.theory.rates import Choice, Rate
+from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
+from dpnotes.theory.symbols import PaperSymbols
+from dpnotes.theory.verdicts import CONFIRMING, Kind, Verdict
+
+ROOT = Path(__file__).parents[1]
+SCOPES = {"checked", "algorithm", "no formula"}
+_X = PaperSymbols("example").symbol("x", "a number")
+TRUE = Identity(_X, _X, _X)  # what would stand for a claim that checks nothing
+
+each_paper = pytest.mark.parametrize("paper", papers.PAPERS)
+
+
+def table(name: str) -> list[dict[str, str]]:
+    with open(Path(__file__).parent / name, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def expected(paper: str) -> dict[str, dict[str, str]]:
+    return {row["claim"]: row for row in table("expected_verdicts.csv") if row["claim"].startswith(f"{paper}.")}
+
+
+@functools.cache
+def verdicts(paper: str) -> dict[str, Verdict]:
+    with Verdicts() as known:
+        return {claim.id: known.of(claim) for claim in papers.claims(paper)}
+
+
+@functools.cache
+def corrections(paper: str) -> dict[str, Verdict]:
+    with Verdicts() as known:
+        return {c.id: found for c in papers.claims(paper) if (found := known.of_correction(c)) is not None}
+
+
+def place(claim: Claim, places: list[str]) -> str:
+    """The longest place that the id begins with, after the paper's key; the id itself where there is none."""
+    _, name = claim.id.split(".", 1)
+    return max((other for other in places if f"{name}.".startswith(f"{other}.")), key=len, default=name)
+
+
+def python(code: str, **environment: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | environment
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+
+# ---------------------------------------------------------------- verdicts
+def test_no_row_is_left_over():
+    rows = [row["claim"] for row in table("expected_verdicts.csv")]
+    assert len(rows) == len(set(rows))
+    assert {name.split(".")[0] for name in rows} == set(papers.PAPERS)
+
+
+@each_paper
+def test_every_claim_has_an_expected_verdict_and_stores_none(paper: str):
+    claims = papers.claims(paper)
+    assert {claim.id for claim in claims} == set(expected(paper))
+    assert len({claim.id for claim in claims}) == len(claims)
+    assert not any("verdict" in name for claim in claims for name in vars(claim))
+    for path in sources(paper):
+        if path.parent.name == paper:
+            assert "theory.verdicts" not in path.read_text(encoding="utf-8"), f"{path} knows of verdicts"
+
+
+@each_paper
+def test_verdicts_are_the_expected_ones(paper: str):
+    found = {name: str(verdict.kind) for name, verdict in verdicts(paper).items()}
+    assert found == {name: row["verdict"] for name, row in expected(paper).items()}
+    assert all(v.evidence and v.evidence == " ".join(v.evidence.split()) for v in verdicts(paper).values())
+
+
+@each_paper
+def test_corrections_are_confirmed_as_expected(paper: str):
+    found = {name: str(verdict.kind) for name, verdict in corrections(paper).items()}
+    assert found == {name: row["corrected"] for name, row in expected(paper).items() if row["corrected"]}
+    assert {Kind(kind) for kind in found.values()} <= CONFIRMING
+
+
+@each_paper
+def test_a_claim_has_an_erratum_exactly_when_it_is_not_confirmed(paper: str):
+    for claim in papers.claims(paper):
+        verdict = verdicts(paper)[claim.id]
+        if verdict.kind != Kind.IMPROVABLE:  # what is true but weak may have a better statement beside it
+            wrong = not verdict.confirms and verdict.kind != Kind.NOT_CHECKABLE
+            assert (claim.erratum is not None) == wrong, f"{claim.id}: {verdict}"
+
+
+@each_paper
+def test_few_claims_are_uncheckable_and_for_listed_reasons(paper: str):
+    silent = [claim for claim in papers.claims(paper) if isinstance(claim.statement, Uncheckable)]
+    assert len(silent) <= 0.15 * len(papers.claims(paper))
+    assert all(isinstance(claim.statement, Uncheckable) and claim.statement.reason in Reason for claim in silent)
+    assert {c.id for c in silent} == {k for k, v in verdicts(paper).items() if v.kind == Kind.NOT_CHECKABLE}
+
+
+@each_paper
+def test_verdicts_are_the_same_in_another_process_and_load_no_torch(paper: str):
+    code = (
+        "import json, sys; from dpnotes.papers import claims\n"
+        f"found = {{c.id: str(c.check()) for c in claims({paper!r})}}\n"
+        "assert 'torch' not in sys.modules; print(json.dumps(found))"
+    )
+    found = json.loads(python(code, PYTHONHASHSEED="7"))
+    assert found == {name: str(verdict) for name, verdict in verdicts(paper).items()}
+
+
+# ---------------------------------------------------------------- a check can fail
+def answer(statement: Statement) -> Verdict | None:
+    """The verdict, None where the statement is refused: a symbol without an interval, no monomial."""
+    try:
+        return statement.verdict()
+    except (LookupError, TypeError, ValueError):
+        return None
+
+
+@each_paper
+def test_a_statement_replaced_by_true_or_by_its_neighbours_has_another_verdict(paper: str):
+    """By `true`, the verdict changes, unless it is that of an identity, whose mutant must fail then.
+
+    By what the next claim with as many expressions prints, the verdict changes always: of what is wrong in print, the
+    corrections are compared, as two wrong formulas may well lose the same term.
+    """
+    true = TRUE.verdict()
+    claims = [claim.correction() or claim for claim in papers.claims(paper)]
+    for index, claim in enumerate(claims):
+        statement = claim.statement
+        verdict = corrections(paper).get(claim.id, verdicts(paper)[claim.id])
+        assert verdicts(paper)[claim.id] != true or isinstance(statement, Identity), claim.id
+        if verdict == true:
+            changed = next(mutant for _, mutant in mutants(statement))
+            assert (found := answer(changed)) is None or not found.confirms, f"{claim.id} says yes to {changed.plain()}"
+        if isinstance(statement, Monotone):  # prints a direction and no formula
+            opposite = "decreasing" if statement.sense == "increasing" else "increasing"
+            assert replace(statement, sense=opposite).verdict().confirms != verdict.confirms, claim.id
+        compared = []
+        for other in [*claims[index + 1 :], *claims[:index]]:
+            theirs = other.statement.printed
+            if len(theirs) == len(statement.printed) and theirs != statement.printed:
+                compared.append(other.id)
+                if answer(statement.restate(*theirs)) != verdict:
+                    break
+                # The same rate in another form, which the engine has proved in both directions, or an equal formula.
+                same = isinstance(statement, Rate | Choice) or equal(statement, theirs)
+                assert same, f"{claim.id} says the same of what {other.id} prints"
+        else:
+            assert not compared, f"{claim.id} says the same of what all others print"
+
+
+def equal(statement: Statement, theirs: tuple) -> bool:
+    """Whether two claims print the same formulas in different forms, by the definitions of the first."""
+    where = getattr(statement, "where", {})
+    pairs = zip(statement.printed, theirs, strict=True)
+    return all(Identity(_X, ours, other, where=where).verdict().confirms for ours, other in pairs)
+
+
+# ---------------------------------------------------------------- the inventory
+@each_paper
+def test_the_inventory_and_the_claims_agree(paper: str):
+    rows = table(f"inventory/{paper}.csv")
+    places = [row["place"] for row in rows]
+    assert len(places) == len(set(places)) and all(row["what"].strip() for row in rows)
+    assert {row["scope"] for row in rows} <= SCOPES
+    claimed = {place(claim, places) for claim in papers.claims(paper) if not claim.derived_here}
+    assert claimed - set(places) == set(), "places of claims that are not in the inventory"
+    assert {row["place"] for row in rows if row["scope"] == "checked"} - claimed == set(), "checked, but no claim"
+
+
+@each_paper
+def test_results_of_our_own_are_marked_and_proved(paper: str):
+    path = ROOT / "docs" / "derivations" / f"{paper}.md"
+    proofs = re.findall(r"^## (\S+)$\n+(.*?)(?=^## |\Z)", path.read_text(encoding="utf-8"), re.M | re.S)
+    own = [claim for claim in papers.claims(paper) if claim.derived_here]
+    assert {claim.id for claim in own} <= {name for name, _ in proofs}
+    assert all(len(text.split()) > 20 for _, text in proofs), "a proof has more words"
+    for claim in papers.claims(paper):
+        assert claim.derived_here == claim.id.startswith(f"{paper}.own."), claim.id
+        assert claim.derived_here == claim.locator.startswith("derived here, unpublished"), claim.id
+
+
+# ---------------------------------------------------------------- what readers see
+@each_paper
+def test_what_notebooks_print_is_whole(paper: str):
+    for claim in papers.claims(paper):
+        for text in (claim.printed, claim.corrected or "x"):
+            assert text and text.count("{") == text.count("}") and "Symbol" not in text, claim.id
+        assert claim.title and claim.locator and claim.origin, claim.id
+
+
+@each_paper
+def test_what_the_command_line_prints_is_one_plain_line_and_shows_the_difference(paper: str):
+    for claim in papers.claims(paper):
+        for text in (claim.printed_text, claim.corrected_text or "x"):
+            assert text and text == " ".join(text.split()) and "\\" not in text, claim.id
+        if claim.erratum is not None:
+            assert claim.printed_text != claim.corrected_text and claim.printed != claim.corrected, claim.id
+            assert claim.erratum.wording.strip() and claim.erratum.version.strip(), claim.id
+
+
+@each_paper
+def test_citations(paper: str):
+    card = papers.paper(paper)
+    assert card.key == paper and card.title in card.bibtex.replace("{", "").replace("}", "")
+    assert card.doi in card.bibtex and card.bibtex.count("{") == card.bibtex.count("}")
+
+
+def test_the_page_of_errata_is_current():
+    with Verdicts() as known:
+        cards = [papers.paper(key) for key in papers.PAPERS]
+        page = errata.page(cards, papers.claims(), known, dpnotes.__version__)
+    stored = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
+    assert stored == page, "write it again: dpnotes check --errata --write"
+
+
+# ---------------------------------------------------------------- the slow suite
+@pytest.mark.slow
+def test_a_claim_takes_at_most_a_second_and_all_a_minute():
+    total = 0.0
+    for claim in papers.claims():
+        start = time.process_time()
+        claim.check()
+        spent = time.process_time() - start
+        total += spent
+        assert spent < 1.0, claim.id
+    print(f"all claims: {total:.1f} s")
+    assert total < 60
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@each_paper
+def test_mutants_are_killed(paper: str):
+    counts: dict[str, Counter[str]] = {}
+    survivors = []
+    for claim in papers.claims(paper):
+        base = (claim.correction() or claim).statement
+        count = counts.setdefault(type(base).__name__, Counter())
+        kind = base.verdict().kind
+        for change, mutant in mutants(base):
+            found = answer(mutant)
+            if found is None or found.kind != kind:
+                count["killed"] += 1
+            elif still_true(base, mutant):
+                count["still true"] += 1
+            else:
+                count["survived"] += 1
+                survivors.append(f"{claim.id}: {change}")
+    total = sum(counts.values(), Counter())
+    print(f"\n{paper:30} killed  survived  still true")
+    for name, count in [*sorted(counts.items()), ("all", total)]:
+        print(f"{name:30} {count['killed']:6}  {count['survived']:8}  {count['still true']:10}")
+    assert total["killed"] >= 0.95 * (total["killed"] + total["survived"]), "\n".join(survivors)

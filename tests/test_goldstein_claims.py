@@ -1,0 +1,556 @@
+"""The claims on private Goldstein stationarity: evidence, headline theorems by balance, numbers from elsewhere.
+
+What holds for the claims of every paper is tested in test_claims.py.
+"""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import sympy
+from scipy import integrate, stats
+from scipy.optimize import linprog
+
+from dpnotes.papers import claim, claims
+from dpnotes.papers.goldstein import notation as s
+from dpnotes.papers.goldstein.terms import BOUND, COUNTS, DIRECTIONS, PRIOR, SINGLE_PASS
+from dpnotes.theory.balance import balance
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.rates import Choice, Rate
+from dpnotes.theory.statements import Identity
+from dpnotes.theory.verdicts import Kind
+
+CLAIMS = claims("goldstein")
+
+
+def verdict(name):
+    return claim(f"goldstein.{name}").check()
+
+
+def calculate(name, **numbers):
+    return claim(f"goldstein.{name}").calculator()(**numbers)
+
+
+# ---------------------------------------------------------------- evidence
+@pytest.mark.parametrize(
+    ("name", "evidence"),
+    [
+        ("eq4", "stated 0, derived 1"),
+        ("alg3.mean", "stated in x^2, derived in 1"),
+        ("eq5", "at B = 10, L = 1, d = 10, u = 1, v = 1: quantity 2, bound 1"),
+        ("prop2.5.sigma", "at S = 1, delta = 1e-06, q = 1, u = 0.1: quantity 3.898, bound 0"),
+        ("prop2.5.epsilon", "at S = 1, delta = 0.1, epsilon = 1000, q = 5: quantity 0.02236, bound 0.01011"),
+        ("prop2.6", "at D = 1, G0 = 1, G1 = 1, M = 100, Phi = 1, T = 100: stated 1.16, derived 2.26"),
+        ("appA.moment", "at L = 1, s = 1, u = 1: quantity 2, bound 1"),
+        ("appA.distance", "at D = 1, u = 0.01, v = 0.99: quantity 1.98, bound 1"),
+        ("alg1.node", "at k = 3, t = 8: stated 7, derived 8"),
+        ("alg3.index", "at Sigma = 8, t = 8: stated 0, derived 8"),
+        ("thm4.1.parameters", "its value: x^2, the parameter D: x"),
+        ("eq10", "at u = 0.5: stated 0, derived 0.5"),
+        ("lemma6.3.reset", "at B1 = 10, L = 1, u = 1, v = 1: quantity 0.2, bound 0.1"),
+        ("eq19", "at h_y = 0, h_z = 0, lambda = 1, x = 0, y = 2, z = 0: stated -1, derived 1"),
+        ("factB.2.ii", "stated in F, derived in x"),
+        ("factB.2.iv", "stated in F^2 x^-3, derived in F x^-2"),
+        ("thmB.5.rate", "the stated rate: F^1/3 x^-1/3, n: 1"),
+        ("thmC.2", "at c = 2, v = 1: quantity 1, bound 0.7788"),
+    ],
+)
+def test_counterexamples_can_be_checked_by_hand(name, evidence):
+    assert verdict(name).evidence.startswith(evidence) or evidence in verdict(name).evidence
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("lemma3.4.log", "B2*d/delta is lost"),
+        ("lemma3.5.log", "B1*d/delta is lost"),
+        ("lemma3.5.sigma", "ell_Sigma"),
+        ("lemma4.3.m", "sensitivity to directions at a reset"),
+        ("thm4.1.period", "Sigma >= 1, beta**2*sqrt(d)/L**2 <= 1, is broken; at d = 100, all else 1"),
+        ("prop5.1", "L is lost, which is a flat cell"),
+    ],
+)
+def test_what_is_lost_is_named(name, says):
+    found = verdict(name)
+    assert found.kind == Kind.NOT_IMPLIED and says in found.evidence
+
+
+def test_severe_errata():
+    found = {c.id.split(".", 1)[1] for c in CLAIMS if c.erratum and c.erratum.severity == Severity.PRIVACY}
+    assert found == {
+        "alg1.node",
+        "alg3.index",
+        "prop2.5.sigma",
+        "prop2.5.epsilon",
+        "lemma3.5.sigma",
+        "lemma4.3.m",
+        "lemma6.3.reset",
+        "lemma6.4.sigma",
+    }
+
+
+# ---------------------------------------------------------------- the headline theorems, by balance
+def same(rate, other):
+    return sympy.simplify(rate - other) == 0
+
+
+def test_the_sample_size_of_one_pass_comes_out_with_its_parameters():
+    for name in ("thm3.1.rate", "thm6.1.rate"):
+        statement = claim(f"goldstein.{name}").statement
+        assert isinstance(statement, Rate)
+        assert {s.n, s.D, s.T, s.period, s.B1, s.B2, s.m} == set(statement.tuned)
+        assert same(statement.balance().rate, statement.value)
+    found = balance({"n": s.n}, (s.n, s.D, s.T, s.period, s.B1, s.B2), SINGLE_PASS, {"beta <= L": s.beta / s.L})
+    assert len(found.vertices) == 2
+    chosen = [found.parameters(vertex) for vertex in found.vertices]
+    assert all(choice is not None and not any("5" in str(value) for value in choice.values()) for choice in chosen)
+
+
+def test_the_prior_work_needs_a_factor_root_d_more():
+    statement = claim("goldstein.eq1").statement
+    assert isinstance(statement, Rate) and same(statement.balance().rate, statement.value)
+    # Control: the gain comes from the sensitivities, the prior ones with Theorem 3.1's sampling keep the private term.
+    mixed = {**SINGLE_PASS, **{name: term for name, term in PRIOR.items() if name.startswith("noise")}}
+    private = balance({"n": s.n}, (s.n, s.D, s.T, s.period, s.B1, s.B2), mixed).rate
+    assert private.has(s.d ** sympy.Rational(3, 2)) and not same(private, statement.value)
+
+
+def test_many_passes_and_lasry_lions_come_out_with_their_parameters():
+    many = claim("goldstein.thm4.1.rate").statement
+    assert isinstance(many, Rate)
+    found = many.balance()
+    assert same(found.rate, many.value * sympy.sqrt(s.ell))
+    smooth = (claim("goldstein.thmB.5.rate").correction() or pytest.fail()).statement
+    assert isinstance(smooth, Rate) and same(smooth.balance().rate, smooth.value)
+    (vertex,) = smooth.balance().vertices
+    assert (smooth.balance().parameters(vertex) or {})[s.lam] == s.alpha / s.L
+
+
+@pytest.mark.parametrize(
+    ("name", "lost"),
+    [("thm3.1.rate", "noise"), ("thm4.1.rate", "noise"), ("eq1", "increments"), ("own.plain_multi", "noise")],
+)
+def test_a_rate_without_one_of_its_terms_is_another(name, lost):
+    statement = claim(f"goldstein.{name}").statement
+    assert isinstance(statement, Rate)
+    fewer = {k: v for k, v in statement.constraints.items() if lost not in k}
+    try:
+        found = replace(statement, constraints=fewer).verdict().kind
+    except ValueError:  # n can be made arbitrarily small
+        found = None
+    assert found != statement.verdict().kind
+
+
+def test_four_terms_of_the_move_are_two():
+    printed = claim("goldstein.thm3.1.parameters").statement
+    assert isinstance(printed, Choice) and printed.verdict().kind == Kind.UP_TO_CONSTANTS
+    (move,) = [v for k, v in printed.parameters.items() if k == s.D]
+    assert len(move.args) == 4
+    needed = []
+    for left_out in move.args:
+        fewer = {**printed.parameters, s.D: sympy.Min(*(a for a in move.args if a != left_out))}
+        if replace(printed, parameters=fewer).verdict().kind != Kind.UP_TO_CONSTANTS:
+            needed.append(left_out)
+    # Second and fourth as printed: those with powers 1/2, and 1/3 with d inside.
+    assert len(needed) == 2 and all(term.has(s.d) and not term.has(s.Phi ** sympy.Rational(3, 5)) for term in needed)
+
+
+def test_directions_control():
+    """m = d is enough with common directions, and not with independent ones."""
+    common = claim("goldstein.own.directions").statement
+    assert isinstance(common, Choice) and common.verdict().kind == Kind.UP_TO_CONSTANTS
+    independent = {**common.terms, "independent": s.L * sympy.sqrt(s.d / s.m) * sympy.sqrt(s.period / s.B2)}
+    assert replace(common, terms=independent).verdict().kind == Kind.NOT_IMPLIED
+    fewer = {**common.parameters, s.m: s.d ** sympy.Rational(11, 12)}
+    assert replace(common, parameters=fewer).verdict().kind == Kind.NOT_IMPLIED
+
+
+# ---------------------------------------------------------------- the bound, minimised by a numeric linear program
+def log_minimum(target, constraints, tuned, point):
+    """The least log(target) where all constraints are at most 1, by a linear program in the logarithms."""
+    names = list(tuned)
+    rows, bounds = [], []
+    for term in constraints.values():
+        for part in sympy.Add.make_args(sympy.expand(term)):
+            powers = part.as_powers_dict()
+            rows.append([float(powers.get(x, 0)) for x in names])
+            rest = part.subs({x: 1 for x in names}).subs(point)
+            bounds.append(-math.log(float(rest)))
+    found = linprog([float(x == target) for x in names], A_ub=rows, b_ub=bounds, bounds=(None, None), method="highs")
+    assert found.success
+    return found.fun
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sample_sizes_against_a_numeric_program(seed):
+    generator = np.random.default_rng(seed)
+    problem = {
+        "d": int(10 ** generator.uniform(0, 5)),
+        "alpha": 10 ** generator.uniform(-3, 0),
+        "beta": 10 ** generator.uniform(-3, 0),
+        "epsilon": 10 ** generator.uniform(-2, 2),
+        "Phi": 10 ** generator.uniform(0, 1),
+        "L": 10 ** generator.uniform(0, 1),
+    }
+    point = {getattr(s, k): v for k, v in problem.items()}
+    tuned = (s.n, s.D, s.T, s.period, s.B1, s.B2, s.m)
+    sizes = calculate("eq1", **problem, delta=math.exp(-1), R=1e3, constants="one")
+    one_pass = math.exp(log_minimum(s.n, {**SINGLE_PASS, **DIRECTIONS}, tuned, point))
+    # A sum of two terms is between one and two times its maximum.
+    assert sizes["single_pass"] / 2 <= one_pass * 1.0001 and one_pass <= sizes["single_pass"] * 1.0001
+    before = math.exp(log_minimum(s.n, PRIOR, tuned[:-1], point))
+    assert sizes["prior"] / 2 <= before * 1.0001 and before <= sizes["prior"] * 1.0001
+
+
+# ---------------------------------------------------------------- counterexamples by simulation
+def test_a_block_that_starts_anywhere_has_regret_five_halves():
+    def worst(D, M, G, start):
+        """Slopes +1 until the bottom, then short stretches of -1 and +1, which gain eta/2 a step."""
+        eta, delta, losses = D / (G * math.sqrt(M)), start, []
+        slopes = [1.0] * 40 + [slope for _ in range(45) for slope in (-1.0,) * 4 + (1.0,) * 4]
+        for slope in slopes[:M]:
+            losses.append(slope * delta)
+            delta = max(-D, min(D, delta - eta * slope))
+        best = -D * abs(sum(slopes[:M]))
+        return (sum(losses) - best) / (D * G * math.sqrt(M))
+
+    assert worst(1.0, 400, 1.0, 1.0) == pytest.approx(2.5, abs=1e-9)
+    assert worst(1.0, 400, 1.0, 0.0) <= 1.5  # control: Lemma A.1 itself, from 0
+
+
+def test_directions_in_the_ball_give_a_small_mean():
+    generator, d, alpha = np.random.default_rng(1), 10, 0.1
+    y = generator.normal(size=(200_000, d))
+    y *= (alpha * generator.uniform(size=(len(y), 1)) ** (1 / d)) / np.linalg.norm(y, axis=1, keepdims=True)
+    found = np.mean(d / (2 * alpha) * 2 * alpha * y[:, 0] * y[:, 0])
+    assert found == pytest.approx(alpha**2 * d / (d + 2), rel=0.02) and found < 0.01
+
+
+def test_first_order_directions_in_three_dimensions():
+    """||x|| at half a radius: sphere 1/3, ball 0.475, two-point estimate 0.475."""
+
+    def along(r, c):  # derivative of ||x|| along x, at x + y with |y| = r and cosine c; |x| = 1/2, alpha = 1
+        return (0.5 + r * c) / math.sqrt(0.25 + r * r + r * c)
+
+    sphere = integrate.quad(lambda c: along(1, c) / 2, -1, 1)[0]
+    ball = integrate.dblquad(lambda c, r: 3 * r * r * along(r, c) / 2, 0, 1, -1, 1)[0]
+    two = integrate.quad(lambda c: 3 / 2 * (math.sqrt(1.25 + c) - math.sqrt(1.25 - c)) * c / 2, -1, 1)[0]
+    assert sphere == pytest.approx(1 / 3, abs=1e-9) and ball == pytest.approx(0.475, abs=1e-6)
+    assert two == pytest.approx(ball, abs=1e-6)
+
+
+@pytest.mark.parametrize("d", [2, 10, 100])
+def test_an_estimate_has_norm_root_d(d):
+    generator = np.random.default_rng(d)
+    y = generator.normal(size=(20_000, d))
+    y /= np.linalg.norm(y, axis=1, keepdims=True)
+    slopes = generator.normal(size=(20, d))
+    slopes /= np.linalg.norm(slopes, axis=1, keepdims=True)
+    linear = d * y[:, 0]
+    several = d * ((y @ slopes.T).max(axis=1) - (-y @ slopes.T).max(axis=1)) / 2
+    bound = d * d / (d - 1)
+    assert np.mean(linear**2) == pytest.approx(d, rel=0.05) and np.mean(several**2) <= bound
+    assert np.mean(linear**2) < d * d or d == 2
+
+
+def gaussian_delta(epsilon, ratio):
+    """The least delta of a Gaussian whose means are `ratio` standard deviations apart."""
+    first, second = stats.norm.cdf(ratio / 2 - epsilon / ratio), stats.norm.logcdf(-ratio / 2 - epsilon / ratio)
+    return first - math.exp(epsilon + second)
+
+
+def test_node_by_its_own_lines():
+    """Algorithm 1 line by line: what NODE(t) holds, as printed, and with the loop begun one level higher."""
+
+    def node(t, steps, first):
+        blocks, k, top = [], 0, math.ceil(math.log2(steps))
+        for i in range(first, top + 1):
+            if k < t and k + 2 ** (top - i) <= t:
+                blocks.append((k + 1, k + 2 ** (top - i)))
+                k = blocks[-1][1]
+        return blocks
+
+    for levels in range(1, 7):
+        steps = 2**levels
+        for t in range(1, steps + 1):
+            printed, right = node(t, steps, 1), node(t, steps, 0)
+            assert printed[-1][1] == min(t, sum(2 ** (levels - i) for i in range(1, levels + 1)))
+            assert right[-1][1] == t and len(right) == t.bit_count()
+        assert node(steps, steps, 1) == node(steps - 1, steps, 1)
+    assert node(4, 5, 1) == [(1, 4)] and 3 > math.log2(5), "a block of level 3, which T does not have"
+    assert node(0, 8, 1) == []
+
+
+def test_the_printed_noise_of_the_tree_fails_for_large_epsilon_and_one_step():
+    epsilon, delta = 1000.0, 0.1
+    printed = calculate("prop2.5.sigma", Sigma=16, S=1.0, epsilon=epsilon, delta=delta, constants="paper")
+    assert gaussian_delta(epsilon, 1 / printed["sigma"]) > 0.99  # one release of one node already
+    fixed = calculate("prop2.5.sigma", Sigma=16, S=1.0, epsilon=epsilon, delta=delta, constants="corrected")
+    assert gaussian_delta(epsilon, math.sqrt(fixed["levels"]) / fixed["sigma"]) <= delta
+    with pytest.raises(ValueError, match="Expected Sigma=1 >= 2: the printed noise for one step is 0"):
+        calculate("prop2.5.sigma", Sigma=1, S=1.0, epsilon=1.0, delta=1e-6, constants="paper")
+    # The lower bound of the claim: 1/2 - e^epsilon Q(sqrt(2 epsilon)) is above 1/4 from epsilon = 1 on, and grows.
+    values = [gaussian_delta(e, math.sqrt(2 * e)) for e in np.geomspace(1, 500, 50)]
+    assert values[0] > 0.25 and all(np.diff(values) > 0)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4, 5, 16, 31, 32])
+def test_the_corrected_noise_of_the_tree_is_private_and_counts_the_levels(steps):
+    found = calculate("prop2.5.sigma", Sigma=steps, S=2.0, epsilon=1.0, delta=1e-6, constants="corrected")
+    assert found["levels"] == steps.bit_length()
+    assert gaussian_delta(1.0, 2 * math.sqrt(found["levels"]) / found["sigma"]) <= 1e-6
+    assert gaussian_delta(1.0, 2 * math.sqrt(found["levels"]) / (0.75 * found["sigma"])) > 1e-6  # no waste
+
+
+def test_stationary_points_of_samples_that_are_none_of_the_population():
+    """Proposition 5.1's counterexample: n = 20 signs a cell, enough cells that one has a mean of at most 0."""
+    num_samples = 20
+    p = stats.binom.sf(math.ceil(num_samples / 2) - 1, num_samples, 0.25)
+    assert p == pytest.approx(0.01386, abs=1e-4)
+    assert stats.binom.sf(24, 50, 0.25) == pytest.approx(1.2e-4, rel=0.05)
+    cells = math.ceil(5 / p)
+    generator = np.random.default_rng(3)
+    flat = 0
+    for _ in range(100):
+        slopes = 1 - 2 * (generator.binomial(num_samples, 0.25, size=cells) / num_samples)
+        flat += slopes.min() <= 0 < slopes.max()
+    assert flat >= 95  # 0 is a convex combination of slopes, while every slope of the population is 1/2
+
+
+# ---------------------------------------------------------------- sharp constants
+def test_sharp_constants_of_smoothing():
+    statement = claim("goldstein.own.smoothing_smoothness").statement
+    assert isinstance(statement, Identity)
+    kappa = {d: float(statement.value.xreplace({s.d: sympy.Integer(d), s.L: 1, s.alpha: 1})) for d in (1, 2, 3, 100)}
+    assert kappa == pytest.approx({1: 1.0, 2: 4 / math.pi, 3: 1.5, 100: 7.998817}, abs=1e-6)
+    error = claim("goldstein.own.smoothing_error").statement
+    assert isinstance(error, Identity)
+    numeric = integrate.quad(lambda r: r * 3 * r**2, 0, 1)[0]
+    assert float(error.value.xreplace({s.d: sympy.Integer(3), s.L: 1, s.alpha: 1})) == pytest.approx(numeric)
+
+
+def test_lasry_lions_smoothing_of_a_peak():
+    """h = -L|x| on a grid: the error at 0 is L^2 lambda, the curvature near 0 is 1/lambda."""
+    L, lam = 2.0, 0.5
+    y = np.linspace(-6, 6, 4801)
+    inner = np.min(-L * np.abs(y)[None, :] + (y[:, None] - y[None, :]) ** 2 / (4 * lam), axis=1)
+    near = np.array([-0.1, 0.0, 0.1])
+    core = np.abs(y) <= 2  # away from the ends of the grid
+    smooth = np.max(inner[core][None, :] - (y[core][None, :] - near[:, None]) ** 2 / (2 * lam), axis=1)
+    assert 0 - smooth[1] == pytest.approx(L**2 * lam, abs=1e-3)
+    assert (smooth[0] - 2 * smooth[1] + smooth[2]) / 0.01 == pytest.approx(-1 / lam, abs=1e-2)
+
+
+# ---------------------------------------------------------------- calculators
+PROBLEM = {"d": 100, "alpha": 0.1, "beta": 0.1, "epsilon": 1.0, "delta": 1e-6, "Phi": 1.0, "L": 1.0}
+
+
+def sizes(**changes):
+    return calculate(
+        "eq1", **{**PROBLEM, "R": 1.0, **changes}, **({} if "constants" in changes else {"constants": "one"})
+    )
+
+
+@pytest.mark.parametrize(
+    ("d", "alpha", "beta", "epsilon", "expected"),
+    [
+        (100, 0.1, 0.1, 1.0, (2.0e6, 2.0e5, 1.3e4, 1.1e5, 1.1e4)),
+        (10**4, 0.1, 0.1, 1.0, (1.1e9, 1.1e7, 1.1e6, 1.0e6, 1.0e6)),
+        (10**6, 0.1, 0.1, 1.0, (1.0e12, 1.0e9, 1.0e8, 1.0e7, 1.0e8)),
+        (10**4, 0.01, 0.01, 0.1, (1.1e13, 1.1e11, 2.0e8, 1.0e11, 1.1e8)),
+    ],
+)
+def test_sample_sizes(d, alpha, beta, epsilon, expected):
+    found = sizes(d=d, alpha=alpha, beta=beta, epsilon=epsilon)
+    names = ("prior", "single_pass", "multi_pass", "plain_single_pass", "plain_multi_pass")
+    assert tuple(found[name] for name in names) == pytest.approx(expected, rel=0.05)
+
+
+def test_sample_sizes_fall_with_every_tolerance_and_the_prior_is_root_d_above():
+    found = sizes()
+    assert found["prior"] / found["single_pass"] == pytest.approx(10)
+    for name, more in (("beta", 0.2), ("alpha", 0.2), ("epsilon", 2.0)):
+        looser = sizes(**{name: more})
+        assert all(looser[k] < found[k] for k in ("prior", "single_pass", "multi_pass", "plain_single_pass"))
+    assert type(found["prior"]) is float
+    grid = sizes(beta=np.array([0.05, 0.1]))
+    assert grid["single_pass"].shape == (2,) and grid["single_pass"][1] == pytest.approx(found["single_pass"])
+
+
+def test_sets_of_constants():
+    one, corrected, paper = (sizes(L=2.0, constants=c) for c in ("one", "corrected", "paper"))
+    assert paper["lasry_lions"] / one["lasry_lions"] == pytest.approx(2 ** (1 / 3))
+    assert corrected["multi_pass_empirical"] / one["multi_pass_empirical"] == pytest.approx(math.sqrt(math.log(1e6)))
+    assert paper["prior"] == one["prior"]
+
+
+def test_each_theorems_own_calculator_agrees_with_the_table():
+    found = sizes()
+    numbers = {**PROBLEM, "constants": "one"}
+    for name, column in (
+        ("thm3.1.rate", "single_pass"),
+        ("thm6.1.rate", "single_pass"),
+        ("thm4.1.rate", "multi_pass_empirical"),
+        ("own.plain_multi", "plain_multi_pass_empirical"),
+        ("own.plain_single", "plain_single_pass"),
+    ):
+        assert calculate(name, **numbers)["n"] == found[column]
+    smooth = calculate("thmB.5.rate", **{k: v for k, v in numbers.items() if k != "Phi"}, R=1.0)
+    assert smooth["n"] == found["lasry_lions"] and smooth["lambda"] == pytest.approx(0.1 / 3)
+
+
+def test_calculators_agree_with_the_checked_formulas():
+    point = {getattr(s, k): sympy.Float(v) for k, v in PROBLEM.items()} | {s.R: 1}
+    formulas = {
+        "thm3.1.rate": "single_pass",
+        "thm4.1.rate": "multi_pass_empirical",
+        "own.plain_multi": "plain_multi_pass_empirical",
+        "own.plain_single": "plain_single_pass",
+    }
+    for name, column in formulas.items():
+        statement = claim(f"goldstein.{name}").statement
+        assert isinstance(statement, Rate)
+        assert float(statement.value.xreplace(point)) == pytest.approx(sizes()[column], rel=1e-12)
+
+
+def test_accuracy_is_the_inverse_of_the_sample_size():
+    numbers = {k: v for k, v in PROBLEM.items() if k != "beta"}
+    for size in (1e5, 2e6, 1e9):
+        found = calculate("thm3.1.accuracy", n=size, **numbers, constants="one")
+        for name, beta in found.items():
+            assert sizes(beta=beta)[name] == pytest.approx(size, rel=1e-9), name
+    grid = calculate("thm3.1.accuracy", n=np.array([1e5, 1e6]), **numbers)
+    assert grid["single_pass"].shape == (2,) and grid["single_pass"][0] > grid["single_pass"][1]
+    with pytest.raises(ValueError, match=r"Expected n=5 large enough for beta <= L in prior"):
+        calculate("thm3.1.accuracy", n=5.0, **numbers)
+
+
+def test_parameters_of_one_pass_keep_every_term_below_beta():
+    problem = {k: v for k, v in PROBLEM.items() if k != "delta"}
+    for changes in ({}, {"epsilon": 0.01}, {"epsilon": 30.0}, {"beta": 1.0, "epsilon": 100.0}):
+        problem.update(changes)
+        chosen = calculate("thm3.1.parameters", **problem, constants="corrected")
+        assert chosen["Sigma"] >= 1 - 1e-9 and chosen["M"] >= 1 - 1e-9
+        point = {getattr(s, k): v for k, v in problem.items()}
+        point |= {s.D: chosen["D"], s.T: chosen["T"], s.period: chosen["Sigma"], s.B1: chosen["B1"], s.B2: chosen["B2"]}
+        terms = {name: float(term.subs(point)) for name, term in BOUND.items()}
+        assert max(terms.values()) == pytest.approx(problem["beta"], rel=1e-9)
+        assert max(float(term.subs(point)) for term in COUNTS.values()) <= 1 + 1e-9
+        size = sizes(**problem)["single_pass"]
+        assert size <= chosen["n"] * 1.001 and chosen["n"] <= 2 * size * 1.001
+    printed = calculate("thm3.1.parameters", **problem, constants="paper")
+    assert printed["m"] / printed["m_first_order"] >= problem["d"] ** 2 and printed["T"] <= 2 * chosen["T"]
+
+
+def test_parameters_of_many_passes():
+    chosen = calculate("thm4.1.parameters", **PROBLEM, constants="corrected")
+    root = math.sqrt(100)
+    assert chosen["n"] == pytest.approx(11754, abs=1)
+    assert chosen["sigma1"] * root == pytest.approx(0.1)
+    assert chosen["sigma2"] * root * math.sqrt(chosen["Sigma"]) == pytest.approx(0.1)
+    assert chosen["m_accuracy"] == pytest.approx(1702, abs=1)
+    assert chosen["m_reset"] == pytest.approx(1.4e12, rel=0.02)
+    assert chosen["m_increment"] == pytest.approx(1.4e14, rel=0.02) and chosen["m"] == chosen["m_increment"]
+    # The printed D at alpha = 4: the regret term is 0.2 in place of beta = 0.1.
+    wide = {**PROBLEM, "alpha": 4.0, "Phi": 4.0}
+    move = calculate("thm4.1.parameters", **wide, constants="paper")["D"]
+    assert math.sqrt(move / 4) == pytest.approx(0.2)
+    with pytest.raises(ValueError, match=r"Expected beta=0.9 small enough for Sigma"):
+        calculate("thm4.1.parameters", **{**PROBLEM, "beta": 0.9, "alpha": 1.0}, constants="paper")
+    assert calculate("thm4.1.parameters", **{**PROBLEM, "beta": 0.9}, constants="corrected")["Sigma"] == pytest.approx(
+        1
+    )
+
+
+def test_conversion():
+    numbers = {"Phi": 1.0, "alpha": 1.0, "D": 0.01, "T": 1e6, "M": 100.0, "G0": 0.1, "G1": 1.0, "s": 0.5}
+    paper, corrected = (calculate("prop2.6", **numbers, constants=c) for c in ("paper", "corrected"))
+    assert paper["bound"] == pytest.approx(1e-4 + 0.15 + 0.1) and corrected["bound"] == pytest.approx(1e-4 + 0.25 + 0.2)
+    assert corrected["unbiased_bound"] == pytest.approx(1e-4 + 0.3) and paper["eta"] == pytest.approx(1e-3)
+    with pytest.raises(ValueError, match="Expected M=101 <= alpha/D"):
+        calculate("prop2.6", **{**numbers, "M": 101.0})
+
+
+@pytest.mark.parametrize(
+    ("d", "alpha", "beta", "single"),
+    [
+        (10, 0.1, 0.5, 6.4e5),
+        (10, 0.5, 0.5, 1.7e5),
+        (10, 0.5, 0.25, 1.4e6),
+        (100, 0.1, 0.5, 2.0e6),
+        (100, 0.5, 0.25, 4.4e6),
+    ],
+)
+def test_explicit_constants(d, alpha, beta, single):
+    """Against a search over rounded parameters at radius alpha in all, which needs a little more."""
+    numbers = {**PROBLEM, "d": d, "alpha": alpha / 2, "beta": beta}
+    found = calculate("own.explicit", **numbers)
+    assert 0.75 * single <= found["n_single_pass"] <= single
+
+
+def test_explicit_constants_against_a_numeric_search():
+    numbers = {**PROBLEM, "d": 10, "alpha": 0.05, "beta": 0.5}
+    found = calculate("own.explicit", **numbers)
+    assert gaussian_delta(1.0, found["ratio"]) <= 1e-6 < gaussian_delta(1.0, 1.001 * found["ratio"])
+    gap, least = 1 + 0.05 * 10 / 11, math.inf
+    for batch in np.geomspace(1, 1000, 200):
+        noise = 10 * (2 / (batch * found["ratio"])) ** 2
+        factor = 2.5 * math.sqrt(1 + noise) + math.sqrt(1 / batch + noise)
+        moves = np.geomspace(1e-7, 0.05, 4000)
+        left = 0.5 - factor * np.sqrt(moves / 0.05)
+        sizes_there = np.where(left > 0, batch * gap / (moves * np.maximum(left, 1e-12)), np.inf)
+        least = min(least, sizes_there.min())
+    assert found["n_single_pass"] == pytest.approx(least, rel=1e-3)
+    better = calculate("own.explicit", **numbers, constants="best")
+    assert 0.6 < better["n_single_pass"] / found["n_single_pass"] < 0.85
+    grid = calculate("own.explicit", **{**numbers, "epsilon": np.array([0.5, 1.0])})
+    assert grid["n_single_pass"][1] == pytest.approx(found["n_single_pass"])
+    assert grid["n_single_pass"][0] > grid["n_single_pass"][1] and grid["n_multi_pass"][0] > grid["n_multi_pass"][1]
+
+
+def test_calculators_are_fast():
+    import time
+
+    for name, numbers in (
+        ("eq1", {**PROBLEM, "R": 1.0}),
+        ("thm3.1.accuracy", {**{k: v for k, v in PROBLEM.items() if k != "beta"}, "n": 1e7}),
+        ("thm4.1.parameters", PROBLEM),
+        ("own.explicit", PROBLEM),
+    ):
+        calculator, times = claim(f"goldstein.{name}").calculator(), []
+        for _ in range(20):
+            start = time.perf_counter()
+            calculator(**numbers)
+            times.append(time.perf_counter() - start)
+        assert min(times) < 1e-3, name
+
+
+def test_crossovers_are_where_the_sizes_meet():
+    problem = {k: v for k, v in PROBLEM.items() if k != "delta"}
+    at = calculate("own.crossover.privacy", **problem, R=1.0)
+    free = sizes(epsilon=at["epsilon_privacy_free"])["single_pass"]
+    assert free == pytest.approx(2 * sizes(epsilon=1e9)["single_pass"], rel=1e-6)
+    even = sizes(d=round(at["d_lasry_lions"]))
+    assert even["lasry_lions"] == pytest.approx(even["plain_multi_pass_empirical"])
+    better = sizes(beta=0.05, epsilon=0.5)  # epsilon < 1 and beta < L/sqrt(d): only there Theorem 3.1 wins
+    assert better["single_pass"] < better["plain_single_pass"]
+    for changes in ({"epsilon": 2.0}, {"beta": 0.2}):
+        plain = sizes(**changes)
+        assert plain["plain_single_pass"] <= 2 * plain["single_pass"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"alpha": 2.0}, "Expected alpha=2 <= Phi/L: the theorems assume it."),
+        ({"beta": 1.5}, "Expected beta=1.5 <= L: every point is L-stationary."),
+        ({"R": 0.001}, r"Expected R=0.001 >= alpha/sqrt\(d\)"),
+        ({"epsilon": -1.0}, "Expected epsilon=-1.0 > 0"),
+        ({"delta": 1.0}, "Expected 0 < delta=1.0 < 1"),
+        ({"constants": "two"}, "to be one of: corrected, paper, one"),
+    ],
+)
+def test_numbers_outside_the_theorems_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        sizes(**changes)

@@ -1,0 +1,197 @@
+"""The table of claims: filters, rows that open, counts, and what a reader without a kernel sees."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from dpnotes.notebook.claims_table import (
+    CONFIRMED,
+    ERRATA,
+    EVERY,
+    OURS,
+    UNCONFIRMED,
+    ClaimsTable,
+    counts_table,
+    details,
+    errata_counts,
+)
+from dpnotes.papers import claim, claims
+from dpnotes.theory.cache import Verdicts
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.verdicts import CONFIRMING, Kind, Verdict
+
+INVERSION = "budget_schedules.lemmaC.4.inversion"
+CLAIMS = claims("budget_schedules", "drift_escape.thm2")
+
+
+@pytest.fixture(scope="module")
+def checked():
+    with Verdicts() as known:
+        yield known
+
+
+@pytest.fixture
+def table(checked):
+    return ClaimsTable(CLAIMS, checked, rows=5, severity=EVERY)
+
+
+def test_without_filters_everything_is_there(table):
+    assert table.data["ids"] == [one.id for one in CLAIMS]
+    assert sum(table.data["kinds"].values()) == len(CLAIMS)
+    assert table.data["page"] == [one.id for one in CLAIMS[:5]] and table.data["open"] == []
+    assert repr(table) == f"ClaimsTable({len(CLAIMS)} claims, {len(CLAIMS)} shown)"
+
+
+def test_each_filter_keeps_what_it_says(table, checked):
+    def left(**filters):
+        for name in ("paper", "severity", "verdict"):
+            table.controls[name].value = filters.get(name, EVERY)
+        table.controls["text"].value = filters.get("text", "")
+        found = set(table.data["ids"])
+        return [one for one in CLAIMS if one.id in found]
+
+    everything = len(CLAIMS)
+    for paper in ("budget_schedules", "drift_escape"):
+        found = left(paper=paper)
+        assert 0 < len(found) < everything and {one.paper for one in found} == {paper}
+    assert [one for one in CLAIMS if one.erratum] == left(severity=ERRATA)
+    assert [one for one in CLAIMS if one.derived_here] == left(severity=OURS) != []
+    for severity in Severity:
+        found = left(severity=str(severity))
+        assert found and all(one.erratum is not None and one.erratum.severity == severity for one in found)
+    by_kind = [left(verdict=str(kind)) for kind in Kind]
+    assert sum(map(len, by_kind)) == everything
+    for kind, found in zip(Kind, by_kind, strict=True):
+        assert all(checked.of(one).kind == kind for one in found)
+    assert all(checked.of(one).kind in CONFIRMING for one in left(verdict=CONFIRMED))
+    unconfirmed = left(verdict=UNCONFIRMED)
+    assert unconfirmed and all(one.erratum is not None for one in unconfirmed)
+    assert INVERSION in [one.id for one in left(text="sign  ROOT")], "words in any case, all of them"
+    assert left(text="no such words") == []
+    assert table.data["page"] == [] and "<b>0</b>" in table.readout.value
+
+
+def test_pages_turn_and_come_back(table):
+    pages = table.controls["page"].max
+    assert pages == -(-len(CLAIMS) // 5)
+    seen = []
+    for _ in range(pages):
+        seen += table.data["page"]
+        table.next.click()
+    assert seen == [one.id for one in CLAIMS] and table.controls["page"].value == 1
+    table.controls["page"].value = pages
+    table.controls["severity"].value = OURS
+    assert table.controls["page"].value == 1 and table.data["page"] == table.data["ids"][:5]
+
+
+def test_a_row_opens_and_closes(table):
+    table.controls["text"].value = INVERSION
+    row = table._rows[0]
+    assert row.detail.value == "" and row.detail.layout.display == "none" and "▸" in row.button.description
+    row.button.click()
+    assert table.data["open"] == [INVERSION] and "▾" in row.button.description and row.detail.layout.display is None
+    shown = row.detail.value
+    one = claim(INVERSION)
+    assert one.erratum is not None
+    assert "stated 81.49, derived 0.1964" in shown and one.erratum.wording[:40] in shown
+    for formula in (one.printed, one.corrected):
+        assert f"$\\displaystyle {formula}$" in shown, "both formulas as mathematics"
+    for word in ("verdict", "its verdict", "wording for the authors", "newer versions: ", f"dpnotes check {INVERSION}"):
+        assert word in shown
+    table.toggle(INVERSION)
+    assert table.data["open"] == [] and row.detail.value == ""
+    with pytest.raises(ValueError, match=r"a claim on this page, got drift_escape\.thm2"):
+        table.toggle("drift_escape.thm2")
+
+
+def test_the_row_of_a_rate_shows_what_meets(table):
+    shown = table.details(claim("drift_escape.thm2"))
+    assert "fresh gradients: data (2/17)" in shown and "differences: privacy (2/17)" in shown
+    assert shown.count("meet (weight)") == 3 and "tuned" in shown and "regime" in shown and "put to 1" in shown
+
+
+def test_the_evidence_shown_is_that_of_the_verdict_given():
+    one = claim(INVERSION)
+    assert "made up" in details(one, Verdict(Kind.CONTRADICTED, "made up"), None)
+    assert "81.49, derived" not in details(one, Verdict(Kind.CONTRADICTED, "made up"), None)
+
+
+def test_what_is_ours_is_called_so(table):
+    ours = next(one for one in CLAIMS if one.derived_here)
+    assert "derived here, unpublished" in table.details(ours)
+    table.controls["severity"].value = OURS
+    assert "derived here" in table._rows[0].summary.value
+
+
+def test_every_row_of_every_paper_can_be_opened(checked):
+    for one in claims():
+        shown = details(one, Verdict(Kind.EXACT, "a < b & c"), None)
+        assert "a &lt; b &amp; c" in shown
+        formulas = "".join(re.findall(r"\$([^$]*)\$", shown))
+        assert shown.count("$") % 2 == 0 and "<" not in formulas and ">" not in formulas, one.id
+
+
+def test_counts_add_up(checked):
+    verdicts = {one.id: checked.of(one) for one in CLAIMS}
+    table = counts_table(CLAIMS, verdicts)
+    assert int(table.rows[-1][-1]) == len(CLAIMS) == sum(int(cell) for cell in table.rows[-1][1:-1])
+    assert [row[0] for row in table.rows] == ["budget_schedules", "drift_escape", "all papers"]
+    column = table.columns.index("contradicted")
+    assert int(table.rows[-1][column]) == sum(v.kind == Kind.CONTRADICTED for v in verdicts.values())
+    errata = errata_counts(CLAIMS)
+    assert int(errata.rows[-1][-2]) == sum(one.erratum is not None for one in CLAIMS)
+
+
+def test_readers_without_a_kernel_see_the_list(table):
+    table.controls["severity"].value = ERRATA
+    bundle = table._repr_mimebundle_()
+    assert bundle["text/html"].count("<tr>") == len(table.data["ids"]) + 1
+    assert bundle["text/plain"] == repr(table) and "application/vnd.jupyter.widget-view+json" in bundle
+
+
+# ---------------------------------------------------------------- the exercises of the two notebooks
+FOLDER = Path(__file__).parents[1] / "notebooks"
+
+
+def cells_of(name: str, *starts: str) -> dict[str, Any]:
+    """What a notebook's imports, and then the cells that start so, define."""
+    sources = [cell.source for cell in nbformat.read(FOLDER / name, as_version=4).cells if cell.cell_type == "code"]
+    defined: dict[str, Any] = {}
+    exec(sources[0].partition("\nclaims = ")[0], defined)
+    for start in starts:
+        exec(next(source for source in sources if source.startswith(start)), defined)
+    return defined
+
+
+@pytest.mark.parametrize(
+    "value, said",
+    [
+        ("sympy.sqrt(L * f_max) * d ** sympy.Rational(1, 4) / sympy.sqrt(n * epsilon)", "Right."),
+        ("f_max * d ** sympy.Rational(1, 4) / sympy.sqrt(n * epsilon)", "Not yet: units differ"),
+        ("sympy.sqrt(L * f_max) * d ** sympy.Rational(1, 2) / sympy.sqrt(n * epsilon)", "Not yet: improvable"),
+        ("sympy.sqrt(L * f_max) * d ** sympy.Rational(1, 5) / sympy.sqrt(n * epsilon)", "Not yet: not implied"),
+    ],
+)
+def test_the_exercise_takes_the_right_rate_only(capsys, value: str, said: str):
+    defined = cells_of("errata.ipynb", "paper = PaperSymbols", "def _mistake(answer)")
+    exec(f"find_exponent.check(Rate(alpha, {value}, terms, tuned, constraints))", defined)
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_the_exercise_takes_no_other_terms(capsys):
+    defined = cells_of("errata.ipynb", "paper = PaperSymbols", "def _mistake(answer)")
+    exec('find_exponent.check(Rate(alpha, alpha, {"other": alpha}))', defined)
+    exec("find_exponent.check(0.5)", defined)
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Not yet", "Not yet"]
+
+
+def test_the_crossing_of_the_rates_is_where_the_terms_are_equal(capsys):
+    exercise = cells_of("rates.ipynb", "crossing = ")["crossing"]
+    n, d, powers = 1e6, 1e3, (2 / 17 - 1 / 5, 6 / 17 - 2 / 5, 4 / 17 - 2 / 5)
+    equal = (d ** powers[0] / n ** powers[1]) ** (1 / powers[2])
+    exercise.check(equal)
+    exercise.check(1.1 * equal)
+    assert capsys.readouterr().out.splitlines()[0] == "Right."

@@ -104,6 +104,12 @@ _DECREASE = {decrease: s / (8 * iota**3) * sqrt(alpha**3 / rho)}
 _ERROR = {alpha: 4 * chi}
 
 
+_READING = (
+    " The text that was read shows sqrt(mn) epsilon; it is sqrt(m) n epsilon by (94), and by Remark 2: a square root "
+    "term sqrt(m) before n."
+)
+
+
 def _quantity(name: str, meaning: str, latex: str, **more: Any) -> Any:
     return S.symbol(name, meaning, latex=latex, **more)
 
@@ -1013,6 +1019,7 @@ def _rates(
 ) -> tuple[Claim, ...]:
     """What Theorem 2 and its extension Theorem 3 say."""
     number = place[-1]
+    reading = "" if clients == 1 else _READING
     printed = count**-_third + (sqrt(d) / scale) ** Rational(2, 5)
     full = _sampling(count) + _private(scale)
     plain = {"privacy error small": sqrt(d) / scale}
@@ -1040,7 +1047,7 @@ def _rates(
             f"Theorem {number}",
             Rate(alpha, printed, **normalised),
             "The noise of the oracle (Lemma 7 or 9), the number of fresh gradients (Lemma 8), the number of steps (72) "
-            "and the step size (4); alpha, eta, kappa, b_1 and b_2 are chosen as well as possible.",
+            "and the step size (4); alpha, eta, kappa, b_1 and b_2 are chosen as well as possible." + reading,
             erratum=PAPER.erratum(
                 Severity.RATE,
                 f"{lost}{third}, which is the largest where p = sqrt(d)/(n epsilon) is between n^(-11/12) and "
@@ -1061,7 +1068,7 @@ def _rates(
             "Second member of kappa",
             f"Theorem {number}",
             Crossover(members[1], members[3], kappa, privacy),
-            "Privacy noise of fresh gradients and of differences, in the display that solves for alpha.",
+            "Privacy noise of fresh gradients and of differences, in the display that solves for alpha." + reading,
         ),
         PAPER.claim(
             f"{place}.constants",
@@ -1069,7 +1076,7 @@ def _rates(
             f"{appendix}, last display",
             Rate(alpha, full, **explicit),
             f"As Theorem {number}, with G, M, rho and U; alpha below (G^2 M^2/rho)^(1/3), as it is whenever it is at "
-            "most G and M >= sqrt(rho alpha).",
+            "most G and M >= sqrt(rho alpha)." + reading,
             erratum=PAPER.erratum(
                 Severity.RATE,
                 f"The term (G^2 M^4 U^3/sqrt(rho))^(2/17) {third} is lost.",
@@ -1082,7 +1089,7 @@ def _rates(
             f"Parameters of Theorem {number}",
             f"Theorem {number}",
             _choice(count, scale, clients, full, Max(sampling, privacy)),
-            "b_1, b_2 and kappa as printed, with chi for alpha up to constants.",
+            "b_1, b_2 and kappa as printed, with chi for alpha up to constants." + reading,
             erratum=PAPER.erratum(
                 Severity.RATE,
                 "The printed kappa does not reach the stated rate. kappa = G^2 U eta/(n alpha^2) + G sqrt(d) U "
@@ -1410,7 +1417,7 @@ def _selection() -> tuple[Claim, ...]:
             "Algorithm 4, line 7, and Theorem 4, first part",
             Inequality(sigma1 * sqrt(d / m), allowed, search, where=noise, example=at),
             "The root mean square of the noise, against what the threshold allows for it; c_1 at least 8, as "
-            "Definition 7 asks for.",
+            "Definition 7 asks for." + _READING,
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The noise carries c_1, the threshold does not: a critical point is rejected unless "
@@ -1423,7 +1430,8 @@ def _selection() -> tuple[Claim, ...]:
             "Threshold of the Hessian against its noise",
             "Algorithm 4, line 7, and Theorem 4, first part",
             Inequality(2 * sigma2 * sqrt(d / m), allowed_curvature, search, where=curvature_noise, example=at),
-            "The edge 2 sqrt(d) of the spectrum of a symmetric matrix with independent standard Gaussian entries.",
+            "The edge 2 sqrt(d) of the spectrum of a symmetric matrix with independent standard Gaussian entries."
+            + _READING,
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The noise carries c_2, the threshold does not: even a zero Hessian is rejected, unless "
@@ -1450,7 +1458,8 @@ def _selection() -> tuple[Claim, ...]:
                 G * sqrt(_dev) / (sqrt(m * n) * epsilon),
                 {"Lemma 11": sqrt(m * (2 * G / (m * sqrt(n))) ** 2 * _dev)},
             ),
-            "m independent deviations of scale 2G/sqrt(n), averaged.",
+            "m independent deviations of scale 2G/sqrt(n), averaged. (Read as it stands; with sqrt(m) n epsilon, as "
+            "elsewhere, it would not follow either.)",
             erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "There is no epsilon in an error of sampling; (104) and Algorithm 4 have none.",
@@ -1531,7 +1540,7 @@ def _selection() -> tuple[Claim, ...]:
                 normalised=_ONES,
             ),
             "The gradient bound (120), and the square of the curvature bound (121) over rho, at T = M^2 U/(sqrt(rho) "
-            "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares.",
+            "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares." + _READING,
             calculation=SELECTION,
         ),
         PAPER.claim(
@@ -1553,21 +1562,21 @@ def _selection() -> tuple[Claim, ...]:
             "Cross term of alpha and the noise of the Hessian",
             "eq. (10), sixth term",
             Identity(_CROSS, d / (data * a ** Rational(3, 4)), sqrt(a * (d**2 / (data**2 * a ** Rational(5, 2))))),
-            "The geometric mean of alpha and the last term of (10).",
+            "The geometric mean of alpha and the last term of (10)." + _READING,
         ),
         PAPER.claim(
             "remark3.gradient",
             "Dimension up to which noisy gradients can be selected from",
             "Remark 3, first condition",
             Crossover(sqrt(d) / (data * learned ** Rational(5, 4)), learned, d, data**2),
-            "The fifth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5).",
+            "The fifth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5)." + _READING,
         ),
         PAPER.claim(
             "remark3.cross",
             "Dimension up to which noisy Hessians can be selected from, by the cross term",
             "Remark 3, second condition",
             Crossover(d / (data * learned ** Rational(3, 4)), learned, d, data ** Rational(6, 13)),
-            "The sixth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5).",
+            "The sixth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5)." + _READING,
         ),
         PAPER.claim(
             "remark3.hessian",
@@ -1594,7 +1603,7 @@ def _selection() -> tuple[Claim, ...]:
                 regime={"m n^2 epsilon^2 >= 1": scale**-2},
             ),
             "At the printed dimension every term of (10) is at most alpha, now with its sampling part: the condition "
-            "is sufficient. It is necessary only where the privacy part of alpha is the larger one.",
+            "is sufficient. It is necessary only where the privacy part of alpha is the larger one." + _READING,
             calculation=SELECTION,
         ),
     )

@@ -331,7 +331,7 @@ def test_rate_refuses_what_the_theorem_does_not_cover():
     flat = {**ORACLE, "n": 10**7, "delta": 1e-6, "rho": 1e-3}
     for constants, changes, message in (
         ("paper", {}, "Expected alpha=2.371 < G=1: every point has a gradient that small"),
-        ("corrected", {"epsilon": 1e-6}, "Expected alpha=14.79 < G=1"),
+        ("corrected", {"epsilon": 1e-6}, "Expected alpha=14.81 < G=1"),
         ("corrected", {"epsilon": 1e-6, "G": 30.0}, "Expected b_1=.* <= n=1e.07: a fresh gradient takes more examples"),
         ("paper", {"d": 1}, r"Expected d=1 > 1: the data noise of Lemma 7 has the factor log\(d\)"),
     ):

@@ -6,6 +6,7 @@ import time
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.signal import lfilter
 
 from dpnotes.papers import claim, claims, paper
 from dpnotes.papers.budget_schedules import claims as module
@@ -159,11 +160,9 @@ def test_the_least_bound_with_momentum_is_between_its_two_estimates(kappa, alpha
     gamma = 1 - eta0 / kappa
     best = 1.0
     for steps in sorted({int(x) for x in np.geomspace(1, 60 * kappa / eta0, 60)}):
-        exact = np.zeros(steps)
-        rest = 0.0
-        for step in range(steps, 0, -1):
-            rest = gamma ** (steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 + beta**2 * rest
-            exact[step - 1] = rest
+        index = np.arange(1, steps + 1)
+        own = gamma ** (steps - index) * ((1 - beta) / (1 - beta**index)) ** 2
+        exact = lfilter([1], [1, -(beta**2)], own[::-1])  # w_t = own_t + beta^2 w_{t+1}, from the last step on
         best = min(best, gamma**steps + 2 * eta0 * alpha * np.sqrt(exact).sum() ** 2)
     values = {module.beta: beta, module.eta0: eta0, module.gamma: gamma, module.alpha: alpha}
     low, high = (float(module._least_over_steps(f).subs(values)) for f in (module._BELOW, module._ABOVE))

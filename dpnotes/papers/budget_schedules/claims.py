@@ -289,14 +289,20 @@ def _privacy() -> tuple[Claim, ...]:
             Identity(
                 SYMBOLS.symbol("rho_t", "cost of a step"),
                 c * p**2 / sigma,
-                c * p**2 / sigma**2,
+                c * p**2 * full_batch,
+                {full_batch: 1 / sigma**2},
                 example={c: 0.5, p: 0.01, sigma: 2},
             ),
-            "The constraint in the next sentence: the sum of p^2/sigma_t^2 is R.",
+            "c p^2 times the cost of the full batch, which the sentence says is 1/sigma_t^2.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
                 "c p^2/sigma_t should be c p^2/sigma_t^2.",
-                Identity(SYMBOLS.symbol("rho_t", "cost of a step"), c * p**2 / sigma**2, c * p**2 / sigma**2),
+                Identity(
+                    SYMBOLS.symbol("rho_t", "cost of a step"),
+                    c * p**2 / sigma**2,
+                    c * p**2 * full_batch,
+                    {full_batch: 1 / sigma**2},
+                ),
             ),
         ),
         _claim(
@@ -351,6 +357,7 @@ def _privacy() -> tuple[Claim, ...]:
     )
 
 
+full_batch = SYMBOLS.symbol("rho_full", "cost of a step with the full batch")
 theta = SYMBOLS.symbol("theta", "norm of the parameters")
 _SQUARED_LOSS = part * (part * theta + other) / N
 

@@ -60,7 +60,7 @@ Each entry is a claim whose verdict, computed by [the engine](theory.md), does n
 can be evaluated by hand, and the command repeats the check. A correction has passed the same check. Formulas are in the
 letters of the paper, in a form that can be compared: a sentence about a decrease may stand as an inequality, a lower
 bound as the order of its inverse. Where an order of magnitude is stated, constants are dropped from the evidence, too.
-The version in which an erratum was seen stands with its paper; what became of it in newer ones is said where it is known.
+The version in which an erratum was seen stands with its paper; what became of it in newer ones, where that is known.
 Severities: "privacy-breaking", where following the print breaks the guarantee; "rate", where an exponent, a term or a
 conclusion falls; "constant", where constants change; and "typographical"."""
 

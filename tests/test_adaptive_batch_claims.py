@@ -35,6 +35,8 @@ def test_what_breaks_privacy_is_named():
     assert severe == {
         "thm2.2.sigma",
         "alg1.levels",
+        "alg1.node",
+        "alg2.reset",
         "lemma3.7.O1",
         "lemma3.7.O2",
         "lemma3.7.sigma",
@@ -49,6 +51,9 @@ def test_what_breaks_privacy_is_named():
         ("thm2.2.sigma", "at Sigma = 1, delta = 1e-06, epsilon = 1, s = 1: quantity 5.35, bound 0"),
         ("thm2.2.norm", "at m = 100, all else 1: stated 1, needed 10"),
         ("alg1.levels", "at Sigma = 1: stated 0, derived 1"),
+        ("alg1.node", "at t = 1: stated 0, derived 1"),
+        ("alg2.reset", "at Sigma = 8: stated 4, derived 5"),
+        ("lemma3.3.decrease", "1/D, decrease up to x, x is one step of 2 gamma/M meet; at M = 10, all else 1"),
         ("lemma2.4.norm", "at C = 100, d = 1: quantity 0.5, bound 0"),
         ("thm2.5.exponent", "at L = 1, V = 400, t = 40: stated 3.871, derived -1.935"),
         ("lemma3.3.window", "Expected B*M*d/(gamma*iota*rho) without unit in log(B*M*d/(gamma*iota*rho)), got x^2."),
@@ -196,6 +201,66 @@ def test_cancelling_errors_keep_the_iterate_at_the_saddle():
         if np.linalg.norm(free) > math.sqrt(gamma / rho):
             break
     assert -curvature * (free @ free) / 2 > 0.4 * gamma**1.5 / math.sqrt(rho)
+
+
+def test_errors_may_even_make_the_objective_rise():
+    """Errors of norm gamma that cancel the escape direction and push along another one: F rises by gamma^2/(2 M)."""
+    gamma, generator = 1e-4, np.random.default_rng(0)
+    hessian = np.array([-math.sqrt(gamma), 1.0])  # rho = M = 1
+    point = -generator.normal(size=2) * gamma / math.sqrt(2) / 3
+    for _ in range(200):
+        error = np.array([-hessian[0] * point[0], 0.0])
+        error[1] = -math.sqrt(gamma**2 - error[0] ** 2)
+        point = point - (hessian * point + error)
+    assert hessian @ point**2 / 2 == pytest.approx(gamma**2 / 2, rel=1e-3)
+    # So 1/D is bounded from below only: the correction says "at least".
+    corrected = named("lemma3.3.decrease").correction()
+    assert corrected is not None and corrected.printed_text.startswith("1/D = Omega(")
+
+
+# ---------------------------------------------------------------- the tree
+def squared_shift(leaves, leaf, reset):
+    """Of the noises in use, for sums that an example of `leaf` shifts by 1 until `reset`, by linear algebra."""
+    steps = range(1, leaves + 1)
+    nodes = {step: source._node(step, leaves) for step in steps}
+    place = {node: k for k, node in enumerate(dict.fromkeys(node for step in steps for node in nodes[step]))}
+    matrix = np.zeros((leaves, len(place)))
+    for step in steps:
+        for node in nodes[step]:
+            matrix[step - 1, place[node]] = 1
+    assert matrix.shape == (leaves, leaves)  # outputs and noises determine each other
+    shift = np.linalg.solve(matrix, [float(leaf <= step < reset) for step in steps])
+    return float(shift @ shift)
+
+
+@pytest.mark.parametrize("leaves", [2, 5, 8, 13, 16])
+def test_shifted_nodes_by_linear_algebra(leaves):
+    pairs = [(j, r) for r in range(2, leaves + 2) for j in range(1, r)]
+    worst = max(squared_shift(leaves, *pair) for pair in pairs)
+    assert worst == pytest.approx(source._most_shifted(leaves))
+    kept = max(squared_shift(leaves, leaf, leaves + 1) for leaf in range(1, leaves + 1))
+    assert kept == pytest.approx(math.floor(math.log2(leaves)) + 1) == source._most_shifted(leaves, restarted=True)
+
+
+def test_a_call_of_the_first_oracle_in_the_middle_costs_privacy():
+    """The wording of alg2.reset: 1024 leaves, (1, 1e-6); and the control, a tree that is begun anew."""
+    assert [source._most_shifted(leaves) for leaves in (8, 64)] == [5, 11]
+    shifted = squared_shift(1024, 1, 513)
+    assert shifted == pytest.approx(19) and squared_shift(1024, 1, 1025) == pytest.approx(11)
+    mu = brentq(lambda m: profile(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
+    assert math.sqrt(shifted) / mu == pytest.approx(18.41, abs=0.01)
+    noise = calculate("own.restart", G=1.0, b=2.0, Sigma=1024, epsilon=1.0, delta=1e-6)["sigma"]
+    assert noise == pytest.approx(14.01, abs=0.01)
+    assert profile(1.0, math.sqrt(shifted) / noise) == pytest.approx(8.9e-5, rel=0.01)
+    assert profile(1.0, math.sqrt(11) / noise) == pytest.approx(1e-6, rel=1e-6)
+
+
+def test_node_as_printed_chooses_nothing_and_misses_the_root():
+    assert all(source._node(step, 16, literal=True) == [] for step in range(1, 17))
+    assert source._node(8, 8) == [(1, 8)] and source._node(7, 8) == [(1, 4), (5, 6), (7, 7)]
+    for step in range(1, 17):
+        covered = [leaf for u, v in source._node(step, 16) for leaf in range(u, v + 1)]
+        assert covered == list(range(1, step + 1))
 
 
 # ---------------------------------------------------------------- calculators

@@ -95,7 +95,7 @@ def test_counterexamples(name, evidence, verdicts):
         ("thm2.parameters", ["differences: privacy", "exceeds the rate"]),
         ("eq4.eta", ["P_sg, sqrt(iota)/sqrt(s), exceeds the rate"]),
         ("eq5.second", ["without unit in log", "x^1/2"]),
-        ("eq96", ["is lost, where Lemma 11", "epsilon"]),
+        ("eq96", ["is lost, which is Lemma 11", "epsilon"]),
     ],
 )
 def test_what_is_lost_is_named(name, parts, verdicts):
@@ -328,6 +328,18 @@ def test_rate_refuses_what_the_theorem_does_not_cover():
         calculators.RATE(**{**ORACLE, "epsilon": 20.0})
     with pytest.raises(ValueError, match="Expected b_2=.* >= 1: there are too few examples"):
         calculators.RATE(**{**ORACLE, "n": 100, "M": 100.0, "U": 0.01}, constants="one")
+    flat = {**ORACLE, "n": 10**7, "delta": 1e-6, "rho": 1e-3}
+    for constants, changes, message in (
+        ("paper", {}, "Expected alpha=2.371 < G=1: every point has a gradient that small"),
+        ("corrected", {"epsilon": 1e-6}, "Expected alpha=14.81 < G=1"),
+        ("corrected", {"epsilon": 1e-6, "G": 30.0}, "Expected b_1=.* <= n=1e.07: a fresh gradient takes more examples"),
+        ("paper", {"d": 1}, r"Expected d=1 > 1: the data noise of Lemma 7 has the factor log\(d\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            calculators.RATE(**{**flat, **changes}, constants=constants)
+    with pytest.raises(ValueError, match="Expected T=0.* >= 1: the batches are for less than one step"):
+        calculators.RATE(**{**flat, "U": 1e-6, "epsilon": 1e-3}, constants="paper")
+    assert calculators.RATE(**flat)["alpha"] < 1
 
 
 def test_selection():

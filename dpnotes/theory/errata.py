@@ -58,10 +58,11 @@ def entries(claims: Iterable[Claim], verdicts: Verdicts) -> Iterator[Entry]:
 _HEAD = """\
 Each entry is a claim whose verdict, computed by [the engine](theory.md), does not confirm what is printed. The evidence
 can be evaluated by hand, and the command repeats the check. A correction has passed the same check. Formulas are in the
-letters of the paper, and in a form that can be compared: a sentence about a decrease may stand as an inequality, a lower
-bound as the order of its inverse. Where an order of magnitude is stated, constants are dropped from the evidence as well. The version in which an erratum was seen stands with its paper; what became of it in newer ones is
-said where it is known. Severities: "privacy-breaking", where following the print breaks the guarantee; "rate", where an
-exponent, a term or a conclusion falls; "constant", where constants change; and "typographical"."""
+letters of the paper, in a form that can be compared: a sentence about a decrease may stand as an inequality, a lower
+bound as the order of its inverse. Where an order of magnitude is stated, constants are dropped from the evidence, too.
+The version in which an erratum was seen stands with its paper; what became of it in newer ones, where that is known.
+Severities: "privacy-breaking", where following the print breaks the guarantee; "rate", where an exponent, a term or a
+conclusion falls; "constant", where constants change; and "typographical"."""
 
 
 def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, version: str) -> str:

@@ -1,7 +1,8 @@
 """Theorem 3.11 of Liu and Talwar, its inverse and the noise of the tree, as functions of plain numbers or numpy arrays.
 
 Three sets of constants. `paper` is what is printed, with 1 for every hidden constant; its noise is not private (see
-the errata). `corrected` repairs what is wrong: noise for data sets that differ in one example, at the exact delta; the
+the errata). `corrected` repairs what is wrong: noise for data sets that differ in one example, at the exact delta, for
+an algorithm that begins a new tree at each call of O1 (with one tree throughout it is too small, see alg2.reset); the
 first query of O1 is paid for; the units of the batch size and of the logarithms are mended. `one` is the best balance
 of the same terms, reached by kappa = max(G, alpha sqrt(d)/epsilon), with 1 for constants and logarithms; its noise is
 that of `corrected`.
@@ -123,7 +124,7 @@ def sample_size(alpha: Any, d: Any, epsilon: Any, G: Any, M: Any, B: Any, consta
 
 
 def tree(G: Any, b: Any, Sigma: Any, epsilon: Any, delta: Any, constants: str) -> dict[str, Any]:
-    """Noise of a node for means of a batch of gradients: Theorem 2.2, or the exact delta for replaced examples."""
+    """Noise of a node for prefix sums of batch means: Theorem 2.2, or the exact delta for replaced examples."""
     levels, replaced = _levels(Sigma), 2 * G / np.asarray(b, dtype=float)
     if constants == "paper":
         sensitivity = replaced / 2

@@ -21,6 +21,8 @@ from dpnotes.papers.budget_schedules.notation import (
 )
 from dpnotes.theory.calculators import Calculator
 
+_LARGEST_EXPONENT = 600  # of e, with room for the other factors below the largest floating point number
+
 
 def _stable_log_inverse(kappa: Any) -> Any:
     """ln(1/gamma) for gamma = 1 - 1/kappa."""
@@ -91,6 +93,11 @@ def _schedule(t: Any, T: Any, kappa: Any, R: Any) -> dict[str, Any]:
     if np.any(np.asarray(t) > np.asarray(T)):
         raise ValueError(f"Expected t={t!r} <= T={T!r}.")
     half = 0.5 * _stable_log_inverse(kappa)
+    if np.any(half * (np.asarray(T) - t) > _LARGEST_EXPONENT):
+        raise ValueError(
+            f"Expected T={T!r} so small that the noise of step t={t!r}, of the order gamma^((t-T)/2), is a number; "
+            f"it passes e^{_LARGEST_EXPONENT}."
+        )
     # sigma_t^2 = (gamma^{-T/2} - 1) gamma^{t/2} / (R (1 - sqrt gamma)), with the growing power taken into gamma^{t/2}.
     value = np.exp(half * (T - t)) * -np.expm1(-half * T) / (R * -np.expm1(-half))
     return {"noise_multiplier": np.sqrt(value), "squared_noise_multiplier": value}

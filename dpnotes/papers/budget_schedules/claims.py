@@ -39,7 +39,9 @@ from dpnotes.papers.budget_schedules.notation import (
     n,
     noise,
     order,
+    other,
     p,
+    part,
     q,
     rate,
     rho,
@@ -48,7 +50,6 @@ from dpnotes.papers.budget_schedules.notation import (
     steps,
     t,
     u,
-    v,
     w,
     x,
 )
@@ -113,7 +114,7 @@ _SUBSAMPLED = log(
         (k, 1, n + 1),
     )
 ) / (n * (n - 1))
-_SENSITIVITY = {G: (0.1, 10), N: (1, 1e4), u: (1e-3, 1), v: (1e-3, 1)}
+_SENSITIVITY = {G: (0.1, 10), N: (1, 1e4), part: (1e-3, 1), other: (1e-3, 1)}
 
 
 def _privacy() -> tuple[Claim, ...]:
@@ -263,14 +264,14 @@ def _privacy() -> tuple[Claim, ...]:
             "eq18.removal",
             "Sensitivity when one example is zeroed out",
             "eq. (18)",
-            Inequality(G * u / N, G / N, _SENSITIVITY),
+            Inequality(G * part / N, G / N, _SENSITIVITY),
             "An example's gradient of norm u G leaves a mean over a fixed N.",
         ),
         _claim(
             "eq18.replacement",
             "Sensitivity when one example differs",
             "Section 3 and eq. (18)",
-            Inequality(G * (u + v) / N, G / N, _SENSITIVITY, example={G: 1, N: 100, u: 1, v: 1}),
+            Inequality(G * (part + other) / N, G / N, _SENSITIVITY, example={G: 1, N: 100, part: 1, other: 1}),
             "Two data sets that differ in one example: its gradients, of norms u G and v G, may point in opposite "
             "directions.",
             erratum=_erratum(
@@ -278,7 +279,7 @@ def _privacy() -> tuple[Claim, ...]:
                 "Section 3 calls data sets adjacent that differ in one sample, and Definition 3.4 takes them of equal "
                 "size. Then the sensitivity is 2G/N and the cost four times as large; eq. (18) holds for zeroing out "
                 "one example at fixed N.",
-                Inequality(G * (u + v) / N, 2 * G / N, _SENSITIVITY),
+                Inequality(G * (part + other) / N, 2 * G / N, _SENSITIVITY),
             ),
         ),
         _claim(
@@ -288,14 +289,20 @@ def _privacy() -> tuple[Claim, ...]:
             Identity(
                 SYMBOLS.symbol("rho_t", "cost of a step"),
                 c * p**2 / sigma,
-                c * p**2 / sigma**2,
+                c * p**2 * full_batch,
+                {full_batch: 1 / sigma**2},
                 example={c: 0.5, p: 0.01, sigma: 2},
             ),
-            "The constraint in the next sentence: the sum of p^2/sigma_t^2 is R.",
+            "c p^2 times the cost of the full batch, which the sentence says is 1/sigma_t^2.",
             erratum=_erratum(
                 Severity.TYPOGRAPHICAL,
                 "c p^2/sigma_t should be c p^2/sigma_t^2.",
-                Identity(SYMBOLS.symbol("rho_t", "cost of a step"), c * p**2 / sigma**2, c * p**2 / sigma**2),
+                Identity(
+                    SYMBOLS.symbol("rho_t", "cost of a step"),
+                    c * p**2 / sigma**2,
+                    c * p**2 * full_batch,
+                    {full_batch: 1 / sigma**2},
+                ),
             ),
         ),
         _claim(
@@ -325,29 +332,40 @@ def _privacy() -> tuple[Claim, ...]:
             "Sensitivity of the squared loss",
             "Lemma C.5",
             Inequality(
-                (theta + 1) / N,
+                _SQUARED_LOSS,
                 (theta**2 + 1) / 2,
-                {theta: (1e-2, 1e2)},
+                {theta: (1e-2, 1e2), part: (1e-3, 1), other: (1e-3, 1)},
                 instance={N: 2},
-                example={theta: 0.5},
+                example={theta: 0.5, part: 1, other: 1},
                 subject=SYMBOLS.symbol("sensitivity", "sensitivity of the gradient", latex="\\mathrm{sensitivity}"),
             ),
-            "Two examples x = 1 and x = -1, so that D = M = 1 and the gradient of x = -1 has norm |theta| + 1.",
+            "One of N = 2 examples, x = 1 and x = -1: the gradient |x| |theta x - 1| is at most u (u |theta| + v), "
+            "with "
+            "|x| = u and a target of size v; it is |theta| + 1 at x = -1. D = M = 1.",
             erratum=_erratum(
-                Severity.PRIVACY,
+                Severity.CONSTANT,
                 "The mean of the losses is bounded where their maximum is needed. (|theta| + 1)/N is right. The lemma "
                 "is not used.",
-                Inequality((theta + 1) / N, (theta + 1) / N, {theta: (1e-2, 1e2)}, instance={N: 2}),
+                Inequality(
+                    _SQUARED_LOSS,
+                    (theta + 1) / N,
+                    {theta: (1e-2, 1e2), part: (1e-3, 1), other: (1e-3, 1)},
+                    instance={N: 2},
+                ),
             ),
         ),
     )
 
 
+full_batch = SYMBOLS.symbol("rho_full", "cost of a step with the full batch")
 theta = SYMBOLS.symbol("theta", "norm of the parameters")
+_SQUARED_LOSS = part * (part * theta + other) / N
 
 # ---------------------------------------------------------------- gradient descent
 _W = sympy.LambertW(exp(1 + ell / (alpha * kappa)))
-_BY_OMEGA = {alpha: ell / (kappa * (w - 1 + log(w))), **_GD}
+# The same as _GD by ln(1/gamma), in which algebra is several times faster.
+_BY_RATE = {kappa: 1 / (1 - gamma), gamma: exp(-rate)}
+_BY_OMEGA = {alpha: ell / (kappa * (w - 1 + log(w))), **_BY_RATE}
 _UNIFORM = gamma**steps + alpha * kappa * (1 - gamma**steps) * steps
 _DYNAMIC = gamma**steps + alpha * ((1 - gamma ** (steps / 2)) / (1 - sqrt(gamma))) ** 2
 _K2 = (1 - sqrt(gamma)) ** -2
@@ -421,7 +439,7 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "thm4.2.noise",
             "Noise of one step",
             "Theorem 4.2, proof",
-            Identity(alpha, _ALPHA, M / 2 * (G / (M * N)) ** 2 * D / (R * gap)),
+            Identity(alpha, _ALPHA, M / 2 * (eta * G / N) ** 2 * D / (R * gap), {eta: 1 / M}),
             "Smoothness adds (M/2) eta^2 E|G sigma nu/N|^2 at eta = 1/M, with E|nu|^2 = D; this is R alpha sigma^2 "
             "times the initial gap.",
         ),
@@ -486,7 +504,9 @@ def _gradient_descent() -> tuple[Claim, ...]:
             "eq23.minimiser",
             "Minimiser of the surrogate",
             "eq. (23)",
-            Optimum(gamma**steps + alpha * kappa * steps, steps, _T23, where=_GD, conditions=(ell > kappa * alpha,)),
+            Optimum(
+                gamma**steps + alpha * kappa * steps, steps, _T23, where=_BY_RATE, conditions=(ell > kappa * alpha,)
+            ),
             "The uniform bound without the factor 1 - gamma^T.",
         ),
         _claim(
@@ -871,6 +891,8 @@ _CORRECT_TAIL = gamma ** (That - 1) * gamma**That / (gamma - beta**2) * gamma **
 
 
 _U3 = SYMBOLS.symbol("U_3", "noise variance of Theorem 4.6")
+_VARIANCE_CONSTANT = SYMBOLS.symbol("C", "constant of the gradient variance", LENGTH**2 / LOSS)
+_SUM_CONSTANT = SYMBOLS.symbol("C_7", "constant of Lemma C.7")
 _RISK_AND_EFFECT = SYMBOLS.symbol(
     "(EER + zeta * momentum effect)/(f(theta_1) - f(theta*))",
     "excess risk and momentum effect over the initial excess risk",
@@ -887,15 +909,18 @@ def _weight(index: int, num_steps: int) -> sympy.Expr:
     return sympy.Add(*terms)
 
 
-def _least_influence(before: int, num_steps: int) -> sympy.Integer:
-    """The step up to `before` whose exact influence is least, at beta = 1/2, gamma = 9/10."""
-    numbers = {beta: Rational(1, 2), gamma: Rational(9, 10)}
-    return Integer(min(range(1, before + 1), key=lambda step: _weight(step, num_steps).xreplace(numbers)))
+def _exact_influence(step: sympy.Expr) -> sympy.Expr:
+    """The same for symbolic numbers of steps."""
+    factor = ((1 - beta) / (1 - beta**k)) ** 2
+    return sympy.Sum(gamma ** (T - k) * factor * beta ** (2 * (k - step)), (k, step, T))
 
 
-_LEAST_STEP = SYMBOLS.symbol(
-    "argmin over t <= That of w_t", "step of least influence", latex="\\arg\\min_{t \\leq \\hat{T}} w_t"
-)
+def _before(step: sympy.Expr) -> Any:
+    """That a step is at most That, which is the last at which this holds."""
+    return gamma ** (step - 1) * (1 - beta**step) >= 1 - beta
+
+
+_NEXT_INFLUENCE = SYMBOLS.symbol("w_{t+1}", "exact influence of the next step")
 
 
 def _momentum_run(num_steps: int) -> tuple[sympy.Expr, sympy.Expr]:
@@ -970,6 +995,8 @@ def _momentum() -> tuple[Claim, ...]:
     )
     tail = gamma ** ((That - 1) / Integer(2)) * sympy.Sum(gamma ** (-t / Integer(2)), (t, That + 1, T))
     tail_power = gamma ** ((That - T - 1) / Integer(2))
+    proved_zeta = 1 - eta0 / 4 - 2 * M / eta0 * _VARIANCE_CONSTANT
+    variance = {_VARIANCE_CONSTANT: eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3 * (gamma - beta) ** 2)}
     statement_zeta = 1 - eta0**2 / (beta * (1 - beta) ** 3) - eta0 / 4
     return (
         _claim(
@@ -1064,18 +1091,13 @@ def _momentum() -> tuple[Claim, ...]:
             "thm4.6.zeta",
             "Coefficient of the momentum effect",
             "Theorem 4.6",
-            Identity(zeta, statement_zeta, 1 - eta0 / 4 - _A * eta0**2, example={beta: 0.1, gamma: 0.9, eta0: 0.5}),
-            "The zeta of the proof.",
+            Identity(zeta, statement_zeta, proved_zeta, variance, example={beta: 0.1, gamma: 0.9, eta0: 0.5, M: 1}),
+            "The zeta of the proof: 1 - eta_0/4, less the constant of Lemma C.6 in units of eta_0/(2M).",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "1/(beta (1 - beta)^3) in the statement should be beta gamma/((gamma - beta)^2 (1 - beta)^3), as in "
                 "the proof.",
-                Identity(
-                    zeta,
-                    1 - eta0 / 4 - _A * eta0**2,
-                    1 - eta0 / 4 - _A * eta0**2,
-                    example={beta: 0.1, gamma: 0.9, eta0: 0.5},
-                ),
+                Identity(zeta, 1 - eta0 / 4 - _A * eta0**2, proved_zeta, variance),
             ),
         ),
         _claim(
@@ -1120,9 +1142,10 @@ def _momentum() -> tuple[Claim, ...]:
             "Constant of the gradient variance",
             "Lemma C.6",
             Identity(
-                SYMBOLS.symbol("C", "a constant", LENGTH**2 / LOSS),
+                _VARIANCE_CONSTANT,
                 eta0**3 * beta * gamma / (2 * M * (1 - beta) ** 3 * (gamma - beta) ** 2),
-                eta0**3 / (4 * M * (1 - beta) ** 2) * 2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta)),
+                eta0**3 / (4 * M * (1 - beta) ** 2) * _SUM_CONSTANT,
+                {_SUM_CONSTANT: 2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta))},
                 conditions=(beta < gamma,),
             ),
             "The line before times the constant of Lemma C.7.",
@@ -1308,7 +1331,9 @@ def _momentum() -> tuple[Claim, ...]:
             Identity(
                 SYMBOLS.symbol("C", "a constant"),
                 4 * kappa / gamma,
-                8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha),
+                8 * kappa**2 * alpha / (eta0 * gamma) * s,
+                {s: eta0 / (kappa * alpha)},
+                example={kappa: 10, gamma: 0.98},
             ),
             "ln^2(1 + x) <= x at x = eta_0/(kappa alpha) in the line before.",
             erratum=_erratum(
@@ -1318,7 +1343,8 @@ def _momentum() -> tuple[Claim, ...]:
                 Identity(
                     SYMBOLS.symbol("C", "a constant"),
                     8 * kappa / gamma,
-                    8 * kappa**2 * alpha / (eta0 * gamma) * eta0 / (kappa * alpha),
+                    8 * kappa**2 * alpha / (eta0 * gamma) * s,
+                    {s: eta0 / (kappa * alpha)},
                 ),
             ),
         ),
@@ -1404,10 +1430,11 @@ def _momentum() -> tuple[Claim, ...]:
                 Severity.CONSTANT,
                 "The indicators should be of t <= That and t > That, not of T.",
                 Inequality(
+                    _exact_influence(i),
                     _EARLY,
-                    2 / (gamma * (gamma - beta**2)) * gamma ** (T + i),
                     _INFLUENCES,
-                    conditions=(beta < gamma, i <= That, That < T),
+                    conditions=(beta < gamma, _before(That), gamma**That * (1 - beta ** (That + 1)) < 1 - beta),
+                    instance={T: 12, That: 6, i: 3},
                 ),
             ),
         ),
@@ -1415,14 +1442,29 @@ def _momentum() -> tuple[Claim, ...]:
             "thm4.8.decreasing",
             "Where the influence is least before That",
             "Section 4.2, discussion",
-            Identity(_LEAST_STEP, Integer(7), _least_influence(7, 20)),
-            "The text says that the influence decreases while t <= That. Exact influences at beta = 1/2, gamma = "
-            "9/10, T = 20, where That = 7.",
+            Inequality(
+                _exact_influence(i + 1),
+                _exact_influence(i),
+                _INFLUENCES,
+                conditions=(_before(i + 1),),
+                instance={T: 20, i: 6},
+                example={beta: 0.5, gamma: 0.9},
+                subject=_NEXT_INFLUENCE,
+            ),
+            "The text says that the influence decreases while t <= That. Exact influences of the steps 6 and 7 of T = "
+            "20, 7 <= That.",
             erratum=_erratum(
                 Severity.RATE,
-                "Only the majorant q_t decreases up to That; the exact influence rises from step 4 on, so that the "
-                "preferred noise does not increase up to That.",
-                Identity(_LEAST_STEP, Integer(4), _least_influence(7, 20)),
+                "Only the majorant q_t decreases up to That; the exact influence may rise before (at beta = 1/2, gamma "
+                "= 9/10 and T = 20 from step 4 on, That = 7), so that the preferred noise does not increase up to "
+                "That.",
+                Inequality(
+                    _EARLY.xreplace({i: i + 1}),
+                    _EARLY,
+                    _INFLUENCES,
+                    conditions=(beta < gamma, _before(i + 1)),
+                    instance={T: 20, i: 6},
+                ),
             ),
         ),
         _claim(
@@ -1578,14 +1620,14 @@ def _stochastic_and_population() -> tuple[Claim, ...]:
             "sec4.4.markov",
             "From expectation to probability",
             "Section 4.4, above eq. (16)",
-            Identity(risk, gap, gap / (1 - Rational(1, 2))),
+            Identity(risk, gap, gap / p, {p: Rational(1, 2)}),
             "Delta stands for F(R/k). Markov's inequality at failure probability 1/2 a run, so that k runs fail with "
             "probability 2^-k.",
             erratum=_erratum(
                 Severity.CONSTANT,
                 "One of k runs is below 2 F(R/k), not F(R/k), with probability 1 - 2^-k; and to know which one takes "
                 "a private selection with a budget of its own.",
-                Identity(risk, 2 * gap, gap / (1 - Rational(1, 2))),
+                Identity(risk, 2 * gap, gap / p, {p: Rational(1, 2)}),
             ),
         ),
         _claim(
@@ -1776,7 +1818,8 @@ def _headlines() -> tuple[Claim, ...]:
                 where={gamma: 1 - eta0 / kappa, M: kappa * mu},
                 instance={T: _FIRST_STEPS},
                 example={
-                    **dict.fromkeys((D, mu, N, R, gap, G, sigma_g), 1),
+                    **dict.fromkeys((D, mu, R, gap, G, sigma_g), 1),
+                    N: 10,
                     beta: 0.5,
                     eta0: 0.2,
                     kappa: 10,
@@ -1931,8 +1974,10 @@ def _population_tables() -> tuple[Claim, ...]:
             "Eq. (15) without the 1/N under its first root (see its erratum), and the excess risk of the schedule with "
             "budget R/ln(1/p), kappa left out as the paper does.",
             erratum=_erratum(
-                Severity.RATE,
-                "Because of the 1/N in eq. (15), the first term is too small by a factor sqrt(N): it should be "
+                Severity.CONSTANT,
+                "Inherits the erratum of Theorem 4.11, which is where the rate is lost: because of the 1/N in eq. "
+                "(15), "
+                "the first term is too small by a factor sqrt(N): it should be "
                 f"G^2/(mu N) sqrt({'D ln(N) ln(1/p)' if logs != 1 else 'D ln(1/p)'}/R).",
                 Rate(_RISK, G**2 / (mu * horizon) * (sqrt(D * logs * log_p / R) + 4 / p), terms),
             ),
@@ -1947,9 +1992,9 @@ def _population_tables() -> tuple[Claim, ...]:
             Rate(_BARE_RISK, terms["empirical risk"], terms),
             "TER <= EER + G^2 eta T/N with eta = 1/M, T of the order ln(N^2 R/D), M = G = 1.",
             erratum=_erratum(
-                Severity.RATE,
-                "The term ln(N^2 R/D)/N of uniform stability must be added: it is not constant, and it dominates for "
-                "large N.",
+                Severity.CONSTANT,
+                "Inherits the term that Section 4.4 drops below Theorem 4.14 (sec4.4.dropped), which is where the rate "
+                "is lost: ln(N^2 R/D)/N must be added; it is not constant, and it dominates for large N.",
                 Rate(_BARE_RISK, D * logs / (horizon**2 * R) + log_T / horizon, terms),
             ),
         )

@@ -186,6 +186,13 @@ def _constants(d: Any, delta: Any, epsilon: Any, constants: str) -> tuple[float,
         return 1.0, 1.0, 1.0, 1.0, 1.0
     private = np.log(1 / np.asarray(delta, dtype=float))[()]
     if constants == "paper":
+        _require(
+            d > 1,
+            lambda bad: (
+                f"Expected d={_shown(d, bad):.6g} > 1: the data noise of Lemma 7 has the factor log(d), as printed, "
+                "and so would be 0."
+            ),
+        )
         return 16.0, 4.0, 2.0, np.log(d) ** 2, private
     _require(
         epsilon <= private,
@@ -291,13 +298,32 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
                 f"Expected {name}={_shown(batch, bad):.4g} >= 1: there are too few examples for a batch of one."
             ),
         )
+    steps = U / (eta * chi**2)
+    _require(
+        error < G,
+        lambda bad: (
+            f"Expected alpha={_shown(error, bad):.4g} < G={_shown(G, bad):.4g}: every point has a gradient that small, "
+            "there are too few examples for more."
+        ),
+    )
+    _require(
+        b1 <= n,
+        lambda bad: (
+            f"Expected b_1={_shown(b1, bad):.4g} <= n={_shown(n, bad):.6g}: a fresh gradient takes more examples than "
+            "there are."
+        ),
+    )
+    _require(
+        steps >= 1,
+        lambda bad: f"Expected T={_shown(steps, bad):.4g} >= 1: the batches are for less than one step.",
+    )
     found = {
         "alpha": error,
         "eta": eta,
         "kappa": kappa,
         "b_1": b1,
         "b_2": b2,
-        "T": U / (eta * chi**2),
+        "T": steps,
         "R": U * eta / kappa,
         "sigma": sigma,
         "r": r,

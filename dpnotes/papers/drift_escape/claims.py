@@ -104,6 +104,12 @@ _DECREASE = {decrease: s / (8 * iota**3) * sqrt(alpha**3 / rho)}
 _ERROR = {alpha: 4 * chi}
 
 
+_READING = (
+    " The text that was read shows sqrt(mn) epsilon; it is sqrt(m) n epsilon by (94), and by Remark 2: a square root "
+    "term sqrt(m) before n."
+)
+
+
 def _quantity(name: str, meaning: str, latex: str, **more: Any) -> Any:
     return S.symbol(name, meaning, latex=latex, **more)
 
@@ -170,9 +176,15 @@ _UNSTABLE = _quantity(
 _EXPONENT = _quantity("exponent", "of the growth of the unstable direction", "\\eta\\sqrt{\\rho\\alpha}\\mathcal{T}")
 _LOG_INNER = _quantity("L", "log(S/(eta r))", "\\log\\frac{\\mathcal{S}}{\\eta r}")
 _PROBABILITY = _quantity("Pr", "a probability", "\\Pr")
+_second_member = _quantity("C sqrt(2 log(4T/omega))", "second member of chi/psi", "C\\sqrt{2\\log(4T/\\omega)}")
 _REPEATS = _quantity("Q", "attempts that suffice", "Q")
 
 
+_fails = _quantity("p", "probability that one bound fails", "p")
+_first = _quantity("part 1", "one of two parts", "part_1", unit=LENGTH)
+_second = _quantity("part 2", "the other part", "part_2", unit=LENGTH)
+_scale = _quantity("beta", "(1 + eta gamma)^T_esc/sqrt(2 eta gamma)", "\\beta")
+_bound35 = _quantity("|x_t|/(beta eta r)", "bound (35) of the difference, in units of beta eta r", "x")
 _GAP = _quantity("x_t - x'_t", "difference of the coupled runs", "\\hat{x}_t", unit=LENGTH)
 _gap = _quantity("gap", "difference before the step", "\\hat{x}_{t-1}", unit=LENGTH, domain=Domain())
 _slope = _quantity("slope", "difference of the gradients", "\\nabla F-\\nabla F'", unit=LOSS / LENGTH, domain=Domain())
@@ -194,7 +206,8 @@ _PATH = tuple(
 def _parameters() -> tuple[Claim, ...]:
     levels = log(4 * T / omega)
     growth = (1 + eta * gamma) ** escape_steps
-    beta = growth / sqrt(2 * eta * gamma)
+    beta = {_scale: growth / sqrt(2 * eta * gamma)}
+    drift35 = {_bound35: 2 * c * sqrt(iota)}
     worst = 40 * sqrt(2) * radius * (rho * alpha) ** Rational(1, 4) / (sqrt(eta) * r)
     needed_iota = -log(Rational(1, 6) / (6 * d * escape_steps * log(radius / (eta * r))))
     stay = 1 - eta * _hessian
@@ -202,7 +215,7 @@ def _parameters() -> tuple[Claim, ...]:
     for _, change, kick in _PATH:
         differences.append((1 - eta * (_hessian + change)) * differences[-1] - eta * kick)
     unrolled = sympy.Add(*(-eta * stay ** (3 - k) * (change * differences[k - 1] + kick) for k, change, kick in _PATH))
-    noise_sum = sqrt(escape_steps * (eta * M * 2 * c * sqrt(iota)) ** 2 * iota)
+    noise_sum = sqrt(escape_steps * (eta * M * _bound35) ** 2 * iota)
     return (
         PAPER.claim(
             "eq4.bound",
@@ -307,7 +320,8 @@ def _parameters() -> tuple[Claim, ...]:
             Identity(
                 mu,
                 (C * levels) ** Rational(1, 4) / (2 ** Rational(3, 4) * sqrt(s)),
-                sqrt(C * sqrt(2 * levels) / (4 * sqrt(C) * s)),
+                sqrt(_second_member / (4 * sqrt(C) * s)),
+                {_second_member: C * sqrt(2 * levels)},
             ),
             "The mu at which the two members of the maximum that defines chi are equal: 4 sqrt(C) s mu^2 = "
             "C sqrt(2 log(4T/omega)).",
@@ -344,6 +358,7 @@ def _parameters() -> tuple[Claim, ...]:
                 _UNSTABLE,
                 2 * c * eta * M * sqrt(escape_steps) * sqrt(iota),
                 noise_sum,
+                drift35,
                 example={c: 1, eta: 0.01, M: 1, escape_steps: 100, iota: 4},
             ),
             "Lemma 12 for T_esc steps of noise eta M |x_t|, with |x_t| <= 2 c beta eta r sqrt(iota) from (35), in "
@@ -351,7 +366,7 @@ def _parameters() -> tuple[Claim, ...]:
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The bound (35) of |x_t| carries sqrt(iota), and Lemma 12 another: iota for sqrt(iota).",
-                Identity(_UNSTABLE, 2 * c * eta * M * sqrt(escape_steps) * iota, noise_sum),
+                Identity(_UNSTABLE, 2 * c * eta * M * sqrt(escape_steps) * iota, noise_sum, drift35),
             ),
         ),
         PAPER.claim(
@@ -425,8 +440,13 @@ def _parameters() -> tuple[Claim, ...]:
             "lemma19",
             "Curvature and gradient noise together",
             "Lemma 19, eq. (31), from (39) and (41)",
-            Identity(_DRIFT_BOUND, beta * eta * r / 20, beta * eta * r / 40 + beta * eta * r / 40),
-            "Two parts of beta eta r/40 each.",
+            Identity(
+                _DRIFT_BOUND,
+                _scale * eta * r / 20,
+                _first + _second,
+                {_first: _scale * eta * r / 40, _second: _scale * eta * r / 40},
+            ),
+            "The two parts, by (39) and by (41), beta eta r/40 each.",
         ),
         PAPER.claim(
             "eq43.iota",
@@ -449,13 +469,13 @@ def _parameters() -> tuple[Claim, ...]:
             "eq46",
             "Drift after the escape steps",
             "eq. (46)",
-            Identity(_DRIFT_BOUND, growth * sqrt(eta * r) / (40 * sqrt(2)), beta * eta * r / 40),
+            Identity(_DRIFT_BOUND, growth * sqrt(eta * r) / (40 * sqrt(2)), _scale * eta * r / 40, beta),
             "beta(t) = (1 + eta gamma)^t/sqrt(2 eta gamma), as defined above Lemma 18.",
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "beta eta r = (1 + eta gamma)^T_esc sqrt(eta) r/sqrt(2 gamma): the factor 1/sqrt(gamma) is lost, and, "
                 "in the text that was read, r stands under the root. The right side is no length.",
-                Identity(_DRIFT_BOUND, growth * sqrt(eta) * r / (40 * sqrt(2 * gamma)), beta * eta * r / 40),
+                Identity(_DRIFT_BOUND, growth * sqrt(eta) * r / (40 * sqrt(2 * gamma)), _scale * eta * r / 40, beta),
             ),
         ),
         PAPER.claim(
@@ -497,7 +517,8 @@ def _parameters() -> tuple[Claim, ...]:
             Identity(
                 _PROBABILITY,
                 _half,
-                Rational(2, 3) - 6 * d * escape_steps * _LOG_INNER * exp(-log(36 * d * escape_steps * _LOG_INNER)),
+                Rational(2, 3) - 6 * d * escape_steps * _LOG_INNER * exp(-iota),
+                {iota: log(36 * d * escape_steps * _LOG_INNER)},
             ),
             "2/3 from (30), less the failures of Lemma 19 at iota = log(36 d T_esc log(S/(eta r))).",
         ),
@@ -540,6 +561,8 @@ def _parameters() -> tuple[Claim, ...]:
 # ---------------------------------------------------------------- Section 4: decrease, number of steps, Theorem 1
 _grad = _quantity("g", "a component of the gradient", "g", unit=LOSS / LENGTH, domain=Domain())
 _noise = _quantity("nu", "the same component of the noise", "\\nu", unit=LOSS / LENGTH, domain=Domain())
+_estimate = _quantity("g_t", "norm of a gradient, or of its estimate", "\\|\\hat{g}_t\\|", unit=LOSS / LENGTH)
+_error = _quantity("nu_t", "norm of the error of the estimate", "\\|\\nu_t\\|", unit=LOSS / LENGTH)
 _PRODUCT = _quantity("-g (g + nu)", "product of gradient and estimate", "-g\\hat{g}", unit=(LOSS / LENGTH) ** 2)
 _GAIN = _quantity("gain", "decrease of the risk by an escape", "gain", unit=LOSS)
 _AVERAGE = _quantity("F_esc/T_esc", "decrease a step", "\\mathcal{F}/\\mathcal{T}", unit=LOSS)
@@ -550,7 +573,8 @@ _EFFECTIVE = _quantity("T_eff", "number of effective steps", "T_{effective}")
 
 
 def _descent() -> tuple[Claim, ...]:
-    tail = C * psi * sqrt(2 * log(2 / (omega / (2 * T))))  # Definition 6, inverted, at probability omega/(2T)
+    tail = C * psi * sqrt(2 * log(2 / _fails))  # Definition 6, inverted
+    each = {_fails: omega / (2 * T)}
     moved = radius**2 / (4 * eta * escape_steps)  # what (62) gives without noise
     definitions = {**_STEPS, **_RADIUS}
     halved = (moved / 2).xreplace(definitions).xreplace(_IOTA)
@@ -558,6 +582,7 @@ def _descent() -> tuple[Claim, ...]:
     gap = {N: 8 * iota**3 * U / s * sqrt(rho / chi**3)}
     effective = U * s**2 * mu**4 / (2 * chi**2 * eta)
     repeats = Rational(5, 2) * log(2 * N / omega)
+    outside = {_estimate: 2 * chi, _error: chi}
     return (
         PAPER.claim(
             "lemma3",
@@ -663,7 +688,7 @@ def _descent() -> tuple[Claim, ...]:
             "lemma5.level",
             "Noise of a step",
             "Lemma 5, eq. (66)",
-            Identity(_TAIL, sqrt(2) * C * psi * sqrt(log(4 * T / omega)), tail),
+            Identity(_TAIL, sqrt(2) * C * psi * sqrt(log(4 * T / omega)), tail, each),
             "Definition 6 for nSG(C psi), inverted at the probability omega/(2T). That the sum of the two noises is "
             "nSG(C psi) follows from a union bound; Corollary 3, which is cited, would add sqrt(log d).",
         ),
@@ -671,19 +696,19 @@ def _descent() -> tuple[Claim, ...]:
             "lemma5.probability",
             "Probability of the bound of the noise",
             "Lemma 5",
-            Identity(_PROBABILITY, omega / 2, 1 - T * (omega / (2 * T)), example={omega: 0.1}),
+            Identity(_PROBABILITY, omega / 2, 1 - T * _fails, each, example={omega: 0.1, T: 1}),
             "A union bound over T steps, each of failure probability omega/(2T).",
             erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The probability is at least 1 - omega/2, as the proof says.",
-                Identity(_PROBABILITY, 1 - omega / 2, 1 - T * (omega / (2 * T))),
+                Identity(_PROBABILITY, 1 - omega / 2, 1 - T * _fails, each),
             ),
         ),
         PAPER.claim(
             "lemma6.far",
             "Gradient outside of an escape",
             "proof of Lemma 6",
-            Identity(_TAIL, 2 * chi, 3 * chi - chi),
+            Identity(_TAIL, 2 * chi, _estimate - _error, {_estimate: 3 * chi, _error: chi}),
             "The estimate is above 3 chi, its error at most chi.",
         ),
         PAPER.claim(
@@ -702,12 +727,14 @@ def _descent() -> tuple[Claim, ...]:
             "eq68",
             "Decrease a step outside of an escape",
             "eq. (68)",
-            Identity(_AVERAGE, 2 * chi**2 * eta, eta / 2 * (2 * chi) ** 2 - eta / 2 * chi**2, example={chi: 1, eta: 1}),
+            Identity(
+                _AVERAGE, 2 * chi**2 * eta, eta / 2 * (_estimate**2 - _error**2), outside, example={chi: 1, eta: 1}
+            ),
             "Lemma 3 for one step, with a gradient of at least 2 chi and a noise of at most chi.",
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The noise term of Lemma 3 is forgotten: the decrease is (eta/2)(4 - 1) chi^2 = (3/2) chi^2 eta.",
-                Identity(_AVERAGE, Rational(3, 2) * chi**2 * eta, eta / 2 * (2 * chi) ** 2 - eta / 2 * chi**2),
+                Identity(_AVERAGE, Rational(3, 2) * chi**2 * eta, eta / 2 * (_estimate**2 - _error**2), outside),
             ),
         ),
         PAPER.claim(
@@ -839,7 +866,7 @@ def _descent() -> tuple[Claim, ...]:
             "thm1.error",
             "Error of Algorithm 1",
             "Theorem 1, and the proof of Lemma 6",
-            Identity(alpha, 4 * chi, 3 * chi + chi),
+            Identity(alpha, 4 * chi, _estimate + _error, {_estimate: 3 * chi, _error: chi}),
             "Where the estimate is at most 3 chi and its error at most chi, the gradient is at most 4 chi.",
             calculation=PARAMETERS,
         ),
@@ -872,6 +899,8 @@ def _descent() -> tuple[Claim, ...]:
 
 # ---------------------------------------------------------------- Section 5
 _lips = _quantity("K", "number of steps since the last fresh gradient", "K")
+_share = _quantity("kappa/K", "drift of one of K steps", "\\kappa/K", unit=LENGTH**2)
+_SHARED_DRIFT = {_share: kappa / _lips}
 _log_dim = _quantity("log d", "the logarithm of d", "\\log d", domain=FROM_ONE)
 _log_delta = _quantity("log(1/delta)", "the logarithm of 1/delta", "\\log\\frac{1}{\\delta}", domain=FROM_ONE)
 _DATA_NOISE = _quantity("sigma", "scale of the noise of the data", "\\sigma", unit=LOSS / LENGTH)
@@ -879,7 +908,6 @@ _VARIANCE = _quantity(
     "noise variance", "variance of the Gaussian noise", "\\mathrm{var}(\\xi)", unit=(LOSS / LENGTH) ** 2
 )
 _MOVE = _quantity("move", "length of the last step", "\\|x_{t-1}-x_{t-2}\\|", unit=LENGTH)
-_estimate = _quantity("g_t", "norm of the gradient estimate", "\\|\\hat{g}_t\\|", unit=LOSS / LENGTH)
 _USED = _quantity("n_used", "examples that are used", "n_{used}")
 _INCREASE = _quantity("increase", "increase of the risk above -(eta/6)|g|^2", "increase", unit=LOSS)
 
@@ -1013,6 +1041,7 @@ def _rates(
 ) -> tuple[Claim, ...]:
     """What Theorem 2 and its extension Theorem 3 say."""
     number = place[-1]
+    reading = "" if clients == 1 else _READING
     printed = count**-_third + (sqrt(d) / scale) ** Rational(2, 5)
     full = _sampling(count) + _private(scale)
     plain = {"privacy error small": sqrt(d) / scale}
@@ -1040,7 +1069,7 @@ def _rates(
             f"Theorem {number}",
             Rate(alpha, printed, **normalised),
             "The noise of the oracle (Lemma 7 or 9), the number of fresh gradients (Lemma 8), the number of steps (72) "
-            "and the step size (4); alpha, eta, kappa, b_1 and b_2 are chosen as well as possible.",
+            "and the step size (4); alpha, eta, kappa, b_1 and b_2 are chosen as well as possible." + reading,
             erratum=PAPER.erratum(
                 Severity.RATE,
                 f"{lost}{third}, which is the largest where p = sqrt(d)/(n epsilon) is between n^(-11/12) and "
@@ -1061,7 +1090,7 @@ def _rates(
             "Second member of kappa",
             f"Theorem {number}",
             Crossover(members[1], members[3], kappa, privacy),
-            "Privacy noise of fresh gradients and of differences, in the display that solves for alpha.",
+            "Privacy noise of fresh gradients and of differences, in the display that solves for alpha." + reading,
         ),
         PAPER.claim(
             f"{place}.constants",
@@ -1069,7 +1098,7 @@ def _rates(
             f"{appendix}, last display",
             Rate(alpha, full, **explicit),
             f"As Theorem {number}, with G, M, rho and U; alpha below (G^2 M^2/rho)^(1/3), as it is whenever it is at "
-            "most G and M >= sqrt(rho alpha).",
+            "most G and M >= sqrt(rho alpha)." + reading,
             erratum=PAPER.erratum(
                 Severity.RATE,
                 f"The term (G^2 M^4 U^3/sqrt(rho))^(2/17) {third} is lost.",
@@ -1082,7 +1111,7 @@ def _rates(
             f"Parameters of Theorem {number}",
             f"Theorem {number}",
             _choice(count, scale, clients, full, Max(sampling, privacy)),
-            "b_1, b_2 and kappa as printed, with chi for alpha up to constants.",
+            "b_1, b_2 and kappa as printed, with chi for alpha up to constants." + reading,
             erratum=PAPER.erratum(
                 Severity.RATE,
                 "The printed kappa does not reach the stated rate. kappa = G^2 U eta/(n alpha^2) + G sqrt(d) U "
@@ -1096,8 +1125,8 @@ def _rates(
 
 
 def _spider() -> tuple[Claim, ...]:
-    drift = _lips * (M**2 * (kappa / _lips) * log(d) / b2)  # K steps that share the drift kappa
-    spread = _lips * (M**2 * (kappa / _lips) * log(1 / delta) / (b2 * epsilon) ** 2)
+    drift = _lips * (M**2 * _share * log(d) / b2)  # K steps that share the drift kappa
+    spread = _lips * (M**2 * _share * log(1 / delta) / (b2 * epsilon) ** 2)
     all_steps = Rational(5, 4) * U * s**2 * mu**4 * ell / (chi**2 * eta)
     counted = 6 * eta / kappa * (U + 5 * all_steps * eta * chi**2)
     batches = {b1: n * kappa / (2 * U * eta), b2: n * eta * chi**2 / (2 * U)}
@@ -1139,6 +1168,7 @@ def _spider() -> tuple[Claim, ...]:
                 sigma,
                 sqrt(G**2 * log(d) ** 2 / b1 + M**2 * log(d) ** 2 * kappa / b2),
                 sqrt(log(d) * (G**2 * log(d) / b1 + drift)),
+                _SHARED_DRIFT,
                 example={G: 1, M: 1, b1: 100, b2: 10, d: 10, kappa: 1},
             ),
             "Corollary 3 for a fresh gradient and the K differences since, which share the drift kappa; its constant "
@@ -1154,6 +1184,7 @@ def _spider() -> tuple[Claim, ...]:
                     G**2 * log(1 / delta) / (b1**2 * epsilon**2) + M**2 * log(1 / delta) * kappa / (b2**2 * epsilon**2)
                 ),
                 sqrt(G**2 * log(1 / delta) / (b1 * epsilon) ** 2 + spread),
+                _SHARED_DRIFT,
             ),
             "Variances of Algorithm 2 add up over the K differences since the last fresh gradient; c_1 = c_2 = 1. An "
             "upper bound: (30) and (5) need one from below, which only the fresh gradient's noise gives.",
@@ -1163,9 +1194,9 @@ def _spider() -> tuple[Claim, ...]:
             "Decrease of a step with a large gradient",
             "Appendix E.2",
             Inequality(
-                eta * (_estimate / 3) * _estimate - eta / 2 * _estimate**2,
+                eta * (_ratio * _estimate / 3) * _estimate - eta / 2 * _estimate**2,
                 -eta / 6 * _estimate**2,
-                {eta: (1e-3, 1e3), _estimate: (1e-3, 1e3)},
+                {eta: (1e-3, 1e3), _estimate: (1e-3, 1e3), _ratio: (1e-3, 1)},
                 subject=_INCREASE,
             ),
             "eta |error| |g| - (eta/2)|g|^2, with an error of at most a third of |g|.",
@@ -1285,6 +1316,7 @@ _DEVIATION = _quantity("deviation", "error of a gradient of all data", "deviatio
 _FLUCTUATION = _quantity("fluctuation", "error of a Hessian of all data", "fluctuation", unit=LOSS / LENGTH**2)
 _count = _quantity("k", "number of examples m n", "k")
 _NEEDED = _quantity("l", "exponent of Lemma 14", "l")
+_square = _quantity("square", "one of the squares of (10)", "square")
 _CROSS = _quantity("cross term", "of the square of the curvature error", "cross")
 _ERROR_OUT = _quantity("alpha_out", "error of the selected point", "\\alpha'", unit=LOSS / LENGTH)
 _HESSIAN_VARIANCE = _quantity(
@@ -1293,8 +1325,8 @@ _HESSIAN_VARIANCE = _quantity(
 
 
 def _distributed() -> tuple[Claim, ...]:
-    drift = _lips * (M**2 * (kappa / _lips) * log(d) / b2) / m
-    spread = _lips * (M**2 * (kappa / _lips) * log(1 / delta) / (b2 * epsilon) ** 2) / m
+    drift = _lips * (M**2 * _share * log(d) / b2) / m
+    spread = _lips * (M**2 * _share * log(1 / delta) / (b2 * epsilon) ** 2) / m
     level = {
         "fresh gradients: data": G**2 / (m * b1),
         "fresh gradients: privacy": G**2 * d / (m * b1**2 * epsilon**2),
@@ -1302,7 +1334,14 @@ def _distributed() -> tuple[Claim, ...]:
         "differences: privacy": M**2 * d * kappa / (m * b2**2 * epsilon**2),
     }
     batches = {b1: n * kappa / (2 * U * eta), b2: n * eta * chi**2 / (2 * U)}
-    merged = {n: m * n, epsilon: epsilon / sqrt(m)}  # n -> m n and n epsilon -> sqrt(m) n epsilon
+
+    def of_kind(kind: str) -> dict[str, Any]:
+        """Noise of one kind alone, with what does not depend on the kind."""
+        other = {"data": ": privacy", "privacy": ": data"}[kind]
+        conditions = {name: term for name, term in _rate_terms(m).items() if not name.endswith(other)}
+        regime = _regime(*_SHARED)
+        return {"terms": {"alpha": alpha}, "tuned": _TUNED, "constraints": conditions, "regime": regime}
+
     return (
         PAPER.claim(
             "lemma9.sigma",
@@ -1312,6 +1351,7 @@ def _distributed() -> tuple[Claim, ...]:
                 sigma,
                 sqrt(G**2 * log(d) ** 2 / (m * b1) + M**2 * log(d) ** 2 * kappa / (m * b2)),
                 sqrt(log(d) * (m * (G / m) ** 2 * log(d) / b1 + drift)),
+                _SHARED_DRIFT,
             ),
             "A mean over m independent clients, each as in Lemma 7.",
         ),
@@ -1326,6 +1366,7 @@ def _distributed() -> tuple[Claim, ...]:
                     + M**2 * log(1 / delta) * kappa / (m * b2**2 * epsilon**2)
                 ),
                 sqrt(m * (G / (m * b1 * epsilon)) ** 2 * log(1 / delta) + spread),
+                _SHARED_DRIFT,
             ),
             "A mean over m clients with independent noise.",
         ),
@@ -1350,16 +1391,20 @@ def _distributed() -> tuple[Claim, ...]:
         ),
         *_rates("thm3", "Appendix F.2", *_SHARED, m, SHARED_RATE, SHARED_SAMPLES),
         PAPER.claim(
-            "remark2",
-            "What m clients are worth",
-            "Remark 2",
-            Identity(
-                alpha,
-                _sampling(m * n) + _private(sqrt(m) * n * epsilon),
-                (_sampling(n) + _private(n * epsilon)).xreplace(merged),
-            ),
-            "The rate of Theorem 2 with m n for n, and n epsilon sqrt(m) for n epsilon, that is epsilon/sqrt(m) for "
-            "epsilon.",
+            "remark2.sampling",
+            "What m clients are worth without privacy",
+            "Remark 2, first term",
+            Rate(alpha, _sampling(m * n), **of_kind("data")),
+            "The terms of Theorem 3's proof without those of privacy, from Lemma 9: n examples of each client, noise "
+            "averaged over m clients. The balance has m n where one client has n.",
+        ),
+        PAPER.claim(
+            "remark2.privacy",
+            "What m clients are worth under privacy",
+            "Remark 2, second term",
+            Rate(alpha, _private(sqrt(m) * n * epsilon), **of_kind("privacy")),
+            "The terms of Theorem 3's proof without those of the data. The balance has sqrt(m) n where one client has "
+            "n.",
         ),
     )
 
@@ -1370,7 +1415,8 @@ def _selection() -> tuple[Claim, ...]:
     allowed = G * sqrt(d * T * log(1 / delta) * log(16 / omega_s)) / (sqrt(m) * n * epsilon)
     allowed_curvature = M * d * sqrt(T * log(1 / delta) * log(32 / omega_s)) / (sqrt(m) * n * epsilon)
     # nSG(2 sqrt(2) sigma_1 sqrt(d/m)) by Lemma 10, inverted at the probability omega'/8
-    tail = 2 * sqrt(2) * sigma1 * sqrt(d / m) * sqrt(2 * log(2 / (omega_s / 8)))
+    tail_of_p, eighth = 2 * sqrt(2) * sigma1 * sqrt(d / m) * sqrt(2 * log(2 / _fails)), {_fails: omega_s / 8}
+    tail = tail_of_p.xreplace(eighth)
     # The norm is sqrt(2)-Lipschitz in the independent entries, and its mean is at most 2 sqrt(d).
     curvature_tail = sigma2 / sqrt(m) * (2 * sqrt(d) + sqrt(2) * sqrt(2 * log(2 / (omega_s / 8))))
     search = {c1: (8, 20), c2: (8, 20), omega_s: (1e-4, 0.5), d: (1, 1e4), m: (1, 100), n: (10, 1e6)}
@@ -1410,7 +1456,7 @@ def _selection() -> tuple[Claim, ...]:
             "Algorithm 4, line 7, and Theorem 4, first part",
             Inequality(sigma1 * sqrt(d / m), allowed, search, where=noise, example=at),
             "The root mean square of the noise, against what the threshold allows for it; c_1 at least 8, as "
-            "Definition 7 asks for.",
+            "Definition 7 asks for." + _READING,
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The noise carries c_1, the threshold does not: a critical point is rejected unless "
@@ -1423,7 +1469,8 @@ def _selection() -> tuple[Claim, ...]:
             "Threshold of the Hessian against its noise",
             "Algorithm 4, line 7, and Theorem 4, first part",
             Inequality(2 * sigma2 * sqrt(d / m), allowed_curvature, search, where=curvature_noise, example=at),
-            "The edge 2 sqrt(d) of the spectrum of a symmetric matrix with independent standard Gaussian entries.",
+            "The edge 2 sqrt(d) of the spectrum of a symmetric matrix with independent standard Gaussian entries."
+            + _READING,
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "The noise carries c_2, the threshold does not: even a zero Hessian is rejected, unless "
@@ -1450,7 +1497,8 @@ def _selection() -> tuple[Claim, ...]:
                 G * sqrt(_dev) / (sqrt(m * n) * epsilon),
                 {"Lemma 11": sqrt(m * (2 * G / (m * sqrt(n))) ** 2 * _dev)},
             ),
-            "m independent deviations of scale 2G/sqrt(n), averaged.",
+            "m independent deviations of scale 2G/sqrt(n), averaged. (Read as it stands; with sqrt(m) n epsilon, as "
+            "elsewhere, it would not follow either.)",
             erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "There is no epsilon in an error of sampling; (104) and Algorithm 4 have none.",
@@ -1468,7 +1516,8 @@ def _selection() -> tuple[Claim, ...]:
             Identity(
                 _DEVIATION,
                 sqrt(2 * sigma1**2 * log(16 / omega_s) / m),
-                tail,
+                tail_of_p,
+                eighth,
                 example={sigma1: 1, m: 1, d: 100, omega_s: 0.1},
             ),
             "Lemma 10 and Definition 6 at the probability omega'/8.",
@@ -1476,7 +1525,7 @@ def _selection() -> tuple[Claim, ...]:
                 Severity.CONSTANT,
                 "sqrt(d) is missing (the next member has it), and Lemma 10 gives another factor 2 sqrt(2). What the "
                 "bound is for is theta_p, not xi_p.",
-                Identity(_DEVIATION, 4 * sigma1 * sqrt(d * log(16 / omega_s) / m), tail),
+                Identity(_DEVIATION, 4 * sigma1 * sqrt(d * log(16 / omega_s) / m), tail_of_p, eighth),
             ),
         ),
         PAPER.claim(
@@ -1510,7 +1559,7 @@ def _selection() -> tuple[Claim, ...]:
             "eq100",
             "Probability that the noise of the Hessian is large",
             "eq. (100)",
-            Identity(_PROBABILITY, omega_s / 8, 4 * exp(-(sqrt(log(32 / omega_s)) ** 2))),
+            Identity(_PROBABILITY, omega_s / 8, 4 * exp(-(_NEEDED**2)), {_NEEDED: sqrt(log(32 / omega_s))}),
             "Lemma 15 at t = sqrt(log(32/omega')).",
         ),
         PAPER.claim(
@@ -1531,43 +1580,50 @@ def _selection() -> tuple[Claim, ...]:
                 normalised=_ONES,
             ),
             "The gradient bound (120), and the square of the curvature bound (121) over rho, at T = M^2 U/(sqrt(rho) "
-            "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares.",
+            "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares." + _READING,
             calculation=SELECTION,
         ),
         PAPER.claim(
             "thm4.cross.sampling",
             "Cross term of alpha and the deviation of the Hessian",
             "eq. (10), fourth term",
-            Identity(_CROSS, a / sqrt(m * n), sqrt(a * (1 / (m * n))), example={a: 0.01, m: 1, n: 10**4}),
+            Identity(
+                _CROSS, a / sqrt(m * n), sqrt(a * _square), {_square: 1 / (m * n)}, example={a: 0.01, m: 1, n: 10**4}
+            ),
             "A cross term is the geometric mean of two squares, here of alpha and 1/(m n).",
             erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "sqrt(alpha)/sqrt(m n); up to constants nothing changes, since a cross term is at most the larger of "
                 "its two squares. The cross term d/(sqrt(m) n epsilon alpha^(5/4) sqrt(m n)) is missing for the same "
                 "reason.",
-                Identity(_CROSS, sqrt(a) / sqrt(m * n), sqrt(a * (1 / (m * n)))),
+                Identity(_CROSS, sqrt(a) / sqrt(m * n), sqrt(a * _square), {_square: 1 / (m * n)}),
             ),
         ),
         PAPER.claim(
             "thm4.cross.privacy",
             "Cross term of alpha and the noise of the Hessian",
             "eq. (10), sixth term",
-            Identity(_CROSS, d / (data * a ** Rational(3, 4)), sqrt(a * (d**2 / (data**2 * a ** Rational(5, 2))))),
-            "The geometric mean of alpha and the last term of (10).",
+            Identity(
+                _CROSS,
+                d / (data * a ** Rational(3, 4)),
+                sqrt(a * _square),
+                {_square: d**2 / (data**2 * a ** Rational(5, 2))},
+            ),
+            "The geometric mean of alpha and the last term of (10)." + _READING,
         ),
         PAPER.claim(
             "remark3.gradient",
             "Dimension up to which noisy gradients can be selected from",
             "Remark 3, first condition",
             Crossover(sqrt(d) / (data * learned ** Rational(5, 4)), learned, d, data**2),
-            "The fifth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5).",
+            "The fifth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5)." + _READING,
         ),
         PAPER.claim(
             "remark3.cross",
             "Dimension up to which noisy Hessians can be selected from, by the cross term",
             "Remark 3, second condition",
             Crossover(d / (data * learned ** Rational(3, 4)), learned, d, data ** Rational(6, 13)),
-            "The sixth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5).",
+            "The sixth term of (10) against alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5)." + _READING,
         ),
         PAPER.claim(
             "remark3.hessian",
@@ -1594,7 +1650,7 @@ def _selection() -> tuple[Claim, ...]:
                 regime={"m n^2 epsilon^2 >= 1": scale**-2},
             ),
             "At the printed dimension every term of (10) is at most alpha, now with its sampling part: the condition "
-            "is sufficient. It is necessary only where the privacy part of alpha is the larger one.",
+            "is sufficient. It is necessary only where the privacy part of alpha is the larger one." + _READING,
             calculation=SELECTION,
         ),
     )
@@ -1611,6 +1667,7 @@ _LEAST_EPSILON = _quantity("epsilon_min", "least privacy loss", "\\epsilon_{\\mi
 _ENOUGH = _quantity("epsilon_enough", "privacy loss that is not exceeded", "\\epsilon_{enough}")
 _LOG_RATIO = _quantity("log ratio", "log(2d/omega)/log(2/omega)", "\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}")
 _SUM_SCALE = _quantity("zeta_+", "scale of a sum", "\\zeta_+", unit=LOSS / LENGTH)
+_squares = _quantity("sum of squares", "sum of the squared scales", "\\sum_i\\psi_i^2", unit=(LOSS / LENGTH) ** 2)
 _SURE = _quantity("Pr", "probability that the sum of k signs is at least 1 in size", "\\Pr")
 
 
@@ -1668,12 +1725,14 @@ def _tools() -> tuple[Claim, ...]:
             "cor3.scale",
             "Scale of a sum, in the proof",
             "proof of Corollary 3",
-            Identity(_SUM_SCALE, sqrt(C * log(d) * T * psi), C * sqrt(log(d) * T * psi**2)),
+            Identity(_SUM_SCALE, sqrt(C * log(d) * T * psi), C * sqrt(log(d) * _squares), {_squares: T * psi**2}),
             "The corollary's own scale, for T equal scales psi.",
             erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "The scales under the root have to be squared, and C is C^2.",
-                Identity(_SUM_SCALE, sqrt(C**2 * log(d) * T * psi**2), C * sqrt(log(d) * T * psi**2)),
+                Identity(
+                    _SUM_SCALE, sqrt(C**2 * log(d) * T * psi**2), C * sqrt(log(d) * _squares), {_squares: T * psi**2}
+                ),
             ),
         ),
         PAPER.claim(

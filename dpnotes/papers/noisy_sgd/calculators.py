@@ -90,14 +90,16 @@ def _sensitivity(n: Any, B: Any, sigma: Any) -> dict[str, Any]:
 
 
 def _total_delta(epsilon: Any, delta: Any, failure: Any, constants: str) -> dict[str, Any]:
+    """At most 1, which every algorithm has: beyond, the argument says nothing."""
     if constants == "paper":
-        return {"delta": delta + failure}
-    both = {"corrected": 1 + np.exp(epsilon), "one": 1.0}[constants]
-    return {"delta": delta + both * failure}
+        return _transcript_delta(delta, failure)
+    # Past 1/failure the exponential does not matter any more: it is cut where it may still be computed.
+    both = 1 + np.exp(np.minimum(epsilon, 700.0)) if constants == "corrected" else 1.0
+    return _transcript_delta(delta, both * failure)
 
 
 def _transcript_delta(delta: Any, failure: Any) -> dict[str, Any]:
-    return {"delta": delta + failure}
+    return {"delta": np.minimum(delta + failure, 1.0)}
 
 
 # ---------------------------------------------------------------- the closed loop of Theorem 3.5
@@ -248,8 +250,15 @@ SENSITIVITY = Calculator(
         "batch": "sensitivity of the mean gradient of a batch of fixed size, one example replaced",
     },
 )
-TOTAL_DELTA = Calculator(_total_delta, (s.epsilon, s.delta, failure), {"delta": "delta of the whole"}, SETS)
-TRANSCRIPT_DELTA = Calculator(_transcript_delta, (s.delta, failure), {"delta": "delta of the whole"})
+TOTAL_DELTA = Calculator(
+    _total_delta,
+    (s.epsilon, s.delta, failure),
+    {"delta": "delta of the whole; 1 where the argument says nothing"},
+    SETS,
+)
+TRANSCRIPT_DELTA = Calculator(
+    _transcript_delta, (s.delta, failure), {"delta": "delta of the whole; 1 where the argument says nothing"}
+)
 _LOOP_OUTPUTS = {
     "alpha": "gradient norm",
     "eta": "step size",

@@ -43,9 +43,9 @@ from dpnotes.papers.noisy_sgd.notation import (
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Claim, Paper, Severity
 from dpnotes.theory.inequalities import Inequality, Monotone
-from dpnotes.theory.rates import Choice, Rate
+from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.statements import Identity, Reason, Uncheckable
-from dpnotes.theory.symbols import UNIT_INTERVAL
+from dpnotes.theory.symbols import UNIT_INTERVAL, Domain
 from dpnotes.theory.units import LENGTH, LOSS
 
 PAPER = Paper(
@@ -73,7 +73,9 @@ _L = log(1 / delta)
 _PRIVATE = c_2 * C * sqrt(T * _L) / (n * epsilon)  # Delta of Theorems 3.1 and 3.3
 _VARIANCE = sigma**2 / B + d * Delta**2
 _DESCENT = f_max / (eta * T * alpha**2)
-_MULTIPLIER = c_2 * (B / n) * sqrt(T * _L) / epsilon  # Abadi et al.: on the sum of B gradients of norm C, times C
+rate = SYMBOLS.symbol("q", "sampling rate, the share of the data in a batch", domain=UNIT_INTERVAL)
+_SAMPLED = {rate: B / n}
+_MULTIPLIER = c_2 * rate * sqrt(T * _L) / epsilon  # Abadi et al.: on the sum of B gradients of norm C, times C
 _MOMENTS = {  # what must be at most 1 so that half of the iterates are alpha-SOSP (Lemmas B.3 and B.5)
     "descent": _DESCENT,
     "noise in the descent": eta * L * _VARIANCE / alpha**2,
@@ -151,6 +153,9 @@ p = SYMBOLS.symbol("p", "probability of an event under D', with clipping", domai
 q = SYMBOLS.symbol("q", "probability of an event under D, with clipping", domain=UNIT_INTERVAL)
 u = SYMBOLS.symbol("u", "probability that clipping acts under D", domain=UNIT_INTERVAL)
 v = SYMBOLS.symbol("v", "probability that clipping acts under D'", domain=UNIT_INTERVAL)
+first_share, second_share, third_share = (
+    SYMBOLS.symbol(name, "a share", domain=Domain(0, 1, closed=True)) for name in ("u", "v", "w")
+)
 _PROBABILITIES = {
     _e_eps: (1.01, 30), p: (0.05, 0.9), q: (0.05, 0.95), u: (1e-3, 0.1), v: (1e-3, 0.1), delta: (1e-3, 0.1)
 }  # fmt: skip
@@ -198,11 +203,18 @@ def _bound_of_gradients(bound: Any) -> Inequality:
     return Inequality(_REACHED, bound, _GRADIENTS, where=_AT_THE_CHOICE, subject=_LARGEST)
 
 
+def _noise_for_bound(bound: Any) -> Identity:
+    """The noise of Theorem 3.1 at a gradient bound, against that at the bound that holds."""
+    stated = c_2 * bound * sqrt(T * _L) / (n * epsilon)
+    return Identity(Delta, stated, _MULTIPLIER * C / B, where={**_SAMPLED, C: _CORRECT_C})
+
+
 _OBJECTIVE_NOISE = {"noise in the objective": eta**2 * L * T * total**2}
 _CONTRACTION = 1 - eta * L
 
 
 def _private_sgd() -> tuple[Claim, ...]:
+    above = SYMBOLS.symbol("f(x_t)-f*", "objective above its minimum", LOSS, latex="f(x_t) - f^*")
     noisy_gradient = SYMBOLS.symbol(
         "E|grad|^2", "mean squared gradient", GRADIENT**2, latex="\\mathbb{E}\\|\\nabla f(x_t)\\|^2"
     )
@@ -222,7 +234,7 @@ def _private_sgd() -> tuple[Claim, ...]:
             "thm3.1.noise",
             "Noise of clipped SGD",
             "Theorem 3.1",
-            Identity(Delta, _PRIVATE, _MULTIPLIER * C / B, example={c_2: 1, C: 1, T: 1000, delta: 1e-5, n: 1000}),
+            Identity(Delta, _PRIVATE, _MULTIPLIER * C / B, where=_SAMPLED),
             "Abadi et al. (2016): noise multiplier c_2 q sqrt(T ln(1/delta))/epsilon at sampling rate q = B/n, on the "
             "sum of B gradients of norm at most C; divided by B for the mean.",
             calculation=calculators.PRIVACY_NOISE,
@@ -231,15 +243,21 @@ def _private_sgd() -> tuple[Claim, ...]:
             "thm3.1.window",
             "Window of epsilon",
             "Theorem 3.1",
-            Identity(epsilon, c_1 * T * B**2 / n**2, c_1 * (B / n) ** 2 * T),
+            Identity(epsilon, c_1 * T * B**2 / n**2, c_1 * rate**2 * T, where=_SAMPLED),
             "Abadi et al. (2016): epsilon < c_1 q^2 T at q = B/n.",
         ),
         PAPER.claim(
             "lemma3.2.gradient",
             "The part of the gradient bound without noise",
             "Lemma 3.2",
-            Identity(C, 2 * sqrt(L * f_max), sqrt(2 * L * (f_max + f_max))),
-            "|grad f|^2 <= 2 L (f - f*), with the objective at most 2 f_max above its minimum.",
+            Identity(
+                C,
+                2 * sqrt(L * f_max),
+                sqrt(above / (eta - L * eta**2 / 2)),
+                where={above: 2 * f_max, eta: 1 / L},
+            ),
+            "A step of length eta |grad f| decreases f by at least (eta - L eta^2/2) |grad f|^2, most at eta = 1/L, "
+            "and by no more than f is above its minimum, which the paper allows to be 2 f_max.",
         ),
         PAPER.claim(
             "lemma3.2.bound",
@@ -290,7 +308,7 @@ def _private_sgd() -> tuple[Claim, ...]:
             "f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)), which the lemma allows: after one step the "
             "gradient is minus the last noise (and the a_i), whose mean square is d Delta^2; Delta of Theorem 3.3.",
             erratum=PAPER.erratum(
-                Severity.PRIVACY,
+                Severity.RATE,
                 "Neither the step size nor the bound of Lemma 3.2 knows the privacy noise Delta, but Theorem 3.3 uses "
                 "it for Algorithm 2, which adds that noise. At eta = 1/L on a quadratic, gradients are as large as "
                 "Delta sqrt(d), above C as soon as d T log(1/delta) > (n epsilon)^2 (up to constants): then P(E) is "
@@ -315,14 +333,15 @@ def _private_sgd() -> tuple[Claim, ...]:
             "differ with probability at most delta. K = e^epsilon; the event has probabilities q and p with "
             "clipping, at most u more under D and v less under D' without.",
             erratum=PAPER.erratum(
-                Severity.PRIVACY,
+                Severity.RATE,
                 "Conditioning on the event that no gradient is large is not privacy conditioned on it. The two facts "
                 "give (epsilon, delta + (1 + e^epsilon) delta), and no better: (0.61, 0.20) is (ln 3, 0.01)-DP, and "
                 "moving 0.01 on each side gives 0.62 - 3 * 0.19 = 0.05, not 0.02. (epsilon, 2 delta) can be saved by "
                 "an event of the transcript that involves the samples of both data sets; the gradient "
                 "bound must then hold for the exchanged sample, too, and Assumptions A and B for both data sets, which "
-                "the theorem does not state (own.transcript). For batches of a fixed size, (epsilon, delta) follows "
-                "from Assumption B alone (own.sensitivity).",
+                "the theorem does not state (own.transcript). What falls is the argument: for batches of a fixed "
+                "size, as Algorithm 2 has them, (epsilon, delta) follows from Assumption B alone "
+                "(own.sensitivity).",
                 _provable_delta(delta + (1 + _e_eps) * delta, _UNCLIPPED),
             ),
             calculation=calculators.TOTAL_DELTA,
@@ -331,12 +350,12 @@ def _private_sgd() -> tuple[Claim, ...]:
             "thm3.3.noise",
             "Noise without clipping",
             "Theorem 3.3",
-            Identity(Delta, c_2 * _PRINTED_C * sqrt(T * _L) / (n * epsilon), _MULTIPLIER * _CORRECT_C / B),
+            _noise_for_bound(_PRINTED_C),
             "The noise of Theorem 3.1 with the gradient bound in place of the clipping threshold.",
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "As in Lemma 3.2, the printed C is not homogeneous, and it does not cover the noise itself.",
-                Identity(Delta, c_2 * _CORRECT_C * sqrt(T * _L) / (n * epsilon), _MULTIPLIER * _CORRECT_C / B),
+                _noise_for_bound(_CORRECT_C),
             ),
         ),
         PAPER.claim(
@@ -377,10 +396,6 @@ _SCALES = {
     escape: c_I / (eta * sqrt(rho * alpha)),
     T: 64 * f_max / (eta * alpha**2),
 }
-
-
-def _scale(expression: Any) -> Any:
-    return expression.xreplace(_SCALES)
 
 
 _QUANTITIES = {
@@ -467,9 +482,9 @@ def _convergence() -> tuple[Claim, ...]:
             Inequality(
                 (eta - L * eta**2) * alpha**2 - L * eta**2 / 2 * total**2,
                 eta * alpha**2 / 4,
-                {L: (0.1, 10), alpha: (0.01, 10), total: (0.01, 10), u: (1e-3, 1)},
+                {L: (0.1, 10), alpha: (0.01, 10), total: (0.01, 10), first_share: (1e-3, 1)},
                 ">=",
-                where={eta: u * Min(1, alpha**2 / total**2) / (2 * L)},
+                where={eta: first_share * Min(1, alpha**2 / total**2) / (2 * L)},
             ),
             "At a gradient of norm alpha and any step size up to min(1, alpha^2/variance)/(2 L), of which u is the "
             "share.",
@@ -504,7 +519,7 @@ def _convergence() -> tuple[Claim, ...]:
             "sec3.2.radius",
             "Radius in which the Hessian stays negative",
             "Section 3.2 and Appendix B, choice of parameters",
-            Identity(radius, sqrt(alpha / (4 * rho)), (sqrt(rho * alpha) - sqrt(rho * alpha) / 2) / rho),
+            Identity(radius, sqrt(alpha / (4 * rho)), (gamma - gamma / 2) / rho, where={gamma: sqrt(rho * alpha)}),
             "An eigenvalue -sqrt(rho alpha) moves by at most rho R, and is to stay below -sqrt(rho alpha)/2.",
         ),
         PAPER.claim(
@@ -628,10 +643,10 @@ def _main_theorem() -> tuple[Claim, ...]:
             _accuracy(f_max * _RATE, _BOUND, regime={**_SMALL_SIGMA, **_DATA}, normalised=(L, rho, ell)),
             f"{lengthy} C = sqrt(L f_max) + sigma, up to logarithms; here sigma <= sqrt(L f_max).",
             erratum=PAPER.erratum(
-                Severity.RATE,
-                "alpha^2 is proportional to f_max, not alpha: the exponent of f_max is 1/2, "
-                "alpha = sqrt(L f_max) d^{1/4}/sqrt(n epsilon). For f_max < 1 the printed claim is stronger than what "
-                "the proof gives; and f_max is no gradient. (The O with a tilde is said to hide f_max, but shows it.)",
+                Severity.CONSTANT,
+                "alpha^2 is proportional to f_max, not alpha: the exponent of the f_max that is displayed should be "
+                "1/2, alpha = sqrt(L f_max) d^{1/4}/sqrt(n epsilon); f_max is no gradient. The O with a tilde hides "
+                "powers of L, rho and f_max (Section 3), so that what it says of n, d and epsilon is not contradicted.",
                 _accuracy(_OF_F, _BOUND, regime={**_SMALL_SIGMA, **_DATA}),
             ),
             calculation=calculators.CLOSED_LOOP,
@@ -705,8 +720,11 @@ def _choosing() -> tuple[Claim, ...]:
     curvature = SYMBOLS.symbol(
         "change", "change of the smallest eigenvalue", LOSS / LENGTH**2, latex="|\\lambda_{\\min} - \\lambda_{\\min}'|"
     )
-    unit = {u: (1e-3, 1), v: (1e-3, 1), n: (2, 1e6), C: (0.1, 10), L: (0.1, 10)}
-    sensitivity = 2 * C / n
+    unit = {first_share: (1e-3, 1), second_share: (1e-3, 1), n: (2, 1e6), C: (0.1, 10), L: (0.1, 10)}
+    change_of_mean = SYMBOLS.symbol("s", "sensitivity of the gradient norm", GRADIENT)
+    sensitivity = {change_of_mean: 2 * C / n}
+    above_threshold = (change_of_mean / Rational(1, 2) + 2 * change_of_mean) / epsilon
+    shares = first_share + second_share
     spread = sqrt(L * f_max * d) / (n * epsilon)
     return (
         PAPER.claim(
@@ -736,15 +754,15 @@ def _choosing() -> tuple[Claim, ...]:
             "Sensitivity of the gradient norm",
             "Section 3.4",
             Inequality(
-                (u + v) * C / n, C / n, {s: unit[s] for s in (u, v, n, C)}, example={u: 1, v: 1, n: 100, C: 1},
-                subject=change,
+                shares * C / n, C / n, {s: unit[s] for s in (first_share, second_share, n, C)},
+                example={first_share: 1, second_share: 1, n: 100, C: 1}, subject=change,
             ),
             "One of n examples is replaced, its gradients of norms u C and v C may point in opposite directions; "
             "adding one to n - 1 moves the mean as far.",
             erratum=PAPER.erratum(
                 Severity.PRIVACY,
                 "The sensitivity of |grad f| is 2 C/n, whether an example is replaced or added.",
-                Inequality((u + v) * C / n, 2 * C / n, {s: unit[s] for s in (u, v, n, C)}),
+                Inequality(shares * C / n, 2 * C / n, {s: unit[s] for s in (first_share, second_share, n, C)}),
             ),
         ),
         PAPER.claim(
@@ -754,7 +772,8 @@ def _choosing() -> tuple[Claim, ...]:
             Identity(
                 scale,
                 C / (n * epsilon),
-                (sensitivity / Rational(1, 2) + 2 * sensitivity) / epsilon,
+                above_threshold,
+                where=sensitivity,
                 example={C: 1, n: 100, epsilon: 1},
             ),
             "AboveThreshold with noise b/2 on the threshold and b on the queries costs sensitivity/(b/2) + 2 "
@@ -765,9 +784,7 @@ def _choosing() -> tuple[Claim, ...]:
                 "half of it on the threshold: 8 C/(n epsilon), where the paper has C/(n epsilon) and no noise on the "
                 "threshold. With two quantities the budget is split once more, and all of it comes on top of "
                 "(epsilon, 2 delta).",
-                Identity(
-                    scale, 8 * C / (n * epsilon), (sensitivity / Rational(1, 2) + 2 * sensitivity) / epsilon
-                ),
+                Identity(scale, 8 * C / (n * epsilon), above_threshold, where=sensitivity),
             ),
         ),
         PAPER.claim(
@@ -775,8 +792,8 @@ def _choosing() -> tuple[Claim, ...]:
             "Sensitivity of the smallest eigenvalue",
             "Section 3.4",
             Inequality(
-                (u + v) * L, L / n, {s: unit[s] for s in (u, v, n, L)}, example={u: 0.5, v: 0.5, n: 100, L: 1},
-                subject=curvature,
+                shares * L, L / n, {s: unit[s] for s in (first_share, second_share, n, L)},
+                example={first_share: 0.5, second_share: 0.5, n: 100, L: 1}, subject=curvature,
             ),
             "Assumption A.3 says that f is L-smooth, not each f_i: with f_i = -/+ n L x^2/2 for one example, and 0 for "
             "the others, the eigenvalue is -L for one data set and L for its neighbour.",
@@ -784,7 +801,7 @@ def _choosing() -> tuple[Claim, ...]:
                 Severity.PRIVACY,
                 "L/n needs smoothness of each f_i, and then is 2 L/n. With A.3 alone, the eigenvalue may change by 2 "
                 "L, and no noise of the order 1/n hides that.",
-                Inequality((u + v) * L, 2 * L, {s: unit[s] for s in (u, v, L)}),
+                Inequality(shares * L, 2 * L, {s: unit[s] for s in (first_share, second_share, L)}),
             ),
         ),
         PAPER.claim(
@@ -830,9 +847,21 @@ def _parameters(step: Any) -> Choice:
     )
 
 
-def _enough_iterations(share: int) -> Any:
+def _enough_iterations(value: Any, share: int, **more: Any) -> Identity:
     """At which a quarter of T gradients of norm alpha decrease the objective, by Lemma B.2 or C.1, by 2 f_max."""
-    return 2 * f_max / (eta / share * alpha**2 / 4)
+    a_step = SYMBOLS.symbol("eta*alpha^2/share", "decrease of a step at a gradient of norm alpha", LOSS)
+    return Identity(T, value, 2 * f_max / (a_step / 4), where={a_step: eta / share * alpha**2}, **more)
+
+
+eigenvalue = SYMBOLS.symbol("lambda", "smallest eigenvalue of H", LOSS / LENGTH**2, domain=Domain())
+
+
+def _growth(value: Any) -> Identity:
+    """What a step multiplies x by, for a slope that is the derivative of eigenvalue * x^2."""
+    factor = SYMBOLS.symbol("x_{t+1}/x_t", "growth in one iteration", latex="x_{t+1}/x_t")
+    slope_of = sympy.diff(eigenvalue * _DISTANCE**2, _DISTANCE)
+    example = {eta: 0.1, gamma: 1}
+    return Identity(factor, value, 1 - eta * slope_of / _DISTANCE, where={eigenvalue: -gamma}, example=example)
 
 
 def _squared_distance(value: Any) -> Rate:
@@ -843,8 +872,10 @@ def _squared_distance(value: Any) -> Rate:
 
 def _share_of_escapes(bound: Any) -> Inequality:
     share = SYMBOLS.symbol("share", "decrease of a bucket over F, on average")
-    quantity = Rational(1, 4) * Rational(1, 2) * Rational(1, 3) - Rational(1, 100)
-    return Inequality(quantity, bound, {}, ">=", subject=share)
+    least = {first_share: Rational(1, 4), second_share: Rational(1, 2), third_share: Rational(1, 3)}
+    escaping = first_share * second_share * third_share * longer
+    region = {longer: (1, 10)}
+    return Inequality(escaping - Rational(1, 100), bound, region, ">=", least, example={longer: 1}, subject=share)
 
 
 def _escape_noise(value: Any) -> Rate:
@@ -857,6 +888,7 @@ def _appendix_b() -> tuple[Claim, ...]:
     k = SYMBOLS.symbol("k", "coordinate, or member of a batch", domain=d.domain)
     variance = sqrt(sympy.Sum(sigma**2 / B**2, (k, 1, B)) + sympy.Sum(Delta**2, (k, 1, d)))
     sizes = ({d: 3, B: 2}, {d: 1, B: 4})
+    second_part = 64 * c * total**2 * ell / _SCALES[T]
     worse = SYMBOLS.symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE)
     return (
         PAPER.claim(
@@ -891,7 +923,7 @@ def _appendix_b() -> tuple[Claim, ...]:
             "defB.1.scales",
             "Radius times duration",
             "Definition B.1, and the proof of Lemma B.10",
-            Identity(radius * escape, c_R * c_I / (rho * eta), _scale(radius * escape)),
+            Identity(radius * escape, c_R * c_I / (rho * eta), radius * escape, where=_SCALES),
             "R and I of Definition B.1.",
         ),
         PAPER.claim(
@@ -903,7 +935,8 @@ def _appendix_b() -> tuple[Claim, ...]:
                     "R^2/(c eta I)", "decrease by Lemma B.4", LOSS, latex="\\mathcal{R}^2/(c\\eta\\mathcal{I})"
                 ),
                 c_R**2 / (c * c_I) * sqrt(alpha**3 / rho),
-                _scale(radius**2 / (c * eta * escape)),
+                radius**2 / (c * eta * escape),
+                where=_SCALES,
             ),
             "R and I of Definition B.1.",
         ),
@@ -916,7 +949,8 @@ def _appendix_b() -> tuple[Claim, ...]:
                     "f_max I/F", "iterations until f_max is used up", latex="f_{\\max}\\mathcal{I}/\\mathcal{F}"
                 ),
                 f_max / (eta * alpha**2),
-                f_max / (eta * sqrt(rho * alpha)) / sqrt(alpha**3 / rho),
+                f_max * escape / decrease,
+                where={escape: 1 / (eta * sqrt(rho * alpha)), decrease: sqrt(alpha**3 / rho)},
             ),
             "f_max I/F with the constants c_I and c_F left out. With them there is a factor c_I/c_F, which the "
             "constants of the proof make large, see defB.1.constants.",
@@ -957,22 +991,30 @@ def _appendix_b() -> tuple[Claim, ...]:
             Identity(
                 decrease,
                 radius**2 * gamma,
-                sympy.integrate(gamma * _DISTANCE, (_DISTANCE, 0, radius)),
+                sympy.integrate(-2 * eigenvalue * _DISTANCE, (_DISTANCE, 0, radius)),
+                where={eigenvalue: -gamma},
             ),
-            "-gamma is the smallest eigenvalue of the Hessian, as in all lemmas: the slope along v_1 at distance x is "
-            "-gamma x, summed up from 0 to R.",
+            "f = x^T H x there, and -gamma is the smallest eigenvalue of that H: the slope along v_1 at distance x is "
+            "-2 gamma x, summed up from 0 to R.",
+        ),
+        PAPER.claim(
+            "defB.1.step_growth",
+            "Growth along the escaping direction in one iteration",
+            "Appendix B, choice of parameters",
+            _growth(1 + eta * gamma),
+            "By the text's own update, x - eta 2 H x, for f = x^T H x with the eigenvalue -gamma of H.",
             erratum=PAPER.erratum(
-                Severity.CONSTANT,
-                "Appendix B writes f = x^T H x, whose Hessian is 2 H, where Section 3.2 and the lemmas have H for the "
-                "Hessian: the decrease is R^2 gamma/2, and the growth per step 1 + eta gamma, not 1 + 2 eta gamma.",
-                Identity(decrease, radius**2 * gamma / 2, sympy.integrate(gamma * _DISTANCE, (_DISTANCE, 0, radius))),
+                Severity.TYPOGRAPHICAL,
+                "For f = x^T H x the factor is 1 + 2 eta gamma, as the text says two paragraphs above; 1 + eta gamma, "
+                "which all lemmas have, belongs to f = x^T H x/2, where -gamma is an eigenvalue of the Hessian.",
+                _growth(1 + 2 * eta * gamma),
             ),
         ),
         PAPER.claim(
             "lemmaB.3.iterations",
             "Number of iterations",
             "Lemma B.3, proof",
-            Identity(T, 64 * f_max / (eta * alpha**2), _enough_iterations(8)),
+            _enough_iterations(64 * f_max / (eta * alpha**2), 8),
             "A quarter of T gradients of norm alpha decreases the objective by (eta/8) (T/4) alpha^2 (Lemma B.2), "
             "which is to be 2 f_max.",
         ),
@@ -980,28 +1022,21 @@ def _appendix_b() -> tuple[Claim, ...]:
             "lemmaB.3.first",
             "First condition on the step size",
             "Lemma B.3, proof",
-            Identity(eta, alpha**2 / (128 * c * total**2 * L), alpha**2 / 2 / (64 * c * total**2 * L)),
-            "64 c sigma_t^2 eta L = alpha^2/2.",
+            Crossover(64 * c * total**2 * eta * L, alpha**2 / 2, eta, alpha**2 / (128 * c * total**2 * L)),
+            "The first part of the noise, 64 c sigma_t^2 eta L, is to be at most alpha^2/2.",
         ),
         PAPER.claim(
             "lemmaB.3.second",
             "Second condition on the step size",
             "Lemma B.3, proof",
-            Identity(
-                eta,
-                f_max * ell / (2 * c * total**2 * L),
-                alpha**2 / 2 / (64 * c * total**2 * alpha**2 * ell / (64 * f_max)),
-            ),
-            "64 c sigma_t^2 (eta alpha^2 ell/(64 f_max)) = alpha^2/2, with ell = ln(1/delta_t).",
+            Crossover(second_part, alpha**2 / 2, eta, f_max * ell / (2 * c * total**2 * L)),
+            "The second part of the noise, 64 c sigma_t^2 ell/T at T = 64 f_max/(eta alpha^2), is to be at most "
+            "alpha^2/2; ell = ln(1/delta_t).",
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "f_max log(1/delta_t)/(2 c sigma_t^2 L) should be f_max/(2 c sigma_t^2 log(1/delta_t)): the logarithm "
                 "is on the wrong side, and the L does not belong there. Definition B.1 inherits it.",
-                Identity(
-                    eta,
-                    f_max / (2 * c * total**2 * ell),
-                    alpha**2 / 2 / (64 * c * total**2 * alpha**2 * ell / (64 * f_max)),
-                ),
+                Crossover(second_part, alpha**2 / 2, eta, f_max / (2 * c * total**2 * ell)),
             ),
         ),
         PAPER.claim(
@@ -1035,8 +1070,8 @@ def _appendix_b() -> tuple[Claim, ...]:
             "Share of the buckets that decrease the objective",
             "Lemma B.12, proof",
             _share_of_escapes(Rational(1, 10)),
-            "A quarter of the buckets have a saddle point, half of these are not adjacent, a third of these escape; "
-            "every bucket may lose F/100 (Lemma B.11).",
+            "At least a quarter of the buckets have a saddle point, half of these are not adjacent, a third of these "
+            "escape, w times as many in all; every bucket may lose F/100 (Lemma B.11).",
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "1/10 should be at most 1/24 - 1/100 = 19/600, about 1/32, even if exactly a third of the escapes "
@@ -1048,12 +1083,12 @@ def _appendix_b() -> tuple[Claim, ...]:
             "lemmaB.12.buckets",
             "Number of buckets",
             "Lemma B.12, proof",
-            Identity(steps, 64 * f_max * sqrt(rho * alpha) / c_I, _scale(T / escape)),
+            Identity(steps, 64 * f_max * sqrt(rho * alpha) / c_I, T / escape, where=_SCALES),
             "T and I of Definition B.1.",
             erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "64 f_max sqrt(rho alpha)/c_I should be divided by alpha^2: 64 f_max sqrt(rho)/(c_I alpha^{3/2}).",
-                Identity(steps, 64 * f_max * sqrt(rho) / (c_I * alpha ** Rational(3, 2)), _scale(T / escape)),
+                Identity(steps, 64 * f_max * sqrt(rho) / (c_I * alpha ** Rational(3, 2)), T / escape, where=_SCALES),
             ),
         ),
         PAPER.claim(
@@ -1063,7 +1098,8 @@ def _appendix_b() -> tuple[Claim, ...]:
             Identity(
                 SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})"),
                 f_max * 64 * c_F / (10 * c_I),
-                _scale(T * decrease / (10 * escape)),
+                T * decrease / (10 * escape),
+                where=_SCALES,
             ),
             "T, F and I of Definition B.1.",
         ),
@@ -1114,15 +1150,13 @@ def _appendix_c() -> tuple[Claim, ...]:
             "appC.iterations",
             "Number of iterations without Assumption B",
             "Appendix C, with Theorem 3.4",
-            Identity(
-                T, 64 * f_max / (eta * alpha**2), _enough_iterations(16), example={f_max: 1, eta: 0.01, alpha: 0.1}
-            ),
+            _enough_iterations(64 * f_max / (eta * alpha**2), 16, example={f_max: 1, eta: 0.01, alpha: 0.1}),
             "The argument of Lemma B.3 with the eta/16 of Lemma C.1 in place of the eta/8 of Lemma B.2.",
             erratum=PAPER.erratum(
                 Severity.CONSTANT,
                 "Lemma C.1 has eta/16 where Lemma B.2 has eta/8, so that T must be 128 f_max/(eta alpha^2): with 64, "
                 "the decrease is f_max and nothing is left for the noise.",
-                Identity(T, 128 * f_max / (eta * alpha**2), _enough_iterations(16)),
+                _enough_iterations(128 * f_max / (eta * alpha**2), 16),
             ),
         ),
         PAPER.claim(
@@ -1150,7 +1184,6 @@ def _ours() -> tuple[Claim, ...]:
     others = SYMBOLS.symbol("y", "squared distance of every other sample's gradient, over sigma^2")
     farthest = SYMBOLS.symbol("max|z|^2", "largest squared distance of a sample's gradient, over sigma^2")
     first = SYMBOLS.symbol("s", "largest distance of a sample's gradient from the mean gradient", GRADIENT)
-    angle = SYMBOLS.symbol("theta", "half of 1 minus the cosine between two deviations", domain=UNIT_INTERVAL)
     moved = SYMBOLS.symbol(
         "|g-g'|", "change of a batch's mean gradient", GRADIENT, latex="\\|g_{\\mathcal{B}}-g_{\\mathcal{B}}'\\|"
     )
@@ -1160,7 +1193,11 @@ def _ours() -> tuple[Claim, ...]:
     )
     a1, b1 = (SYMBOLS.symbol(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
     outside = SYMBOLS.symbol("s", "probability outside of S", domain=UNIT_INTERVAL)
-    deviation = first**2 * (u**2 + v**2 - 2 * u * v * (1 - 2 * angle))
+    angle = SYMBOLS.symbol(
+        "theta", "half of 1 minus the cosine between two deviations", domain=Domain(0, 1, closed=True)
+    )
+    squares = first_share**2 + second_share**2
+    deviation = first**2 * (squares - 2 * first_share * second_share * (1 - 2 * angle))
     return (
         PAPER.own(
             "sample",
@@ -1182,7 +1219,8 @@ def _ours() -> tuple[Claim, ...]:
             Inequality(
                 sqrt(deviation) / (1 - 1 / n) / B,
                 2 * first * n / ((n - 1) * B),
-                {first: (0.1, 10), u: (1e-3, 1), v: (1e-3, 1), angle: (1e-3, 1), n: (2, 1e6), B: (1, 1e3)},
+                {first: (0.1, 10), first_share: (1e-3, 1), second_share: (1e-3, 1), angle: (1e-3, 1), n: (2, 1e6),
+                 B: (1, 1e3)},
                 subject=moved,
             ),
             "One example of n is replaced, batches are of a fixed size B. Both data sets satisfy Assumption B, so that "
@@ -1243,7 +1281,8 @@ def _ours() -> tuple[Claim, ...]:
             Identity(
                 alpha**2,
                 8 * c_2 / sqrt(c_eta) * C * sqrt(L * f_max * (d + 1) * ell) / (n * epsilon),
-                sqrt((c_2 * C / (n * epsilon)) ** 2 * ell * (64 * f_max / (c_eta / (L * (d + 1))))),
+                sqrt((c_2 * C / (n * epsilon)) ** 2 * ell * T * alpha**4 / Delta**2),
+                where={T: _SCALES[T], eta: c_eta * alpha**2 / (L * (d + 1) * Delta**2)},
             ),
             "alpha^4 = (c_2 C/(n epsilon))^2 ell T alpha^4/Delta^2, with T = 64 f_max/(eta alpha^2) at the step size "
             "c_eta alpha^2/(L (d + 1) Delta^2).",
@@ -1265,7 +1304,8 @@ def _ours() -> tuple[Claim, ...]:
             Identity(
                 SYMBOLS.symbol("expected", "expected number of examples that are published"),
                 Integer(500),
-                Integer(50_000) * Rational(1, 100),
+                n * delta,
+                where={n: Integer(50_000), delta: Rational(1, 100)},
             ),
             "Section 4 uses delta = 0.01 with n = 50000 examples. Publishing each example with probability delta, "
             "and nothing else, is (0, delta)-DP; this is how many it publishes on average.",

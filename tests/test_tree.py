@@ -214,7 +214,8 @@ def test_a_tree_of_a_million_leaves_goes_across_its_largest_block(optimal):
     tree, dim = Tree(10**6, optimal), 5
     assert tree.levels == 20
     start = tree.init(torch.zeros(1, dim, dtype=torch.float64))
-    state = replace(start, leaf=torch.tensor([2**19 - 4]), noise_std=torch.ones(1, dtype=torch.float64))
+    terms, one = torch.tensor([2**19 - 4]), torch.ones(1, dtype=torch.float64)
+    state = replace(start, leaf=terms, fresh=one.bool(), call=terms - 1, noise_std=one)
     streams, total = Streams.of(0, ["a"]), torch.zeros(1, dim, dtype=torch.float64)
     touched = []
     for call in range(2**19 - 4, 2**19 + 4):
@@ -560,3 +561,26 @@ def test_bad_input_is_refused(scheme, bandwidth, make):
 def test_bad_sizes_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("mechanism", [Tree(4), Tree(4, optimal=True), BandedSquareRoot(4, 4)])
+def test_a_sum_keeps_the_sampling_of_its_first_term_and_cannot_be_rolled_back(mechanism):
+    def request(call, sampling, restart=False):
+        answer = Sensitive(torch.zeros(1, 2), torch.ones(1), Relation.ZERO_OUT, "proved", sampling)
+        return Release(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]), torch.tensor([restart]))
+
+    streams, one = Streams.of(0, ["run"]), torch.ones(1)
+    for first, second in ((WHOLE, FRESH), (FRESH, WHOLE)):
+        state, _, _ = mechanism.release(mechanism.init(torch.zeros(1, 2)), request(0, first), streams)
+        assert (
+            torch.isinf(mechanism.cost(state, one, second)).all() and mechanism.cost(state, one, first).isfinite().all()
+        )
+        with pytest.raises(CombinationError, match="the sampling of its first"):
+            mechanism.release(state, request(1, second), streams)
+        mechanism.release(state, request(1, second, restart=True), streams)
+    # The prices of fresh terms are paid once: from an older state the sum may only start anew.
+    later, _, _ = mechanism.release(state, request(1, FRESH), streams)
+    mechanism.release(later, request(2, FRESH), streams)
+    with pytest.raises(CombinationError, match="was restored"):
+        mechanism.release(state, request(2, FRESH), streams)
+    mechanism.release(state, request(2, FRESH, restart=True), streams)

@@ -33,7 +33,8 @@ class DiscreteGaussian:
       Rounding to the nearest multiple moves each coordinate by at most half a step, so neighbours are at most
       `D + grid sqrt(dim)` apart afterwards, where D is the answer's sensitivity, and neighbours that were equal stay
       so. The noise is raised by that factor, and the release costs `(D / s)^2 / 2` in zCDP with s the requested
-      standard deviation (Theorem 4 of Canonne, Kamath and Steinke). The answer itself was still computed
+      standard deviation (Theorem 4 of Canonne, Kamath and Steinke). That is zCDP and no more: convert it with the
+      "tight" conversion, as the exact one is of the continuous Gaussian. The answer itself was still computed
       in floating point: its sensitivity is that of exact arithmetic.
 
     Args:

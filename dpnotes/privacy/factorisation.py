@@ -24,7 +24,7 @@ from dpnotes import validate
 from dpnotes.core import FRESH, WHOLE, Price, Release, Sampling
 from dpnotes.privacy import tree
 from dpnotes.privacy.mechanisms import check_release, price_of
-from dpnotes.privacy.tree import Layers, check_shared, check_sum, next_leaf
+from dpnotes.privacy.tree import Layers, check_shared, check_sum, check_sum_goes_on, next_leaf, unpriced
 from dpnotes.streams import Streams
 
 Scheme = Literal["terms", "sums", "tree", "optimal tree", "square root"]
@@ -47,10 +47,13 @@ def square_root_coefficients(num: int) -> NDArray[np.float64]:
 class SquareRootState:
     """Terms since the restart, the noise of a draw, the last `bandwidth - 1` noises and sensitivities, newest first.
 
-    `leaf` and `noise_std` are `(runs,)`, `reach` is `(runs, bandwidth - 1)` in units of `noise_std`.
+    `leaf`, `fresh`, `call` and `noise_std` are `(runs,)` and as in `TreeState`, `reach` is `(runs, bandwidth - 1)` in
+    units of `noise_std`.
     """
 
     leaf: Tensor
+    fresh: Tensor
+    call: Tensor
     noise_std: Tensor
     reach: Tensor
     past: Any
@@ -95,7 +98,14 @@ class BandedSquareRoot:
         nothing = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         past = [torch.zeros(x.shape, dtype=torch.float64, device=x.device)] * (self.bandwidth - 1)
         end = nothing.new_zeros(len(x), 0)
-        return SquareRootState(nothing.long(), nothing, nothing.new_zeros(len(x), len(past)), Layers.of(past, end))
+        return SquareRootState(
+            nothing.long(),
+            nothing.bool(),
+            nothing.long() - 1,
+            nothing,
+            nothing.new_zeros(len(x), len(past)),
+            Layers.of(past, end),
+        )
 
     def cost(
         self,
@@ -107,7 +117,7 @@ class BandedSquareRoot:
         """The zCDP of the next release, `(runs,)`; as `Tree.cost`."""
         leaf = next_leaf(state.leaf, restart)
         effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
-        return torch.where(leaf > self.max_leaves, torch.inf, 0.5 / effective**2)
+        return torch.where(unpriced(state, leaf, self.max_leaves, sampling), torch.inf, 0.5 / effective**2)
 
     def release(self, state: SquareRootState, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
         """Release the next term of the active runs; as `Tree.release`."""
@@ -116,6 +126,7 @@ class BandedSquareRoot:
         leaf = next_leaf(state.leaf, request.restart)
         noise_std = request.noise_std.double()
         check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
+        check_sum_goes_on(state, leaf, request)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
         price = price_of(request, effective)
@@ -132,6 +143,8 @@ class BandedSquareRoot:
             shifted = [torch.where(active[:, None], new, old) for new, old in zip(shifted, past, strict=True)]
         new = SquareRootState(
             torch.where(active, leaf, state.leaf),
+            torch.where(active, request.answer.sampling == FRESH, state.fresh),
+            torch.where(active, request.call, state.call),
             torch.where(active, noise_std, state.noise_std),
             torch.where(active[:, None], reach, state.reach),
             Layers.of(shifted, end),

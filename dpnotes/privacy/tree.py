@@ -56,13 +56,15 @@ class Layers:
 class TreeState:
     """Where each run is in its tree.
 
-    `leaf` counts terms since the restart, `noise_std` is that of a node, `reach` `(runs, levels)` is the sensitivity of
-    each live block in units of it, `nodes` holds the noise of the live blocks, one layer a level. Which blocks are live
-    is the binary expansion of `leaf`; what stands in the others is left over. All of it is secret, as a seed is: who
-    has the noise takes it off.
+    `leaf` counts terms since the restart, `fresh` says whether they have examples of their own, `call` is the number of
+    the last release, `noise_std` is that of a node, `reach` `(runs, levels)` is the sensitivity of each live block in
+    units of it, `nodes` holds the noise of the live blocks, one layer a level. Which blocks are live is the binary
+    expansion of `leaf`; what stands in the others is left over.
     """
 
     leaf: Tensor
+    fresh: Tensor
+    call: Tensor
     noise_std: Tensor
     reach: Tensor
     nodes: Any
@@ -142,6 +144,8 @@ class Tree:
         node = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
         return TreeState(
             nothing.long(),
+            nothing.bool(),
+            nothing.long() - 1,
             nothing,
             nothing[:, None].repeat(1, self.levels),
             Layers.of([node] * self.levels, nothing.new_zeros(len(x), 0)),
@@ -163,7 +167,7 @@ class Tree:
         """
         leaf = next_leaf(state.leaf, restart)
         effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
-        return torch.where(leaf > self.max_leaves, torch.inf, 0.5 / effective**2)
+        return torch.where(unpriced(state, leaf, self.max_leaves, sampling), torch.inf, 0.5 / effective**2)
 
     def release(self, state: TreeState, request: Release, streams: Streams) -> tuple[TreeState, Tensor, Price]:
         """Release the next term of the active runs.
@@ -181,6 +185,7 @@ class Tree:
         leaf = next_leaf(state.leaf, request.restart)
         noise_std = request.noise_std.double()
         check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
+        check_sum_goes_on(state, leaf, request)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
         price = price_of(request, effective)
@@ -212,6 +217,8 @@ class Tree:
         reach = 1 / multiplier + torch.where(levels < level[:, None], state.reach, 0.0).sum(1)
         new = TreeState(
             torch.where(active, leaf, state.leaf),
+            torch.where(active, request.answer.sampling == FRESH, state.fresh),
+            torch.where(active, request.call, state.call),
             torch.where(active, noise_std, state.noise_std),
             torch.where(active[:, None] & (levels == level[:, None]), reach[:, None], state.reach),
             Layers.of(nodes, end),
@@ -275,6 +282,47 @@ def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tenso
         f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
         "the noise of a sum is fixed at its first term."
     )
+
+
+def unpriced(state: Any, leaf: Tensor, max_leaves: int, sampling: Sampling) -> Tensor:
+    """The runs whose next term has no price, `(runs,)`: past the last leaf, or of another sampling than their sum.
+
+    Example:
+      >>> tree = Tree(2)
+      >>> unpriced(tree.init(torch.zeros(1, 1)), torch.tensor([3]), 2, WHOLE)
+      tensor([True])
+    """
+    return (leaf > max_leaves) | ((leaf > 1) & (state.fresh != (sampling == FRESH)))
+
+
+def check_sum_goes_on(state: Any, leaf: Tensor, request: Release) -> None:
+    """Refuse a term that its sum's price does not cover.
+
+    A block that swallows terms on all examples and completes on a fresh one costs more than either price says, and a
+    sum of fresh terms has paid for each of its blocks once: after a rollback they would complete again.
+
+    Raises:
+      CombinationError: if an active run's sum has terms of another sampling; or if it is of fresh terms and was
+        restored from an earlier state, so that its last call is not the one before. Restart the sum.
+
+    Example:
+      >>> state = Tree(2).init(torch.zeros(1, 1))
+      >>> from dpnotes.core import Relation, Sensitive
+      >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
+      >>> request = Release(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
+      >>> check_sum_goes_on(state, torch.tensor([1]), request)
+    """
+    fresh, later = request.answer.sampling == FRESH, request.active & (leaf > 1)
+    for run in (later & (state.fresh != fresh)).nonzero()[:1, 0].tolist():
+        raise CombinationError(
+            f"Expected every term of the sum of run {run} to have the sampling of its first, got "
+            f"{request.answer.sampling.scheme}; restart the sum for another."
+        )
+    for run in (later & fresh & (request.call != state.call + 1)).nonzero()[:1, 0].tolist():
+        raise CombinationError(
+            f"Expected call={request.call[run].item()} of run {run} to follow call {state.call[run].item()}: a sum of "
+            "fresh terms that was restored has paid for its blocks already; restart it."
+        )
 
 
 def check_shared(name: str, sampling: Sampling) -> None:

@@ -79,7 +79,8 @@ class ExampleGradients(Protocol):
 class Problem(Protocol):
     """A finite sum `f(x) = mean_i f_i(x)`; the only thing that an oracle knows of `dpnotes.problems`.
 
-    Points `x` are `(runs, dim)`; `take` gives the problem of some of the runs (itself, if all share their data).
+    Points `x` are `(runs, dim)`; `examples` are indices `(runs, batch)`, of all examples if None; `take` gives the
+    problem of some of the runs (itself, if all share their data).
     """
 
     @property
@@ -88,7 +89,7 @@ class Problem(Protocol):
     def num_examples(self) -> int: ...
     @property
     def constants(self) -> dict[str, Constant]: ...
-    def gradients(self, x: Tensor) -> ExampleGradients: ...
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> ExampleGradients: ...
     def take(self, index: Tensor) -> "Problem": ...
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
+from dpnotes.problems.examples import rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,7 @@ class CustomProblem:
         self._dim, self._data, self._constants = dim, data, dict(constants or {})
         by_example = torch.func.vmap(torch.func.grad_and_value(loss), in_dims=(None, *[0] * len(data)))
         self._by_run = torch.func.vmap(by_example, in_dims=(0, *[None] * len(data)))
+        self._by_run_and_batch = torch.func.vmap(by_example)
 
     @property
     def dim(self) -> int:
@@ -96,9 +98,20 @@ class CustomProblem:
         """Itself: all runs share the examples."""
         return self
 
-    def gradients(self, x: Tensor) -> MaterialisedGradients:
-        """Losses and gradients by example at the points `x`, `(runs, dim)`."""
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> MaterialisedGradients:
+        """Losses and gradients by example at the points `x`, `(runs, dim)`.
+
+        Args:
+          x: `(runs, dim)`.
+          examples: `(runs, batch)` int64, which examples; all of them if None.
+
+        Raises:
+          ValueError: for shapes that disagree, or no such example.
+        """
         if x.dim() != 2 or x.shape[1] != self._dim:
             raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self._dim}).")
-        each, losses = self._by_run(x, *self._data)
+        if examples is None:
+            each, losses = self._by_run(x, *self._data)
+        else:
+            each, losses = self._by_run_and_batch(x, *(rows(data[None], examples, len(x)) for data in self._data))
         return MaterialisedGradients(losses, each)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
+from dpnotes.problems.examples import rows
 from dpnotes.streams import Streams
 
 Activation = Literal["tanh", "relu"]
@@ -112,6 +113,7 @@ class TwoLayerNetwork:
     activation: Activation = "tanh"
     _extended: Tensor = field(init=False, repr=False)  # inputs with a column of ones, (1 or runs, examples, inputs + 1)
     _norms: Tensor = field(init=False, repr=False)
+    _labels: Tensor = field(init=False, repr=False)  # (1 or runs, examples)
 
     def __post_init__(self) -> None:
         validate.at_least(1, num_hidden=self.num_hidden)
@@ -120,6 +122,7 @@ class TwoLayerNetwork:
         extended = _extend(self.inputs, self.labels, self.num_classes)
         object.__setattr__(self, "_extended", extended)
         object.__setattr__(self, "_norms", torch.linalg.vector_norm(extended, dim=-1))
+        object.__setattr__(self, "_labels", self.labels.expand(len(extended), -1))
 
     @property
     def num_inputs(self) -> int:
@@ -175,15 +178,23 @@ class TwoLayerNetwork:
         second /= math.sqrt(self.num_hidden)
         return unit.to(self.inputs)
 
-    def gradients(self, x: Tensor) -> NetworkGradients:
-        """Losses and factored gradients by example at the points `x`, `(runs, dim)`."""
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> NetworkGradients:
+        """Losses and factored gradients by example at the points `x`, `(runs, dim)`.
+
+        Args:
+          x: `(runs, dim)`.
+          examples: `(runs, batch)` int64, which examples; all of them if None.
+
+        Raises:
+          ValueError: for shapes that disagree, or no such example.
+        """
         if self.inputs.dim() == 3:
             validate.same_length(x=x, inputs=self.inputs)
         first, second = self._matrices(x)
-        inputs = self._extended.expand(len(x), -1, -1)
+        inputs, input_norms, labels = (rows(t, examples, len(x)) for t in (self._extended, self._norms, self._labels))
         hidden = self._hidden(inputs, first)
         logits = _logits(hidden, second)
-        labels = self.labels.expand(len(x), -1)[..., None]
+        labels = labels[..., None]
         log_probabilities = torch.log_softmax(logits, dim=-1)
         losses = log_probabilities.gather(-1, labels).squeeze(-1).neg_()
         # The error of the true class is minus the sum of the others: p - 1 would cancel where the network is sure.
@@ -193,7 +204,7 @@ class TwoLayerNetwork:
         rest, weights = errors[..., 1:], (second[:, :-1, 1:] - second[:, :-1, :1]).mT
         hidden_errors = rest * weights if self.num_classes == 2 else torch.bmm(rest, weights)
         _ACTIVATIONS[self.activation][1](hidden_errors, hidden)
-        return NetworkGradients(losses, inputs, self._norms.expand(len(x), -1), hidden, hidden_errors, errors)
+        return NetworkGradients(losses, inputs, input_norms, hidden, hidden_errors, errors)
 
     def evaluate(self, x: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Mean loss and accuracy, each `(runs,)`, at the points `x` on other examples, in blocks of `num_examples`.

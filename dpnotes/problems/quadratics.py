@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
+from dpnotes.problems.examples import rows
 from dpnotes.streams import Streams
 
 
@@ -37,7 +38,7 @@ class QuadraticGradients:
     Args:
       losses: `(runs, examples)`.
       common: `(runs, dim)`.
-      offsets: `(examples, dim)`.
+      offsets: `(examples, dim)`, or `(runs, examples, dim)`.
     """
 
     losses: Tensor
@@ -47,11 +48,13 @@ class QuadraticGradients:
     def norms(self) -> Tensor:
         """Euclidean norms of the examples' gradients, `(runs, examples)`."""
         # Not by |a|^2 + 2 a.b + |b|^2: near the minimum of an example that cancels.
-        return torch.cdist(-self.common, self.offsets, compute_mode="donot_use_mm_for_euclid_dist")
+        common = -self.common if self.offsets.dim() == 2 else -self.common[:, None]
+        return torch.cdist(common, self.offsets, compute_mode="donot_use_mm_for_euclid_dist").view_as(self.losses)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
-        return self.common * weights.sum(1, keepdim=True) + weights @ self.offsets
+        offsets = weights @ self.offsets if self.offsets.dim() == 2 else (weights[:, None] @ self.offsets)[:, 0]
+        return self.common * weights.sum(1, keepdim=True) + offsets
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,14 +148,25 @@ class Quadratic:
         """`f(x) - min f`, `(runs,)`; at the starting point it is the initial gap."""
         return 0.5 * ((x - self.center).square() @ self.spectrum)
 
-    def gradients(self, x: Tensor) -> QuadraticGradients:
-        """Losses and gradients by example at the points `x`, `(runs, dim)`."""
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> QuadraticGradients:
+        """Losses and gradients by example at the points `x`, `(runs, dim)`.
+
+        Args:
+          x: `(runs, dim)`.
+          examples: `(runs, batch)` int64, which examples; all of them if None.
+
+        Raises:
+          ValueError: for shapes that disagree, or no such example.
+        """
         if x.dim() != 2 or x.shape[1] != self.dim:
             raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self.dim}).")
         away = x - self.center
-        return QuadraticGradients(
-            self.excess_risk(x)[:, None] + away @ self.offsets.mT, away * self.spectrum, self.offsets
-        )
+        if examples is None:
+            offsets, linear = self.offsets, away @ self.offsets.mT
+        else:
+            offsets = rows(self.offsets[None], examples, len(x))
+            linear = (offsets @ away[..., None])[..., 0]
+        return QuadraticGradients(self.excess_risk(x)[:, None] + linear, away * self.spectrum, offsets)
 
     def take(self, index: Tensor | slice) -> "Quadratic":
         """Itself: all runs share the examples."""

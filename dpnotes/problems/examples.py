@@ -1,0 +1,52 @@
+"""Which examples of a data set: rows of its tensors by index, one list of indices a run."""
+
+import torch
+from torch import Tensor
+
+
+def rows(data: Tensor, examples: Tensor | None, runs: int) -> Tensor:
+    """The rows of a tensor that each run asks for; views of all of them if `examples` is None.
+
+    Args:
+      data: `(1, examples, ...)`, shared by all runs, or `(runs, examples, ...)`.
+      examples: `(runs, batch)` int64 indices, or None.
+      runs: how many.
+
+    Returns:
+      `(runs, batch, ...)`.
+
+    Raises:
+      ValueError: if `examples` has another shape or type, or an index outside `0 ... examples - 1`.
+
+    Example:
+      >>> rows(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[2, 0], [1, 1]]), runs=2)
+      tensor([[3., 1.],
+              [2., 2.]])
+    """
+    if examples is None:
+        return data.expand(runs, *data.shape[1:])
+    check(examples, runs, data.shape[1])
+    if len(data) == 1:
+        return data[0][examples]
+    return data[torch.arange(runs, device=data.device)[:, None], examples]
+
+
+def check(examples: Tensor, runs: int, num_examples: int) -> None:
+    """Refuse what are not indices `(runs, batch)` of examples.
+
+    Raises:
+      ValueError: see `rows`.
+
+    Example:
+      >>> check(torch.tensor([[0, 7]]), runs=1, num_examples=5)
+      Traceback (most recent call last):
+      ValueError: Expected examples in 0 ... 4, got 0 ... 7.
+    """
+    if examples.dim() != 2 or len(examples) != runs or not examples.shape[1] or examples.dtype != torch.int64:
+        raise ValueError(
+            f"Expected examples, {examples.dtype} of shape {tuple(examples.shape)}, to be int64 of shape "
+            f"({runs}, batch)."
+        )
+    low, high = (int(end) for end in examples.aminmax())
+    if low < 0 or high >= num_examples:
+        raise ValueError(f"Expected examples in 0 ... {num_examples - 1}, got {low} ... {high}.")

@@ -1,0 +1,206 @@
+"""The noised mean gradient of a minibatch, clipped or under a bound that somebody vouches for."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Estimate, Mechanism, Problem, Relation, Sampling
+from dpnotes.guarantees import BATCH_NORM, Basis, Guarantee
+from dpnotes.oracles.sampling import draw
+from dpnotes.oracles.terms import BatchGradientState, Terms
+from dpnotes.privacy.accounting import Method
+from dpnotes.privacy.events import Event
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.streams import Streams
+
+_PURPOSE = "minibatch: examples"
+
+
+@runtime_checkable
+class Augmentable(Protocol):
+    """A problem whose examples may be changed at random, by draws that are a function of (run, call, example)."""
+
+    def augmented(self, streams: Streams, calls: Tensor) -> Problem:
+        """The problem of the changed examples; `calls` are `(runs,)`."""
+        ...
+
+
+@dataclass(frozen=True)
+class MinibatchGradient:
+    """The gradient in Algorithms 1 and 2 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), arXiv:2410.06878.
+
+    The algorithms, by their lines, at x_t, t = 0 ... T-1:
+      sample a minibatch B_t of size B                                         (`sampling.draw`)
+      Algorithm 1: g_i <- grad f_i(x_t) / max(1, |grad f_i(x_t)| / C)          (`clipped=True`)
+      Algorithm 2: g_i <- grad f_i(x_t), no longer than C with luck            (`clipped=False`)
+      xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Terms.release`)
+    The paper's Delta is `noise_std`, C is `norm_bound`, T is `num_steps`.
+
+    Differences from the paper: the sampling and the neighbouring relation are named, and only pairs that an accountant
+    knows are taken; a Poisson batch is divided by its expected size, which is public, never by its own; what Algorithm
+    2 presumes of the norms is compared with them during the run.
+
+    Formal guarantees:
+      The answer has the sensitivity of `privacy.events.clipped_sensitivity`. Clipped, that is enforced for any loss.
+      Unclipped, it holds while no gradient is longer than `norm_bound`, of this data set and of its neighbour. A run
+      that sees a longer one claims nothing; that it saw none shows nothing for its neighbours. What a random batch
+      gains by sampling rests on nobody learning who was in it. The counts of the check are exact, so no guarantee
+      covers them.
+
+    Memory and time are those of `problem.gradients` on a batch. An unclipped step that is not checked asks for a
+    weighted sum and nothing else.
+
+    Args:
+      problem: what is minimised.
+      sampling: `core.WHOLE`, `Sampling.fixed_size` (replace-one) or `Sampling.poisson` (add-or-remove, zero-out).
+      noise_std: `(runs,)` float64, at least 0, in the units of a gradient: of each coordinate of the noise on the mean.
+        0 goes with the mechanism `Exact`.
+      norm_bound: C, above 0: the longest gradient.
+      num_steps: T, at least 1; a run that asks for more gets the status FINISHED.
+      relation: which data sets are neighbours.
+      clipped: whether longer gradients are scaled down to C. One that is not finite then counts as zero.
+      bound_basis: what C rests on where it is not enforced: proved, measured (on the data themselves) or assumed.
+      check: an unclipped run compares its batch's norms with C every so many steps; 0: never. In between only the
+        mean is looked at, which costs nothing: one longer than C shows that a gradient is.
+      augment: whether the problem's `augmented` examples are used.
+      divisor: the public number that the sum over the batch is divided by; if None the size of the batch, of a Poisson
+        one the expected size `rate * num_examples`. Required under add-or-remove-one, where the number of examples is
+        secret.
+      mechanism: `Gaussian`, or `Exact` for a run that guarantees nothing.
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation.
+      ValueError: for a fresh sampling, another number of examples than the sampling's, a number outside its domain, a
+        divisor that is missing, or a problem that cannot be augmented.
+
+    Example:
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+      >>> noise_std = torch.full((1,), 0.1, dtype=torch.float64)
+      >>> oracle = MinibatchGradient(problem, Sampling.fixed_size(10, 50), noise_std, norm_bound=2.0, num_steps=3)
+      >>> x, streams, active = torch.ones(1, 2), Streams.of(0, ["demo"]), torch.tensor([True])
+      >>> state, estimate = oracle.estimate(oracle.init(x), x, streams, active)
+      >>> estimate.gradient.shape, state.meter.exceeded.tolist(), state.meter.checked.tolist()
+      (torch.Size([1, 2]), [0], [10])
+    """
+
+    problem: Problem
+    sampling: Sampling
+    noise_std: Tensor
+    norm_bound: float
+    num_steps: int
+    relation: Relation = Relation.REPLACE_ONE
+    clipped: bool = False
+    bound_basis: Basis = "assumed"
+    check: int = 1
+    augment: bool = False
+    divisor: float | None = None
+    mechanism: Mechanism = Gaussian()
+
+    def __post_init__(self) -> None:
+        validate.at_least(0, check=self.check)
+        validate.one_of(("whole", "fixed-size", "poisson"), sampling=self.sampling.scheme)
+        validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
+        if self.sampling.scheme == "fixed-size" and self.sampling.num_examples != self.problem.num_examples:
+            raise ValueError(
+                f"Expected sampling.num_examples={self.sampling.num_examples} to be the problem's "
+                f"{self.problem.num_examples}."
+            )
+        if self.divisor is None and self.relation == Relation.ADD_OR_REMOVE:
+            raise ValueError("Expected a divisor under add-or-remove-one: the number of examples is secret there.")
+        if self.augment and not isinstance(self.problem, Augmentable):
+            raise ValueError(f"Expected problem={type(self.problem).__name__} to have `augmented` for augment=True.")
+        _ = self.terms
+
+    @cached_property
+    def terms(self) -> Terms:
+        """The terms of the releases: sensitivity, events, what may be claimed."""
+        return Terms(
+            self.noise_std,
+            self.num_steps,
+            self.norm_bound,
+            "enforced" if self.clipped else self.bound_basis,
+            self.sampling.rate * self.problem.num_examples if self.divisor is None else self.divisor,
+            self.sampling,
+            self.relation,
+            self.mechanism,
+        )
+
+    def init(self, x: Tensor) -> BatchGradientState:
+        """The state before the first release, for points `x` `(runs, dim)`."""
+        return self.terms.init(x)
+
+    def estimate(
+        self, state: BatchGradientState, x: Tensor, streams: Streams, active: Tensor
+    ) -> tuple[BatchGradientState, Estimate]:
+        """One noisy minibatch gradient at `x` for the runs in `active` that have a step left.
+
+        Args:
+          state: from `init` or the last call.
+          x: `(runs, dim)`.
+          streams: the runs' randomness.
+          active: `(runs,)` bool.
+
+        Returns:
+          The next state, and the estimate; rows that were refused are zeros and carry their status. Its cost is a
+          public number: of a Poisson batch the expected size, under add-or-remove-one the divisor.
+        """
+        terms, calls = self.terms, state.meter.calls
+        granted, status = terms.grant(state, active)
+        if not bool(granted.any()):
+            return state, terms.refuse(x, granted, status)
+        sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
+        problem = self.problem
+        if self.augment and isinstance(problem, Augmentable):
+            problem = problem.augmented(streams, calls)
+        gradients = problem.gradients(x, sample.examples)
+        weights = sample.present.to(x.dtype) / terms.divisor
+        exceeded = checked = torch.zeros_like(calls)
+        if self.clipped:
+            norms = gradients.norms()
+            # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
+            weights = weights * torch.where(norms.isfinite(), self.norm_bound / norms.clamp_min(self.norm_bound), 0)
+            mean = gradients.weighted_sum(weights)
+        else:
+            looks = granted & (calls % self.check == 0) if self.check else torch.zeros_like(granted)
+            if bool(looks.any()):
+                longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN is longer
+                exceeded, checked = (torch.where(looks, seen.sum(1), 0) for seen in (longer, sample.present))
+            mean = gradients.weighted_sum(weights)
+            found = (terms.too_long(mean, sample.present.sum(1)) & ~looks).long()
+            exceeded, checked = exceeded + found, checked + found
+        new, gradient, price = terms.release(state, mean, granted, (exceeded, checked), streams)
+        # Neither the size of a Poisson batch nor, under add-or-remove-one, the number of examples is public.
+        secret = self.relation == Relation.ADD_OR_REMOVE
+        size = terms.divisor if secret else self.sampling.rate * self.problem.num_examples
+        return new, Estimate(gradient, price, torch.where(granted, size, 0.0), status)
+
+    def declared(self) -> Tensor:
+        """The zCDP that no run exceeds, `(runs,)`, without what sampling gains."""
+        return self.terms.declared()
+
+    def events(self, run: int) -> list[Event]:
+        """All releases of a run, for `privacy.accounting.account`, which knows what sampling gains."""
+        return [self.terms.event(run)]
+
+    def guarantee(
+        self,
+        state: BatchGradientState,
+        delta: float,
+        *,
+        secret_seed: bool = False,
+        not_covered: tuple[str, ...] = (),
+        method: Method | None = None,
+    ) -> tuple[Guarantee, ...]:
+        """What each run may claim, resting on what it saw; see `Terms.guarantee`."""
+        if getattr(self.problem, "mixes_examples", False):
+            not_covered = (*not_covered, BATCH_NORM)
+        return self.terms.guarantee(state, delta, secret_seed=secret_seed, not_covered=not_covered, method=method)
+
+    def take(self, index: Tensor) -> "MinibatchGradient":
+        """The oracle of some of the runs."""
+        return replace(self, problem=self.problem.take(index), noise_std=self.noise_std[index])

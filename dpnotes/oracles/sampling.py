@@ -1,0 +1,112 @@
+"""Which examples a release touches: batches drawn through `Streams`, one a run and call.
+
+A sample is a function of (key of the run, purpose, call) and of nothing else: not of the other runs, not of how many
+numbers were drawn for it at once.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Sampling
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Examples drawn for a batch of runs.
+
+    Args:
+      examples: `(runs, batch)` int64 indices; None: all of them, in their order.
+      present: `(runs, batch)` bool; an entry that is not is padding, whatever its index.
+    """
+
+    examples: Tensor | None
+    present: Tensor
+
+
+def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> Sample:
+    """The examples of one release.
+
+    Args:
+      sampling: whole, fixed-size or Poisson; a fresh batch has no place in a data set that is there already.
+      num_examples: of the data set, at least 1; those of a fixed-size sampling.
+      streams: one key a run.
+      purpose: names the stream.
+      call: `(runs,)` int64, or one number for all runs.
+
+    Raises:
+      ValueError: for another sampling, or another number of examples than the sampling's.
+
+    Example:
+      >>> sample = draw(Sampling.fixed_size(3, 10), 10, Streams.of(0, ["a", "b"]), "example", torch.tensor([0, 0]))
+      >>> sample.examples.shape, bool(sample.present.all())
+      (torch.Size([2, 3]), True)
+    """
+    validate.one_of(("whole", "fixed-size", "poisson"), sampling=sampling.scheme)
+    validate.at_least(1, num_examples=num_examples)
+    device = streams.keys.device
+    if sampling.scheme == "poisson":
+        return _poisson(sampling.rate, num_examples, streams, purpose, call)
+    if sampling.scheme == "whole":
+        return Sample(None, torch.ones(len(streams), num_examples, dtype=torch.bool, device=device))
+    if sampling.num_examples != num_examples:
+        raise ValueError(f"Expected sampling.num_examples={sampling.num_examples} to be the data's {num_examples}.")
+    batch_size = round(sampling.rate * num_examples)
+    # Of the batch and its complement, the smaller is drawn: at most n ln 2 numbers are needed.
+    few = distinct(min(batch_size, num_examples - batch_size), num_examples, streams, purpose, call)
+    if batch_size > num_examples // 2:
+        outside = torch.zeros(len(streams), num_examples, dtype=torch.bool, device=device).scatter_(1, few, True)
+        few = (~outside).nonzero()[:, 1].view(len(streams), batch_size)
+    return Sample(few, torch.ones_like(few, dtype=torch.bool))
+
+
+def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
+    """Different examples, `(runs, count)` int64, every set of `count` equally likely, in the order of the draw.
+
+    The first `count` different values of a sequence of independent uniform ones. That needs about as many draws as
+    examples are asked for, where random keys for all examples need as many as there are examples: for 512 of 60,000
+    in 10 runs 0.6 ms instead of 13 (one CPU core), and of a sort 55. An index is `floor(u n)` for a u of 52 bits, so
+    its probability is within `2^-52` of `1 / n`.
+
+    Args:
+      count: from 0 to half the examples, rounded up.
+      num_examples: n, at least 1.
+      streams: one key a run.
+      purpose: names the stream.
+      call: `(runs,)` or one number.
+
+    Example:
+      >>> distinct(4, 9, Streams.of(0, ["a"]), "example", 0).unique().shape
+      torch.Size([4])
+    """
+    validate.at_least(0, count=count, room=(num_examples + 1) // 2 - count)
+    runs, device = len(streams), streams.keys.device
+    if not count:
+        return torch.empty(runs, 0, dtype=torch.int64, device=device)
+    # The expected number of draws until `count` are different, and some standard deviations more.
+    expected = num_examples * math.log(num_examples / (num_examples - count + 0.5))
+    size = math.ceil(expected + 8 * math.sqrt(expected) + 8)
+    while True:
+        drawn = (streams.uniform(purpose, call, size) * num_examples).long()
+        ordered, place = drawn.sort(dim=1, stable=True)
+        new = torch.ones_like(drawn, dtype=torch.bool)
+        new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+        first = torch.empty_like(new).scatter_(1, place, new)
+        number = first.cumsum(1)
+        if bool((number[:, -1] >= count).all()):
+            return drawn[first & (number <= count)].view(runs, count)
+        size *= 2  # the sequence goes on where it stopped: draws do not depend on how many are asked for
+
+
+def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> Sample:
+    """Each example by a coin of its own, packed to the left and padded to the longest batch."""
+    chosen = streams.uniform(purpose, call, num_examples) < rate
+    sizes = chosen.sum(1)
+    longest = max(1, int(sizes.max()))
+    present = torch.arange(longest, device=chosen.device) < sizes[:, None]
+    examples = torch.zeros_like(present, dtype=torch.int64).masked_scatter_(present, chosen.nonzero()[:, 1])
+    return Sample(examples, present)

@@ -1,0 +1,243 @@
+"""On which terms the mean gradient of a batch is released: constant noise, a bound of the norms, a number of steps.
+
+What `MinibatchGradient` and `FreshGradient` share: the sensitivity, the filter, the release, and what may be claimed.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import FRESH, Estimate, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.guarantees import (
+    REAL_NUMBERS,
+    SEED_IS_PUBLIC,
+    SEED_IS_SECRET,
+    STATISTICS_WITHOUT_NOISE,
+    Assumption,
+    Basis,
+    Guarantee,
+    bound_was_checked,
+)
+from dpnotes.privacy.accounting import Method, account
+from dpnotes.privacy.events import Event, clipped_sensitivity
+from dpnotes.privacy.filter import Filter, Spent
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.noise import TOLERANCE
+from dpnotes.streams import Streams
+
+# Relative: how much longer than the bound a mean may be by its own rounding, in float32.
+_ROUNDING = 1e-5
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What never goes back, `(runs,)` each: releases so far, and what the filter let through.
+
+    `exceeded` of the `checked` gradients were longer than the bound. Both are exact counts over the data: they belong
+    to whoever may see the data, and are covered by no guarantee.
+    """
+
+    calls: Tensor
+    filter: Spent
+    exceeded: Tensor
+    checked: Tensor
+
+    @property
+    def spent(self) -> Tensor:
+        """zCDP spent, without amplification, `(runs,)`."""
+        return self.filter.total
+
+
+@dataclass(frozen=True)
+class BatchGradientState:
+    """`belief` is the mechanism's memory and may be restored; `meter` may not."""
+
+    belief: Any
+    meter: Meter
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The terms of `num_steps` releases of a sum of gradients over a batch, divided by a public number.
+
+    Args:
+      noise_std: `(runs,)` float64, at least 0: the standard deviation of each coordinate of the noise on the *mean*.
+      num_steps: releases of a run, at least 1.
+      norm_bound: the longest a gradient can be, above 0.
+      basis: what that rests on: enforced (clipped), proved, measured (on the data themselves) or assumed.
+      divisor: the public number, above 0.
+      sampling: how the batch was drawn.
+      relation: which data sets are neighbours.
+      mechanism: what adds the noise.
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation.
+      ValueError: outside these domains.
+
+    Example:
+      >>> std = torch.tensor([0.5], dtype=torch.float64)
+      >>> terms = Terms(std, 10, 1.0, "assumed", 4, Sampling.fixed_size(4, 100), Relation.REPLACE_ONE)
+      >>> terms.sensitivity, terms.event(0).noise_multiplier, terms.declared()
+      (0.5, 1.0, tensor([5.], dtype=torch.float64))
+    """
+
+    noise_std: Tensor
+    num_steps: int
+    norm_bound: float
+    basis: Basis
+    divisor: float
+    sampling: Sampling
+    relation: Relation
+    mechanism: Mechanism = Gaussian()
+
+    def __post_init__(self) -> None:
+        validate.at_least(1, num_steps=self.num_steps)
+        validate.one_of(("enforced", "proved", "measured", "assumed"), basis=self.basis)
+        clipped_sensitivity(self.norm_bound, self.divisor, self.relation, self.sampling)
+        valid = (self.noise_std >= 0) & self.noise_std.isfinite()
+        if self.noise_std.dim() != 1 or self.noise_std.dtype != torch.float64 or not bool(valid.all()):
+            raise ValueError(
+                f"Expected noise_std={self.noise_std} to be finite numbers >= 0, (runs,) and float64: one a run."
+            )
+
+    @property
+    def sensitivity(self) -> float:
+        """How far a neighbour moves the mean."""
+        return clipped_sensitivity(self.norm_bound, self.divisor, self.relation, self.sampling)
+
+    @property
+    def noise_multiplier(self) -> Tensor:
+        """Noise over sensitivity, `(runs,)`."""
+        return self.noise_std / self.sensitivity
+
+    def declared(self) -> Tensor:
+        """The zCDP that no run exceeds, `(runs,)`, without amplification; infinite without noise."""
+        one = 0.5 / self.noise_multiplier**2
+        return one if self.sampling == FRESH else one * self.num_steps
+
+    def event(self, run: int) -> Event:
+        """All releases of a run, as the accountant reads them.
+
+        Raises:
+          ValueError: if they have no noise.
+        """
+        count = 1 if self.sampling == FRESH else self.num_steps
+        return Event(float(self.noise_multiplier[run]), self.relation, self.sampling, count)
+
+    def take(self, index: Tensor) -> "Terms":
+        """The terms of some of the runs."""
+        return replace(self, noise_std=self.noise_std[index])
+
+    # ------------------------------------------------------------ a release
+    def init(self, x: Tensor) -> BatchGradientState:
+        """The state before the first release, for points `x` `(runs, dim)`."""
+        validate.same_length(x=x, noise_std=self.noise_std)
+        zeros = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        meter = Meter(zeros, self._filter().init(), zeros.clone(), zeros.clone())
+        return BatchGradientState(self.mechanism.init(x), meter)
+
+    def _filter(self) -> Filter:
+        # What is declared is known to fit; only the sum of equal costs may round otherwise than their product.
+        return Filter(self.declared(), TOLERANCE)
+
+    def _cost(self, state: BatchGradientState) -> Tensor:
+        return self.mechanism.cost(state.belief, self.noise_multiplier, self.sampling, None)
+
+    def grant(self, state: BatchGradientState, active: Tensor) -> tuple[Tensor, Tensor]:
+        """Which of the active runs get their next release, `(runs,)` bool, and the status of every run."""
+        exists = state.meter.calls < self.num_steps
+        granted = active & exists & self._filter().affords(state.meter.filter, self._cost(state), self.sampling)
+        refusal = torch.where(exists, int(Status.BUDGET_EXHAUSTED), int(Status.FINISHED))
+        return granted, torch.where(granted | ~active, int(Status.OK), refusal)
+
+    def refuse(self, x: Tensor, granted: Tensor, status: Tensor) -> Estimate:
+        """The estimate where no run was granted one."""
+        price = Price(self.noise_multiplier, granted, self.relation, self.sampling)
+        return Estimate(torch.zeros_like(x), price, torch.zeros_like(status), status)
+
+    def release(
+        self, state: BatchGradientState, mean: Tensor, granted: Tensor, seen: tuple[Tensor, Tensor], streams: Streams
+    ) -> tuple[BatchGradientState, Tensor, Price]:
+        """Charge the granted runs and release their means, `(runs, dim)`.
+
+        Args:
+          state: as it was when they were granted.
+          mean: the sum over the batch divided by the public number.
+          granted: `(runs,)` bool, from `grant`.
+          seen: how many gradients exceeded the bound, and of how many that were looked at, `(runs,)` int64 each.
+          streams: the runs' randomness.
+        """
+        meter = state.meter
+        spent = self._filter().charge(meter.filter, self._cost(state), granted, self.sampling)
+        sensitivity = torch.full_like(self.noise_std, self.sensitivity)
+        basis = self.basis if self.basis in ("enforced", "proved") else "assumed"
+        answer = Sensitive(mean, sensitivity, self.relation, basis, self.sampling)
+        request = Release(answer, self.noise_std, meter.calls, granted)
+        belief, gradient, price = self.mechanism.release(state.belief, request, streams)
+        exceeded, checked = (torch.where(granted, count, 0) for count in seen)
+        new = Meter(meter.calls + granted.long(), spent, meter.exceeded + exceeded, meter.checked + checked)
+        return BatchGradientState(belief, new), gradient, price
+
+    def too_long(self, mean: Tensor, batch: Tensor | float) -> Tensor:
+        """Whether a mean proves that one of its gradients exceeded the bound, `(runs,)` bool.
+
+        Args:
+          mean: `(runs, dim)`, the sum of gradients divided by the public number.
+          batch: how many they were, `(runs,)` or one number.
+        """
+        length = torch.linalg.vector_norm(mean, dim=1, dtype=torch.float64)
+        return ~(length <= self.norm_bound / self.divisor * (1 + _ROUNDING) * batch)
+
+    # ------------------------------------------------------------ what may be claimed
+    def assumptions(self, meter: Meter, run: int, secret_seed: bool) -> tuple[Assumption, ...]:
+        """What the claim of a run rests on, with what the run saw of it."""
+        seed = SEED_IS_SECRET if secret_seed else SEED_IS_PUBLIC
+        if self.basis == "enforced":
+            return seed, REAL_NUMBERS, Assumption(f"gradients are clipped to {self.norm_bound:g}", "enforced", True)
+        exceeded, checked = int(meter.exceeded[run]), int(meter.checked[run])
+        if exceeded or (checked and self.basis != "proved"):
+            bound = bound_was_checked(self.norm_bound, exceeded, checked)
+        else:
+            bound = Assumption(f"every gradient norm is at most {self.norm_bound:g}", self.basis)
+        if self.basis == "proved":
+            return seed, REAL_NUMBERS, bound
+        neighbour = Assumption(f"a neighbour's own example has no gradient above {self.norm_bound:g} either", "assumed")
+        return seed, REAL_NUMBERS, bound, neighbour
+
+    def guarantee(
+        self,
+        state: BatchGradientState,
+        delta: float,
+        *,
+        secret_seed: bool = False,
+        not_covered: tuple[str, ...] = (),
+        method: Method | None = None,
+    ) -> tuple[Guarantee, ...]:
+        """What each run may claim for its `num_steps` releases, whenever it stopped.
+
+        Args:
+          state: after the run.
+          delta: in (0, 1).
+          secret_seed: whether the run's keys came from the operating system (`Streams.secret`).
+          not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+          method: the accountant, as `privacy.accounting.account`.
+
+        Returns:
+          One a run. A run that saw the bound exceeded claims nothing (`Guarantee.holds`); without noise epsilon is
+          infinite.
+        """
+        claims = []
+        for run, multiplier in enumerate(self.noise_multiplier.tolist()):
+            assumptions = self.assumptions(state.meter, run, secret_seed)
+            left = not_covered
+            if (self.basis == "measured" or int(state.meter.checked[run])) and STATISTICS_WITHOUT_NOISE not in left:
+                left = (*left, STATISTICS_WITHOUT_NOISE)
+            if multiplier:
+                claims.append(account([self.event(run)], delta, method, assumptions=assumptions, not_covered=left))
+            else:
+                claims.append(Guarantee(math.inf, delta, self.relation, "no noise", assumptions, left))
+        return tuple(claims)

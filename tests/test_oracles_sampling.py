@@ -1,0 +1,152 @@
+"""Batches: exact sizes, the right probabilities, and draws that depend on nothing but the run and the call."""
+
+from collections import Counter
+from itertools import combinations
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from dpnotes.core import FRESH, WHOLE, Sampling
+from dpnotes.oracles import sampling as module
+from dpnotes.oracles.sampling import distinct, draw
+from dpnotes.privacy.museum import module_with_line_replaced
+from dpnotes.streams import Streams
+
+LEVEL = 1e-3  # of every statistical test here; seeds are fixed
+
+
+def sets(scheme: Sampling, num_examples: int, runs: int = 6000, call: int = 0, draws=draw) -> Counter[tuple[int, ...]]:
+    """How often each set of examples was drawn, by runs of other keys."""
+    calls = torch.full((runs,), call)
+    sample = draws(scheme, num_examples, Streams.of("sets", range(runs)), "test", calls)
+    rows = zip(sample.examples.tolist(), sample.present.tolist(), strict=True)
+    return Counter(tuple(sorted(i for i, here in zip(*row, strict=True) if here)) for row in rows)
+
+
+def p_value(found: Counter[tuple[int, ...]], expected: dict[tuple[int, ...], float]) -> float:
+    """Of a chi-square test against these probabilities; a set that may not occur has probability 0."""
+    if set(found) - set(expected):
+        return 0.0
+    total = found.total()
+    return float(stats.chisquare([found[s] for s in expected], [total * q for q in expected.values()]).pvalue)
+
+
+def uniform(num_examples: int, batch_size: int) -> dict[tuple[int, ...], float]:
+    every = list(combinations(range(num_examples), batch_size))
+    return {chosen: 1 / len(every) for chosen in every}
+
+
+def coins(num_examples: int, rate: float) -> dict[tuple[int, ...], float]:
+    return {
+        chosen: rate**size * (1 - rate) ** (num_examples - size)
+        for size in range(num_examples + 1)
+        for chosen in combinations(range(num_examples), size)
+    }
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 4])
+def test_every_batch_of_a_fixed_size_is_equally_likely(batch_size):
+    found = sets(Sampling.fixed_size(batch_size, 5), 5)
+    assert all(len(chosen) == batch_size for chosen in found)
+    assert p_value(found, uniform(5, batch_size)) > LEVEL
+    if batch_size < 4:  # the control: one example of six is never drawn
+        assert p_value(found, uniform(6, batch_size)) < LEVEL
+
+
+def test_control_keeping_repeats_is_seen():
+    broken = module_with_line_replaced(module, "new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]", "new[:, 1:] = True")
+    assert p_value(sets(Sampling.fixed_size(2, 5), 5, draws=broken.draw), uniform(5, 2)) < LEVEL
+
+
+def test_a_poisson_batch_tosses_a_coin_for_every_example():
+    found = sets(Sampling.poisson(0.3), 4)
+    assert p_value(found, coins(4, 0.3)) > LEVEL
+    assert p_value(found, coins(4, 0.33)) < LEVEL  # the control: a tenth more
+
+
+@pytest.mark.parametrize("scheme", [Sampling.fixed_size(2, 5), Sampling.poisson(0.4)])
+@pytest.mark.parametrize("other", ["call", "run", "control"])
+def test_batches_of_calls_and_of_runs_are_independent(scheme, other):
+    calls = torch.zeros(4000, dtype=torch.int64)
+    streams = Streams.of("pairs", range(4000))
+    first = member(draw(scheme, 5, streams, "test", calls))
+    second = {
+        "call": lambda: member(draw(scheme, 5, streams, "test", calls + 1)),
+        "run": lambda: first.roll(1),
+        "control": lambda: member(draw(scheme, 5, streams, "test", calls)),
+    }[other]()
+    table = [[int(((first == a) & (second == b)).sum()) for a in (0, 1)] for b in (0, 1)]
+    assert (stats.chi2_contingency(table).pvalue > LEVEL) == (other != "control")
+
+
+def member(sample: module.Sample) -> Tensor:
+    """Whether example 0 is in the batch."""
+    assert sample.examples is not None
+    return ((sample.examples == 0) & sample.present).any(1).long()
+
+
+@pytest.mark.parametrize(("batch_size", "num_examples"), [(1, 1), (512, 60_000), (3, 7), (7, 7), (60, 100), (99, 100)])
+def test_a_large_batch_has_its_size_and_no_example_twice(batch_size, num_examples):
+    sample = draw(
+        Sampling.fixed_size(batch_size, num_examples), num_examples, Streams.of(0, range(3)), "test", torch.arange(3)
+    )
+    assert sample.examples is not None and sample.examples.shape == (3, batch_size) and sample.present.all()
+    assert all(len(row.unique()) == batch_size for row in sample.examples)
+    assert sample.examples.min() >= 0 and sample.examples.max() < num_examples
+
+
+def test_examples_of_a_large_batch_are_drawn_equally_often():
+    drawn = distinct(500, 10_000, Streams.of("large", range(1000)), "test", 0)
+    counts = torch.bincount(drawn.flatten(), minlength=10_000).double()
+    # The variance of a count is 1000 * 0.05 * 0.95.
+    statistic = float(((counts - 50) ** 2).sum() / (1000 * 0.05 * 0.95))
+    assert LEVEL / 2 < stats.chi2(9999).cdf(statistic) < 1 - LEVEL / 2
+
+
+@pytest.mark.parametrize("scheme", [Sampling.fixed_size(5, 40), Sampling.fixed_size(35, 40), Sampling.poisson(0.2)])
+def test_a_sample_is_a_function_of_the_run_and_the_call_alone(scheme):
+    names, calls = ["a", "b", "c"], torch.tensor([0, 5, 5])
+    together = draw(scheme, 40, Streams.of(0, names), "test", calls)
+    assert together.examples is not None
+    for i, name in enumerate(names):
+        alone = draw(scheme, 40, Streams.of(0, [name]), "test", calls[i : i + 1])
+        assert alone.examples is not None
+        assert torch.equal(together.examples[i][together.present[i]], alone.examples[0][alone.present[0]])
+    assert not torch.equal(together.examples[1], together.examples[2])
+
+
+def test_draws_that_run_out_go_on_where_they_stopped(monkeypatch):
+    streams = Streams.of(0, range(50))
+    whole = distinct(20, 40, streams, "test", 0)
+    monkeypatch.setattr(module.math, "sqrt", lambda _: -3.0)  # far too few at first
+    assert torch.equal(distinct(20, 40, streams, "test", 0), whole)
+
+
+def test_all_examples_need_no_index():
+    sample = draw(WHOLE, 4, Streams.of(0, range(2)), "test", torch.zeros(2, dtype=torch.int64))
+    assert sample.examples is None and sample.present.shape == (2, 4) and sample.present.all()
+
+
+def test_an_empty_poisson_batch_is_padding():
+    sample = draw(Sampling.poisson(1e-9), 3, Streams.of(0, range(2)), "test", torch.zeros(2, dtype=torch.int64))
+    assert sample.examples is not None and sample.examples.shape == (2, 1) and not sample.present.any()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "num_examples", "message"),
+    [
+        (FRESH, 5, "Expected sampling='fresh' to be one of: whole, fixed-size, poisson"),
+        (Sampling.fixed_size(2, 5), 6, "Expected sampling.num_examples=5 to be the data's 6"),
+        (WHOLE, 0, "Expected num_examples=0 >= 1"),
+    ],
+)
+def test_bad_input_is_refused(scheme, num_examples, message):
+    with pytest.raises(ValueError, match=message):
+        draw(scheme, num_examples, Streams.of(0, ["a"]), "test", torch.tensor([0]))
+
+
+def test_more_than_half_is_not_drawn_one_by_one():
+    with pytest.raises(ValueError, match="Expected room=-1 >= 0"):
+        distinct(4, 5, Streams.of(0, ["a"]), "test", 0)

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
+from scipy import stats
 
 from dpnotes.papers import claim, claims
 from dpnotes.papers.noisy_sgd import calculators
 from dpnotes.papers.noisy_sgd import notation as s
 from dpnotes.theory.claims import Severity
+from dpnotes.theory.evaluation import substitute
+from dpnotes.theory.symbols import expand
 from dpnotes.theory.verdicts import Kind
 
 TESTS = Path(__file__).parent
@@ -69,6 +72,15 @@ def test_what_breaks_privacy_is_named():
         ("corB.5.distance", "the stated rate: x, squared distance: x^2"),
         ("sec3.4.laplace", "at C = 1, epsilon = 1, n = 100: stated 0.01, derived 0.08"),
         ("sec3.2.decrease", "at alpha = 0.1, c_F = 1, eta = 0.01, rho = 1: bound 0.03162, quantity 2.5e-05"),
+        (
+            "lemma3.2.probability",
+            "at T = 1000, c_2 = 1, d = 100, delta = 1e-05, epsilon = 1, n = 1000: quantity 1, bound 1e-05",
+        ),
+        ("lemmaB.4.noise", "at Delta = 1, d = 1: quantity 2.313, bound 1"),
+        ("lemmaB.9.lower", "at t = 1, x = 0.001: quantity 0.8865, bound 0.3333"),
+        ("lemmaB.9.variance", "stated in F, derived in x^2"),
+        ("lemmaB.10.minibatch", "at B = 1, sigma = 1, u = 1, v = 1: quantity 4, bound 1"),
+        ("lemmaB.11.loss", "at a = 1, alpha = 1, c = 1, c_F = 1, c_I = 1, ell = 2, rho = 1: quantity 1, bound 0.01"),
     ],
 )
 def test_counterexamples(name, evidence, verdicts):
@@ -205,6 +217,72 @@ def test_clipping_is_never_active_yet_privacy_is_lost_when_noise_is_forgotten():
             x = x - eta * (smoothness * x + noise * generator.standard_normal(d))
             largest = max(largest, float(np.linalg.norm(smoothness * x)))
         assert (largest > 1.5) == exceeds  # in units of C
+
+
+def value_at(expression, **numbers):
+    symbols = {x.name: x for x in expression.free_symbols}
+    return float(expression.xreplace({symbols[name]: sympy.sympify(value) for name, value in numbers.items()}))
+
+
+def test_the_law_of_large_gradients_is_chi_squared():
+    """lemma3.2.probability: the sum of its claim against scipy's law, and against gradients that are simulated."""
+    own = statement("lemma3.2.probability")
+    noise = math.sqrt(1000 * math.log(1e5)) / 1000  # Delta/C at n = T = 1000, epsilon = c_2 = 1, delta = 1e-5
+    for steps in (2, 30):
+        quantity = substitute(own.quantity, {**own.where, s.d: 100})
+        found = value_at(
+            expand(quantity, {s.d: 100}).xreplace({s.T: sympy.Integer(steps)}), n=1000, epsilon=1, c_2=1, delta=1e-5
+        )
+        spread = math.sqrt(steps * math.log(1e5)) / 1000
+        assert found == pytest.approx(1 - stats.chi2(100).cdf(spread**-2) ** (steps - 1), rel=1e-9, abs=1e-12)
+    xi = noise * np.random.default_rng(2).standard_normal((20_000, 100))
+    large = float((np.linalg.norm(xi, axis=1) > 1).mean())
+    assert large == pytest.approx(stats.chi2(100).sf(noise**-2), abs=0.012)  # 4 standard errors
+    assert large > 0.5  # of 1000 iterations, none is that lucky: P(E) is below 1e-300
+
+
+def test_the_spread_of_coupled_iterates_is_that_of_lemma_b_9():
+    """Coupled sequences on a quadratic, the noise of one reflected: the corrected variance, not the printed one."""
+    eta, gamma, noise, steps, runs = 0.1, 0.5, 1.3, 40, 40_000
+    generator = np.random.default_rng(3)
+    x, y = np.zeros(runs), np.zeros(runs)
+    for _ in range(steps):
+        xi = noise * generator.standard_normal(runs)
+        x, y = x + eta * gamma * x - eta * xi, y + eta * gamma * y + eta * xi
+    numbers = {"x": eta * gamma, "Delta": noise, "eta": eta}
+    right, wrong = (
+        value_at(expand(one.value, dict.fromkeys(one.instances[0], steps)), **numbers)
+        for one in (corrected("lemmaB.9.variance"), statement("lemmaB.9.variance"))
+    )
+    error = 4 * math.sqrt(2 / runs)
+    assert right == pytest.approx(32.03, abs=0.01) and np.var(x - y) == pytest.approx(right, rel=error)
+    assert wrong == pytest.approx(20.4, abs=0.05) and abs(np.var(x - y) - wrong) > 5 * error * right
+    # Both tails of the lemma, at c = 2 and in the middle; the printed "for any t" fails at t = 1.
+    beta = (1 + eta * gamma) ** steps / math.sqrt(eta * gamma)
+    far = 2 * beta * eta * noise * math.sqrt(math.log(1 / 0.05))
+    assert (np.abs(x - y) >= far).mean() <= 0.05
+    assert (np.abs(x - y) <= beta * eta * noise / 10).mean() <= 1 / 3
+    first = 2 * eta * np.abs(xi)
+    assert (first <= (1 + 0.001) / math.sqrt(0.001) * eta * noise / 10).mean() == pytest.approx(0.8865, abs=0.01)
+
+
+def test_gaussian_noise_is_not_norm_subgaussian_at_its_variance():
+    """lemmaB.4.noise: the integral of Definition 2.2 at the printed scale, and at the least one."""
+    for d in (3, 10, 1000):
+        squares = stats.chi2(d)
+        least = 2 / (1 - math.exp(-2 / d))
+        assert (1 - 2 / least) ** (-d / 2) == pytest.approx(math.e)  # the closed form ...
+        sampled = np.exp(squares.ppf((np.arange(200_000) + 0.5) / 200_000) / (3 * d)).mean()
+        assert sampled == pytest.approx((1 - 2 / (3 * d)) ** (-d / 2), rel=1e-3)  # ... which is the integral
+        assert (1 - 2 / d) ** (-d / 2) > math.e and d < least < d + 4 / 3
+
+
+def test_the_growth_of_noise_is_bounded_sharply():
+    for name, factor in (("own.growth", 1.01), ("own.spread", 0.99)):
+        own = statement(name)
+        assert replace(own, bound=own.bound * sympy.Rational(str(factor))).verdict().kind == Kind.CONTRADICTED
+    late = statement("own.growth")  # control: not in the first iterations
+    assert replace(late, conditions=()).verdict().kind == Kind.CONTRADICTED
 
 
 def adverse(n, sigma, fill=1e-9):

@@ -9,11 +9,13 @@ from typing import Any
 import sympy
 from sympy import E, Integer, Max, Min, Rational, exp, log, sqrt
 
-from dpnotes.papers.noisy_sgd import calculators
+from dpnotes.papers.noisy_sgd import calculators, lemmas
 from dpnotes.papers.noisy_sgd.notation import (
     ABOVE_ONE,
     FROM_ONE,
     GRADIENT,
+    PAPER,
+    SCALES,
     SYMBOLS,
     B,
     C,
@@ -29,44 +31,33 @@ from dpnotes.papers.noisy_sgd.notation import (
     c_I,
     c_R,
     d,
+    decrease,
     delta,
     delta_t,
+    eigenvalue,
     ell,
     epsilon,
+    escape,
     eta,
     f_max,
+    first_share,
+    gamma,
     n,
+    radius,
     rho,
+    second_share,
     sigma,
+    small,
+    third_share,
     total,
 )
 from dpnotes.theory.asymptotics import Ratio
-from dpnotes.theory.claims import Claim, Paper, Severity
+from dpnotes.theory.claims import Claim, Severity
 from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.statements import Identity, Reason, Uncheckable
 from dpnotes.theory.symbols import UNIT_INTERVAL, Domain
 from dpnotes.theory.units import LENGTH, LOSS
-
-PAPER = Paper(
-    key="noisy_sgd",
-    title="Noise is All You Need: Private Second-Order Convergence of Noisy SGD",
-    authors=("Dmitrii Avdiukhin", "Michael Dinitz", "Chenglin Fan", "Grigory Yaroslavtsev"),
-    venue="arXiv",
-    year=2024,
-    doi="10.48550/arXiv.2410.06878",
-    arxiv="2410.06878",
-    version="arXiv:2410.06878, its HTML text (October 2024)",
-    bibtex="""@misc{avdiukhin2024noise,
-  title         = {Noise is All You Need: Private Second-Order Convergence of Noisy SGD},
-  author        = {Avdiukhin, Dmitrii and Dinitz, Michael and Fan, Chenglin and Yaroslavtsev, Grigory},
-  year          = {2024},
-  eprint        = {2410.06878},
-  archivePrefix = {arXiv},
-  doi           = {10.48550/arXiv.2410.06878}
-}""",
-)
-
 
 # ---------------------------------------------------------------- what the proofs start from
 _L = log(1 / delta)
@@ -153,9 +144,6 @@ p = SYMBOLS.symbol("p", "probability of an event under D', with clipping", domai
 q = SYMBOLS.symbol("q", "probability of an event under D, with clipping", domain=UNIT_INTERVAL)
 u = SYMBOLS.symbol("u", "probability that clipping acts under D", domain=UNIT_INTERVAL)
 v = SYMBOLS.symbol("v", "probability that clipping acts under D'", domain=UNIT_INTERVAL)
-first_share, second_share, third_share = (
-    SYMBOLS.symbol(name, "a share", domain=Domain(0, 1, closed=True)) for name in ("u", "v", "w")
-)
 _PROBABILITIES = {
     _e_eps: (1.01, 30), p: (0.05, 0.9), q: (0.05, 0.95), u: (1e-3, 0.1), v: (1e-3, 0.1), delta: (1e-3, 0.1)
 }  # fmt: skip
@@ -211,6 +199,26 @@ def _noise_for_bound(bound: Any) -> Identity:
 
 _OBJECTIVE_NOISE = {"noise in the objective": eta**2 * L * T * total**2}
 _CONTRACTION = 1 - eta * L
+
+
+_squared = SYMBOLS.symbol("y", "squared norm over the variance of a coordinate")
+_index = SYMBOLS.symbol("k", "index of a sum", domain=d.domain)
+# P(chi^2 > y) in an even number d of dimensions.
+_TERM = (_squared / 2) ** _index / sympy.factorial(_index)
+_CHI_SQUARED = exp(-_squared / 2) * sympy.Sum(_TERM, (_index, 0, d / 2 - 1))
+
+
+def _large_gradients(tail: Any, squared: Any) -> Inequality:
+    """Some gradient out of T - 1 independent ones is above C, with probability at most delta."""
+    return Inequality(
+        1 - (1 - tail) ** (T - 1),
+        delta,
+        {n: (100, 1e5), T: (10, 1e5), epsilon: (0.1, 8), c_2: (1, 1), delta: (1e-8, 0.1)},
+        where={_squared: squared},
+        instance={d: 100},
+        example={n: 1000, T: 1000, epsilon: 1, c_2: 1, delta: 1e-5},
+        subject=SYMBOLS.symbol("P[max|grad f(x_t)| > C]", "probability that a gradient is large"),
+    )
 
 
 def _private_sgd() -> tuple[Claim, ...]:
@@ -325,6 +333,34 @@ def _private_sgd() -> tuple[Claim, ...]:
             ),
         ),
         PAPER.claim(
+            "lemma3.2.probability",
+            "Probability that no gradient is large",
+            "Lemma 3.2, as used in Theorem 3.3",
+            _large_gradients(_CHI_SQUARED, (n * epsilon / c_2) ** 2 / (T * _L)),
+            "f = L |x|^2/2 from its minimum, in 100 dimensions: at eta = 1/L the gradient is minus the last noise, so "
+            "that |grad f(x_t)|^2/Delta^2 has a chi-squared law, independently in each of T - 1 iterations; Delta of "
+            "Theorem 3.3. (In the example the window of epsilon is met by B = 100, c_1 = 1.)",
+            erratum=PAPER.erratum(
+                Severity.RATE,
+                "See lemma3.2.noise: at the step sizes that the lemma allows a large gradient may be certain. At those "
+                "of Theorem 3.5, the stationary gradient on this quadratic exceeds alpha sqrt(log(1/delta_t)) with "
+                "probability delta_t at most.",
+                Inequality(
+                    _CHI_SQUARED,
+                    delta_t,
+                    {alpha: (1e-3, 10), Delta: (0.01, 10), sigma: (1e-3, 10), B: (1, 1e3), delta_t: (1e-40, 0.3)},
+                    where={
+                        _squared: alpha**2 * log(1 / delta_t) * (2 - eta * L) / (eta * L * Delta**2),
+                        eta: alpha**2 / (L * (alpha**2 + _VARIANCE)),
+                    },
+                    instance={d: 100},
+                    subject=SYMBOLS.symbol(
+                        "P[|grad f(x_t)| > alpha*sqrt(log(1/delta_t))]", "probability that one gradient is large"
+                    ),
+                ),
+            ),
+        ),
+        PAPER.claim(
             "thm3.3.privacy",
             "Privacy without clipping, as it is argued",
             "Theorem 3.3, with its proof",
@@ -377,27 +413,14 @@ def _private_sgd() -> tuple[Claim, ...]:
 
 
 # ---------------------------------------------------------------- Section 3.2: convergence
-gamma = SYMBOLS.symbol("gamma", "minus the smallest eigenvalue of the Hessian", LOSS / LENGTH**2)
 slope = SYMBOLS.symbol("g", "gradient norm of an iterate", GRADIENT)
-escape = SYMBOLS.symbol("I", "iterations to escape", latex="\\mathcal{I}")
-radius = SYMBOLS.symbol("R", "escaping radius", LENGTH, latex="\\mathcal{R}")
-decrease = SYMBOLS.symbol("F", "decrease of the objective after escaping", LOSS, latex="\\mathcal{F}")
 growth = SYMBOLS.symbol(
     "G", "growth of the distance from a saddle point", latex="e^{\\mathcal{I}\\eta\\sqrt{\\rho\\alpha}}"
 )
-small = SYMBOLS.symbol("x", "eta gamma")
 _DISTANCE = sympy.Symbol("x", positive=True)
 longer = SYMBOLS.symbol("w", "a factor", domain=FROM_ONE)
 c_B4 = SYMBOLS.symbol("c_B4", "constant of Lemma B.4: at least 16 by its proof", latex="c_{B.4}")
 c_B9 = SYMBOLS.symbol("c_B9", "constant of Lemmas B.9 and B.10", latex="c_{B.9}")
-_SCALES = {
-    decrease: c_F * sqrt(alpha**3 / rho),
-    radius: c_R * sqrt(alpha / rho),
-    escape: c_I / (eta * sqrt(rho * alpha)),
-    T: 64 * f_max / (eta * alpha**2),
-}
-
-
 _QUANTITIES = {
     eta: (1e-4, 1), L: (0.1, 10), alpha: (0.01, 10), rho: (0.01, 10), total: (0.01, 10), c_F: (0.01, 1),
     c_I: (1, 10), slope: (0.01, 10), gamma: (0.01, 10)
@@ -498,7 +521,7 @@ def _convergence() -> tuple[Claim, ...]:
                 decrease,
                 {s: _QUANTITIES[s] for s in (eta, alpha, rho, c_F)},
                 ">=",
-                where={decrease: _SCALES[decrease]},
+                where={decrease: SCALES[decrease]},
                 example={eta: 0.01, alpha: 0.1, rho: 1, c_F: 1},
             ),
             "The computed decrease eta alpha^2/4, against the decrease F of escaping.",
@@ -511,7 +534,7 @@ def _convergence() -> tuple[Claim, ...]:
                     c_I / (4 * c_F) * decrease / escape,
                     {s: _QUANTITIES[s] for s in (eta, alpha, rho, c_F, c_I)},
                     ">=",
-                    where={decrease: _SCALES[decrease], escape: _SCALES[escape]},
+                    where={decrease: SCALES[decrease], escape: SCALES[escape]},
                 ),
             ),
         ),
@@ -853,9 +876,6 @@ def _enough_iterations(value: Any, share: int, **more: Any) -> Identity:
     return Identity(T, value, 2 * f_max / (a_step / 4), where={a_step: eta / share * alpha**2}, **more)
 
 
-eigenvalue = SYMBOLS.symbol("lambda", "smallest eigenvalue of H", LOSS / LENGTH**2, domain=Domain())
-
-
 def _growth(value: Any) -> Identity:
     """What a step multiplies x by, for a slope that is the derivative of eigenvalue * x^2."""
     factor = SYMBOLS.symbol("x_{t+1}/x_t", "growth in one iteration", latex="x_{t+1}/x_t")
@@ -888,7 +908,7 @@ def _appendix_b() -> tuple[Claim, ...]:
     k = SYMBOLS.symbol("k", "coordinate, or member of a batch", domain=d.domain)
     variance = sqrt(sympy.Sum(sigma**2 / B**2, (k, 1, B)) + sympy.Sum(Delta**2, (k, 1, d)))
     sizes = ({d: 3, B: 2}, {d: 1, B: 4})
-    second_part = 64 * c * total**2 * ell / _SCALES[T]
+    second_part = 64 * c * total**2 * ell / SCALES[T]
     worse = SYMBOLS.symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE)
     return (
         PAPER.claim(
@@ -923,7 +943,7 @@ def _appendix_b() -> tuple[Claim, ...]:
             "defB.1.scales",
             "Radius times duration",
             "Definition B.1, and the proof of Lemma B.10",
-            Identity(radius * escape, c_R * c_I / (rho * eta), radius * escape, where=_SCALES),
+            Identity(radius * escape, c_R * c_I / (rho * eta), radius * escape, where=SCALES),
             "R and I of Definition B.1.",
         ),
         PAPER.claim(
@@ -936,7 +956,7 @@ def _appendix_b() -> tuple[Claim, ...]:
                 ),
                 c_R**2 / (c * c_I) * sqrt(alpha**3 / rho),
                 radius**2 / (c * eta * escape),
-                where=_SCALES,
+                where=SCALES,
             ),
             "R and I of Definition B.1.",
         ),
@@ -1083,12 +1103,12 @@ def _appendix_b() -> tuple[Claim, ...]:
             "lemmaB.12.buckets",
             "Number of buckets",
             "Lemma B.12, proof",
-            Identity(steps, 64 * f_max * sqrt(rho * alpha) / c_I, T / escape, where=_SCALES),
+            Identity(steps, 64 * f_max * sqrt(rho * alpha) / c_I, T / escape, where=SCALES),
             "T and I of Definition B.1.",
             erratum=PAPER.erratum(
                 Severity.TYPOGRAPHICAL,
                 "64 f_max sqrt(rho alpha)/c_I should be divided by alpha^2: 64 f_max sqrt(rho)/(c_I alpha^{3/2}).",
-                Identity(steps, 64 * f_max * sqrt(rho) / (c_I * alpha ** Rational(3, 2)), T / escape, where=_SCALES),
+                Identity(steps, 64 * f_max * sqrt(rho) / (c_I * alpha ** Rational(3, 2)), T / escape, where=SCALES),
             ),
         ),
         PAPER.claim(
@@ -1099,7 +1119,7 @@ def _appendix_b() -> tuple[Claim, ...]:
                 SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})"),
                 f_max * 64 * c_F / (10 * c_I),
                 T * decrease / (10 * escape),
-                where=_SCALES,
+                where=SCALES,
             ),
             "T, F and I of Definition B.1.",
         ),
@@ -1282,7 +1302,7 @@ def _ours() -> tuple[Claim, ...]:
                 alpha**2,
                 8 * c_2 / sqrt(c_eta) * C * sqrt(L * f_max * (d + 1) * ell) / (n * epsilon),
                 sqrt((c_2 * C / (n * epsilon)) ** 2 * ell * T * alpha**4 / Delta**2),
-                where={T: _SCALES[T], eta: c_eta * alpha**2 / (L * (d + 1) * Delta**2)},
+                where={T: SCALES[T], eta: c_eta * alpha**2 / (L * (d + 1) * Delta**2)},
             ),
             "alpha^4 = (c_2 C/(n epsilon))^2 ell T alpha^4/Delta^2, with T = 64 f_max/(eta alpha^2) at the step size "
             "c_eta alpha^2/(L (d + 1) Delta^2).",
@@ -1334,6 +1354,7 @@ CLAIMS: tuple[Claim, ...] = (
     *_main_theorem(),
     *_choosing(),
     *_appendix_b(),
+    *lemmas.CLAIMS,
     *_appendix_c(),
     *_ours(),
 )

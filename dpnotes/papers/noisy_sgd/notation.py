@@ -2,10 +2,32 @@
 
 import math
 
-from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols
+from sympy import sqrt
+
+from dpnotes.theory.claims import Paper
+from dpnotes.theory.symbols import COUNT, REAL, UNIT_INTERVAL, Domain, PaperSymbols
 from dpnotes.theory.units import LENGTH, LOSS
 
-SYMBOLS = PaperSymbols("noisy_sgd")
+PAPER = Paper(
+    key="noisy_sgd",
+    title="Noise is All You Need: Private Second-Order Convergence of Noisy SGD",
+    authors=("Dmitrii Avdiukhin", "Michael Dinitz", "Chenglin Fan", "Grigory Yaroslavtsev"),
+    venue="arXiv",
+    year=2024,
+    doi="10.48550/arXiv.2410.06878",
+    arxiv="2410.06878",
+    version="arXiv:2410.06878, its HTML text (October 2024)",
+    bibtex="""@misc{avdiukhin2024noise,
+  title         = {Noise is All You Need: Private Second-Order Convergence of Noisy SGD},
+  author        = {Avdiukhin, Dmitrii and Dinitz, Michael and Fan, Chenglin and Yaroslavtsev, Grigory},
+  year          = {2024},
+  eprint        = {2410.06878},
+  archivePrefix = {arXiv},
+  doi           = {10.48550/arXiv.2410.06878}
+}""",
+)
+
+SYMBOLS = PaperSymbols(PAPER.key)
 GRADIENT = LOSS / LENGTH
 SMOOTHNESS = LOSS / LENGTH**2
 STEP = LENGTH**2 / LOSS
@@ -42,3 +64,20 @@ c_eta = SYMBOLS.symbol("c_eta", "constant of the step size, not given", latex="c
 c_I = SYMBOLS.symbol("c_I", "constant of the number of iterations to escape", latex="c_{\\mathcal{I}}")
 c_R = SYMBOLS.symbol("c_R", "constant of the escaping radius", latex="c_{\\mathcal{R}}")
 c_F = SYMBOLS.symbol("c_F", "constant of the decrease after escaping", latex="c_{\\mathcal{F}}")
+gamma = SYMBOLS.symbol("gamma", "minus the smallest eigenvalue of the Hessian", LOSS / LENGTH**2)
+escape = SYMBOLS.symbol("I", "iterations to escape", latex="\\mathcal{I}")
+radius = SYMBOLS.symbol("R", "escaping radius", LENGTH, latex="\\mathcal{R}")
+decrease = SYMBOLS.symbol("F", "decrease of the objective after escaping", LOSS, latex="\\mathcal{F}")
+small = SYMBOLS.symbol("x", "eta gamma")
+eigenvalue = SYMBOLS.symbol("lambda", "smallest eigenvalue of H", LOSS / LENGTH**2, domain=REAL)
+first_share, second_share, third_share = (
+    SYMBOLS.symbol(name, "a share", domain=Domain(0, 1, closed=True)) for name in ("u", "v", "w")
+)
+
+# Definition B.1.
+SCALES = {
+    decrease: c_F * sqrt(alpha**3 / rho),
+    radius: c_R * sqrt(alpha / rho),
+    escape: c_I / (eta * sqrt(rho * alpha)),
+    T: 64 * f_max / (eta * alpha**2),
+}

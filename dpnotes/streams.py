@@ -16,11 +16,12 @@ More of this stands in docs/privacy.md.
 """
 
 import hashlib
+import json
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from numbers import Integral
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -65,9 +66,19 @@ def _words_of(text: str) -> tuple[int, int]:
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 
-@dataclass(frozen=True)
+def _plain(**named: object) -> list[str | int]:
+    """Texts and whole numbers as they are; what only looks like one of them (True, 1.0) is refused."""
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, str | Integral):
+            raise TypeError(f"Expected {name}={value!r} to be a text or a whole number.")
+    return [value if isinstance(value, str) else int(value) for value in named.values()]  # type: ignore[call-overload]
+
+
+@final
 class Streams:
     """Stateless randomness for a batch of runs.
+
+    It is no dataclass: `dataclasses.asdict` would copy secret keys, and `dataclasses.replace` call them public.
 
     Args:
       keys: `(runs, 2)` int64, two 32-bit words a run. The key comes from what the run is (its spec), never from
@@ -83,13 +94,45 @@ class Streams:
       True
     """
 
-    keys: Tensor
-    secret: bool = False
+    __slots__ = ("_keys", "_secret")
+
+    def __init__(self, keys: Tensor, secret: bool = False) -> None:
+        self._keys, self._secret = keys, secret
+
+    @property
+    def keys(self) -> Tensor:
+        """`(runs, 2)` int64; who has them draws the noise again."""
+        return self._keys
+
+    @property
+    def secret(self) -> bool:
+        """Whether the keys came from the operating system."""
+        return self._secret
 
     @staticmethod
     def of(seed: str | int, runs: Sequence[str | int], device: torch.device | str = "cpu") -> "Streams":
-        """Keys from a seed and one name a run; equal names share every draw."""
-        return Streams(torch.tensor([_words_of(f"{seed}/{name}") for name in runs], dtype=torch.int64, device=device))
+        """Keys from a seed and one name a run; equal names share every draw.
+
+        The key is the hash of the pair as JSON, so no two pairs of seed and name are written alike: the number 1 is not
+        the text "1", and a seed "a/b" with the name "c" is not "a" with "b/c".
+
+        Args:
+          seed: a text or a whole number.
+          runs: names, texts or whole numbers.
+          device: where the keys are, and what is drawn from them.
+
+        Raises:
+          TypeError: for a seed or a name of another type, truth values and floats included.
+
+        Example:
+          >>> torch.equal(Streams.of(0, [1]).keys, Streams.of(0, ["1"]).keys)
+          False
+          >>> Streams.of(0, [1.0])
+          Traceback (most recent call last):
+          TypeError: Expected run=1.0 to be a text or a whole number.
+        """
+        words = [_words_of(json.dumps(_plain(seed=seed, run=name))) for name in runs]
+        return Streams(torch.tensor(words, dtype=torch.int64, device=device).reshape(-1, 2))
 
     @staticmethod
     def secure(num_runs: int, device: torch.device | str = "cpu") -> "Streams":
@@ -110,10 +153,10 @@ class Streams:
     def __repr__(self) -> str:
         return f"Streams({'<secret>' if self.secret else self.keys.tolist()}, runs={len(self)})"
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> Any:
         if self.secret:
             raise TypeError("Expected streams with a seed: secret keys are not stored; a resumed run gets fresh ones.")
-        return self.__dict__
+        return Streams, (self.keys,)
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -131,11 +174,19 @@ class Streams:
           num_blocks: Philox blocks of four words.
 
         Raises:
-          ValueError: for a call outside this range: it would share its stream with another.
+          TypeError: for a call that is no whole number, truth values included.
+          ValueError: for a call outside this range, which would share its stream with another, or calls that are not
+            one a run.
         """
         device = self.keys.device
-        calls = call if isinstance(call, Tensor) else torch.tensor(call)
+        if isinstance(call, bool) or not isinstance(call, Integral | Tensor):
+            raise TypeError(f"Expected call={call!r} to be a whole number or a tensor of them.")
+        calls = call if isinstance(call, Tensor) else torch.tensor(int(call))
+        if calls.is_floating_point() or calls.is_complex() or calls.dtype == torch.bool:
+            raise TypeError(f"Expected call to be a tensor of whole numbers, got {calls.dtype}.")
         calls = calls.to(device, torch.int64).reshape(-1, 1)
+        if len(calls) not in (1, len(self)):
+            raise ValueError(f"Expected one call, or one for each of {len(self)} runs, got {len(calls)}.")
         if bool((calls >> 32).any()):
             wrong = calls[(calls >> 32) != 0][0].item()
             raise ValueError(f"Expected 0 <= call={wrong} < 2^32.")

@@ -5,7 +5,9 @@ import copy
 import io
 import math
 import pickle
+import re
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +73,36 @@ def test_draws_differ_across_runs_purposes_calls_seeds_and_elements():
     assert len(torch.unique(everything)) == len(everything)
     # The control: the same key, purpose and call do give the same draw.
     assert torch.equal(draws[0], Streams.of(0, ["a"]).normal("noise", 0, 64)[0])
+
+
+def test_no_two_pairs_of_seed_and_name_have_one_key():
+    seeds = [0, 1, "0", "1", "a", "a/b", "", "/", '"', "\\", "['a", "é", "\u00e9\u0301"]
+    names = [0, 1, "1", "c", "b/c", "", "/", '"', "', 'c']", "é"]
+    keys = torch.cat([Streams.of(seed, names).keys for seed in seeds])
+    assert len(torch.unique(keys, dim=0)) == len(seeds) * len(names)
+    # The control: written one after the other with a stroke between them, as they once were, some pairs are alike.
+    assert len({f"{seed}/{name}" for seed in seeds for name in names}) < len(seeds) * len(names)
+    assert torch.equal(Streams.of(np.int64(3), [np.int32(4)]).keys, Streams.of(3, [4]).keys)  # type: ignore[arg-type]
+    assert Streams.of(0, []).keys.shape == (0, 2)
+
+
+@pytest.mark.parametrize("wrong", [1.0, True, None, np.float64(2.0), ("a", "b"), b"a"])
+def test_seeds_and_names_are_texts_or_whole_numbers(wrong):
+    with pytest.raises(TypeError, match="Expected seed=.* to be a text or a whole number"):
+        Streams.of(wrong, ["a"])
+    with pytest.raises(TypeError, match="Expected run=.* to be a text or a whole number"):
+        Streams.of(0, ["a", wrong])
+
+
+@pytest.mark.parametrize("call", [1.5, 1.0, True, "1", torch.tensor([1.5, 1.0]), torch.tensor([True, False])])
+def test_calls_are_whole_numbers(call):
+    with pytest.raises(TypeError, match="Expected call"):
+        Streams.of(0, ["a", "b"]).normal("noise", call, 2)
+
+
+def test_calls_are_one_or_one_a_run():
+    with pytest.raises(ValueError, match="Expected one call, or one for each of 1 runs, got 2"):
+        Streams.of(0, ["a"]).normal("noise", torch.tensor([0, 1]), 2)
 
 
 def test_a_call_number_per_run_is_the_call_number_of_that_run():
@@ -205,10 +237,26 @@ def test_secret_keys_are_neither_shown_nor_stored():
     for store in (pickle.dumps, copy.copy, copy.deepcopy, lambda s: torch.save(s, io.BytesIO())):
         with pytest.raises(TypeError, match="secret keys are not stored"):
             store(streams)
+    with pytest.raises(TypeError):
+        replace(streams, secret=False)  # type: ignore[type-var]
+    with pytest.raises(TypeError, match="asdict"):
+        asdict(streams)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="secret keys are not stored"):
+        asdict(Holder(streams))
+    with pytest.raises(AttributeError):
+        streams.secret = False  # type: ignore[misc]
+    assert torch.equal(asdict(Holder(Streams.of(0, ["a"])))["streams"].keys, Streams.of(0, ["a"]).keys)  # the control
     seeded = Streams.of(0, ["a"])
     assert torch.equal(pickle.loads(pickle.dumps(seeded)).keys, seeded.keys)  # the control
     with pytest.raises(ValueError, match="Expected num_runs=0 >= 1"):
         Streams.secure(0)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A dataclass of somebody else's with streams in it."""
+
+    streams: Streams
 
 
 STEPS, CLIP = 6, 1.0
@@ -244,6 +292,8 @@ def test_a_secret_run_resumes_with_fresh_noise_and_leaves_no_key_on_disk(tmp_pat
     assert checkpoint.label(tmp_path / "run.pt").startswith("SENSITIVE")
     assert (tmp_path / "run.pt").stat().st_mode & 0o077 == 0
     assert not any(key in on_disk for key in key_bytes(streams))
+    stored = torch.load(tmp_path / "run.pt", weights_only=True)
+    assert stored["keys_hash"] is None, "nothing that a guess of the keys could be checked against"
     torch.save({"keys": streams.keys}, tmp_path / "control.pt")
     assert any(key in (tmp_path / "control.pt").read_bytes() for key in key_bytes(streams)), "control: a key is seen"
 
@@ -272,11 +322,61 @@ def test_a_seeded_run_resumes_to_the_bit_and_the_two_kinds_do_not_mix(tmp_path: 
     for wrong in (None, Streams.secure(2), Streams.of("seed", range(3))):
         with pytest.raises(ValueError, match="Expected the seeded streams of the 2 runs"):
             checkpoint.resume(path, method.init(start, oracle), wrong)
+    for wrong in (Streams.of("another seed", range(2)), Streams.of("seed", [1, 0]), Streams.of("seed", ["0", "1"])):
+        with pytest.raises(ValueError, match="Expected the seed that run.pt was saved with"):
+            checkpoint.resume(path, method.init(start, oracle), wrong)
     secret = Streams.secure(2)
     checkpoint.save(path, state, secret)
     for wrong in (secret, streams):  # secret streams that drew already would draw the same noise again
         with pytest.raises(ValueError, match="Expected no streams with run.pt: its seed was secret"):
             checkpoint.resume(path, method.init(start, oracle), wrong)
+
+
+SETTINGS = {"step_size": 0.1, "schedule": {"name": "uniform", "rho": 0.5, "options": {}}, "classes": [3, 5]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (SETTINGS | {"step_size": 0.2}, "saved with: step_size was 0.1, is 0.2."),
+        (
+            SETTINGS | {"schedule": {"name": "uniform", "rho": 1.0, "options": {}}, "momentum": 0.9},
+            "saved with: momentum was not among them, is 0.9; schedule.rho was 0.5, is 1.0.",
+        ),
+        (
+            {"step_size": 0.1, "classes": [3, 5]},
+            'schedule.name was "uniform", is not among them; schedule.options was {}, is not among them; '
+            "schedule.rho was 0.5, is not among them.",
+        ),
+        (
+            SETTINGS | {"schedule": {"name": "uniform", "rho": 0.5}, "schedule.options": {}},
+            '"schedule.options" was not among them, is {}; schedule.options was {}, is not among them.',
+        ),
+        (SETTINGS | {"step_size": "0.1"}, 'step_size was 0.1, is "0.1".'),
+        (SETTINGS | {"classes": [5, 3]}, "classes was [3, 5], is [5, 3]."),
+        (None, "classes was [3, 5], is not among them; "),
+    ],
+)
+@pytest.mark.parametrize("secret", [False, True])
+def test_a_checkpoint_of_other_settings_says_what_differs(tmp_path: Path, settings, said: str, secret: bool):
+    path, streams = tmp_path / "run.pt", Streams.secure(1) if secret else Streams.of(0, ["a"])
+    given = None if secret else streams
+    checkpoint.save(path, torch.ones(1), streams, SETTINGS)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        checkpoint.resume(path, torch.zeros(1), given, settings)
+    back, _ = checkpoint.resume(path, torch.zeros(1), given, dict(reversed(SETTINGS.items())))  # the control
+    assert back.tolist() == [1.0]
+    checkpoint.save(path, torch.ones(1), streams)
+    assert checkpoint.resume(path, torch.zeros(1), given)[0].tolist() == [1.0]
+    with pytest.raises(ValueError, match=r"step_size was not among them, is 0\.1"):
+        checkpoint.resume(path, torch.zeros(1), given, SETTINGS)
+
+
+def test_settings_are_json(tmp_path: Path):
+    for wrong, name in (({"x": {"y": torch.ones(1)}}, "settings.x.y to be JSON"), ({1: "a"}, "names that are texts")):
+        with pytest.raises(TypeError, match=name):
+            checkpoint.save(tmp_path / "run.pt", torch.ones(1), Streams.of(0, ["a"]), wrong)  # type: ignore[arg-type]
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -95,11 +95,60 @@ def test_no_sequence_of_requests_overspends(requests, limit):
         (lambda: Filter(budget(1.0, -0.5)), "Expected budget=-0.5 >= 0"),
         (lambda: Filter(budget(math.nan)), "Expected budget=nan >= 0"),
         (lambda: Filter(budget(1.0), -1e-9), "Expected tolerance=-1e-09 >= 0"),
+        (lambda: Filter(budget(1.0), 0.5), "Expected tolerance=0.5 <= 1e-06: it is for rounding"),
+        (lambda: Filter(torch.ones(2, 1)), r"Expected a budget of shape \(runs,\), got \(2, 1\)"),
+        (lambda: Spent(budget(-1.0), budget(0.0)), "Expected reused=-1.0 >= 0 and fresh=0.0 >= 0"),
+        (lambda: Spent(budget(1.0, 0.0), budget(0.0, math.nan)), "Expected reused=0.0 >= 0 and fresh=nan >= 0"),
+        (lambda: Spent(budget(1.0), budget(0.0, 0.0)), r"of one shape, got \(1,\) and \(2,\)"),
     ],
 )
 def test_bad_budgets_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize("sampling", [WHOLE, FRESH], ids=["whole", "fresh"])
+@pytest.mark.parametrize("limit", [1.0, math.inf])
+@pytest.mark.parametrize("cost", [-0.5, -math.inf, math.nan])
+def test_no_release_gives_budget_back(sampling, limit, cost):
+    watch = Filter(budget(limit, limit))
+    spent = watch.charge(watch.init(), budget(0.75, 0.75), torch.tensor([True, True]), sampling)
+    costs = budget(cost, 0.25)
+    assert watch.affords(spent, costs, sampling).tolist() == [False, True]  # and what is not negative does fit
+    with pytest.raises(ValueError, match="Expected granted releases to be affordable"):
+        watch.charge(spent, costs, torch.tensor([True, True]), sampling)
+    paid = watch.charge(spent, costs, torch.tensor([False, True]), sampling)
+    assert paid.total.tolist() == [0.75, 1.0 if sampling == WHOLE else 0.75]
+
+
+def test_an_infinite_budget_affords_what_has_an_infinite_price():
+    watch = Filter(budget(math.inf))
+    spent = watch.charge(watch.init(), budget(math.inf), YES)
+    assert math.isinf(float(spent.total)) and bool(watch.affords(spent, budget(math.inf)))
+
+
+def test_one_cost_is_not_the_cost_of_many_runs():
+    watch, both = Filter(budget(1.0, 1.0)), torch.tensor([True, True])
+    refused = (
+        lambda: watch.affords(watch.init(), budget(0.5)),
+        lambda: watch.charge(watch.init(), budget(0.5), both),
+        lambda: watch.charge(watch.init(), budget(0.5, 0.5), YES),
+        lambda: watch.affords(Filter(budget(1.0)).init(), budget(0.5, 0.5)),
+        lambda: watch.affords(watch.init(), torch.zeros(2, 2)),
+    )
+    for call in refused:
+        with pytest.raises(ValueError, match=r"of the budget's shape \(2,\), got \("):
+            call()
+    assert watch.charge(watch.init(), budget(0.5, 0.5), both).total.tolist() == [0.5, 0.5]  # the control
+
+
+@pytest.mark.parametrize("forged", [-0.25, math.nan])
+def test_a_meter_is_not_restored_with_what_nobody_can_have_spent(forged):
+    stored = flatten(Spent(budget(0.5, 0.5), budget(0.0, 0.0)))
+    assert restore(Filter(budget(1.0, 1.0)).init(), stored).total.tolist() == [0.5, 0.5]  # the control
+    for name in ("reused", "fresh"):
+        with pytest.raises(ValueError, match=f"{name}={forged}"):
+            restore(Filter(budget(1.0, 1.0)).init(), stored | {name: budget(0.5, forged)})
 
 
 # ---------------------------------------------------------------- in the oracle

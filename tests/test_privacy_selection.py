@@ -9,11 +9,11 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Release, Sampling, Sensitive
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, events_of
 from dpnotes.privacy.mechanisms import Laplace, laplace
-from dpnotes.privacy.selection import AboveThreshold
+from dpnotes.privacy.selection import AboveThreshold, SelectionState
 from dpnotes.states import flatten, restore
 from dpnotes.streams import Streams
 
@@ -59,10 +59,16 @@ def question(values: Tensor, sensitivity: float = 1.0) -> Sensitive:
     return Sensitive(values[:, None], torch.full((len(values),), sensitivity).double(), R, "proved")
 
 
+def begin(mechanism: AboveThreshold, streams: Streams) -> tuple[SelectionState, Price]:
+    """The first search of all runs."""
+    return mechanism.begin(mechanism.init(streams), streams, torch.ones(len(streams), dtype=torch.bool))
+
+
 def run(mechanism: AboveThreshold, values: list[float], runs: int, seed: int = 0) -> Tensor:
     """The number of the question answered yes, counted from 0, in each run; -1 if none was."""
     streams, active = Streams.of(seed, range(runs)), torch.ones(runs, dtype=torch.bool)
-    state, found = mechanism.init(streams), torch.full((runs,), -1)
+    state, _ = mechanism.begin(mechanism.init(streams), streams, active)
+    found = torch.full((runs,), -1)
     for i, value in enumerate(values):
         state, yes = mechanism.ask(state, question(torch.full((runs,), value).double()), streams, active)
         found[yes] = i
@@ -127,13 +133,14 @@ def test_answers_are_as_accurate_as_promised():
 def test_the_noise_grows_with_the_sensitivity():
     small, large = search(1.0), search(1.0, sensitivity=10.0)
     streams = Streams.of(0, range(50))
-    assert torch.allclose(10 * small.init(streams).threshold, large.init(streams).threshold)
+    begun = [begin(mechanism, streams)[0].threshold for mechanism in (small, large)]
+    assert torch.allclose(10 * begun[0], begun[1])
     assert torch.equal(run(small, [0.3, 1.0], 50), run(large, [3.0, 10.0], 50))
 
 
 def test_a_run_that_halted_answers_nothing_and_inactive_runs_ask_nothing():
     mechanism, streams = search(100.0), Streams.of(0, range(3))
-    state = mechanism.init(streams)
+    state, _ = begin(mechanism, streams)
     high = question(torch.full((3,), 9.0).double())
     state, yes = mechanism.ask(state, high, streams, torch.tensor([True, False, True]))
     assert yes.tolist() == [True, False, True] and state.asked.tolist() == [1, 0, 1]
@@ -147,7 +154,7 @@ def test_a_batch_of_runs_is_the_runs_one_by_one_and_resumes_to_the_bit(tmp_path)
     assert len(set(together.tolist())) > 3
     for i in (0, 7, 19):
         streams, active = Streams.of(0, [i]), torch.ones(1, dtype=torch.bool)
-        state, found = mechanism.init(streams), -1
+        state, found = begin(mechanism, streams)[0], -1
         for number, value in enumerate(values):
             torch.save(flatten(state), tmp_path / "state.pt")
             state = restore(mechanism.init(streams), torch.load(tmp_path / "state.pt", weights_only=True))
@@ -164,17 +171,70 @@ def test_the_noise_of_threshold_questions_and_runs_is_never_the_same():
 
 
 def test_a_search_is_paid_once_however_many_questions():
-    price = search(0.5).price(Streams.of(0, range(2)))
+    _, price = begin(search(0.5), Streams.of(0, range(2)))
     assert price.rho().tolist() == [0.125, 0.125] and price.noise == "pure"
-    from dpnotes.core import Ledger
-
     assert account(events_of(Ledger([price]), 0), 1e-9).epsilon == pytest.approx(0.5, rel=1e-3)
+
+
+def test_nothing_is_asked_before_a_search_is_begun_and_paid_for():
+    mechanism, streams = search(1.0, threshold=-1e9), Streams.of(0, range(3))
+    first, everywhere = mechanism.init(streams), torch.ones(3, dtype=torch.bool)
+    assert not bool(mechanism.ask(first, question(torch.full((3,), 1e12)), streams, everywhere)[1].any())
+    some = torch.tensor([True, False, True])
+    state, price = mechanism.begin(first, streams, some)
+    assert price.rho().tolist() == [0.5, 0.0, 0.5] and state.searches.tolist() == [1, 0, 1]
+    state, yes = mechanism.ask(state, question(torch.full((3,), 1e12)), streams, everywhere)
+    assert torch.equal(yes, some), "the control: those that paid do get their answer"
+    assert state.asked.tolist() == [1, 0, 1]
+
+
+def searching_twice(monkeypatch: pytest.MonkeyPatch, again: bool) -> tuple[Tensor, Ledger]:
+    """What two searches of every run draw for, a row a draw: the run, threshold or question, call; and their ledger."""
+    drawn = []
+
+    def spy(streams: Streams, purpose: str, call: Tensor) -> Tensor:
+        drawn.append((purpose, call))
+        return laplace(streams, purpose, call)
+
+    monkeypatch.setattr("dpnotes.privacy.selection.laplace", spy)
+    mechanism, streams, ledger = search(1.0), Streams.of(0, range(30)), Ledger()
+    everywhere, rows, state = torch.ones(30, dtype=torch.bool), [], mechanism.init(streams)
+    for _ in range(2):
+        state, price = mechanism.begin(state if again else mechanism.init(streams), streams, everywhere)
+        ledger.add(price)
+        rows += [(run, 0, int(call)) for run, call in enumerate(drawn[-1][1])]
+        for _ in range(6):
+            before = state.asked
+            state, _ = mechanism.ask(state, question(torch.zeros(30)), streams, everywhere)
+            calls, asked = drawn[-1][1], state.asked > before
+            rows += [(int(run), 1, int(calls[run])) for run in asked.nonzero()[:, 0]]
+    assert {purpose for purpose, _ in drawn} == {"above threshold: threshold", "above threshold: question"}
+    return torch.tensor(rows), ledger
+
+
+def test_every_search_of_a_run_has_noise_of_its_own_and_a_price(monkeypatch):
+    drawn, ledger = searching_twice(monkeypatch, again=True)
+    assert len(torch.unique(drawn, dim=0)) == len(drawn) > 150
+    assert ledger.rho().tolist() == [1.0] * 30  # twice epsilon^2 / 2
+    # The control: a state that starts over draws the same numbers again.
+    drawn, _ = searching_twice(monkeypatch, again=False)
+    assert len(torch.unique(drawn, dim=0)) < len(drawn)
+
+
+def test_a_search_in_some_runs_leaves_the_others_where_they_are():
+    mechanism, streams = search(100.0), Streams.of(0, range(2))
+    state, _ = begin(mechanism, streams)
+    state, _ = mechanism.ask(state, question(torch.full((2,), 9.0)), streams, torch.tensor([True, False]))
+    again, price = mechanism.begin(state, streams, torch.tensor([True, False]))
+    assert price.charged.tolist() == [True, False] and again.searches.tolist() == [2, 1]
+    assert again.halted.tolist() == [False, False]
+    assert torch.eq(again.threshold, state.threshold).tolist() == [False, True]
 
 
 def test_a_value_that_is_no_number_is_a_no():
     mechanism, streams = search(1.0, threshold=-1e9), Streams.of(0, range(2))
     state, yes = mechanism.ask(
-        mechanism.init(streams),
+        begin(mechanism, streams)[0],
         question(torch.tensor([math.nan, 0.0]).double()),
         streams,
         torch.ones(2, dtype=torch.bool),
@@ -189,6 +249,7 @@ def test_a_value_that_is_no_number_is_a_no():
         ({"l2_sensitivity": torch.tensor([math.nan])}, ValueError, "l2_sensitivity=nan"),
         ({"l2_sensitivity": torch.tensor([-1.0])}, ValueError, "l2_sensitivity=-1.0"),
         ({"value": torch.zeros(1, 2)}, ValueError, r"of shape \(runs, 1\), got \(1, 2\)"),
+        ({"value": torch.zeros(2, 1)}, ValueError, r"of shape \(runs, 1\), got \(2, 1\)"),
         ({"relation": Relation.ZERO_OUT}, CombinationError, "Expected a question under replace-one on whole"),
         ({"sampling": FRESH}, CombinationError, "got replace-one on fresh"),
     ],
@@ -197,7 +258,7 @@ def test_bad_questions_are_refused(change, error, message):
     mechanism, streams = search(), Streams.of(0, ["a"])
     asked = replace(question(torch.zeros(1)), **change)
     with pytest.raises(error, match=message):
-        mechanism.ask(mechanism.init(streams), asked, streams, torch.tensor([True]))
+        mechanism.ask(begin(mechanism, streams)[0], asked, streams, torch.tensor([True]))
 
 
 @pytest.mark.parametrize(
@@ -207,6 +268,18 @@ def test_bad_questions_are_refused(change, error, message):
         (lambda: search(1.0, math.nan), "Expected threshold=nan to be finite"),
         (lambda: search(1.0, 0.0, math.inf), "Expected sensitivity=inf to be finite"),
         (lambda: AboveThreshold(1.0, 0.0, 1.0, R, Sampling.poisson(0.1)), "Expected sampling=whole or fresh"),
+        (
+            lambda: AboveThreshold(1.0, 0.0, 1.0, Relation.ADD_OR_REMOVE, FRESH),
+            "Expected sampling=fresh with relation replace-one or zero-out-one, got add-or-remove-one",
+        ),
+        (
+            lambda: search().begin(search().init(Streams.of(0, "ab")), Streams.of(0, "ab"), torch.tensor([True])),
+            r"Expected active of shape \(2,\) and torch.bool, got \(1,\)",
+        ),
+        (
+            lambda: search().begin(search().init(Streams.of(0, "a")), Streams.of(0, "ab"), torch.tensor([True])),
+            "Expected equal lengths, got streams: 2, state: 1",
+        ),
         (lambda: search().accuracy(0, 0.1), "Expected num_questions=0 >= 1"),
         (lambda: search().accuracy(5, 1.0), "Expected 0 < beta=1.0 < 1"),
         (

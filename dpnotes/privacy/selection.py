@@ -5,7 +5,7 @@ yes is paid for.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,19 +13,21 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import FRESH, WHOLE, Price, Sampling, Sensitive
 from dpnotes.guarantees import Relation
-from dpnotes.privacy.events import CombinationError
+from dpnotes.privacy.events import CombinationError, check_combination
 from dpnotes.privacy.mechanisms import laplace
 from dpnotes.streams import Streams
 
 
 @dataclass(frozen=True)
 class SelectionState:
-    """Part of a meter, `(runs,)` each: questions asked, whether one was answered yes, and the noisy threshold.
+    """Part of a meter, `(runs,)` each: searches begun, questions asked in all of them, and the search that goes on.
 
-    The noisy threshold is drawn once and kept. It is a secret: who knows it, and the answers, knows more than was paid
-    for, so a checkpoint that holds one is sensitive.
+    `halted` says that no search goes on, since none was begun or the last one found its yes. The noisy threshold is
+    drawn once a search and kept. It is a secret: who knows it, and the answers, knows more than was paid for, so a
+    checkpoint that holds one is sensitive.
     """
 
+    searches: Tensor
     asked: Tensor
     halted: Tensor
     threshold: Tensor
@@ -36,19 +38,20 @@ class AboveThreshold:
     """Algorithm 1 "AboveThreshold" of Dwork and Roth (2014), doi:10.1561/0400000042, Section 3.6, over a batch of runs.
 
     The algorithm, by its lines, for questions of sensitivity D (printed for D = 1):
-      1. let T' = T + Lap(2 D / epsilon)                              (`init`)
+      1. let T' = T + Lap(2 D / epsilon)                              (`begin`)
       2. for each question i:
       3.   let nu_i = Lap(4 D / epsilon)                              (`ask`)
       4.   if f_i + nu_i >= T': answer yes and halt                   (`ask`: what comes after a yes is not asked)
       5.   else answer no
 
     Formal guarantees:
-      All answers of a run, however many, are `(epsilon, 0)`-DP together (Theorem 3.23), and so `epsilon^2 / 2`-zCDP;
+      All answers of a search, however many, are `(epsilon, 0)`-DP together (Theorem 3.23), and so `epsilon^2 / 2`-zCDP;
       only answers leave, never a noisy value. Questions may depend on earlier answers. With probability at least
       `1 - beta` the answers to `k` questions, all but perhaps the last one no, are right up to `accuracy(k, beta)`.
+      A run may search again: every search has noise of its own and is paid for when it begins.
 
     Args:
-      epsilon: above 0, of each run.
+      epsilon: above 0, of each search of a run.
       threshold: T, public.
       sensitivity: D, above 0: no question may have a larger one.
       relation: which data sets are neighbours.
@@ -58,17 +61,17 @@ class AboveThreshold:
 
     Raises:
       ValueError: outside these domains.
-      CombinationError: if the sampling is a random batch.
+      CombinationError: if the sampling is a random batch, or does not go with the relation.
 
     Example:
       >>> search = AboveThreshold(epsilon=50.0, threshold=3.0, sensitivity=1.0, relation=Relation.REPLACE_ONE)
       >>> streams, active, answers = Streams.of(0, ["run"]), torch.tensor([True]), []
-      >>> state = search.init(streams)
+      >>> state, price = search.begin(search.init(streams), streams, active)
       >>> for value in (0.0, 1.0, 9.0, 9.0):
       ...     question = Sensitive(torch.tensor([[value]]), torch.ones(1), Relation.REPLACE_ONE, "proved")
       ...     state, yes = search.ask(state, question, streams, active)
       ...     answers.append(bool(yes))
-      >>> answers, state.asked.tolist(), float(search.price(streams).rho())
+      >>> answers, state.asked.tolist(), float(price.rho())
       ([False, False, True, False], [3], 1250.0)
     """
 
@@ -87,51 +90,74 @@ class AboveThreshold:
                 f"Expected sampling=whole or fresh for AboveThreshold, got {self.sampling.scheme}: its questions share "
                 "the noise of the threshold."
             )
+        check_combination(self.sampling, self.relation)
 
     def init(self, streams: Streams) -> SelectionState:
-        """Before the first question: the threshold gets its noise."""
-        noise = laplace(streams, f"{self.purpose}: threshold", 0) * (2 * self.sensitivity / self.epsilon)
-        asked = torch.zeros(len(streams), dtype=torch.int64, device=noise.device)
-        return SelectionState(asked, asked.bool(), self.threshold + noise)
+        """Before the first search, once a run: nothing was asked, and nothing can be before `begin`."""
+        none = torch.zeros(len(streams), dtype=torch.int64, device=streams.keys.device)
+        return SelectionState(none, none.clone(), none == 0, torch.full_like(none, torch.inf, dtype=torch.float64))
+
+    def begin(self, state: SelectionState, streams: Streams, active: Tensor) -> tuple[SelectionState, Price]:
+        """Begin a search in the active runs: the threshold gets its noise, and all answers to come are paid for.
+
+        Args:
+          state: from `init`, or from an earlier search of these runs, which ends here.
+          streams: the runs' randomness.
+          active: `(runs,)` bool: the others stay where they are and pay nothing.
+
+        Returns:
+          The next state, and what the search costs, for the ledger and before the first question.
+
+        Raises:
+          ValueError: if the mask is not one truth value a run, or the streams are of other runs.
+        """
+        _check_runs(state, streams, active)
+        noise = laplace(streams, f"{self.purpose}: threshold", state.searches) * (2 * self.sensitivity / self.epsilon)
+        level = torch.full_like(noise, 1 / self.epsilon)
+        begun = SelectionState(
+            state.searches + active.long(),
+            state.asked,
+            state.halted & ~active,
+            torch.where(active, self.threshold + noise, state.threshold),
+        )
+        return begun, Price(level, active, self.relation, self.sampling, "pure")
 
     def ask(
         self, state: SelectionState, question: Sensitive, streams: Streams, active: Tensor
     ) -> tuple[SelectionState, Tensor]:
-        """Ask the active runs that have not halted whether their value, `(runs, 1)`, is above the threshold.
+        """Ask the active runs whose search goes on whether their value, `(runs, 1)`, is above the threshold.
 
         Returns:
           The next state, and the answers `(runs,)` bool: no for runs that were not asked.
 
         Raises:
-          ValueError: if the value is not one number a run, its sensitivity negative, NaN or above the declared one, or
-            the streams are on another device.
+          ValueError: if the value or the mask is not one a run, the sensitivity negative, NaN or above the declared
+            one, or the streams are on another device.
           CombinationError: if the question speaks of another relation or sampling.
         """
-        value, asked = question.value, active & ~state.halted
+        value = question.value
         if streams.keys.device != value.device:
             raise ValueError(f"Expected streams on the question's device {value.device}, got {streams.keys.device}.")
-        if value.dim() != 2 or value.shape[1] != 1:
+        if value.shape != (len(state.asked), 1):
             raise ValueError(f"Expected a question of shape (runs, 1), got {tuple(value.shape)}.")
+        _check_runs(state, streams, active)
         if question.relation != self.relation or question.sampling != self.sampling:
             raise CombinationError(
                 f"Expected a question under {self.relation} on {self.sampling.scheme} examples, "
                 f"got {question.relation} on {question.sampling.scheme}."
             )
+        asked = active & ~state.halted
         allowed = (question.l2_sensitivity >= 0) & (question.l2_sensitivity <= self.sensitivity * (1 + 1e-12))
         if bool((asked & ~allowed).any()):
             run = int((asked & ~allowed).nonzero()[0])
             moved = question.l2_sensitivity[run].item()
             raise ValueError(f"Expected 0 <= l2_sensitivity={moved} <= {self.sensitivity} in run {run}.")
+        # Counted over all searches of the run, so that no two questions share their noise.
         noise = laplace(streams, f"{self.purpose}: question", state.asked) * (4 * self.sensitivity / self.epsilon)
         # A value that is not a number is a no, as every comparison with one is: that depends on the data, so it may
         # not be an error.
         yes = asked & (value[:, 0].double() + noise >= state.threshold)
-        return SelectionState(state.asked + asked.long(), state.halted | yes, state.threshold), yes
-
-    def price(self, streams: Streams) -> Price:
-        """What the whole search costs each run, to be paid once, before the first question."""
-        level = torch.full((len(streams),), 1 / self.epsilon, dtype=torch.float64, device=streams.keys.device)
-        return Price(level, torch.ones_like(level, dtype=torch.bool), self.relation, self.sampling, "pure")
+        return replace(state, asked=state.asked + asked.long(), halted=state.halted | yes), yes
 
     def accuracy(self, num_questions: int, beta: float) -> float:
         """How far answers may be wrong: `8 D (ln k + ln(2 / beta)) / epsilon` (Theorem 3.24).
@@ -151,3 +177,12 @@ class AboveThreshold:
         validate.at_least(1, num_questions=num_questions)
         validate.between(0, 1, beta=beta)
         return 8 * self.sensitivity * (math.log(num_questions) + math.log(2 / beta)) / self.epsilon
+
+
+def _check_runs(state: SelectionState, streams: Streams, active: Tensor) -> None:
+    validate.same_length(streams=streams, state=state.asked)
+    if active.shape != state.asked.shape or active.dtype != torch.bool:
+        raise ValueError(
+            f"Expected active of shape {tuple(state.asked.shape)} and torch.bool, got {tuple(active.shape)} and "
+            f"{active.dtype}."
+        )

@@ -3,6 +3,7 @@
 import functools
 import math
 import tracemalloc
+from dataclasses import replace
 from types import ModuleType
 
 import dp_accounting
@@ -32,11 +33,14 @@ from dpnotes.privacy.audit import (
     runs_for_power,
     transcript_scores,
 )
+from dpnotes.privacy.events import CombinationError
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import NoiseSchedule, uniform
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.streams import Streams
+
+ZERO_OUT = Relation.ZERO_OUT
 
 
 # ---------------------------------------------------------------- counts
@@ -158,13 +162,15 @@ def exceedances(audits: int, runs: int, false_runs: int, seed: str) -> dict[str,
         found["no interval"] += int((hits / runs - DELTA > math.exp(TRUE) * false_hits / false_runs).sum())
         coins = Streams.of(f"{seed} coins {first}", range(chunk)).uniform("coins", 0, false_runs) < 0.5
         for row in range(chunk):
-            chosen = from_scores(scores[row], false_scores[row], delta=DELTA, level=LEVEL)
+            chosen = from_scores(scores[row], false_scores[row], delta=DELTA, relation=ZERO_OUT, level=LEVEL)
             found["threshold chosen"] += chosen.epsilon > TRUE
             greedy = choose_threshold(scores[row], false_scores[row], delta=DELTA, level=LEVEL)
-            same = from_scores(scores[row], false_scores[row], delta=DELTA, level=0.5, threshold=greedy)
+            same = from_scores(
+                scores[row], false_scores[row], delta=DELTA, relation=ZERO_OUT, level=0.5, threshold=greedy
+            )
             found["chosen on the same"] += same.epsilon > TRUE
             seen = torch.where(coins[row], scores[row, :false_runs], false_scores[row])
-            pure = one_run(coins[row], guess(seen, 10, 10), delta=1e-5, level=LEVEL)
+            pure = one_run(coins[row], guess(seen, 10, 10), delta=1e-5, relation=ZERO_OUT, level=LEVEL)
             found["one run"] += pure.epsilon > rho_to_epsilon(MU**2 / 2, 1e-5)
     return found
 
@@ -243,13 +249,13 @@ def test_the_bound_of_one_run_is_where_the_p_value_reaches_the_level():
     guesses = torch.where(
         torch.arange(200) < 100, torch.where(torch.arange(200) < 90, 1, -1) * (2 * coins.long() - 1), 0
     )
-    bound = one_run(coins, guesses, delta=1e-5, level=0.05)
+    bound = one_run(coins, guesses, delta=1e-5, relation=ZERO_OUT, level=0.05)
     assert bound.method == "90 right guesses of 100"
     at = {"delta": 1e-5}
     assert one_run_p_value(200, 100, 90, epsilon=bound.epsilon, **at) < 0.05
     assert one_run_p_value(200, 100, 90, epsilon=bound.epsilon + 1e-6, **at) >= 0.05
-    assert one_run(coins, guesses * 0, delta=1e-5).epsilon == 0.0
-    assert one_run(coins, -guesses, delta=1e-5).epsilon == 0.0
+    assert one_run(coins, guesses * 0, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
+    assert one_run(coins, -guesses, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
 
 
 def test_guesses_go_to_the_ends():
@@ -305,7 +311,7 @@ def training_audit(
                 Descent(0.5), oracle, start, streams, STEPS, answers=clipped_means, noise_std=noise_std, chunk=5000
             )
         )
-    return from_scores(*sides, delta=delta, threshold=threshold)
+    return from_scores(*sides, delta=delta, relation=ZERO_OUT, threshold=threshold)
 
 
 SENSITIVITY = (
@@ -380,7 +386,9 @@ def test_a_mechanism_that_draws_every_call_from_one_seed_is_caught():
         return released[0] - released[1]
 
     for module, caught in ((broken, True), (mechanisms, False)):
-        bound = from_scores(difference(module, 1.0), difference(module, 0.0), delta=claim.delta, threshold=1.0)
+        bound = from_scores(
+            difference(module, 1.0), difference(module, 0.0), delta=claim.delta, relation=ZERO_OUT, threshold=1.0
+        )
         assert bound.exceeds(claim) is caught
 
 
@@ -397,7 +405,8 @@ def one_training_run(module: ModuleType, rho: float, delta: float, seed: int) ->
     state = method.init(torch.zeros(1, CANARIES, dtype=torch.float64), oracle)
     for _ in range(STEPS):
         state, _ = method.step(state, oracle, streams)
-    return one_run(coins, guess(-method.output(state)[0], 50, 50), delta=delta)  # black box: the last iterate alone
+    guesses = guess(-method.output(state)[0], 50, 50)  # black box: the last iterate alone
+    return one_run(coins, guesses, delta=delta, relation=ZERO_OUT)
 
 
 def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_one():
@@ -427,9 +436,15 @@ def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_
         (lambda: epsilon_from_counts(1, 10, 0, 10, delta=1.0, level=0.1), "Expected 0 <= delta=1.0 < 1"),
         (lambda: epsilon_from_counts(1, 10, 0, 10, delta=-0.1, level=0.1), "Expected delta=-0.1 >= 0"),
         (lambda: epsilon_from_counts(1, 10, 0, 10, delta=0.1, level=0.0), "Expected 0 < level=0.0 < 1"),
-        (lambda: from_scores(torch.ones(1), torch.ones(9), delta=0.1), "Expected num_scores=1 >= 2"),
-        (lambda: from_scores(torch.tensor([1, math.nan]), torch.ones(9), delta=0.1, threshold=0), "without NaN"),
-        (lambda: from_scores(torch.ones(3, 2), torch.ones(9), delta=0.1), "Expected scores of shape"),
+        (lambda: from_scores(torch.ones(1), torch.ones(9), delta=0.1, relation=ZERO_OUT), "Expected num_scores=1 >= 2"),
+        (
+            lambda: from_scores(torch.tensor([1, math.nan]), torch.ones(9), delta=0.1, relation=ZERO_OUT, threshold=0),
+            "without NaN",
+        ),
+        (
+            lambda: from_scores(torch.ones(3, 2), torch.ones(9), delta=0.1, relation=ZERO_OUT),
+            "Expected scores of shape",
+        ),
         (lambda: power(1.5, 0.1, 10, epsilon=1.0, delta=0.1), "Expected hit_rate=1.5 and"),
         (lambda: power(0.5, 0.1, 10, epsilon=math.inf, delta=0.1), "Expected epsilon=inf to be finite"),
         (
@@ -441,16 +456,19 @@ def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_
         (lambda: one_run_p_value(5, 3, 1, epsilon=1.0, delta=2.0), "Expected 0 <= delta=2.0 <= 1"),
         (lambda: guess(torch.ones(3), 2, 2), "Expected num_included=2"),
         (lambda: guess(torch.tensor([math.nan, 1.0]), 1, 1), "without NaN"),
-        (lambda: one_run(torch.ones(3), torch.ones(3), delta=0.0), "Expected included to be bool"),
-        (lambda: one_run(torch.ones(3).bool(), torch.full((3,), 2), delta=0.0), "guesses to be 1, 0 or -1"),
-        (lambda: one_run(torch.ones(3).bool(), torch.ones(2), delta=0.0), "Expected equal lengths"),
+        (lambda: one_run(torch.ones(3), torch.ones(3), delta=0.0, relation=ZERO_OUT), "Expected included to be bool"),
+        (
+            lambda: one_run(torch.ones(3).bool(), torch.full((3,), 2), delta=0.0, relation=ZERO_OUT),
+            "guesses to be 1, 0 or -1",
+        ),
+        (lambda: one_run(torch.ones(3).bool(), torch.ones(2), delta=0.0, relation=ZERO_OUT), "Expected equal lengths"),
         (lambda: GaussianPair(torch.zeros(2), torch.zeros(3), torch.zeros(1, 2)), "Expected mean \\(2,\\), shift"),
         (lambda: GaussianPair(torch.zeros(2), torch.zeros(2), torch.full((1, 2), math.inf)), "Expected noise without"),
         (lambda: MixturePair(np.ones((2, 2)), np.ones((2, 1)), 1.0), "Expected the weights of included to sum to 1"),
         (lambda: MixturePair(np.ones((2, 1)), np.ones((2, 1)), 0.0), "Expected std=0.0 > 0"),
         (lambda: MixturePair(np.array([[math.nan], [1]]), np.ones((2, 1)), 1.0), "Expected included to be finite"),
         (
-            lambda: LowerBound(1.0, 1e-5, 0.01, 10, "").exceeds(Guarantee(1.0, 1e-6, Relation.ZERO_OUT, "")),
+            lambda: LowerBound(1.0, 1e-5, ZERO_OUT, 0.01, 10, "").exceeds(Guarantee(1.0, 1e-6, ZERO_OUT, "")),
             "Expected the claim's delta=1e-06 to be the audit's, 1e-05",
         ),
     ],
@@ -458,6 +476,22 @@ def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_
 def test_what_cannot_be_meant_is_refused(call, message: str):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_bound_accuses_only_a_claim_about_the_same_neighbours():
+    scores, coins = torch.arange(200.0), torch.arange(200) % 2 == 0
+    claim = Guarantee(0.1, 1e-5, ZERO_OUT, "exact Gaussian")
+    for relation in Relation:
+        told_apart = {"delta": 1e-5, "relation": relation}
+        for bound in (
+            from_scores(scores + 1000, scores, threshold=500.0, **told_apart),
+            one_run(coins, 2 * coins.long() - 1, **told_apart),
+        ):
+            assert bound.relation is relation and f", {relation}," in str(bound) and bound.epsilon > claim.epsilon
+            assert bound.exceeds(replace(claim, relation=relation)), "the control"
+            if relation is not ZERO_OUT:
+                with pytest.raises(CombinationError, match=f"relation=zero-out-one to be the audit's, {relation}"):
+                    bound.exceeds(claim)
 
 
 def test_training_that_ends_early_or_ignores_the_canary_is_refused():

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import Guarantee
+from dpnotes.core import Guarantee, Relation
+from dpnotes.privacy.events import CombinationError
 
 
 @dataclass(frozen=True)
@@ -26,17 +27,19 @@ class LowerBound:
     Args:
       epsilon: the bound, at least 0; 0 says nothing.
       delta: for which delta.
+      relation: which data sets were told apart.
       level: the largest probability with which the bound exceeds the true epsilon.
       runs: how many runs it rests on.
       method: how it was found.
 
     Example:
-      >>> print(LowerBound(1.25, 1e-5, 0.01, 2000, "Clopper-Pearson"))
-      epsilon >= 1.25 at delta = 1e-05, confidence 99%, from 2,000 runs by Clopper-Pearson
+      >>> print(LowerBound(1.25, 1e-5, Relation.ZERO_OUT, 0.01, 2000, "Clopper-Pearson"))
+      epsilon >= 1.25 at delta = 1e-05, zero-out-one, confidence 99%, from 2,000 runs by Clopper-Pearson
     """
 
     epsilon: float
     delta: float
+    relation: Relation
     level: float
     runs: int
     method: str
@@ -45,8 +48,13 @@ class LowerBound:
         """Whether the claim is refuted.
 
         Raises:
-          ValueError: if the two speak of different deltas.
+          CombinationError: if the two speak of different neighbours.
+          ValueError: if they speak of different deltas.
         """
+        if claim.relation != self.relation:
+            raise CombinationError(
+                f"Expected the claim's relation={claim.relation} to be the audit's, {self.relation}."
+            )
         if claim.delta != self.delta:
             raise ValueError(f"Expected the claim's delta={claim.delta!r} to be the audit's, {self.delta!r}.")
         return self.epsilon > claim.epsilon
@@ -54,7 +62,10 @@ class LowerBound:
     def __str__(self) -> str:
         runs = f"{self.runs:,} run{'s' * (self.runs != 1)}"
         confidence = f"confidence {100 * (1 - self.level):g}%"
-        return f"epsilon >= {self.epsilon:.4g} at delta = {self.delta:g}, {confidence}, from {runs} by {self.method}"
+        return (
+            f"epsilon >= {self.epsilon:.4g} at delta = {self.delta:g}, {self.relation}, {confidence}, from {runs} by "
+            f"{self.method}"
+        )
 
 
 def epsilon_from_counts(
@@ -126,7 +137,13 @@ def choose_threshold(scores: Tensor, false_scores: Tensor, *, delta: float, leve
 
 
 def from_scores(
-    scores: Tensor, false_scores: Tensor, *, delta: float, level: float = 0.01, threshold: float | None = None
+    scores: Tensor,
+    false_scores: Tensor,
+    *,
+    delta: float,
+    relation: Relation,
+    level: float = 0.01,
+    threshold: float | None = None,
 ) -> LowerBound:
     """A lower bound from the scores that an attack gives to runs on two neighbouring data sets.
 
@@ -138,6 +155,7 @@ def from_scores(
       scores: `(runs,)`, on the data set where scores should be high, independent draws.
       false_scores: `(runs,)`, on its neighbour, independent of the others.
       delta: in [0, 1).
+      relation: what makes the two data sets neighbours.
       level: in (0, 1).
       threshold: chosen without these scores, or None.
 
@@ -148,8 +166,9 @@ def from_scores(
       >>> from dpnotes.streams import Streams
       >>> import torch
       >>> noise = Streams.of(0, ["audit"]).normal("runs", 0, 4000)[0]
-      >>> round(from_scores(noise[:2000] + 2, noise[2000:], delta=1e-5, level=0.01, threshold=2.0).epsilon, 2)
-      2.81
+      >>> bound = from_scores(noise[:2000] + 2, noise[2000:], delta=1e-5, relation=Relation.ZERO_OUT, threshold=2.0)
+      >>> round(bound.epsilon, 2)
+      2.51
     """
     validate.at_least(2, num_scores=len(scores), num_false_scores=len(false_scores))
     if threshold is None:
@@ -162,7 +181,7 @@ def from_scores(
     first, second = _scores(scores), _scores(false_scores)
     hits, false_hits = int((first > threshold).sum()), int((second > threshold).sum())
     epsilon = float(epsilon_from_counts(hits, len(first), false_hits, len(second), delta=delta, level=level))
-    return LowerBound(epsilon, delta, level, len(first) + len(second), method)
+    return LowerBound(epsilon, delta, relation, level, len(first) + len(second), method)
 
 
 # ---------------------------------------------------------------- how many runs it takes

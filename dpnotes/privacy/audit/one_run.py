@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
+from dpnotes.core import Relation
 from dpnotes.privacy.audit.bounds import LowerBound
 
 
@@ -86,13 +87,14 @@ def guess(scores: Tensor, num_included: int, num_excluded: int) -> Tensor:
     return guesses.scatter_(-1, order[..., :num_excluded], -1)
 
 
-def one_run(included: Tensor, guesses: Tensor, *, delta: float, level: float = 0.01) -> LowerBound:
+def one_run(included: Tensor, guesses: Tensor, *, delta: float, relation: Relation, level: float = 0.01) -> LowerBound:
     """The largest epsilon that the guesses about one run's canaries refute.
 
     Args:
       included: `(canaries,)` bool, the coins, fair and independent; flipping one makes a neighbour.
       guesses: `(canaries,)`, 1 for included, -1 for not, 0 to abstain; how many there are is fixed beforehand.
       delta: in [0, 1).
+      relation: what flipping a coin does to the data.
       level: in (0, 1): the probability with which the bound exceeds the true epsilon is at most this.
 
     Raises:
@@ -100,8 +102,8 @@ def one_run(included: Tensor, guesses: Tensor, *, delta: float, level: float = 0
 
     Example:
       >>> coins = torch.arange(1000) % 2 == 0
-      >>> print(one_run(coins, 2 * coins.long() - 1, delta=0.0))
-      epsilon >= 5.378 at delta = 0, confidence 99%, from 1 run by 1000 right guesses of 1000
+      >>> print(one_run(coins, 2 * coins.long() - 1, delta=0.0, relation=Relation.ZERO_OUT))
+      epsilon >= 5.378 at delta = 0, zero-out-one, confidence 99%, from 1 run by 1000 right guesses of 1000
     """
     validate.same_length(included=included, guesses=guesses)
     validate.at_least(1, num_canaries=len(included))
@@ -122,4 +124,4 @@ def one_run(included: Tensor, guesses: Tensor, *, delta: float, level: float = 0
         while high - low > 1e-9 * high:  # `low` is always refuted, so the bound errs to the safe side
             middle = (low + high) / 2
             low, high = (middle, high) if refuted(middle) else (low, middle)
-    return LowerBound(low, delta, level, 1, f"{correct} right guesses of {made}")
+    return LowerBound(low, delta, relation, level, 1, f"{correct} right guesses of {made}")

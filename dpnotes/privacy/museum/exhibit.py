@@ -156,7 +156,9 @@ class Exhibit:
         release = self.broken if broken else self.correct
         streams = Streams.of(seed, [f"{self.name}, {'broken' if broken else 'correct'}"])
         sides = [self.setting.scores(release, pair, included, runs, streams) for included in (True, False)]
-        return from_scores(*sides, delta=self.claim.delta, level=LEVEL, threshold=threshold)
+        return from_scores(
+            *sides, delta=self.claim.delta, relation=self.claim.relation, level=LEVEL, threshold=threshold
+        )
 
 
 def with_line_replaced(source: str, line: str, instead: str) -> str:

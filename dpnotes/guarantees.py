@@ -68,10 +68,29 @@ SEED_IS_PUBLIC = Assumption(
 )
 SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating system and was not stored)", "assumed")
 REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
+SHARED_NOISE = Assumption("one alone is published of the runs that share their noise", "assumed")
 
 BATCH_NORM = "statistics of batch normalisation (they mix examples, and running ones are released without noise)"
 TUNED_ON_PRIVATE_DATA = "parameters tuned on the private data"
 STATISTICS_WITHOUT_NOISE = "statistics of the private data that were released without noise"
+
+
+def assumptions_of_runs(*, secret_seed: bool, shared_noise: bool = False) -> tuple[Assumption, ...]:
+    """What every run on a computer rests on, whatever it computes; all that returns a run's guarantee attaches it.
+
+    An accountant speaks of mechanisms as they are defined, and leaves it to those who ran them to say this.
+
+    Args:
+      secret_seed: whether the keys came from the operating system (`Streams.secret`).
+      shared_noise: whether runs of equal keys are among them.
+
+    Example:
+      >>> [a.statement for a in assumptions_of_runs(secret_seed=True)]
+      ['the seed is secret (it came from the operating system and was not stored)',
+      'numbers are real (they are floating-point ones)']
+    """
+    seed = SEED_IS_SECRET if secret_seed else SEED_IS_PUBLIC
+    return seed, REAL_NUMBERS, *([SHARED_NOISE] if shared_noise else [])
 
 
 def bound_was_checked(bound: float, exceeded: int, checked: int, what: str = "gradient norm") -> Assumption:

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import Assumption, Guarantee, Ledger, Problem, Relation
-from dpnotes.guarantees import SEED_IS_PUBLIC, SEED_IS_SECRET
+from dpnotes.core import Guarantee, Ledger, Problem, Relation
+from dpnotes.guarantees import assumptions_of_runs
 from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -26,9 +26,6 @@ from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_private_side
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
-
-EXACT_ARITHMETIC = Assumption("numbers are real (they are floating-point ones)", "assumed")
-SHARED_NOISE = Assumption("one alone is published of the runs that share their noise", "assumed")
 
 
 @dataclass(frozen=True)
@@ -58,6 +55,7 @@ def private_gradient_descent(
     relation: Relation = Relation.ZERO_OUT,
     max_steps: int = 10_000,
     observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
 ) -> Runs:
     """Private gradient descent under a budget schedule, many runs at once.
 
@@ -94,6 +92,8 @@ def private_gradient_descent(
       relation: which data sets are neighbours.
       max_steps: stops a plan that may have no end of its own; schedules are run to their end.
       observe: called after every step, see `drive`.
+      not_covered: what else depends on the private data and is not accounted for, such as
+        `guarantees.TUNED_ON_PRIVATE_DATA`: only the caller can know it, and the guarantees name it.
 
     Returns:
       The runs; those that diverged or ran out of budget say so in `state.status`.
@@ -125,10 +125,9 @@ def private_gradient_descent(
     ledger = Ledger()
     state = drive(method, oracle, method.init(x, oracle), streams, max_steps, ledger, observe)
     shared = len(torch.unique(streams.keys, dim=0)) < len(streams)
-    seed = SEED_IS_SECRET if streams.secret else SEED_IS_PUBLIC
-    assumptions = (seed, EXACT_ARITHMETIC, *([SHARED_NOISE] if shared else []))
+    assumptions = assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)
     claims = tuple(
-        guarantee(rho, delta, relation, fixed_noise=plan.fixed, assumptions=assumptions)
+        guarantee(rho, delta, relation, fixed_noise=plan.fixed, assumptions=assumptions, not_covered=not_covered)
         for rho in oracle.declared().tolist()
     )
     return Runs(state, ledger, claims)

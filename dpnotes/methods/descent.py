@@ -65,11 +65,17 @@ class Descent:
             direction = average = torch.lerp(average, direction, weight.to(direction.dtype)[:, None])
         x = state.x - self.step_size * direction
         finite = x.isfinite().all(1)
+        moved = moves & finite
         status = torch.where(running, estimate.status, state.status)
         status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
-        new = DescentState(x, average, steps, status, oracle_state)
-        old = DescentState(state.x, state.average, state.steps, status, oracle_state)
-        return select(moves & finite, new, old), estimate
+        new = DescentState(
+            select(moved, x, state.x),
+            select(moved, average, state.average),
+            select(moved, steps, state.steps),
+            status,
+            oracle_state,  # as it is: an oracle keeps the rows of the runs that it did not answer
+        )
+        return new, estimate
 
     def output(self, state: DescentState) -> Tensor:
         """The last iterate, `(runs, dim)`."""

@@ -28,6 +28,7 @@ from dpnotes.streams import Streams
 C = 0.5
 N = 12
 FIXED, POISSON = Sampling.fixed_size(4, N), Sampling.poisson(0.4)
+STREAMS = Streams.of(1, range(4))
 REPLACE, ZERO, ADD = Relation.REPLACE_ONE, Relation.ZERO_OUT, Relation.ADD_OR_REMOVE
 PAIRS = [
     (WHOLE, REPLACE), (WHOLE, ZERO), (WHOLE, ADD), (FIXED, REPLACE), (POISSON, ZERO), (POISSON, ADD),
@@ -186,7 +187,7 @@ def test_a_run_spends_what_it_declares_and_takes_every_step(sampling, relation):
     assert torch.allclose(state.oracle.meter.spent, oracle.declared(), rtol=1e-12)
     for i in range(3):
         assert merged(events_of(ledger, i)) == oracle.events(i)
-    claims = oracle.guarantee(state.oracle, 1e-5)
+    claims = oracle.guarantee(state.oracle, 1e-5, STREAMS)
     assert [c.epsilon for c in claims] == [account(oracle.events(i), 1e-5).epsilon for i in range(3)]
     assert claims[0].epsilon > claims[1].epsilon > claims[2].epsilon
     if sampling == WHOLE:
@@ -219,7 +220,7 @@ def test_no_finite_budget_affords_a_release_without_noise():
     oracle = oracle_of(problem, 1, noise_std=noise(1, 0.0), mechanism=Exact(), clipped=True)
     state, _ = run(oracle, x)
     assert state.status.tolist() == [Status.FINISHED] and state.steps.tolist() == [5]
-    assert math.isinf(oracle.guarantee(state.oracle, 1e-5)[0].epsilon)
+    assert math.isinf(oracle.guarantee(state.oracle, 1e-5, STREAMS)[0].epsilon)
 
 
 # ---------------------------------------------------------------- law 3: no noise, no clipping
@@ -322,13 +323,13 @@ def test_a_run_below_its_bound_claims_and_says_what_it_checked():
     problem = network()
     oracle = oracle_of(problem, 1, norm_bound=50.0, noise_std=noise(1, 20.0))
     state, _ = run(oracle, points(problem, 1), step_size=1e-3)
-    (claim,) = oracle.guarantee(state.oracle, 1e-5, not_covered=(TUNED_ON_PRIVATE_DATA,))
+    (claim,) = oracle.guarantee(state.oracle, 1e-5, STREAMS, not_covered=(TUNED_ON_PRIVATE_DATA,))
     assert claim.holds and claim.not_covered == (TUNED_ON_PRIVATE_DATA, STATISTICS_WITHOUT_NOISE)
     said = str(claim)
     assert "checked: every gradient norm is at most 50 (exceeded by 0 of 20)" in said
     assert "a neighbour's own example has no gradient above 50 either" in said
     assert "seed secret: no" in said
-    assert "seed is secret (it came" in str(oracle.guarantee(state.oracle, 1e-5, secret_seed=True)[0])
+    assert "seed is secret (it came" in str(oracle.guarantee(state.oracle, 1e-5, Streams.secure(1))[0])
 
 
 @pytest.mark.parametrize("check", [0, 1, 2])
@@ -340,7 +341,7 @@ def test_a_run_above_its_bound_claims_nothing(check):
     meter = state.oracle.meter
     seen = {0: (0, 0), 1: (60, 60), 2: (36, 36)}[check]
     assert meter.exceeded.tolist() == [seen[0]] * 4 and meter.checked.tolist() == [seen[1]] * 4
-    (claim, *_) = oracle.guarantee(state.oracle, 1e-5)
+    (claim, *_) = oracle.guarantee(state.oracle, 1e-5, STREAMS)
     if check:
         assert not claim.holds and str(claim).startswith("no guarantee, since this did not hold")
     else:  # what nobody looks at is assumed, and said to be
@@ -352,16 +353,16 @@ def test_a_mean_above_the_bound_is_noticed_without_any_norm():
     for sampling, relation in PAIRS:
         oracle = oracle_of(linear(rows), 2, sampling, relation, check=0)
         state, _ = run(oracle, torch.zeros(2, 3, dtype=torch.float64))
-        assert not oracle.guarantee(state.oracle, 1e-5)[0].holds
+        assert not oracle.guarantee(state.oracle, 1e-5, STREAMS)[0].holds
         below = oracle_of(linear(rows / 1.01), 2, sampling, relation, check=0)  # the control: just at the bound
         state, _ = run(below, torch.zeros(2, 3, dtype=torch.float64))
-        assert below.guarantee(state.oracle, 1e-5)[0].holds
+        assert below.guarantee(state.oracle, 1e-5, STREAMS)[0].holds
 
 
 def test_clipped_there_is_nothing_to_exceed():
     oracle = oracle_of(linear(vectors(100.0)), 1, clipped=True)
     state, _ = run(oracle, torch.zeros(1, 3, dtype=torch.float64))
-    (claim,) = oracle.guarantee(state.oracle, 1e-5)
+    (claim,) = oracle.guarantee(state.oracle, 1e-5, STREAMS)
     assert claim.holds and "enforced: gradients are clipped to 0.5" in str(claim)
     assert int(state.oracle.meter.checked) == 0 and claim.not_covered == ()
 
@@ -375,7 +376,7 @@ def test_an_example_without_a_finite_gradient_ends_an_unclipped_run_and_its_clai
     state, _ = run(oracle, torch.zeros(2, 3, dtype=torch.float64))
     assert state.status.tolist() == [Status.DIVERGED] * 2 and state.x.isfinite().all()
     assert state.oracle.meter.exceeded.tolist() == [1, 1]
-    assert not any(c.holds for c in oracle.guarantee(state.oracle, 1e-5))
+    assert not any(c.holds for c in oracle.guarantee(state.oracle, 1e-5, STREAMS))
 
 
 def test_what_a_bound_rests_on_is_said():
@@ -383,11 +384,11 @@ def test_what_a_bound_rests_on_is_said():
     x = torch.zeros(1, 3, dtype=torch.float64)
     proved = oracle_of(problem, 1, bound_basis="proved", check=0)
     assert answer(replace(proved, noise_std=noise(200))).answer.basis == "proved"
-    said = str(proved.guarantee(proved.init(x), 1e-5)[0])
+    said = str(proved.guarantee(proved.init(x), 1e-5, STREAMS)[0])
     assert "proved: every gradient norm is at most 0.5" in said and "neighbour" not in said
     measured = oracle_of(problem, 1, bound_basis="measured", check=0)
     assert answer(replace(measured, noise_std=noise(200))).answer.basis == "assumed"
-    claim = measured.guarantee(measured.init(x), 1e-5)[0]
+    claim = measured.guarantee(measured.init(x), 1e-5, STREAMS)[0]
     assert STATISTICS_WITHOUT_NOISE in claim.not_covered and "measured: every gradient" in str(claim)
 
 
@@ -443,7 +444,7 @@ def test_augmented_examples_are_asked_for_by_call():
     oracle = oracle_of(problem, 2, augment=True)
     state, _ = run(oracle, torch.zeros(2, 3, dtype=torch.float64))
     assert [a for a in problem.asked if "augmented" in a] == [f"augmented [{i}, {i}]" for i in range(5)]
-    assert BATCH_NORM in oracle.guarantee(state.oracle, 1e-5)[0].not_covered
+    assert BATCH_NORM in oracle.guarantee(state.oracle, 1e-5, STREAMS)[0].not_covered
     with pytest.raises(ValueError, match="Expected problem=CustomProblem to have `augmented`"):
         oracle_of(linear(vectors()), 1, augment=True)
 
@@ -482,7 +483,7 @@ def test_fresh_batches_cost_one_release_and_sampled_ones_what_the_accountant_say
     again, _ = run(sampled, x)
     assert torch.equal(again.x, state.x)
     assert torch.allclose(sampled.declared(), 5 * oracle.declared())
-    claims = oracle.guarantee(state.oracle, 1e-5)[0], sampled.guarantee(again.oracle, 1e-5)[0]
+    claims = oracle.guarantee(state.oracle, 1e-5, STREAMS)[0], sampled.guarantee(again.oracle, 1e-5, STREAMS)[0]
     assert claims[0].epsilon != claims[1].epsilon
     assert "drawn from 1000 examples" in str(claims[1]) and "drawn from" not in str(claims[0])
 
@@ -501,7 +502,7 @@ def test_a_fresh_mean_above_the_bound_is_noticed():
     oracle = fresh(1)
     state, _ = run(oracle, x, step_size=1e-3)
     assert state.oracle.meter.exceeded.tolist() == [5]
-    assert not oracle.guarantee(state.oracle, 1e-5)[0].holds
+    assert not oracle.guarantee(state.oracle, 1e-5, STREAMS)[0].holds
     half = oracle.take(torch.tensor([0]))
     assert torch.equal(half.noise_std, oracle.noise_std)
 

@@ -91,10 +91,8 @@ class FreshGradient:
         validate.at_least(1, batch_size=self.batch_size)
         validate.one_of(("fresh", "fixed-size"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
-        if self.sampling.scheme == "fixed-size":
-            declared = round(self.sampling.rate * self.sampling.num_examples)
-            if declared != self.batch_size:
-                raise ValueError(f"Expected batch_size={self.batch_size} to be the sampling's {declared}.")
+        if self.sampling.scheme == "fixed-size" and self.sampling.batch_size != self.batch_size:
+            raise ValueError(f"Expected batch_size={self.batch_size} to be the sampling's {self.sampling.batch_size}.")
         _ = self.terms
 
     @cached_property
@@ -140,13 +138,13 @@ class FreshGradient:
         self,
         state: BatchGradientState,
         delta: float,
+        streams: Streams,
         *,
-        secret_seed: bool = False,
         not_covered: tuple[str, ...] = (),
         method: Method | None = None,
     ) -> tuple[Guarantee, ...]:
         """What each run may claim, resting on what it saw; see `Terms.guarantee`."""
-        claims = self.terms.guarantee(state, delta, secret_seed=secret_seed, not_covered=not_covered, method=method)
+        claims = self.terms.guarantee(state, delta, streams, not_covered=not_covered, method=method)
         if self.sampling == FRESH:
             return claims
         said = f"batches were drawn from {self.sampling.num_examples} examples (they came from the distribution)"

@@ -10,7 +10,7 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Estimate, Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import BATCH_NORM, Basis, Guarantee
-from dpnotes.oracles.sampling import draw
+from dpnotes.oracles.batches import draw
 from dpnotes.oracles.terms import BatchGradientState, Terms
 from dpnotes.privacy.accounting import Method
 from dpnotes.privacy.events import Event
@@ -34,7 +34,7 @@ class MinibatchGradient:
     """The gradient in Algorithms 1 and 2 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), arXiv:2410.06878.
 
     The algorithms, by their lines, at x_t, t = 0 ... T-1:
-      sample a minibatch B_t of size B                                         (`sampling.draw`)
+      sample a minibatch B_t of size B                                         (`batches.draw`)
       Algorithm 1: g_i <- grad f_i(x_t) / max(1, |grad f_i(x_t)| / C)          (`clipped=True`)
       Algorithm 2: g_i <- grad f_i(x_t), no longer than C with luck            (`clipped=False`)
       xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Terms.release`)
@@ -191,15 +191,15 @@ class MinibatchGradient:
         self,
         state: BatchGradientState,
         delta: float,
+        streams: Streams,
         *,
-        secret_seed: bool = False,
         not_covered: tuple[str, ...] = (),
         method: Method | None = None,
     ) -> tuple[Guarantee, ...]:
         """What each run may claim, resting on what it saw; see `Terms.guarantee`."""
         if getattr(self.problem, "mixes_examples", False):
             not_covered = (*not_covered, BATCH_NORM)
-        return self.terms.guarantee(state, delta, secret_seed=secret_seed, not_covered=not_covered, method=method)
+        return self.terms.guarantee(state, delta, streams, not_covered=not_covered, method=method)
 
     def take(self, index: Tensor) -> "MinibatchGradient":
         """The oracle of some of the runs."""

@@ -13,13 +13,11 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import FRESH, Estimate, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.guarantees import (
-    REAL_NUMBERS,
-    SEED_IS_PUBLIC,
-    SEED_IS_SECRET,
     STATISTICS_WITHOUT_NOISE,
     Assumption,
     Basis,
     Guarantee,
+    assumptions_of_runs,
     bound_was_checked,
 )
 from dpnotes.privacy.accounting import Method, account
@@ -193,27 +191,26 @@ class Terms:
         return ~(length <= self.norm_bound / self.divisor * (1 + _ROUNDING) * batch)
 
     # ------------------------------------------------------------ what may be claimed
-    def assumptions(self, meter: Meter, run: int, secret_seed: bool) -> tuple[Assumption, ...]:
-        """What the claim of a run rests on, with what the run saw of it."""
-        seed = SEED_IS_SECRET if secret_seed else SEED_IS_PUBLIC
+    def assumptions(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
+        """What the sensitivity of a run rests on, with what the run saw of it."""
         if self.basis == "enforced":
-            return seed, REAL_NUMBERS, Assumption(f"gradients are clipped to {self.norm_bound:g}", "enforced", True)
+            return (Assumption(f"gradients are clipped to {self.norm_bound:g}", "enforced", True),)
         exceeded, checked = int(meter.exceeded[run]), int(meter.checked[run])
         if exceeded or (checked and self.basis != "proved"):
             bound = bound_was_checked(self.norm_bound, exceeded, checked)
         else:
             bound = Assumption(f"every gradient norm is at most {self.norm_bound:g}", self.basis)
         if self.basis == "proved":
-            return seed, REAL_NUMBERS, bound
+            return (bound,)
         neighbour = Assumption(f"a neighbour's own example has no gradient above {self.norm_bound:g} either", "assumed")
-        return seed, REAL_NUMBERS, bound, neighbour
+        return bound, neighbour
 
     def guarantee(
         self,
         state: BatchGradientState,
         delta: float,
+        streams: Streams,
         *,
-        secret_seed: bool = False,
         not_covered: tuple[str, ...] = (),
         method: Method | None = None,
     ) -> tuple[Guarantee, ...]:
@@ -222,7 +219,7 @@ class Terms:
         Args:
           state: after the run.
           delta: in (0, 1).
-          secret_seed: whether the run's keys came from the operating system (`Streams.secret`).
+          streams: the runs' randomness; whether it is a secret, and whether runs share it, is part of the claim.
           not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
           method: the accountant, as `privacy.accounting.account`.
 
@@ -230,9 +227,9 @@ class Terms:
           One a run. A run that saw the bound exceeded claims nothing (`Guarantee.holds`); without noise epsilon is
           infinite.
         """
-        claims = []
+        claims, about_runs = [], assumptions_of(streams)
         for run, multiplier in enumerate(self.noise_multiplier.tolist()):
-            assumptions = self.assumptions(state.meter, run, secret_seed)
+            assumptions = (*about_runs, *self.assumptions(state.meter, run))
             left = not_covered
             if (self.basis == "measured" or int(state.meter.checked[run])) and STATISTICS_WITHOUT_NOISE not in left:
                 left = (*left, STATISTICS_WITHOUT_NOISE)
@@ -241,3 +238,15 @@ class Terms:
             else:
                 claims.append(Guarantee(math.inf, delta, self.relation, "no noise", assumptions, left))
         return tuple(claims)
+
+
+def assumptions_of(streams: Streams) -> tuple[Assumption, ...]:
+    """What all claims of runs with this randomness rest on.
+
+    Example:
+      >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][1:]
+      ['numbers are real (they are floating-point ones)',
+      'one alone is published of the runs that share their noise']
+    """
+    shared = len(torch.unique(streams.keys, dim=0)) < len(streams)
+    return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)

@@ -55,7 +55,7 @@ def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, 
         return Sample(None, torch.ones(len(streams), num_examples, dtype=torch.bool, device=device))
     if sampling.num_examples != num_examples:
         raise ValueError(f"Expected sampling.num_examples={sampling.num_examples} to be the data's {num_examples}.")
-    batch_size = round(sampling.rate * num_examples)
+    batch_size = sampling.batch_size
     # Of the batch and its complement, the smaller is drawn: at most n ln 2 numbers are needed.
     few = distinct(min(batch_size, num_examples - batch_size), num_examples, streams, purpose, call)
     if batch_size > num_examples // 2:

@@ -9,8 +9,8 @@ from scipy import stats
 from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Sampling
-from dpnotes.oracles import sampling as module
-from dpnotes.oracles.sampling import distinct, draw
+from dpnotes.oracles import batches as module
+from dpnotes.oracles.batches import distinct, draw
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.streams import Streams
 

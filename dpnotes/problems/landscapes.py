@@ -1,0 +1,179 @@
+"""Deterministic functions whose gradients, Hessians and constants are known exactly.
+
+On a landscape everything that a theorem speaks of can be looked up: the constants it needs are proved, and whether a
+point is second-order stationary is read off the exact Hessian. `dpnotes.problems.separable` and
+`dpnotes.problems.saddles` hold them, `dpnotes.problems.virtual` draws data around them.
+"""
+# ruff: noqa: D102 (what a protocol's methods do stands in the docstring of its class)
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Constant
+
+
+@dataclass(frozen=True, eq=False)
+class Saddle:
+    """A strict saddle: a critical point whose Hessian has the eigenvalue `-gamma < 0`, the smallest.
+
+    Args:
+      point: `(dim,)` float64.
+      direction: `(dim,)` float64, the escape direction: a unit eigenvector of `-gamma`.
+      gamma: the escape curvature, > 0, in units of loss over squared length.
+    """
+
+    point: Tensor
+    direction: Tensor
+    gamma: float
+
+
+class Landscape(Protocol):
+    """A function F of `dim` numbers. Points are `(..., dim)`, float32 or float64, on any device.
+
+    `value` and `smallest_eigenvalue` (of the Hessian, exact) are `(...)`, `gradient` and `hessian_vector` are
+    `(..., dim)`, `hessian` is dense, `(..., dim, dim)`. `constants` hold everywhere; `constants_within` hold in the
+    ball of that radius around the origin. Names: "smoothness" and "hessian_lipschitz" (in the spectral norm),
+    "lipschitz", "minimum", "maximum"; one that is missing does not exist or is not known. `saddle` is one of its
+    strict saddles.
+    """
+
+    @property
+    def dim(self) -> int: ...
+    @property
+    def constants(self) -> dict[str, Constant]: ...
+    def constants_within(self, radius: float) -> dict[str, Constant]: ...
+    @property
+    def saddle(self) -> Saddle: ...
+    def value(self, x: Tensor) -> Tensor: ...
+    def gradient(self, x: Tensor) -> Tensor: ...
+    def hessian(self, x: Tensor) -> Tensor: ...
+    def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor: ...
+    def smallest_eigenvalue(self, x: Tensor) -> Tensor: ...
+
+
+def check_points(x: Tensor, dim: int) -> None:
+    """Refuse what is not a tensor of points.
+
+    Example:
+      >>> check_points(torch.zeros(4, 3), dim=2)
+      Traceback (most recent call last):
+      ValueError: Expected x.shape=(4, 3) to be (..., 2).
+    """
+    if x.dim() == 0 or x.shape[-1] != dim:
+        raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (..., {dim}).")
+
+
+def initial_gap(landscape: Landscape, x: Tensor) -> Tensor:
+    """`F(x) - min F`, `(...)`: what descent from `x` can gain at most; the `f_max` of noisy SGD's theorems.
+
+    Args:
+      landscape: one whose minimum is known.
+      x: `(..., dim)`.
+
+    Raises:
+      ValueError: if the minimum is not known.
+
+    Example:
+      >>> from dpnotes.problems.separable import DoubleWell, Separable
+      >>> initial_gap(Separable([(DoubleWell(1.0), 3)]), torch.zeros(2, 3))
+      tensor([0.7500, 0.7500])
+    """
+    if "minimum" not in landscape.constants:
+        raise ValueError(f"Expected a landscape with a known minimum, got {type(landscape).__name__}.")
+    return landscape.value(x) - landscape.constants["minimum"].value
+
+
+def hessian_by_columns(landscape: Landscape, x: Tensor) -> Tensor:
+    """The dense Hessian, `(..., dim, dim)`, from `dim` products with the unit vectors.
+
+    Example:
+      >>> from dpnotes.problems.saddles import MonkeySaddle
+      >>> hessian_by_columns(MonkeySaddle(tilt=1.0), torch.ones(2))
+      tensor([[ 9., -4.],
+              [-4., -3.]])
+    """
+    check_points(x, landscape.dim)
+    identity = torch.eye(landscape.dim, dtype=x.dtype, device=x.device)
+    return landscape.hessian_vector(x[..., None, :], identity)
+
+
+@dataclass(frozen=True, eq=False)
+class Reflected:
+    """A landscape seen in a mirror: `G(x) = F(Q x)` with `Q = I - 2 n n'`, so that a diagonal Hessian becomes dense.
+
+    A reflection keeps lengths and the origin, so all constants and eigenvalues are those of F, and the price of a
+    gradient rises by one inner product of `dim` numbers and back.
+
+    Args:
+      landscape: F.
+      normal: `(dim,)`, not 0, of any length; on the device and in the type of the points it costs no copy.
+
+    Raises:
+      ValueError: for a normal of another shape, or that is 0 or not finite.
+
+    Example:
+      >>> from dpnotes.problems.separable import DoubleWell, Parabola, Separable
+      >>> dense = Reflected(Separable([(DoubleWell(0.5), 1), (Parabola(1.0), 1)]), torch.tensor([1.0, 2.0]))
+      >>> dense.hessian(torch.zeros(2)), dense.smallest_eigenvalue(torch.zeros(2))
+      (tensor([[0.4600, 0.7200],
+              [0.7200, 0.0400]]), tensor(-0.5000))
+    """
+
+    landscape: Landscape
+    normal: Tensor
+
+    def __post_init__(self) -> None:
+        if self.normal.shape != (self.dim,):
+            raise ValueError(f"Expected normal.shape={tuple(self.normal.shape)} to be ({self.dim},).")
+        length = float(torch.linalg.vector_norm(self.normal))
+        validate.positive(length_of_normal=length)
+        object.__setattr__(self, "normal", self.normal / length)
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.landscape.dim
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """Those of the landscape."""
+        return self.landscape.constants
+
+    def constants_within(self, radius: float) -> dict[str, Constant]:
+        """Those of the landscape."""
+        return self.landscape.constants_within(radius)
+
+    @property
+    def saddle(self) -> Saddle:
+        """The mirror image of the landscape's."""
+        saddle = self.landscape.saddle
+        return Saddle(self._reflect(saddle.point), self._reflect(saddle.direction), saddle.gamma)
+
+    def value(self, x: Tensor) -> Tensor:
+        """`F(Q x)`, `(...)`."""
+        return self.landscape.value(self._reflect(x))
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """`Q grad F(Q x)`, `(..., dim)`."""
+        return self._reflect(self.landscape.gradient(self._reflect(x)))
+
+    def hessian(self, x: Tensor) -> Tensor:
+        """`Q hess F(Q x) Q`, `(..., dim, dim)`."""
+        return self._reflect(self._reflect(self.landscape.hessian(self._reflect(x))).mT)
+
+    def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
+        """Hessian times `v`, `(..., dim)`."""
+        return self._reflect(self.landscape.hessian_vector(self._reflect(x), self._reflect(v)))
+
+    def smallest_eigenvalue(self, x: Tensor) -> Tensor:
+        """That of F at `Q x`, `(...)`."""
+        return self.landscape.smallest_eigenvalue(self._reflect(x))
+
+    def _reflect(self, x: Tensor) -> Tensor:
+        check_points(x, self.dim)
+        normal = self.normal.to(x)
+        return x - (2 * (x @ normal))[..., None] * normal

@@ -1,0 +1,457 @@
+"""Separable landscapes `F(x) = sum_i phi_i(x_i)`: strict saddles in any dimension at the price of a few sines.
+
+The Hessian is diagonal, so its smallest eigenvalue is its least entry. Each profile `phi` has global constants that are
+the suprema of its derivatives, and those of the sum follow: see `Separable.constants`.
+"""
+# ruff: noqa: D102 (what a profile's methods do stands in the docstring of the protocol)
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Constant
+from dpnotes.problems.landscapes import Saddle, check_points
+
+
+class Profile(Protocol):
+    """A function of one number, applied to each entry, with its first and second derivative.
+
+    `lipschitz`, `smoothness` and `hessian_lipschitz` are the suprema over the real line of the absolute values of the
+    first three derivatives, `minimum` and `maximum` the infimum and the supremum; infinite where there is none.
+    """
+
+    @property
+    def lipschitz(self) -> float: ...
+    @property
+    def smoothness(self) -> float: ...
+    @property
+    def hessian_lipschitz(self) -> float: ...
+    @property
+    def minimum(self) -> float: ...
+    @property
+    def maximum(self) -> float: ...
+    def value(self, t: Tensor) -> Tensor: ...
+    def first(self, t: Tensor) -> Tensor: ...
+    def second(self, t: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Linear:
+    """`slope t`; as a feature of `VirtualData` it is additive noise of standard deviation `slope`."""
+
+    slope: float
+
+    def __post_init__(self) -> None:
+        validate.non_negative(slope=self.slope)
+
+    @property
+    def lipschitz(self) -> float:
+        return self.slope
+
+    @property
+    def smoothness(self) -> float:
+        return 0.0
+
+    @property
+    def hessian_lipschitz(self) -> float:
+        return 0.0
+
+    @property
+    def minimum(self) -> float:
+        return -math.inf if self.slope else 0.0
+
+    @property
+    def maximum(self) -> float:
+        return math.inf if self.slope else 0.0
+
+    def value(self, t: Tensor) -> Tensor:
+        return self.slope * t
+
+    def first(self, t: Tensor) -> Tensor:
+        return torch.full_like(t, self.slope)
+
+    def second(self, t: Tensor) -> Tensor:
+        return torch.zeros_like(t)
+
+
+@dataclass(frozen=True)
+class Parabola:
+    """`curvature t^2 / 2`; a negative curvature is a saddle that descent leaves for ever."""
+
+    curvature: float
+
+    def __post_init__(self) -> None:
+        validate.real(curvature=self.curvature)
+        if not self.curvature:
+            raise ValueError("Expected curvature=0 to be another number: Linear(0.0) is the profile that is zero.")
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+    @property
+    def smoothness(self) -> float:
+        return abs(self.curvature)
+
+    @property
+    def hessian_lipschitz(self) -> float:
+        return 0.0
+
+    @property
+    def minimum(self) -> float:
+        return 0.0 if self.curvature > 0 else -math.inf
+
+    @property
+    def maximum(self) -> float:
+        return math.inf if self.curvature > 0 else 0.0
+
+    def value(self, t: Tensor) -> Tensor:
+        return 0.5 * self.curvature * t.square()
+
+    def first(self, t: Tensor) -> Tensor:
+        return self.curvature * t
+
+    def second(self, t: Tensor) -> Tensor:
+        return torch.full_like(t, self.curvature)
+
+
+@dataclass(frozen=True)
+class LogCosh:
+    """`curvature width^2 log cosh(t / width)`: a bowl whose slope levels off at `curvature width`.
+
+    Its second derivative is `curvature sech^2`, and the third, `-2 curvature / width sech^2 tanh`, is largest where
+    `tanh^2 = 1/3`.
+    """
+
+    curvature: float
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        validate.positive(curvature=self.curvature, width=self.width)
+
+    @property
+    def lipschitz(self) -> float:
+        return self.curvature * self.width
+
+    @property
+    def smoothness(self) -> float:
+        return self.curvature
+
+    @property
+    def hessian_lipschitz(self) -> float:
+        return 4 / (3 * math.sqrt(3)) * self.curvature / self.width
+
+    @property
+    def minimum(self) -> float:
+        return 0.0
+
+    @property
+    def maximum(self) -> float:
+        return math.inf
+
+    def value(self, t: Tensor) -> Tensor:
+        # log cosh u = log(1 + 2 sinh^2(u / 2)) where small: |u| + softplus(-2 |u|) - log 2 would cancel there.
+        u = (t / self.width).abs()
+        near = torch.log1p(2 * torch.sinh(u.clamp(max=2) / 2).square())
+        far = u + torch.log1p(torch.exp(-2 * u)) - math.log(2)
+        return self.curvature * self.width**2 * torch.where(u < 1, near, far)
+
+    def first(self, t: Tensor) -> Tensor:
+        return self.curvature * self.width * torch.tanh(t / self.width)
+
+    def second(self, t: Tensor) -> Tensor:
+        return self.curvature * (1 - torch.tanh(t / self.width).square())
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """`amplitude cos(frequency t)`: a hill of curvature `-amplitude frequency^2` at 0; all derivatives are bounded."""
+
+    amplitude: float
+    frequency: float = 1.0
+
+    def __post_init__(self) -> None:
+        validate.positive(amplitude=self.amplitude, frequency=self.frequency)
+
+    @property
+    def lipschitz(self) -> float:
+        return self.amplitude * self.frequency
+
+    @property
+    def smoothness(self) -> float:
+        return self.amplitude * self.frequency**2
+
+    @property
+    def hessian_lipschitz(self) -> float:
+        return self.amplitude * self.frequency**3
+
+    @property
+    def minimum(self) -> float:
+        return -self.amplitude
+
+    @property
+    def maximum(self) -> float:
+        return self.amplitude
+
+    def value(self, t: Tensor) -> Tensor:
+        return self.amplitude * torch.cos(self.frequency * t)
+
+    def first(self, t: Tensor) -> Tensor:
+        return -self.lipschitz * torch.sin(self.frequency * t)
+
+    def second(self, t: Tensor) -> Tensor:
+        return -self.smoothness * torch.cos(self.frequency * t)
+
+
+@dataclass(frozen=True)
+class Sine:
+    """`amplitude sin(frequency t)`; as a feature of `VirtualData` it is noise that varies from place to place."""
+
+    amplitude: float
+    frequency: float = 1.0
+
+    def __post_init__(self) -> None:
+        validate.positive(amplitude=self.amplitude, frequency=self.frequency)
+
+    @property
+    def lipschitz(self) -> float:
+        return self.amplitude * self.frequency
+
+    @property
+    def smoothness(self) -> float:
+        return self.amplitude * self.frequency**2
+
+    @property
+    def hessian_lipschitz(self) -> float:
+        return self.amplitude * self.frequency**3
+
+    @property
+    def minimum(self) -> float:
+        return -self.amplitude
+
+    @property
+    def maximum(self) -> float:
+        return self.amplitude
+
+    def value(self, t: Tensor) -> Tensor:
+        return self.amplitude * torch.sin(self.frequency * t)
+
+    def first(self, t: Tensor) -> Tensor:
+        return self.lipschitz * torch.cos(self.frequency * t)
+
+    def second(self, t: Tensor) -> Tensor:
+        return -self.smoothness * torch.sin(self.frequency * t)
+
+
+@dataclass(frozen=True)
+class DoubleWell:
+    """`gamma (t^4 / (4 width^2) - t^2 / 2)` up to `radius`, and beyond it the parabola that continues it.
+
+    Minima at `+-width`, a hill of curvature `-gamma` at 0. Proof of the constants: the second derivative is
+    `gamma (3 min(|t|, radius)^2 / width^2 - 1)` everywhere, which lies between `-gamma` and its value at `radius`, both
+    attained; its slope is largest just inside `radius`, `6 gamma radius / width^2`.
+
+    Args:
+      gamma: > 0, the escape curvature.
+      width: > 0, where the minima are.
+      radius: at least `width`, which it is if None; then the smoothness is `2 gamma`.
+    """
+
+    gamma: float
+    width: float = 1.0
+    radius: float | None = None
+
+    def __post_init__(self) -> None:
+        validate.positive(gamma=self.gamma, width=self.width)
+        if self.radius is not None:
+            validate.real(radius=self.radius)
+            if self.radius < self.width:
+                raise ValueError(f"Expected radius={self.radius} >= width={self.width}: the minima lie within it.")
+
+    @property
+    def lipschitz(self) -> float:
+        return math.inf
+
+    @property
+    def smoothness(self) -> float:
+        return self.gamma * (3 * (self._edge / self.width) ** 2 - 1)
+
+    @property
+    def hessian_lipschitz(self) -> float:
+        return 6 * self.gamma * self._edge / self.width**2
+
+    @property
+    def minimum(self) -> float:
+        return -self.gamma * self.width**2 / 4
+
+    @property
+    def maximum(self) -> float:
+        return math.inf
+
+    @property
+    def _edge(self) -> float:
+        return self.width if self.radius is None else self.radius
+
+    def value(self, t: Tensor) -> Tensor:
+        inner = t.clamp(-self._edge, self._edge)
+        square, outer = inner.square(), t - inner
+        quartic = self.gamma * square * (square / (4 * self.width**2) - 0.5)
+        return quartic + outer * (self.first(inner) + 0.5 * outer * self.second(inner))
+
+    def first(self, t: Tensor) -> Tensor:
+        inner = t.clamp(-self._edge, self._edge)
+        return self.gamma * inner * (inner.square() / self.width**2 - 1) + (t - inner) * self.second(inner)
+
+    def second(self, t: Tensor) -> Tensor:
+        return self.gamma * (3 / self.width**2 * t.clamp(-self._edge, self._edge).square() - 1)
+
+
+@dataclass(frozen=True)
+class Separable:
+    """`F(x) = sum_i phi_i(x_i)`, with a profile for each stretch of coordinates.
+
+    A gradient costs one evaluation of the profile's derivative a number (a sine, a tanh, or a few products) and one
+    copy where there is more than one part; memory is that of the points, a few times over.
+
+    Args:
+      parts: pairs `(profile, count)`: the profile of the next `count` coordinates, at least 1 each.
+
+    Raises:
+      ValueError: for no part, or a count below 1.
+
+    Example:
+      >>> landscape = Separable([(DoubleWell(0.5), 1), (Parabola(1.0), 2)])
+      >>> landscape.gradient(torch.tensor([0.5, 1.0, 2.0]))
+      tensor([-0.1875, 1.0000, 2.0000])
+      >>> landscape.smallest_eigenvalue(landscape.saddle.point)
+      tensor(-0.5000, dtype=torch.float64)
+      >>> {name: constant.value for name, constant in landscape.constants.items()}
+      {'smoothness': 1.0, 'hessian_lipschitz': 3.0, 'minimum': -0.125}
+    """
+
+    parts: Sequence[tuple[Profile, int]]
+
+    def __post_init__(self) -> None:
+        validate.at_least(1, num_parts=len(self.parts))
+        for _, count in self.parts:
+            validate.at_least(1, count=count)
+        object.__setattr__(self, "parts", tuple(self.parts))
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return sum(count for _, count in self.parts)
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """Global and attained. "lipschitz", "minimum" and "maximum" only where they are finite.
+
+        Proof: a diagonal Hessian's norm is its largest entry, so smoothness is the largest of the profiles', and since
+        `max_i |a_i (x_i - y_i)| <= max_i |a_i| |x - y|`, so is the Hessian's Lipschitz constant. The coordinates move
+        freely, so slopes add up in squares, minima and maxima as they are.
+        """
+        profiles = [profile for profile, _ in self.parts]
+        found = {
+            "smoothness": (max(p.smoothness for p in profiles), "the largest of the profiles'"),
+            "hessian_lipschitz": (max(p.hessian_lipschitz for p in profiles), "the largest of the profiles'"),
+            "lipschitz": (math.sqrt(sum(c * p.lipschitz**2 for p, c in self.parts)), "root of the sum of squares"),
+            "minimum": (sum(c * p.minimum for p, c in self.parts), "the sum of the profiles'"),
+            "maximum": (sum(c * p.maximum for p, c in self.parts), "the sum of the profiles'"),
+        }
+        return {name: Constant(value, "proved", why) for name, (value, why) in found.items() if math.isfinite(value)}
+
+    def constants_within(self, radius: float) -> dict[str, Constant]:
+        """The global ones."""
+        validate.positive(radius=radius)
+        return self.constants
+
+    @property
+    def saddle(self) -> Saddle:
+        """The origin, where every even profile is critical; the escape direction is the first of least curvature.
+
+        Raises:
+          ValueError: if the origin is not critical, or has no negative curvature.
+        """
+        origin = torch.zeros(self.dim, dtype=torch.float64)
+        gamma, index = self.curvatures(origin).neg().max(0)
+        if bool(self.gradient(origin).any()) or not gamma > 0:
+            raise ValueError("Expected a strict saddle at the origin: even profiles, one of them with a hill at 0.")
+        direction = torch.zeros_like(origin)
+        direction[index] = 1.0
+        return Saddle(origin, direction, float(gamma))
+
+    def terms(self, x: Tensor) -> Tensor:
+        """`phi_i(x_i)`, `(..., dim)`."""
+        return self._each([profile.value for profile, _ in self.parts], x)
+
+    def curvatures(self, x: Tensor) -> Tensor:
+        """The diagonal of the Hessian, `(..., dim)`: its eigenvalues."""
+        return self._each([profile.second for profile, _ in self.parts], x)
+
+    def value(self, x: Tensor) -> Tensor:
+        """`F(x)`, `(...)`."""
+        return self.terms(x).sum(-1)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """`phi_i'(x_i)`, `(..., dim)`."""
+        return self._each([profile.first for profile, _ in self.parts], x)
+
+    def hessian(self, x: Tensor) -> Tensor:
+        """Dense, `(..., dim, dim)`."""
+        return torch.diag_embed(self.curvatures(x))
+
+    def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
+        """Hessian times `v`, `(..., dim)`."""
+        return self.curvatures(x) * v
+
+    def smallest_eigenvalue(self, x: Tensor) -> Tensor:
+        """The least entry of the diagonal, `(...)`."""
+        return self.curvatures(x).amin(-1)
+
+    def _each(self, functions: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:
+        check_points(x, self.dim)
+        if len(functions) == 1:
+            return functions[0](x)
+        pieces = x.split([count for _, count in self.parts], -1)
+        return torch.cat([function(piece) for function, piece in zip(functions, pieces, strict=True)], -1)
+
+
+def hard_instance(accuracy: float, dim: int, amplitude: float = 1.0) -> tuple[Separable, Tensor]:
+    """A long ramp along a ridge, on which the sample complexity of finding a stationary point shows.
+
+    `F(x) = B cos(k x_1) + A cos(x_2) + sum_i>2 log cosh x_i` with `k = 4 accuracy / B` and `A = 2 sqrt(accuracy)`. The
+    ramp has the slope `4 accuracy sin(k x_1)`, so descent gains about `accuracy^2` a step and needs as many steps as a
+    theorem allows. On the ridge `x_2 = 0` the smallest eigenvalue is `-2 sqrt(accuracy)`, and the Hessian's Lipschitz
+    constant rho is below 2: no point of it is second-order stationary, whose bound is `-sqrt(rho accuracy)`. Easier
+    landscapes give steeper curves than the theorems predict. The instance is ours, of no paper.
+
+    Args:
+      accuracy: the gradient norm that is sought, > 0, below 1 and below `amplitude / 8`.
+      dim: at least 3.
+      amplitude: B, > 0; the ramp descends by less than `2 B`.
+
+    Returns:
+      The landscape, and a starting point `(dim,)` float64 on the ridge, where the slope of the ramp is twice
+      `accuracy`.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> landscape, start = hard_instance(0.01, dim=20)
+      >>> torch.linalg.vector_norm(landscape.gradient(start)), landscape.smallest_eigenvalue(start)
+      (tensor(0.0200, dtype=torch.float64), tensor(-0.2000, dtype=torch.float64))
+    """
+    validate.at_least(3, dim=dim)
+    validate.positive(amplitude=amplitude)
+    validate.between(0, min(1.0, amplitude / 8), accuracy=accuracy)
+    frequency = 4 * accuracy / amplitude
+    parts = [(Cosine(amplitude, frequency), 1), (Cosine(2 * math.sqrt(accuracy)), 1), (LogCosh(1.0), dim - 2)]
+    start = torch.zeros(dim, dtype=torch.float64)
+    start[0] = math.asin(0.5) / frequency
+    return Separable(parts), start

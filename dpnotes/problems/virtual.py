@@ -1,0 +1,203 @@
+"""Virtual data: examples whose mean over a fresh batch is drawn exactly, whatever the size of the batch.
+
+An example is `f(x; z) = F(x) + sum_k z_k h_k(x_k)` with independent standard normal `z_k`, and the mean of b of them is
+the same function with `z_k` of variance `1 / b`. So a data set of 10^14 examples costs one draw of `dim` numbers a
+batch, the noise of a gradient is known in closed form, and whether a point is stationary is read off F.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Constant
+from dpnotes.problems.landscapes import Landscape
+from dpnotes.problems.separable import Separable
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True, eq=False)
+class FreshBatch:
+    """One batch a run of examples that no other batch holds, to be asked at as many points as needed.
+
+    Differences of its gradients at two points are SPIDER's: both see the same examples.
+
+    Args:
+      data: what it was drawn from.
+      size: `(runs,)` float64, examples in the batch.
+      mean: `(runs, dim)` float64, the mean of the examples' z.
+    """
+
+    data: "VirtualData"
+    size: Tensor
+    mean: Tensor
+
+    def value(self, x: Tensor) -> Tensor:
+        """Mean loss over the batch at `x` `(runs, dim)`, `(runs,)`."""
+        self._check(x)
+        return self.data.landscape.value(x) + (self.mean.to(x) * self.data.features.terms(x)).sum(-1)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Mean gradient over the batch at `x` `(runs, dim)`, `(runs, dim)`."""
+        self._check(x)
+        return torch.addcmul(self.data.landscape.gradient(x), self.mean.to(x), self.data.features.gradient(x))
+
+    def _check(self, x: Tensor) -> None:
+        if x.shape != self.mean.shape:
+            raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, dim) = {tuple(self.mean.shape)}.")
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualData:
+    """A population of examples `f(x; z) = F(x) + sum_k z_k h_k(x_k)`, `z_k` independent standard normal.
+
+    The features decide what the noise of a gradient is, at the cost of one more evaluation of their derivatives:
+      * `Linear(s)`: Gaussian of standard deviation s in each coordinate, everywhere;
+      * `Sine(a, w)`: at most `a w`, and it changes by at most `a w^2` times the move, so that SPIDER has what to gain;
+      * `Parabola(c)`: `c` times the coordinate, so none at the origin: at a saddle with curvature `-gamma` there,
+        descent with step size `eta` and batches of `b` escapes only if about `eta c^2 < 2 b gamma`.
+
+    Args:
+      landscape: F.
+      features: the terms `h_k`, as many as coordinates; `Linear(0.0)` for a coordinate without noise.
+
+    Raises:
+      ValueError: if the two have different numbers of coordinates.
+
+    Example:
+      >>> from dpnotes.problems.separable import DoubleWell, Linear
+      >>> data = VirtualData(Separable([(DoubleWell(1.0), 3)]), Separable([(Linear(0.5), 3)]))
+      >>> streams = Streams.of("example", ["run 0", "run 1"])
+      >>> batch = data.fresh(1e14, streams, "descent", call=0)
+      >>> x, y = torch.zeros(2, 3), torch.ones(2, 3)
+      >>> (batch.gradient(x) - batch.gradient(y)).abs().max() < 1e-6  # additive noise cancels in SPIDER's differences
+      tensor(True)
+      >>> data.variance(x)
+      tensor([0.7500, 0.7500])
+    """
+
+    landscape: Landscape
+    features: Separable
+
+    def __post_init__(self) -> None:
+        if self.features.dim != self.landscape.dim:
+            raise ValueError(f"Expected features.dim={self.features.dim} to be landscape.dim={self.landscape.dim}.")
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return self.landscape.dim
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """Those of F under their names, and of the examples as far as they exist over all of space.
+
+        "variance": the supremum over x of `variance`. "norm_subgaussian": a sigma with
+        `E exp(|grad f(x; z) - grad F(x)|^2 / sigma^2) <= e` (Assumption B of Avdiukhin et al., with an expectation for
+        their mean over the data). "mean_squared_smoothness": an L with
+        `E |grad f(x; z) - grad f(y; z)|^2 <= L^2 |x - y|^2`. Since normal z are unbounded, no Lipschitz constant holds
+        for every example: see `example_constants`.
+        """
+        return self._with_noise(self.landscape.constants)
+
+    def constants_within(self, radius: float) -> dict[str, Constant]:
+        """The same, in the ball of this radius around the origin."""
+        return self._with_noise(self.landscape.constants_within(radius))
+
+    def example_constants(
+        self, num_examples: float, failure_probability: float, radius: float | None = None
+    ) -> dict[str, Constant]:
+        """Constants of every example among `num_examples`, with probability `1 - failure_probability` over their draw.
+
+        Proof: `P(|z_k| > q) <= exp(-q^2 / 2)` and `P(|z| > sqrt(dim) + q) <= exp(-q^2 / 2)`, with half of the failure
+        probability for each, shared by a union bound.
+
+        Args:
+          num_examples: at least 1; a float, since it may be 1e14.
+          failure_probability: in (0, 1).
+          radius: of the ball around the origin where they hold; None for all of space.
+
+        Returns:
+          "lipschitz", "smoothness", "hessian_lipschitz" of `f(.; z)`, those that exist; all proved, none tight.
+
+        Example:
+          >>> from dpnotes.problems.separable import Cosine, Sine
+          >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
+          >>> {name: round(c.value, 2) for name, c in data.example_constants(1e14, 1e-3).items()}
+          {'lipschitz': 7.46, 'smoothness': 5.54, 'hessian_lipschitz': 5.54}
+        """
+        validate.real(num_examples=num_examples)
+        validate.non_negative(num_examples_minus_1=num_examples - 1)
+        validate.between(0, 1, failure_probability=failure_probability)
+        base = self.landscape.constants if radius is None else self.landscape.constants_within(radius)
+        noisy = self._noisy_coordinates
+        per_example = 2 * num_examples / failure_probability
+        largest = math.sqrt(2 * math.log(per_example * max(noisy, 1)))
+        length = math.sqrt(noisy) + math.sqrt(2 * math.log(per_example))
+        profiles = [profile for profile, _ in self.features.parts]
+        added = {
+            "lipschitz": length * max(p.lipschitz for p in profiles),
+            "smoothness": largest * max(p.smoothness for p in profiles),
+            "hessian_lipschitz": largest * max(p.hessian_lipschitz for p in profiles),
+        }
+        where = f"for {num_examples:g} examples at once, with probability {1 - failure_probability:g}: union bound"
+        return {
+            name: Constant(base[name].value + value, "proved", where)
+            for name, value in added.items()
+            if name in base and math.isfinite(value)
+        }
+
+    def variance(self, x: Tensor) -> Tensor:
+        """`E |grad f(x; z) - grad F(x)|^2 = sum_k h_k'(x_k)^2`, `(...)`, of one example; of a batch, over its size."""
+        return self.features.gradient(x).square().sum(-1)
+
+    def difference_variance(self, x: Tensor, y: Tensor) -> Tensor:
+        """The same of one example's difference `grad f(x; z) - grad f(y; z)`, `(...)`."""
+        return (self.features.gradient(x) - self.features.gradient(y)).square().sum(-1)
+
+    def fresh(self, batch_size: float | Tensor, streams: Streams, purpose: str, call: int | Tensor) -> FreshBatch:
+        """A batch that shares no example with one of another purpose or call: `dim` normal numbers a run.
+
+        Whoever asks twice with the same arguments gets the same batch, which is then used twice: keep the `FreshBatch`
+        to ask at several points, and count calls (and the examples used so far) in what never goes back.
+
+        Args:
+          batch_size: whole numbers from 1 to 1e18, one for all runs or `(runs,)`; floats are welcome.
+          streams: of the runs, on the device of the points.
+          purpose: what the batch is for.
+          call: which batch it is, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
+
+        Raises:
+          ValueError: for other batch sizes or calls.
+        """
+        size = torch.as_tensor(batch_size, dtype=torch.float64, device=streams.keys.device)
+        if size.dim() > 1 or size.numel() not in (1, len(streams)):
+            raise ValueError(f"Expected batch_size.shape={tuple(size.shape)} to be () or ({len(streams)},).")
+        if not bool(((size >= 1) & (size <= 1e18) & (size == size.floor())).all()):
+            raise ValueError(f"Expected batch_size={batch_size} to be whole numbers from 1 to 1e18.")
+        size = size.expand(len(streams))
+        return FreshBatch(self, size, streams.normal(purpose, call, self.dim) / size.sqrt()[:, None])
+
+    def take(self, index: Tensor | slice) -> "VirtualData":
+        """Itself: all runs draw from one population."""
+        return self
+
+    @property
+    def _noisy_coordinates(self) -> int:
+        return sum(count for profile, count in self.features.parts if profile.lipschitz)
+
+    def _with_noise(self, base: dict[str, Constant]) -> dict[str, Constant]:
+        found, noise = dict(base), self.features.constants
+        if "lipschitz" in noise:
+            where = "the features' slopes"
+            found["variance"] = Constant(noise["lipschitz"].value ** 2, "proved", f"sum of squares of {where}")
+            # E exp(|N(0, s^2 I_k)|^2 / sigma^2) = (1 - 2 s^2 / sigma^2)^(-k / 2), and less where a slope is below s.
+            slope = max(profile.lipschitz for profile, _ in self.features.parts)
+            sigma = slope * math.sqrt(-2 / math.expm1(-2 / self._noisy_coordinates)) if slope else 0.0
+            found["norm_subgaussian"] = Constant(sigma, "proved", f"the normal law with the largest of {where}")
+        if "smoothness" in base:
+            value = math.hypot(base["smoothness"].value, noise["smoothness"].value)
+            found["mean_squared_smoothness"] = Constant(value, "proved", "F and the features add up in squares")
+        return found

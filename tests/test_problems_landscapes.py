@@ -1,0 +1,324 @@
+"""Landscapes: derivatives against autograd, eigenvalues, saddles, and constants that hold and are nearly attained."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.problems.landscapes import Landscape, Reflected, initial_gap
+from dpnotes.problems.saddles import LinearNetwork, MatrixFactorisation, MonkeySaddle, PopulationSensing
+from dpnotes.problems.separable import (
+    Cosine,
+    DoubleWell,
+    Linear,
+    LogCosh,
+    Parabola,
+    Profile,
+    Separable,
+    Sine,
+    hard_instance,
+)
+from dpnotes.streams import Streams
+
+exactly = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-10)
+
+
+def normal(*shape: int, seed: int = 0) -> Tensor:
+    return Streams.of("landscapes", [seed]).normal("x", 0, math.prod(shape)).view(shape)
+
+
+WELLS = Separable([(DoubleWell(0.5, 1.5, 2.0), 1), (Cosine(0.3, 1.2), 2), (LogCosh(0.7, 0.8), 1), (Parabola(1.0), 1)])
+GRAM = normal(4, 4, seed=1)
+LANDSCAPES: dict[str, Landscape] = {
+    "separable": WELLS,
+    "reflected": Reflected(WELLS, normal(5, seed=2)),
+    "hard instance": hard_instance(0.05, 4)[0],
+    "unbounded": Separable([(Parabola(-0.5), 1), (Parabola(2.0), 2)]),
+    "monkey": MonkeySaddle(0.7, 1.3, 0.4),
+    "factorisation": MatrixFactorisation(GRAM @ GRAM.mT / 4, rank=2),
+    "factorisation, rank one": MatrixFactorisation(torch.diag(torch.tensor([1.0, 0.3]).double())),
+    "phase retrieval": PopulationSensing(normal(4, 1, seed=3) / 2),
+    "phase retrieval in the plane": PopulationSensing(torch.tensor([[0.6], [0.8]]).double()),
+    "quadratic sensing": PopulationSensing(normal(3, 2, seed=4) / 2),
+    "linear network": LinearNetwork(normal(2, 3, seed=5), num_hidden=2),
+    "linear chain": LinearNetwork(torch.tensor([[1.5]]).double(), num_hidden=1),
+}
+each_landscape = pytest.mark.parametrize("name", LANDSCAPES)
+
+
+def derivatives_agree(landscape: Landscape, value: Callable[[Tensor], Tensor], x: Tensor) -> None:
+    exactly(landscape.value(x), torch.func.vmap(value)(x))
+    exactly(landscape.gradient(x), torch.func.vmap(torch.func.grad(value))(x))
+    exactly(landscape.hessian(x), torch.func.vmap(torch.func.jacrev(torch.func.grad(value)))(x))
+
+
+@each_landscape
+def test_derivatives_agree_with_autograd(name: str) -> None:
+    landscape = LANDSCAPES[name]
+    derivatives_agree(landscape, landscape.value, normal(20, landscape.dim, seed=6))
+
+
+def test_values_agree_with_their_definitions() -> None:
+    points = normal(20, 6, seed=7)
+    target, signal = GRAM[:3, :3] @ GRAM[:3, :3].mT, normal(3, 2, seed=8)
+
+    def factorisation(x: Tensor) -> Tensor:
+        return ((x.view(3, 2) @ x.view(3, 2).mT - target) ** 2).sum() / 4
+
+    derivatives_agree(MatrixFactorisation(target, 2), factorisation, points)
+
+    def network(x: Tensor) -> Tensor:
+        return ((x[4:].view(2, 1) @ x[:4].view(1, 4) - GRAM[:2]) ** 2).sum() / 2
+
+    derivatives_agree(LinearNetwork(GRAM[:2], 1), network, points)
+    with pytest.raises(AssertionError):  # control: the derivatives of another landscape are not accepted
+        derivatives_agree(LinearNetwork(GRAM[:2] + 1e-6, 1), network, points)
+
+    def sensing(x: Tensor) -> Tensor:
+        residual = x.view(3, 2) @ x.view(3, 2).mT - signal @ signal.mT
+        return residual.square().sum() / 2 + residual.trace() ** 2 / 4
+
+    landscape = PopulationSensing(signal)
+    derivatives_agree(landscape, sensing, points)
+    # It is an expectation: a mean over examples is within five standard errors, and not without the trace term.
+    measurements = normal(100_000, 3, seed=9)
+    responses = torch.einsum("nm,pmr->pnr", measurements, points.view(-1, 3, 2)).square().sum(-1)
+    losses = (responses - (measurements @ signal).square().sum(-1)).square() / 4
+    errors = losses.std(1) / math.sqrt(losses.shape[1])
+    assert bool(((losses.mean(1) - landscape.value(points)).abs() < 5 * errors).all())
+    traces = (points.square().sum(1) - signal.square().sum()).square() / 4
+    assert not bool(((losses.mean(1) - landscape.value(points) + traces).abs() < 5 * errors).all())
+
+
+@pytest.mark.parametrize(
+    ("profile", "function"),
+    [
+        (Linear(0.7), lambda t: 0.7 * t),
+        (Parabola(-2.0), lambda t: -(t**2)),
+        (LogCosh(0.6, 2.0), lambda t: 2.4 * torch.log(torch.cosh(t / 2))),
+        (Cosine(0.6, 3.0), lambda t: 0.6 * torch.cos(3 * t)),
+        (Sine(0.6, 3.0), lambda t: 0.6 * torch.sin(3 * t)),
+        (DoubleWell(2.0, 1.5, 12.0), lambda t: t**4 / 4.5 - t**2),
+    ],
+)
+def test_profiles_agree_with_their_formulas(profile: Profile, function: Callable[[Tensor], Tensor]) -> None:
+    derivatives_agree(Separable([(profile, 1)]), lambda x: function(x).sum(), 3 * normal(50, 1))
+
+
+def test_log_cosh_keeps_its_digits_at_both_ends() -> None:
+    t = torch.tensor([1e-9, 1e-4, 0.999999, 1.000001, 800.0], dtype=torch.float64)
+    with pytest.raises(AssertionError):  # control: the naive formula does not
+        torch.testing.assert_close(torch.log(torch.cosh(t)), LogCosh(1.0).value(t), rtol=1e-12, atol=0)
+    small = t[:2] ** 2 / 2 * (1 - t[:2] ** 2 / 6)
+    torch.testing.assert_close(LogCosh(1.0).value(t)[:2], small, rtol=1e-12, atol=0)
+    assert float(LogCosh(1.0).value(t)[-1]) == 800 - math.log(2)
+    assert abs(float(LogCosh(1.0).value(t)[2:4].diff()) - 2e-6 * math.tanh(1)) < 1e-15
+
+
+@each_landscape
+def test_products_eigenvalues_and_batches(name: str) -> None:
+    landscape = LANDSCAPES[name]
+    x, v = normal(2, 3, landscape.dim), normal(2, 3, landscape.dim, seed=10)
+    hessian = landscape.hessian(x)
+    exactly(landscape.hessian_vector(x, v), (hessian @ v[..., None])[..., 0])
+    exactly(landscape.smallest_eigenvalue(x), torch.linalg.eigvalsh(hessian)[..., 0])
+    for found, alone in (
+        (landscape.value(x), landscape.value),
+        (landscape.gradient(x), landscape.gradient),
+        (hessian, landscape.hessian),
+        (landscape.smallest_eigenvalue(x), landscape.smallest_eigenvalue),
+    ):
+        exactly(found[1, 2], alone(x[1, 2]))
+        single = alone(x.float())
+        assert single.dtype == torch.float32
+        torch.testing.assert_close(single.double(), found, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 0.5, 1.0, 30.0])
+def test_smallest_eigenvalue_of_phase_retrieval_on_and_off_the_line_of_the_signal(scale: float) -> None:
+    landscape = LANDSCAPES["phase retrieval in the plane"]
+    x = scale * torch.tensor([[0.6, 0.8], [-0.6, -0.8], [0.8, -0.6], [1.0, 0.0]], dtype=torch.float64)
+    expected = torch.linalg.eigvalsh(landscape.hessian(x))[:, 0]
+    torch.testing.assert_close(landscape.smallest_eigenvalue(x), expected, rtol=1e-12, atol=1e-12 * scale**2)
+
+
+@each_landscape
+def test_the_saddle_is_a_strict_one(name: str) -> None:
+    landscape = LANDSCAPES[name]
+    saddle = landscape.saddle
+
+    def is_saddle(point: Tensor, direction: Tensor, gamma: float) -> bool:
+        return bool(
+            gamma > 0
+            and torch.linalg.vector_norm(landscape.gradient(point)) < 1e-12
+            and torch.allclose(landscape.hessian_vector(point, direction), -gamma * direction, rtol=0, atol=1e-12)
+            and torch.allclose(torch.linalg.vector_norm(direction), torch.ones(()).double(), rtol=1e-12)
+            and abs(float(landscape.smallest_eigenvalue(point)) + gamma) < 1e-12
+        )
+
+    assert is_saddle(saddle.point, saddle.direction, saddle.gamma)
+    assert not is_saddle(saddle.point + 1e-3, saddle.direction, saddle.gamma)
+    assert not is_saddle(saddle.point, saddle.direction, 1.001 * saddle.gamma)
+    downhill = landscape.value(saddle.point + 0.1 * saddle.direction) - landscape.value(saddle.point)
+    assert -0.0051 * saddle.gamma < float(downhill) < -0.0025 * saddle.gamma
+
+
+def largest_ratios(landscape: Landscape, radius: float, pairs: int = 40_000) -> tuple[float, float]:
+    """The largest change of gradient and of Hessian per distance, over pairs in the ball, near and far ones."""
+    dim = landscape.dim
+    streams = Streams.of("pairs", [0])
+    direction = torch.nn.functional.normalize(streams.normal("points", 0, pairs * dim).view(pairs, dim))
+    x = radius * streams.uniform("radius", 0, pairs).pow(1 / dim).T * direction
+    step = torch.nn.functional.normalize(streams.normal("steps", 0, pairs * dim).view(pairs, dim))
+    y = x + torch.where(torch.arange(pairs) % 4 == 0, radius, 1e-3 * radius)[:, None] * step
+    inside = torch.linalg.vector_norm(y, dim=1) <= radius
+    x, y = x[inside], y[inside]
+    distance = torch.linalg.vector_norm(x - y, dim=1)
+    gradients = torch.linalg.vector_norm(landscape.gradient(x) - landscape.gradient(y), dim=1)
+    hessians = torch.linalg.eigvalsh(landscape.hessian(x) - landscape.hessian(y)).abs().amax(1)
+    return float((gradients / distance).max()), float((hessians / distance).max())
+
+
+def constants_hold(landscape: Landscape, radius: float, factor: float = 1.0, pairs: int = 40_000) -> bool:
+    constants = landscape.constants_within(radius)
+    claimed = [factor * constants[name].value * (1 + 1e-9) + 1e-9 for name in ("smoothness", "hessian_lipschitz")]
+    return all(found <= bound for found, bound in zip(largest_ratios(landscape, radius, pairs), claimed, strict=True))
+
+
+@each_landscape
+def test_constants_are_not_exceeded(name: str) -> None:
+    assert all(constants_hold(LANDSCAPES[name], radius, pairs=8_000) for radius in (0.5, 2.0))
+
+
+TIGHT: dict[str, Landscape] = {
+    "wells": Separable([(DoubleWell(1.0), 2)]),
+    "wells, smoothed further out": Separable([(DoubleWell(1.0, 1.0, 1.5), 1), (Parabola(0.5), 1)]),
+    "cosines": Separable([(Cosine(1.0, 2.0), 1), (Cosine(3.0), 1)]),
+    "bowl": Separable([(LogCosh(2.0, 0.5), 1), (Cosine(0.1), 1)]),
+    "reflected": Reflected(Separable([(Cosine(1.0, 2.0), 1), (Cosine(3.0), 1)]), torch.tensor([1.0, 2.0]).double()),
+    "monkey": LANDSCAPES["monkey"],
+    "monkey without tilt": MonkeySaddle(),
+    "factorisation": LANDSCAPES["factorisation, rank one"],
+    "phase retrieval": LANDSCAPES["phase retrieval in the plane"],
+    "linear chain": LANDSCAPES["linear chain"],
+}
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_constants_are_tight(name: str) -> None:
+    landscape = TIGHT[name]
+    for radius in (1.9, 4.0):
+        constants = landscape.constants_within(radius)
+        found = largest_ratios(landscape, radius)
+        for ratio, constant in zip(found, ("smoothness", "hessian_lipschitz"), strict=True):
+            assert 0.9 < ratio / constants[constant].value <= 1 + 1e-9
+        assert not constants_hold(landscape, radius, factor=0.9)  # control: constants that are too small are caught
+
+
+@pytest.mark.parametrize("name", [name for name in LANDSCAPES if name != "unbounded"])
+def test_the_minimum_is_reached_and_not_passed(name: str) -> None:
+    landscape = LANDSCAPES[name]
+    x = 1.5 * torch.tanh(normal(64, landscape.dim, seed=11))
+    step = 1 / landscape.constants_within(4.0)["smoothness"].value
+    assert float(initial_gap(landscape, 3 * x).min()) >= 0
+    for _ in range(10_000):
+        gradient = landscape.gradient(x)
+        if float(torch.linalg.vector_norm(gradient, dim=1).min()) < 1e-7:
+            break
+        x = x - step * gradient
+    gap = initial_gap(landscape, x)
+    assert -1e-9 <= float(gap.min()) < 1e-6
+    assert float(gap.min()) < 0.01 * float(gap.max() + 1)
+
+
+def test_slopes_and_extremes_of_a_sum_are_attained() -> None:
+    landscape = Separable([(Cosine(1.0, 2.0), 2), (Sine(0.5, 3.0), 1)])
+    constants = landscape.constants
+    grid = torch.linspace(-math.pi, math.pi, 20_001, dtype=torch.float64)
+    terms, slopes = landscape.terms(grid[:, None].expand(-1, 3)), landscape.gradient(grid[:, None].expand(-1, 3))
+    attained = {
+        "minimum": float(terms.amin(0).sum()),
+        "maximum": float(terms.amax(0).sum()),
+        "lipschitz": float(slopes.abs().amax(0).square().sum().sqrt()),
+    }
+    for name, value in attained.items():
+        assert abs(value - constants[name].value) < 1e-6
+    assert constants["maximum"].value == 2.5  # not the three of two cosines and a sine of one size
+    assert "lipschitz" not in WELLS.constants and "maximum" not in WELLS.constants
+    assert "minimum" not in LANDSCAPES["unbounded"].constants
+
+
+def test_the_ridge_of_the_hard_instance_is_nowhere_second_order_stationary() -> None:
+    for accuracy, amplitude in ((1e-6, 1.0), (0.01, 1.0), (0.1, 1.0), (0.9, 8.0)):
+        landscape, start = hard_instance(accuracy, 6, amplitude)
+        bound = -math.sqrt(landscape.constants["hessian_lipschitz"].value * accuracy)
+        ridge = start.repeat(1001, 1)
+        ridge[:, 0] = torch.linspace(0, math.pi * amplitude / (4 * accuracy), 1001)
+        assert float(landscape.smallest_eigenvalue(ridge).max()) < bound
+        assert abs(float(torch.linalg.vector_norm(landscape.gradient(start))) / accuracy - 2) < 1e-12
+        off = ridge.clone()
+        off[:, 1] = math.pi  # control: in the valley beside it, every point of zero slope is
+        assert float(landscape.smallest_eigenvalue(off)[-1]) > 0
+
+
+def test_a_reflection_is_its_own_inverse_and_keeps_the_rest() -> None:
+    reflected = LANDSCAPES["reflected"]
+    assert isinstance(reflected, Reflected)
+    x = normal(4, 5)
+    twice = Reflected(reflected, reflected.normal)
+    exactly(twice.gradient(x), WELLS.gradient(x))
+    exactly(reflected.hessian(x), reflected.hessian(x).mT)
+    assert float((reflected.hessian(x) - torch.diag_embed(reflected.hessian(x).diagonal(dim1=1, dim2=2))).norm()) > 0.1
+    assert reflected.constants == WELLS.constants
+
+
+def test_bad_input_is_named() -> None:
+    good = torch.eye(3)
+    for call, message in (
+        (lambda: WELLS.gradient(torch.zeros(4)), r"x.shape=\(4,\) to be \(..., 5\)"),
+        (lambda: WELLS.value(torch.zeros(())), r"x.shape=\(\)"),
+        (lambda: MonkeySaddle().value(torch.zeros(3)), r"\(..., 2\)"),
+        (lambda: LinearNetwork(good, 2).gradient(torch.zeros(11)), r"\(..., 12\)"),
+        (lambda: MonkeySaddle().saddle, "tilt=0.0 > 0"),
+        (lambda: MonkeySaddle(tilt=-1.0), "tilt=-1.0 >= 0"),
+        (lambda: MonkeySaddle().constants_within(0.0), "radius=0.0 > 0"),
+        (lambda: Separable([]), "num_parts=0 >= 1"),
+        (lambda: Separable([(Cosine(1.0), 0)]), "count=0 >= 1"),
+        (lambda: Separable([(Sine(1.0), 2)]).saddle, "strict saddle at the origin"),
+        (lambda: Separable([(LogCosh(1.0), 2)]).saddle, "strict saddle at the origin"),
+        (lambda: Parabola(0.0), "curvature=0"),
+        (lambda: Linear(-1.0), "slope=-1.0 >= 0"),
+        (lambda: Cosine(0.0), "amplitude=0.0 > 0"),
+        (lambda: DoubleWell(1.0, 2.0, 1.0), "radius=1.0 >= width=2.0"),
+        (lambda: hard_instance(0.2, 5), "0 < accuracy=0.2 < 0.125"),
+        (lambda: hard_instance(0.01, 2), "dim=2 >= 3"),
+        (lambda: MatrixFactorisation(good[:2]), "symmetric"),
+        (lambda: MatrixFactorisation(-good), "largest_eigenvalue=-1.0 > 0"),
+        (lambda: MatrixFactorisation(torch.diag(torch.tensor([1.0, -0.5]))), "smallest_eigenvalue=-0.5 >= 0"),
+        (lambda: MatrixFactorisation(good, 4), "rank=4 <= 3"),
+        (lambda: MatrixFactorisation(good * math.nan), "target without NaN"),
+        (lambda: MatrixFactorisation(torch.eye(3, dtype=torch.int64)), "torch.int64"),
+        (lambda: PopulationSensing(good[:, 0]), "signal, torch.float32 of shape"),
+        (lambda: PopulationSensing(good[:1, :1]), "2 rows"),
+        (lambda: PopulationSensing(0 * good), "norm_of_signal=0.0 > 0"),
+        (lambda: LinearNetwork(good, 0), "num_hidden=0 >= 1"),
+        (lambda: Reflected(WELLS, torch.ones(4)), r"normal.shape=\(4,\) to be \(5,\)"),
+        (lambda: Reflected(WELLS, torch.zeros(5)), "length_of_normal=0.0 > 0"),
+        (lambda: initial_gap(LANDSCAPES["unbounded"], torch.zeros(3)), "known minimum, got Separable"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.gpu
+@each_landscape
+def test_on_a_gpu(name: str) -> None:
+    landscape = LANDSCAPES[name]
+    x = normal(3, landscape.dim)
+    for method in (landscape.value, landscape.gradient, landscape.hessian, landscape.smallest_eigenvalue):
+        found = method(x.cuda())
+        assert found.is_cuda
+        exactly(found.cpu(), method(x))

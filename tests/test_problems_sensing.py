@@ -1,0 +1,156 @@
+"""Quadratic sensing: factored gradients against written-out ones, chosen examples, and the population."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.core import Problem
+from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.saddles import PopulationSensing
+from dpnotes.problems.sensing import QuadraticSensing
+from dpnotes.streams import Streams
+
+exactly = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
+
+
+def signal(rows: int = 5, rank: int = 2) -> Tensor:
+    return Streams.of("signal", [0]).normal("signal", 0, rows * rank).view(rows, rank)
+
+
+def points(problem: QuadraticSensing, runs: int = 3) -> Tensor:
+    return problem.initial(Streams.of("sensing", range(runs)), radius=1.5)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_gradients_agree_with_written_out_ones(rank: int) -> None:
+    problem = QuadraticSensing.sample(signal(rank=rank), 11, seed=0, noise_std=0.3)
+    reference = CustomProblem(
+        lambda x, a, y: 0.25 * ((a @ x.view(-1, rank)).square().sum() - y) ** 2,
+        problem.dim,
+        problem.measurements,
+        problem.targets,
+    )
+    x = points(problem)
+    weights = Streams.of("weights", range(3)).normal("weights", 0, 11)
+    weights[:, 4] = 0
+    for chosen in (None, torch.tensor([[1, 7, 7], [0, 10, 2], [3, 3, 5]])):
+        found, expected = problem.gradients(x, chosen), reference.gradients(x)
+        losses, norms, each = expected.losses, expected.norms(), expected.each
+        kept = weights
+        if chosen is not None:
+            losses, norms, kept = (t.gather(1, chosen) for t in (losses, norms, weights))
+            each = each[torch.arange(3)[:, None], chosen]
+        exactly(found.losses, losses)
+        exactly(found.norms(), norms)
+        exactly(found.weighted_sum(kept), torch.einsum("rn,rnd->rd", kept, each))
+        with pytest.raises(AssertionError):  # control
+            exactly(found.weighted_sum(kept + 1e-6), torch.einsum("rn,rnd->rd", kept, each))
+    as_problem: Problem = problem
+    assert (as_problem.dim, as_problem.num_examples) == (5 * rank, 11)
+    assert problem.take(torch.tensor([0])) is problem
+
+
+def test_weight_zero_leaves_an_infinite_gradient_out() -> None:
+    problem = QuadraticSensing.sample(signal().float(), 4, seed=0)
+    x = points(problem)
+    x[1] = 1e30
+    gradients = problem.gradients(x)
+    assert bool(gradients.norms()[1].isinf().all()) and bool(gradients.norms()[0].isfinite().all())
+    assert gradients.weighted_sum(torch.zeros(3, 4))[1].abs().max() == 0
+    chosen = problem.gradients(x, torch.tensor([[0], [1], [2]]))
+    assert chosen.weighted_sum(torch.zeros(3, 1))[1].abs().max() == 0
+
+
+def test_batch_of_runs_is_the_runs_one_by_one() -> None:
+    problem = QuadraticSensing.sample(signal(), 9, seed=3)
+    x, chosen = points(problem), torch.tensor([[0, 1], [2, 3], [4, 8]])
+    weights = torch.linspace(0.1, 1, 27).double().view(3, 9)
+    for run in range(3):
+        index = slice(run, run + 1)
+        exactly(
+            problem.gradients(x[index]).weighted_sum(weights[index]), problem.gradients(x).weighted_sum(weights)[index]
+        )
+        exactly(problem.gradients(x[index], chosen[index]).norms(), problem.gradients(x, chosen).norms()[index])
+
+
+def test_the_mean_over_many_examples_is_the_population() -> None:
+    """30 comparisons within five standard errors, about 2e-5 for normal errors; another signal is found out."""
+    truth = signal(3, 2)
+    problem = QuadraticSensing.sample(truth, 200_000, seed=0)
+    x = points(problem)
+    count = problem.num_examples
+    mean = problem.gradients(x).weighted_sum(torch.full((3, count), 1 / count, dtype=torch.float64))
+    norms = problem.gradients(x).norms()
+    error = norms.square().mean(1, keepdim=True).sqrt() / math.sqrt(count)
+    assert bool(((mean - PopulationSensing(truth).gradient(x)).abs() < 5 * error).all())
+    assert not bool(((mean - PopulationSensing(1.1 * truth).gradient(x)).abs() < 5 * error).all())
+
+
+def test_examples_depend_on_the_seed_and_their_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    small, large = (QuadraticSensing.sample(signal(), n, seed="s", noise_std=0.1) for n in (5, 12))
+    assert torch.equal(small.measurements, large.measurements[:5])
+    assert torch.equal(small.targets, large.targets[:5])
+    monkeypatch.setattr("dpnotes.problems.sensing._DRAWN_AT_ONCE", 10)
+    assert torch.equal(QuadraticSensing.sample(signal(), 12, seed="s", noise_std=0.1).targets, large.targets)
+    other = QuadraticSensing.sample(signal(), 5, seed="t")
+    assert not bool((other.measurements == small.measurements).any())
+    single = QuadraticSensing.sample(signal().float(), 5, seed="s")
+    assert single.measurements.dtype == torch.float32
+    torch.testing.assert_close(single.measurements.double(), small.measurements, rtol=1e-6, atol=1e-6)
+
+
+def test_noise_of_the_targets_has_the_stated_size() -> None:
+    clean, noisy = (QuadraticSensing.sample(signal(), 20_000, seed=1, noise_std=std) for std in (0.0, 0.5))
+    noise = noisy.targets - clean.targets
+    assert abs(float(noise.std()) / 0.5 - 1) < 4 / math.sqrt(2 * 20_000)
+    assert torch.equal(clean.targets, (clean.measurements @ signal()).square().sum(1))
+
+
+def test_starting_points_lie_on_the_sphere() -> None:
+    problem = QuadraticSensing.sample(signal(), 5, seed=1)
+    x = problem.initial(Streams.of("start", range(4)), radius=0.1)
+    torch.testing.assert_close(torch.linalg.vector_norm(x, dim=1), torch.full((4,), 0.1).double())
+    assert len(torch.unique(x)) == x.numel()
+
+
+def test_bytes_per_run_covers_the_factors() -> None:
+    problem = QuadraticSensing.sample(signal(), 50, seed=1)
+    gradients = problem.gradients(points(problem, 1))
+    held = (gradients.losses, gradients.residuals, gradients.projections, gradients.norms())
+    assert problem.bytes_per_run >= sum(t.numel() * t.element_size() for t in held)
+
+
+def test_bad_input_is_named() -> None:
+    rows, targets = torch.ones(4, 3), torch.ones(4)
+    for call, message in (
+        (lambda: QuadraticSensing(rows, targets, 0), "rank=0 >= 1"),
+        (lambda: QuadraticSensing(rows, targets[:3]), "measurements: 4, targets: 3"),
+        (lambda: QuadraticSensing(targets, targets), "measurements, torch.float32 of shape"),
+        (lambda: QuadraticSensing(rows, targets.long()), "targets, torch.int64"),
+        (lambda: QuadraticSensing(rows[:0], targets[:0]), "not empty"),
+        (lambda: QuadraticSensing(rows * math.nan, targets), "measurements without NaN"),
+        (lambda: QuadraticSensing(rows, targets).gradients(torch.zeros(3)), r"x.shape=\(3,\) to be \(runs, 3\)"),
+        (lambda: QuadraticSensing(rows, targets).gradients(torch.zeros(2, 4)), r"x.shape=\(2, 4\)"),
+        (
+            lambda: QuadraticSensing(rows, targets).gradients(torch.zeros(2, 3), torch.zeros(1, 2, dtype=torch.int64)),
+            "x: 2, examples: 1",
+        ),
+        (lambda: QuadraticSensing.sample(targets, 3, 0), "signal, torch.float32 of shape"),
+        (lambda: QuadraticSensing.sample(rows, 0, 0), "num_examples=0 >= 1"),
+        (lambda: QuadraticSensing.sample(rows, 3, 0, noise_std=-1.0), "noise_std=-1.0 >= 0"),
+        (lambda: QuadraticSensing(rows, targets).initial(Streams.of(0, [0]), 0.0), "radius=0.0 > 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.gpu
+def test_on_a_gpu() -> None:
+    here, there = (QuadraticSensing.sample(signal().to(device), 20, seed=0) for device in ("cpu", "cuda"))
+    exactly(there.measurements.cpu(), here.measurements)
+    x = points(here)
+    weights = torch.full((3, 20), 0.05, dtype=torch.float64)
+    exactly(there.gradients(x.cuda()).weighted_sum(weights.cuda()).cpu(), here.gradients(x).weighted_sum(weights))

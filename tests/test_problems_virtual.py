@@ -1,0 +1,229 @@
+"""Virtual data: exact batch means, SPIDER's differences, the stated noise and constants, and the escape boundary."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.problems.landscapes import Reflected
+from dpnotes.problems.saddles import MonkeySaddle, PopulationSensing
+from dpnotes.problems.separable import Cosine, DoubleWell, Linear, LogCosh, Parabola, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+WELLS = Separable([(DoubleWell(0.5), 1), (LogCosh(1.0), 3)])
+FEATURES = Separable([(Sine(0.8, 1.5), 2), (Linear(0.6), 1), (Parabola(0.4), 1)])
+DATA = VirtualData(WELLS, FEATURES)
+WAVES = VirtualData(Separable([(Cosine(0.7, 1.3), 4)]), Separable([(Sine(0.5, 2.0), 3), (Linear(0.0), 1)]))
+POINT = torch.tensor([0.3, -1.2, 0.7, 2.0], dtype=torch.float64)
+
+
+def streams(runs: int) -> Streams:
+    return Streams.of("virtual", range(runs))
+
+
+def test_the_mean_over_a_batch_is_that_of_examples_drawn_one_by_one() -> None:
+    """Moments of a batch of 7 against 7 examples each: four standard errors, 10 comparisons, error rate below 1e-3."""
+    runs, size = 20_000, 7
+    x = POINT.repeat(runs, 1)
+    batch = DATA.fresh(size, streams(runs), "batch", 0).gradient(x)
+    singles = sum(DATA.fresh(1, streams(runs), "examples", call).gradient(x) for call in range(size)) / size
+    assert isinstance(singles, Tensor)
+
+    def agree(a: Tensor, b: Tensor) -> bool:
+        def close(a: Tensor, b: Tensor) -> bool:
+            error = torch.sqrt((a.var(0) + b.var(0)) / runs)
+            return bool(((a.mean(0) - b.mean(0)).abs() <= 4 * error).all())
+
+        return close(a, b) and close((a - WELLS.gradient(x)) ** 2, (b - WELLS.gradient(x)) ** 2)
+
+    assert agree(batch, singles)
+    assert not agree(batch * 1.05, singles)  # control
+    assert not agree(DATA.fresh(size + 1, streams(runs), "batch", 0).gradient(x), singles)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e14])
+def test_variances_are_the_stated_ones(size: float) -> None:
+    """A mean of `runs` squares has a relative error of `sqrt(2 / runs)` at most: four of them, two comparisons."""
+    runs = 100_000
+    x, y = POINT.repeat(runs, 1), (POINT + 0.5).repeat(runs, 1)
+    batch = DATA.fresh(size, streams(runs), "variance", 1)
+    noise = batch.gradient(x) - WELLS.gradient(x)
+    change = noise - (batch.gradient(y) - WELLS.gradient(y))
+    for found, stated in ((noise, DATA.variance(x)), (change, DATA.difference_variance(x, y))):
+        ratio = float(found.square().sum(1).mean() * size / stated[0])
+        assert abs(ratio - 1) < 4 * math.sqrt(2 / runs)
+        assert abs(1.05 * ratio - 1) > 4 * math.sqrt(2 / runs)  # control
+    if size == 1e14:
+        assert float(noise.abs().max()) < 1e-5  # and not zero: such a batch still has noise
+        assert bool((noise[:, :3] != 0).any(0).all())
+
+
+def test_a_batch_is_one_function() -> None:
+    batch = DATA.fresh(torch.tensor([1, 5, 10**6]), streams(3), "batch", torch.tensor([4, 0, 9]))
+    x = POINT * torch.tensor([[1.0], [-0.5], [2.0]]).double()
+    x.requires_grad_()
+    (expected,) = torch.autograd.grad(batch.value(x).sum(), x)
+    torch.testing.assert_close(batch.gradient(x), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(batch.gradient(x), batch.gradient(x), rtol=0, atol=0)
+    assert batch.size.tolist() == [1.0, 5.0, 1e6]
+    single = batch.gradient(x.float())
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single.double(), batch.gradient(x), rtol=1e-5, atol=1e-5)
+
+
+def test_batches_of_other_calls_purposes_and_runs_share_nothing() -> None:
+    both = streams(2)
+    means = [DATA.fresh(10, both, purpose, call).mean for purpose in ("a", "b") for call in (0, 1)]
+    rows = torch.cat(means)
+    assert len(torch.unique(rows)) == rows.numel()
+    assert torch.equal(DATA.fresh(10, both, "a", 0).mean, means[0])  # control: the same question, the same batch
+
+
+def test_a_batch_of_runs_is_the_runs_one_by_one() -> None:
+    all_runs = streams(3)
+    sizes, calls = torch.tensor([2.0, 30.0, 1e9]), torch.tensor([5, 6, 7])
+    x = POINT.repeat(3, 1) + torch.arange(3)[:, None]
+    together = DATA.fresh(sizes, all_runs, "batch", calls).gradient(x)
+    for run in range(3):
+        index = slice(run, run + 1)
+        alone = DATA.fresh(sizes[index], all_runs.take(index), "batch", calls[index]).gradient(x[index])
+        assert torch.equal(alone, together[index])
+
+
+def test_additive_noise_cancels_in_differences_and_the_rest_scales_with_the_move() -> None:
+    x, y = POINT[None], POINT[None] + 1e-3
+    batch = DATA.fresh(1, streams(1), "batch", 0)
+    assert DATA.difference_variance(x, y)[0] < 1e-5 < 1e-2 < DATA.variance(x)[0]
+    noise = (batch.gradient(x) - batch.gradient(y)) - (WELLS.gradient(x) - WELLS.gradient(y))
+    assert abs(float(noise[0, 2])) < 1e-15 < 1e-6 < abs(float(noise[0, 0]))
+
+
+def test_the_landscape_may_be_any() -> None:
+    reflected = Reflected(WELLS, POINT)
+    dense = VirtualData(reflected, Separable([(Linear(0.1), 4)]))
+    for data in (dense, VirtualData(PopulationSensing(POINT[:, None]), FEATURES)):
+        assert data.fresh(10, streams(2), "batch", 0).gradient(POINT.repeat(2, 1)).shape == (2, 4)
+    monkey = VirtualData(MonkeySaddle(tilt=0.5), Separable([(Linear(0.1), 2)]))
+    assert set(monkey.constants) == {"minimum", "variance", "norm_subgaussian"}
+    assert {"smoothness", "hessian_lipschitz", "mean_squared_smoothness"} <= set(monkey.constants_within(2.0))
+    assert monkey.take(torch.tensor([0])) is monkey
+
+
+# ------------------------------------------------------------------------------------------------ constants
+def test_variance_is_bounded_and_the_bound_is_attained() -> None:
+    x = math.pi * (streams(10_000).uniform("x", 0, 4) - 0.5) * 2
+    bound = WAVES.constants["variance"].value
+    assert 0.95 * bound < float(WAVES.variance(x).max()) <= bound
+    assert float(WAVES.variance(torch.zeros(1, 4).double())) == pytest.approx(bound)
+    assert "variance" not in DATA.constants  # that of a parabola has no bound
+
+
+def exponential_moment(std: float, coordinates: int, sigma: float) -> float:
+    """`E exp(|N(0, std^2 I)|^2 / sigma^2)` by integrating over one coordinate."""
+    t = torch.linspace(-60, 60, 400_001, dtype=torch.float64)
+    density = torch.exp(-0.5 * t**2 + (std * t / sigma) ** 2) / math.sqrt(2 * math.pi)
+    return float(torch.trapezoid(density, t)) ** coordinates
+
+
+@pytest.mark.parametrize("dim", [1, 3, 50])
+def test_the_norm_subgaussian_constant_is_exact_for_additive_noise(dim: int) -> None:
+    data = VirtualData(Separable([(LogCosh(1.0), dim)]), Separable([(Linear(0.3), dim)]))
+    sigma = data.constants["norm_subgaussian"].value
+    assert exponential_moment(0.3, dim, sigma) == pytest.approx(math.e, rel=1e-6)
+    assert exponential_moment(0.3, dim, 0.99 * sigma) > 1.005 * math.e  # control
+    assert sigma**2 > data.constants["variance"].value  # Jensen
+
+
+def test_without_noise_the_constants_are_zero() -> None:
+    data = VirtualData(WELLS, Separable([(Linear(0.0), 4)]))
+    assert data.constants["variance"].value == data.constants["norm_subgaussian"].value == 0
+    assert data.constants["mean_squared_smoothness"].value == WELLS.constants["smoothness"].value
+
+
+def test_mean_squared_smoothness_holds_and_is_nearly_attained() -> None:
+    draws = Streams.of("pairs", [0]).normal("x", 0, 80_000).view(2, 10_000, 4)
+    for data, tight in ((WAVES, False), (VirtualData(WAVES.landscape, Separable([(Parabola(2.0), 4)])), True)):
+        x, y = 2 * draws[0], 2 * draws[0] + 1e-2 * draws[1]
+        change = (data.landscape.gradient(x) - data.landscape.gradient(y)).square().sum(1)
+        ratios = torch.sqrt((change + data.difference_variance(x, y)) / (x - y).square().sum(1))
+        bound = data.constants["mean_squared_smoothness"].value
+        assert float(ratios.max()) <= bound
+        assert not tight or float(ratios.max()) > 0.9 * bound
+
+
+def test_example_constants_hold_for_all_examples_as_often_as_claimed() -> None:
+    """1,000 data sets of 50 examples, and the share of them that has one whose constants are larger than claimed."""
+    sets, size, failure = 1000, 50, 0.1
+    base = {name: c.value for name, c in WAVES.landscape.constants.items()}
+    claimed = {name: c.value for name, c in WAVES.example_constants(size, failure).items()}
+    assert set(claimed) == {"lipschitz", "smoothness", "hessian_lipschitz"}
+    z = torch.stack([WAVES.fresh(1, streams(sets), "examples", call).mean for call in range(size)], 1)
+    z[..., 3] = 0  # the coordinate without noise
+    # Upper bounds of each example's constants: a wave and z times a feature, both at their steepest in a coordinate.
+    largest = {
+        "lipschitz": torch.linalg.vector_norm(base["lipschitz"] / 2 + z.abs() * 0.5 * 2.0, dim=-1),
+        "smoothness": (base["smoothness"] + z.abs() * 0.5 * 2.0**2).amax(-1),
+        "hessian_lipschitz": (base["hessian_lipschitz"] + z.abs() * 0.5 * 2.0**3).amax(-1),
+    }
+    for name, found in largest.items():
+        assert float((found > claimed[name]).any(1).double().mean()) <= failure
+        assert bool((found > base[name]).any(1).all())  # control: the constants of F alone hold for no data set
+        if name != "lipschitz":  # control: nor do those of one example; of a norm they are loose
+            single = WAVES.example_constants(1, failure)[name].value
+            assert float((found > single).any(1).double().mean()) > failure
+
+
+def test_example_constants_are_those_that_exist() -> None:
+    assert set(DATA.example_constants(1e14, 0.1)) == {"smoothness", "hessian_lipschitz"}
+    monkey = VirtualData(MonkeySaddle(), Separable([(Sine(1.0), 2)]))
+    assert set(monkey.example_constants(1e14, 0.1)) == set()
+    assert set(monkey.example_constants(1e14, 0.1, radius=2.0)) == {"smoothness", "hessian_lipschitz"}
+    additive = VirtualData(WELLS, Separable([(Linear(1.0), 4)]))
+    assert additive.example_constants(1e14, 0.1)["smoothness"].value == WELLS.constants["smoothness"].value
+
+
+# ------------------------------------------------------------------------------- what the instances are for
+def test_noise_that_vanishes_at_the_saddle_holds_small_batches_there() -> None:
+    """On `(-g + c z) x^2 / 2` the logarithm of |x| drifts by `eta g - eta^2 (g^2 + c^2 / b) / 2` a step, about."""
+    gamma, curvature, step, runs, steps = 0.05, 1.0, 1.0, 50, 300
+    data = VirtualData(Separable([(Parabola(-gamma), 1)]), Separable([(Parabola(curvature), 1)]))
+    boundary = step * curvature**2 / (2 * gamma)
+    assert boundary == 10
+
+    def growth(batch_size: int) -> float:
+        x = torch.ones(runs, 1, dtype=torch.float64)
+        for call in range(steps):
+            x = x - step * data.fresh(batch_size, streams(runs), "descent", call).gradient(x)
+        return float(x.abs().log().mean()) / steps
+
+    assert growth(4) < -0.01 < 0.01 < growth(40)
+
+
+def test_bad_input_is_named() -> None:
+    one = streams(1)
+    for call, message in (
+        (lambda: VirtualData(WELLS, Separable([(Linear(1.0), 3)])), "features.dim=3 to be landscape.dim=4"),
+        (lambda: DATA.fresh(0, one, "a", 0), "batch_size=0 to be whole"),
+        (lambda: DATA.fresh(2.5, one, "a", 0), "batch_size=2.5 to be whole"),
+        (lambda: DATA.fresh(math.nan, one, "a", 0), "batch_size=nan"),
+        (lambda: DATA.fresh(math.inf, one, "a", 0), "batch_size=inf"),
+        (lambda: DATA.fresh(torch.ones(2), one, "a", 0), r"batch_size.shape=\(2,\) to be \(\) or \(1,\)"),
+        (lambda: DATA.fresh(1, one, "a", -1), "call=-1 < 2"),
+        (lambda: DATA.fresh(1, one, "a", 0).gradient(POINT), r"x.shape=\(4,\) to be \(runs, dim\) = \(1, 4\)"),
+        (lambda: DATA.fresh(1, one, "a", 0).value(POINT.repeat(2, 1)), r"x.shape=\(2, 4\)"),
+        (lambda: DATA.example_constants(0.5, 0.1), "num_examples_minus_1=-0.5 >= 0"),
+        (lambda: DATA.example_constants(10, 1.0), "failure_probability=1.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_the_same_batch_to_the_bit() -> None:
+    on_gpu = Streams(streams(3).keys.cuda())
+    found, expected = (DATA.fresh(1e14, s, "batch", 3) for s in (on_gpu, streams(3)))
+    assert torch.equal(found.mean.cpu(), expected.mean)
+    x = POINT.repeat(3, 1)
+    torch.testing.assert_close(found.gradient(x.cuda()).cpu(), expected.gradient(x), rtol=1e-12, atol=1e-12)

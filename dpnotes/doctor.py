@@ -87,7 +87,7 @@ def _widgets() -> Finding:
 def _data() -> Iterator[Finding]:
     from dpnotes.problems import datasets
 
-    for name in datasets.NAMES:
+    for name in (*datasets.NAMES, *datasets.CORPORA):
         location = datasets.locate(name)
         licence = f"(licence: {location.licence})"
         if location.found:

@@ -18,7 +18,8 @@ from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems import preprocessing
-from dpnotes.problems.datasets import MNIST_SHA256, Dataset, load, subset
+from dpnotes.problems.datasets.dataset import Dataset, subset
+from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
 
@@ -141,7 +142,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
 @cache
 def _mnist() -> Dataset:
-    return load("mnist")
+    return load_mnist()
 
 
 def summary(frame: "pd.DataFrame", num_bootstrap: int = 2000) -> "pd.DataFrame":

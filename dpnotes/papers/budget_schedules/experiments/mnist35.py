@@ -13,7 +13,8 @@ from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gr
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
 from dpnotes.problems import preprocessing
-from dpnotes.problems.datasets import MNIST_SHA256, Dataset, gaussian_like, keep_classes, load, subset
+from dpnotes.problems.datasets.dataset import Dataset, gaussian_like, keep_classes, subset
+from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
 
@@ -174,7 +175,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
 @cache
 def _mnist(classes: tuple[int, ...]) -> Dataset:
-    return keep_classes(load("mnist"), classes)
+    return keep_classes(load_mnist(), classes)
 
 
 def _preprocessed(data: Dataset, spec: Spec) -> Dataset:

@@ -1,0 +1,118 @@
+"""Data sets: found, verified by sha256, parsed, and cut down to classes and sizes.
+
+`digits` comes with scikit-learn and is always there. The files of the others are looked for, in this order, in
+`$DPNOTES_DATA/<folder>`, `$DPNOTES_DATA` and the cache (`$DPNOTES_CACHE`, by default pooch's folder for this package),
+then downloaded into the cache. A file is used only if its sha256 is the published one. The list is in
+docs/experiments.md.
+
+A result is stale when code that it imports changed. So an experiment imports the module of its data set
+(`from dpnotes.problems.datasets.mnist import load_mnist`), not this one, which knows all of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpnotes import validate
+from dpnotes.problems.datasets import cifar, cola, digits, mnist
+from dpnotes.problems.datasets.cola import Corpus, Sentences, load_cola
+from dpnotes.problems.datasets.dataset import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    Dataset,
+    gaussian_like,
+    keep_classes,
+    normalise,
+    subset,
+)
+from dpnotes.problems.datasets.mnist import MNIST_SHA256
+from dpnotes.problems.files import DataCorrupt, DataNotFound, cache_folder, find
+
+__all__ = [
+    "CORPORA",
+    "Corpus",
+    "DataCorrupt",
+    "DataNotFound",
+    "Dataset",
+    "IMAGENET_MEAN",
+    "IMAGENET_STD",
+    "Location",
+    "MNIST_SHA256",
+    "NAMES",
+    "Sentences",
+    "cache_folder",
+    "gaussian_like",
+    "keep_classes",
+    "load",
+    "load_cola",
+    "locate",
+    "normalise",
+    "subset",
+]
+
+_LOADERS: dict[str, Callable[[], Dataset]] = {
+    "digits": digits.load_digits,
+    "mnist": mnist.load_mnist,
+    "cifar10": cifar.load_cifar10,
+    "cifar10-jpeg": cifar.load_cifar10_jpeg,
+    "cifar100": cifar.load_cifar100,
+}
+NAMES = tuple(_LOADERS)
+CORPORA = ("cola",)  # sentences, which `problems.text.tokenise` makes data sets of
+_PLACES: dict[str, tuple[str, Callable[[], tuple[bool, str, str]]]] = {
+    "digits": (digits.LICENCE, digits.find_digits),
+    "mnist": (mnist.LICENCE, lambda: find("mnist", mnist.FILES)),
+    "cifar10": (cifar.LICENCE, lambda: find("cifar10", cifar.CIFAR10_FILES)),
+    "cifar10-jpeg": (cifar.LICENCE, lambda: find("cifar10", cifar.CIFAR10_JPEG_FILES)),
+    "cifar100": (cifar.LICENCE, lambda: find("cifar100", cifar.CIFAR100_FILES)),
+    "cola": (cola.LICENCE, lambda: find("cola", cola.FILES)),
+}
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where a data set is, or what to do to have it; `path` is where it was found or would be put."""
+
+    name: str
+    found: bool
+    path: str
+    licence: str
+    advice: str
+
+
+def load(name: str) -> Dataset:
+    """A data set by its name; pixels are scaled to [0, 1].
+
+    Args:
+      name: one of `NAMES`. "cifar10-jpeg" is a JPEG-coded copy of CIFAR-10, and not what "cifar10" is.
+
+    Raises:
+      ValueError: for an unknown name.
+      DataNotFound: when a file is not here and cannot be downloaded.
+      DataCorrupt: when a file is not the published one.
+
+    Example:
+      >>> digits = load("digits")
+      >>> digits.train_inputs.shape, digits.test_inputs.shape
+      (torch.Size([1437, 64]), torch.Size([360, 64]))
+    """
+    validate.one_of(NAMES, name=name)
+    return _LOADERS[name]()
+
+
+def locate(name: str) -> Location:
+    """Where a data set is, without downloading anything.
+
+    Args:
+      name: one of `NAMES` or `CORPORA`.
+
+    Raises:
+      ValueError: for an unknown name.
+
+    Example:
+      >>> locate("digits").found
+      True
+    """
+    validate.one_of((*NAMES, *CORPORA), name=name)
+    licence, look = _PLACES[name]
+    found, path, advice = look()
+    return Location(name, found, path, licence, advice)

@@ -1,0 +1,110 @@
+"""CoLA 1.1, the Corpus of Linguistic Acceptability: which sentences are English to a linguist's ear."""
+
+import zipfile
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+
+FILES = (
+    PublishedFile(
+        "cola_public_1.1.zip",
+        "2cf856f46df11c143d38e0cf2f9f34ff2fdb088c521cd859f5c4b9581683278b",
+        ("https://nyu-mll.github.io/CoLA/cola_public_1.1.zip",),
+    ),
+)
+LICENCE = "none stated: excerpts from published works, whose copyright remains; the authors expect fair use in research"
+_SOURCE = "A. Warstadt, A. Singh and S. Bowman, CoLA 1.1, arXiv:1805.12471, https://nyu-mll.github.io/CoLA/"
+
+
+@dataclass(frozen=True, eq=False)
+class Sentences:
+    """Sentences and a label each.
+
+    Args:
+      texts: the sentences.
+      labels: `(sentences,)` int64: 0 for an unacceptable one, 1 for an acceptable one.
+
+    Raises:
+      ValueError: when their numbers differ.
+    """
+
+    texts: tuple[str, ...]
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        validate.same_length(texts=self.texts, labels=self.labels)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """CoLA's public parts; the labels of its test parts are not public.
+
+    Args:
+      name: what it is.
+      train: sentences from 17 publications.
+      in_domain: development sentences from the same publications.
+      out_of_domain: development sentences from 6 others. GLUE's development set is both parts, in this order.
+      licence: of the sentences.
+      source: where they come from.
+    """
+
+    name: str
+    train: Sentences
+    in_domain: Sentences
+    out_of_domain: Sentences
+    licence: str
+    source: str
+
+
+def load_cola() -> Corpus:
+    """8551 training sentences, 527 and 516 development ones, as published ("raw", not tokenised).
+
+    Raises:
+      DataNotFound: when the archive is not here and cannot be downloaded.
+      DataCorrupt: when it is not the published one.
+    """
+    path = fetch("cola", FILES[0])
+    try:
+        with zipfile.ZipFile(path) as archive:
+            train, in_domain, out_of_domain = (
+                parse_tsv(archive.read(f"cola_public/raw/{part}.tsv"), f"{part} in {path}")
+                for part in ("in_domain_train", "in_domain_dev", "out_of_domain_dev")
+            )
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise DataCorrupt(f"Expected {path} to be an archive of CoLA 1.1: {error}.") from None
+    return Corpus("cola", train, in_domain, out_of_domain, LICENCE, _SOURCE)
+
+
+def parse_tsv(content: bytes, name: str) -> Sentences:
+    r"""The sentences in one of CoLA's files: source, label, the author's mark and the sentence, separated by tabs.
+
+    Args:
+      content: the file, in UTF-8.
+      name: for the error message.
+
+    Raises:
+      DataCorrupt: when a line is not such a line.
+
+    Example:
+      >>> parse_tsv("ad-03\t0\t*\tBooks were sent to each other by the students.\n".encode(), "example").texts
+      ('Books were sent to each other by the students.',)
+    """
+    try:
+        lines = content.decode().removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataCorrupt(f"Expected {name} to be UTF-8: {error}.") from None
+    texts, labels = [], []
+    for number, line in enumerate(lines, 1):
+        fields = line.split("\t")
+        if len(fields) != 4 or fields[1] not in ("0", "1"):
+            raise DataCorrupt(f"Expected line {number} of {name} to be source, 0 or 1, mark, sentence; found {line!r}.")
+        texts.append(fields[3])
+        labels.append(int(fields[1]))
+    return Sentences(tuple(texts), torch.tensor(labels, dtype=torch.int64))

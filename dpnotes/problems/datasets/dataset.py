@@ -1,0 +1,213 @@
+"""What a data set is; cutting it down to classes and sizes, public normalisation, and auxiliary data of no one's."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.streams import Streams
+
+# Channel means and standard deviations of ImageNet, as networks that torchvision trained on it expect them. They are
+# public constants, whatever data they are applied to.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs and labels, split into training and test examples.
+
+    Args:
+      name: what it is, with what was done to it.
+      train_inputs: `(examples, features)`, or `(examples, channels, height, width)` of images, or of any further shape;
+        floating point and finite, or integer codes.
+      train_labels: `(examples,)`, int64 in `0 ... num_classes - 1`.
+      test_inputs: as `train_inputs`, of examples of the same shape.
+      test_labels: as `train_labels`.
+      num_classes: at least 2.
+      licence: of the data.
+      source: where it comes from.
+
+    Images are float32: 737 MB for the 60,000 of CIFAR-10, four times their bytes on disk. So what a method reads needs
+    no conversion by batch, and one rule holds for all data sets; `subset` keeps less.
+
+    Raises:
+      ValueError: for sizes that disagree, NaN or infinite inputs, labels out of range.
+    """
+
+    name: str
+    train_inputs: Tensor
+    train_labels: Tensor
+    test_inputs: Tensor
+    test_labels: Tensor
+    num_classes: int
+    licence: str
+    source: str
+
+    def __post_init__(self) -> None:
+        validate.at_least(2, num_classes=self.num_classes)
+        validate.same_length(train_inputs=self.train_inputs, train_labels=self.train_labels)
+        validate.same_length(test_inputs=self.test_inputs, test_labels=self.test_labels)
+        for part, inputs, labels in (
+            ("train", self.train_inputs, self.train_labels),
+            ("test", self.test_inputs, self.test_labels),
+        ):
+            if inputs.shape[1:] != self.train_inputs.shape[1:] or inputs.dim() < 2:
+                raise ValueError(
+                    f"Expected {part}_inputs.shape={tuple(inputs.shape)} to be (examples, features) or "
+                    "(examples, channels, height, width), alike in both parts."
+                )
+            # Smallest and largest are NaN where any entry is; they need no array of the size of the inputs.
+            if inputs.numel() and not bool(torch.isfinite(torch.stack(torch.aminmax(inputs))).all()):
+                raise ValueError(f"Expected {part}_inputs of {self.name} without NaN or infinite entries.")
+            if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < self.num_classes:
+                raise ValueError(f"Expected {part}_labels of {self.name} in 0 ... {self.num_classes - 1}.")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The sha256 of the content (types, shapes, numbers), whatever the name: part of a result's key."""
+        digest = hashlib.sha256(str(self.num_classes).encode())
+        for tensor in (self.train_inputs, self.train_labels, self.test_inputs, self.test_labels):
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.cpu().contiguous().reshape(-1).numpy().data)  # the bytes themselves, not a copy
+        return digest.hexdigest()
+
+
+def keep_classes(dataset: Dataset, classes: Sequence[int]) -> Dataset:
+    """Only the examples of some classes, relabelled `0 ... len(classes) - 1` in the order given.
+
+    Example:
+      >>> from dpnotes.problems.datasets import load
+      >>> three_and_five = keep_classes(load("digits"), [3, 5])
+      >>> three_and_five.num_classes, sorted(set(three_and_five.train_labels.tolist()))
+      (2, [0, 1])
+
+    Raises:
+      ValueError: for less than two classes, a repeated or an unknown one.
+    """
+    if len(set(classes)) != len(classes) or len(classes) < 2:
+        raise ValueError(f"Expected classes={list(classes)} to be at least two different ones.")
+    if not all(0 <= label < dataset.num_classes for label in classes):
+        raise ValueError(f"Expected classes={list(classes)} among 0 ... {dataset.num_classes - 1}.")
+    relabel = torch.full((dataset.num_classes,), -1)
+    relabel[list(classes)] = torch.arange(len(classes))
+    train, test = relabel[dataset.train_labels], relabel[dataset.test_labels]
+    return replace(
+        dataset,
+        name=f"{dataset.name}, classes {', '.join(map(str, classes))}",
+        train_inputs=dataset.train_inputs[train >= 0],
+        train_labels=train[train >= 0],
+        test_inputs=dataset.test_inputs[test >= 0],
+        test_labels=test[test >= 0],
+        num_classes=len(classes),
+    )
+
+
+def subset(dataset: Dataset, num_examples: int, seed: str | int) -> Dataset:
+    """A random choice of training examples, nested: for one seed a smaller one is the beginning of a larger one.
+
+    Args:
+      dataset: what to choose from; its test examples stay.
+      num_examples: training examples to keep, at most all.
+      seed: of the choice.
+
+    Example:
+      >>> from dpnotes.problems.datasets import load
+      >>> digits = load("digits")
+      >>> torch.equal(subset(digits, 100, 0).train_inputs[:50], subset(digits, 50, 0).train_inputs)
+      True
+    """
+    validate.at_least(1, num_examples=num_examples)
+    if num_examples > len(dataset.train_inputs):
+        raise ValueError(f"Expected num_examples={num_examples} <= {len(dataset.train_inputs)} of {dataset.name}.")
+    index = permutation("subset", seed, len(dataset.train_inputs))[:num_examples]
+    return replace(
+        dataset,
+        name=f"{dataset.name}, {num_examples} of seed {seed}",
+        train_inputs=dataset.train_inputs[index],
+        train_labels=dataset.train_labels[index],
+    )
+
+
+def normalise(dataset: Dataset, mean: Sequence[float], std: Sequence[float]) -> Dataset:
+    """Images with `(pixel - mean) / std` in place of each pixel, by channel.
+
+    The numbers must be public: `IMAGENET_MEAN` and `IMAGENET_STD`, or 0.5 and 0.5. The channel means of the private
+    images themselves, which much code for CIFAR-10 carries as constants, are statistics of the private data that were
+    released without noise: what is computed from them has `guarantees.STATISTICS_WITHOUT_NOISE` among what its
+    guarantee does not cover.
+
+    Args:
+      dataset: inputs `(examples, channels, height, width)`.
+      mean: one number a channel.
+      std: one number a channel, above 0.
+
+    Raises:
+      ValueError: for inputs that are no images, or another number of channels.
+
+    Example:
+      >>> half = torch.full((2, 1, 4, 4), 0.5)
+      >>> toy = Dataset("toy", half, torch.tensor([0, 1]), half, torch.tensor([0, 1]), 2, "none needed", "here")
+      >>> float(normalise(toy, mean=[0.25], std=[0.5]).train_inputs.max())
+      0.5
+    """
+    shape = tuple(dataset.train_inputs.shape)
+    if len(shape) != 4:
+        raise ValueError(
+            f"Expected train_inputs.shape={shape} of {dataset.name} to be (examples, channels, height, width)."
+        )
+    if not len(mean) == len(std) == shape[1]:
+        raise ValueError(
+            f"Expected mean={list(mean)} and std={list(std)} to be {shape[1]} numbers each, one a channel."
+        )
+    for centre, scale in zip(mean, std, strict=True):
+        validate.real(mean=centre)
+        validate.positive(std=scale)
+    centre, scale = (torch.tensor(numbers).view(-1, 1, 1).to(dataset.train_inputs) for numbers in (mean, std))
+    return replace(
+        dataset,
+        name=f"{dataset.name}, normalised by mean {list(mean)} and std {list(std)}",
+        train_inputs=(dataset.train_inputs - centre).div_(scale),
+        test_inputs=(dataset.test_inputs - centre).div_(scale),
+    )
+
+
+def permutation(purpose: str, seed: str | int, size: int) -> Tensor:
+    """A random order of `0 ... size - 1`, `(size,)` int64: always the same for a purpose, a seed and a size."""
+    return Streams.of(purpose, [seed]).uniform("permutation", 0, size)[0].argsort()
+
+
+def gaussian_like(num_examples: int, dim: int, num_classes: int, seed: str | int) -> Dataset:
+    """An auxiliary data set on which hyper-parameters may be tuned at no privacy cost: it is drawn from no one's data.
+
+    Hong, Wang and Zhou (FAccT 2022), section 5, tune on a set "randomly sampled from Gaussian distribution" of the
+    size of the private one and say nothing of its labels. Here inputs are standard normal and the label is the class
+    on which a random linear teacher (standard normal, one column a class) is largest. Coin-flip labels would leave
+    nothing to learn but noise; a teacher gives a task that rewards training, as the private one does, and commits to
+    nothing about the private data.
+
+    Args:
+      num_examples: training examples, and as many test examples.
+      dim: features.
+      num_classes: at least 2.
+      seed: of the draw.
+
+    Example:
+      >>> gaussian_like(100, 60, 2, seed=0).train_inputs.shape
+      torch.Size([100, 60])
+    """
+    validate.at_least(1, num_examples=num_examples, dim=dim)
+    validate.at_least(2, num_classes=num_classes)
+    streams = Streams.of("gaussian_like", [seed])
+    teacher = streams.normal("teacher", 0, dim * num_classes).view(dim, num_classes)
+
+    def draw(purpose: str) -> tuple[Tensor, Tensor]:
+        inputs = streams.normal(purpose, 0, num_examples * dim).view(num_examples, dim)
+        return inputs.float(), (inputs @ teacher).argmax(1)
+
+    name = f"gaussian, {num_examples} x {dim} of seed {seed}"
+    return Dataset(name, *draw("train"), *draw("test"), num_classes, "none needed", "drawn by dpnotes")

@@ -1,0 +1,64 @@
+"""MNIST: four gzipped idx files."""
+
+import gzip
+
+import numpy as np
+import torch
+
+from dpnotes.problems.datasets.dataset import Dataset
+from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+
+# Mirrors in the order they are tried: the one that torchvision uses, then the page of the data set's authors.
+_MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
+MNIST_SHA256 = {
+    "train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    "train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    "t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    "t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+}
+FILES = tuple(
+    PublishedFile(name, sha256, tuple(mirror + name for mirror in _MIRRORS)) for name, sha256 in MNIST_SHA256.items()
+)
+LICENCE = "CC BY-SA 3.0"
+_SOURCE = (
+    "Y. LeCun, C. Cortes and C. Burges, The MNIST database of handwritten digits, http://yann.lecun.com/exdb/mnist/"
+)
+
+
+def load_mnist() -> Dataset:
+    """60,000 training and 10,000 test images, flat: `(examples, 784)`, pixels in [0, 1].
+
+    Raises:
+      DataNotFound: when a file is not here and cannot be downloaded.
+      DataCorrupt: when a file is not the published one.
+    """
+    arrays = [parse_idx(gzip.decompress(fetch("mnist", file).read_bytes()), file.name) for file in FILES]
+    images, labels = arrays[::2], arrays[1::2]
+    inputs = [torch.from_numpy(array.reshape(len(array), -1).astype(np.float32)).div_(255) for array in images]
+    targets = [torch.from_numpy(array.astype(np.int64)) for array in labels]
+    return Dataset("mnist", inputs[0], targets[0], inputs[1], targets[1], 10, LICENCE, _SOURCE)
+
+
+def parse_idx(content: bytes, name: str) -> np.ndarray:
+    """The array in an idx file of bytes: two zeros, type 8, number of axes, big-endian sizes, data.
+
+    Args:
+      content: the file, decompressed.
+      name: for the error message.
+
+    Raises:
+      DataCorrupt: when the magic number or the sizes do not fit the content.
+
+    Example:
+      >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]), "example").tolist()
+      [7, 9]
+    """
+    axes = content[3] if len(content) >= 4 else 0
+    start = 4 + 4 * axes
+    if content[:3] != b"\x00\x00\x08" or not axes or len(content) < start:
+        raise DataCorrupt(f"Expected {name} to start as an idx file of bytes, found {content[:4].hex(' ')!r}.")
+    shape = tuple(int(size) for size in np.frombuffer(content, ">u4", axes, offset=4))
+    data = np.frombuffer(content, np.uint8, offset=start)
+    if data.size != np.prod(shape, dtype=object):
+        raise DataCorrupt(f"Expected {name} to hold {shape} numbers, found {data.size}.")
+    return data.reshape(shape)

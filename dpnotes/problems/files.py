@@ -1,0 +1,123 @@
+"""Published files: found on this machine or downloaded, and used only if their sha256 is the published one.
+
+A file is looked for, in this order, in `$DPNOTES_DATA/<folder>`, `$DPNOTES_DATA` and `<folder>` of the cache
+(`$DPNOTES_CACHE`, by default pooch's folder for this package), then downloaded into the cache.
+"""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class DataNotFound(FileNotFoundError):
+    """A file is neither here nor to be had; the message says which file goes where."""
+
+
+class DataCorrupt(OSError):
+    """A file is not the published one; the message names it, and both sha256."""
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A file whose content is known.
+
+    Args:
+      name: what it is called, without folders.
+      sha256: of its content, in hexadecimal digits.
+      urls: where it is downloaded from, in the order in which they are tried; none if it is published nowhere.
+
+    Example:
+      >>> print(PublishedFile("example.txt", "9f86d081"))
+      example.txt sha256:9f86d081
+    """
+
+    name: str
+    sha256: str
+    urls: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name} sha256:{self.sha256}"
+
+
+def cache_folder() -> Path:
+    """Where downloads go: `$DPNOTES_CACHE`, by default pooch's folder for this package."""
+    if folder := os.environ.get("DPNOTES_CACHE"):
+        return Path(folder)
+    import pooch
+
+    return Path(pooch.os_cache("dpnotes"))
+
+
+def fetch(folder: str, file: PublishedFile) -> Path:
+    """The path of a file, which is downloaded if it is not here.
+
+    Args:
+      folder: its folder within `$DPNOTES_DATA` and the cache.
+      file: which one.
+
+    Raises:
+      DataNotFound: when it is not here and cannot be downloaded.
+      DataCorrupt: when what is here is not the published file.
+    """
+    for place in _local_folders(folder):
+        if (place / file.name).is_file():
+            _check(place / file.name, file)
+            return place / file.name
+    cache = cache_folder() / folder
+    cached = cache / file.name
+    if cached.is_file() and _sha256(cached) == file.sha256:
+        return cached
+    failures = []
+    for url in file.urls:
+        import pooch
+
+        try:
+            return Path(pooch.retrieve(url, f"sha256:{file.sha256}", fname=file.name, path=cache))
+        except (OSError, ValueError) as error:  # no network, no such page, a read-only cache, other bytes
+            failures.append(f"{url}: {type(error).__name__}")
+    if cached.is_file():
+        _check(cached, file)
+    if not file.urls:
+        reason, advice = "it is published nowhere", "Put it, as it is,"
+    else:
+        reason = f"no download succeeded ({'; '.join(failures)})"
+        advice = f"Fetch {file.urls[0]} on a machine with a network and put it, as it is,"
+    raise DataNotFound(
+        f"Expected the {folder} file {file}, found it neither in DPNOTES_DATA={os.environ.get('DPNOTES_DATA')!r} "
+        f"nor in the cache, and {reason}. {advice} into {cache} or into $DPNOTES_DATA/{folder}."
+    )
+
+
+def find(folder: str, files: Sequence[PublishedFile]) -> tuple[bool, str, str]:
+    """Whether all files are here and as published, in which folder (or where they would go), and what to do if not."""
+    places = [*_local_folders(folder), cache_folder() / folder]
+    paths: list[Path] = []
+    for file in files:
+        path = next((place / file.name for place in places if (place / file.name).is_file()), None)
+        if path is None:
+            how = "downloaded when first needed; without a network put it" if file.urls else "published nowhere: put it"
+            return False, str(places[0]), f"{file.name} is missing: it is {how} there by hand."
+        paths.append(path)
+    try:
+        for path, file in zip(paths, files, strict=True):
+            _check(path, file)
+    except DataCorrupt as error:
+        return False, str(paths[0].parent), str(error)
+    return True, str(paths[0].parent), ""
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check(path: Path, file: PublishedFile) -> None:
+    if (found := _sha256(path)) != file.sha256:
+        raise DataCorrupt(f"Expected {path} to have sha256 {file.sha256}, found {found}. Delete it and fetch it again.")
+
+
+def _local_folders(folder: str) -> list[Path]:
+    data = os.environ.get("DPNOTES_DATA")
+    return [Path(data) / folder, Path(data)] if data else []

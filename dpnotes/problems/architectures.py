@@ -1,0 +1,266 @@
+"""The networks of the experiments: the ConvNet of Avdiukhin et al., ResNet-18, and a small smooth ConvNet."""
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dpnotes import validate
+
+Norm = Literal["batch", "group"]
+Activation = Literal["relu", "gelu", "silu", "tanh"]
+Pooling = Literal["max", "average"]
+
+_ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "gelu": nn.GELU, "silu": nn.SiLU, "tanh": nn.Tanh}
+_POOLINGS: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
+    "max": (nn.MaxPool2d, nn.AdaptiveMaxPool2d),
+    "average": (nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+}
+_GROUPS = 32  # the default of Wu and He, "Group normalization", arXiv:1803.08494
+
+
+def _norm(norm: Norm, channels: int) -> nn.Module:
+    """Batch normalisation, or group normalisation with 32 groups (their largest common divisor with the channels)."""
+    return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(math.gcd(_GROUPS, channels), channels)
+
+
+class Residual(nn.Module):
+    """`x + body(x)`."""
+
+    def __init__(self, *body: nn.Module) -> None:
+        super().__init__()
+        self.body = nn.Sequential(*body)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        return x + self.body(x)
+
+
+class Scale(nn.Module):
+    """`factor * x`."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        return self.factor * x
+
+    def extra_repr(self) -> str:
+        """The factor."""
+        return f"{self.factor}"
+
+
+def conv_net(
+    num_classes: int = 10,
+    *,
+    norm: Norm = "batch",
+    activation: Activation = "relu",
+    pooling: Pooling = "max",
+    conv_bias: bool = False,
+    width: int = 64,
+) -> nn.Sequential:
+    """The ConvNet for 3 x 32 x 32 images of Avdiukhin, Dinitz, Fan and Yaroslavtsev, arXiv:2410.06878, section 4.
+
+    Eight times convolution, normalisation and activation, four of these in two residual blocks; then a linear layer
+    without bias, and outputs times 0.2. With 10 classes it has 2,274,880 parameters, with biases of the convolutions
+    2,276,224; the paper does not say which. Its batch normalisation mixes examples: to clip gradients by example take
+    `norm="group"`. Its ReLU and its maxima have kinks: for certificates of second order take a smooth activation and
+    `pooling="average"`.
+
+    Args:
+      num_classes: at least 2.
+      norm: "batch" as in the paper, or "group", with 32 groups as in Wu and He, arXiv:1803.08494.
+      activation: "relu" as in the paper, or a smooth one.
+      pooling: "max" as in the paper, or "average".
+      conv_bias: whether convolutions have a bias.
+      width: channels of the first convolution, 64 in the paper; the others are in proportion.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> sum(parameter.numel() for parameter in conv_net().parameters())
+      2274880
+      >>> conv_net(width=4, norm="group")(torch.zeros(2, 3, 32, 32)).shape
+      torch.Size([2, 10])
+    """
+    validate.at_least(2, num_classes=num_classes)
+    validate.at_least(1, width=width)
+    validate.one_of(("batch", "group"), norm=norm)
+    validate.one_of(_ACTIVATIONS, activation=activation)
+    validate.one_of(_POOLINGS, pooling=pooling)
+
+    def block(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, padding: int = 1) -> nn.Sequential:
+        convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=conv_bias)
+        return nn.Sequential(convolution, _norm(norm, outputs), _ACTIVATIONS[activation]())
+
+    pool, global_pool = _POOLINGS[pooling]
+    return nn.Sequential(
+        block(3, width),
+        block(width, 2 * width, kernel=5, stride=2, padding=2),
+        Residual(block(2 * width, 2 * width), block(2 * width, 2 * width)),
+        block(2 * width, 4 * width),
+        pool(2),
+        Residual(block(4 * width, 4 * width), block(4 * width, 4 * width)),
+        block(4 * width, 2 * width, padding=0),
+        global_pool(1),
+        nn.Flatten(),
+        nn.Linear(2 * width, num_classes, bias=False),
+        Scale(0.2),
+    )
+
+
+def small_conv_net(
+    num_classes: int = 10, *, in_channels: int = 1, width: int = 8, activation: Activation = "silu"
+) -> nn.Sequential:
+    """A ConvNet for tests and for experiments on a CPU: two convolutions, group normalisation, average pooling.
+
+    Smooth by default, so that its loss has a Hessian; no examples mix. For images of at least 4 x 4. With the defaults
+    it has 1,386 parameters.
+
+    Args:
+      num_classes: at least 2.
+      in_channels: of the images.
+      width: channels of the first convolution, at least 1; the second has twice as many.
+      activation: as in `conv_net`.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> small_conv_net()(torch.zeros(5, 1, 8, 8)).shape
+      torch.Size([5, 10])
+    """
+    validate.at_least(2, num_classes=num_classes)
+    validate.at_least(1, in_channels=in_channels, width=width)
+    validate.one_of(_ACTIVATIONS, activation=activation)
+    return nn.Sequential(
+        nn.Conv2d(in_channels, width, 3, padding=1, bias=False),
+        nn.GroupNorm(math.gcd(4, width), width),
+        _ACTIVATIONS[activation](),
+        nn.AvgPool2d(2),
+        nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),
+        nn.GroupNorm(math.gcd(4, width), 2 * width),
+        _ACTIVATIONS[activation](),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(2 * width, num_classes),
+    )
+
+
+class BasicBlock(nn.Module):
+    """Two convolutions and a shortcut, which is a convolution where the shape changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm, activation: Activation) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = _norm(norm, outputs)
+        self.relu = _ACTIVATIONS[activation]()
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = _norm(norm, outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), _norm(norm, outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """See the class."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(x)) + shortcut)
+
+
+def resnet18(
+    num_classes: int = 1000,
+    *,
+    norm: Norm = "batch",
+    activation: Activation = "relu",
+    stem: Literal["imagenet", "cifar"] = "imagenet",
+    width: int = 64,
+) -> nn.Sequential:
+    """ResNet-18 of He, Zhang, Ren and Sun, "Deep residual learning for image recognition", arXiv:1512.03385, Table 1.
+
+    Parameters and buffers have torchvision's names and shapes, so that its weights can be loaded (`load_pretrained`).
+    With 1000 classes it has 11,689,512 parameters. Layers start as torch's defaults do; torchvision draws convolutions
+    from `kaiming_normal_` instead.
+
+    Args:
+      num_classes: at least 2.
+      norm: "batch", or "group" (32 groups), whose layers keep the names `bn...`.
+      activation: as in `conv_net`.
+      stem: "imagenet", a convolution of 7 x 7 with stride 2 and max pooling; "cifar", one of 3 x 3 with stride 1 and no
+        pooling, as for the 32 x 32 images of He et al., section 4.2.
+      width: channels of the first stage, 64 in the paper.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> network = resnet18(10, stem="cifar", width=4)
+      >>> network(torch.zeros(2, 3, 32, 32)).shape
+      torch.Size([2, 10])
+    """
+    validate.at_least(2, num_classes=num_classes)
+    validate.at_least(1, width=width)
+    validate.one_of(("batch", "group"), norm=norm)
+    validate.one_of(_ACTIVATIONS, activation=activation)
+    validate.one_of(("imagenet", "cifar"), stem=stem)
+    imagenet = stem == "imagenet"
+    parts: OrderedDict[str, nn.Module] = OrderedDict()
+    parts["conv1"] = nn.Conv2d(3, width, *((7, 2, 3) if imagenet else (3, 1, 1)), bias=False)
+    parts["bn1"] = _norm(norm, width)
+    parts["relu"] = _ACTIVATIONS[activation]()
+    if imagenet:
+        parts["maxpool"] = nn.MaxPool2d(3, 2, 1)
+    channels = width
+    for stage in range(4):
+        outputs, stride = width * 2**stage, 1 if stage == 0 else 2
+        parts[f"layer{stage + 1}"] = nn.Sequential(
+            BasicBlock(channels, outputs, stride, norm, activation), BasicBlock(outputs, outputs, 1, norm, activation)
+        )
+        channels = outputs
+    parts["avgpool"] = nn.AdaptiveAvgPool2d(1)
+    parts["flatten"] = nn.Flatten()
+    parts["fc"] = nn.Linear(channels, num_classes)
+    return nn.Sequential(parts)
+
+
+def load_pretrained(module: nn.Module, state: Mapping[str, Tensor], head: str = "fc") -> bool:
+    """Load a state dict, torchvision's for instance, but for a head of another number of classes, which stays.
+
+    Draw such a head with `ModuleProblem.initial(streams, only=["fc."])`.
+
+    Args:
+      module: changed in place.
+      state: tensors by name.
+      head: the name of the last layer.
+
+    Returns:
+      Whether the head was loaded too.
+
+    Raises:
+      ValueError: for names that are missing or too many, or other shapes than those of the head; nothing is loaded.
+
+    Example:
+      >>> load_pretrained(resnet18(100, width=2), resnet18(1000, width=2).state_dict())
+      False
+    """
+    own = module.state_dict()
+    missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    if missing or unknown:
+        raise ValueError(f"Expected the module's names in state; missing: {missing}, unknown: {unknown}.")
+    other = {name for name, tensor in own.items() if tensor.shape != state[name].shape}
+    wrong = sorted(name for name in other if not name.startswith(f"{head}."))
+    if wrong:
+        shapes = ", ".join(f"{name}: {tuple(state[name].shape)} for {tuple(own[name].shape)}" for name in wrong)
+        raise ValueError(f"Expected the module's shapes in state, but for {head}; got {shapes}.")
+    heads = {name for name in own if name.startswith(f"{head}.")} if other else set()
+    with torch.no_grad():
+        for name, tensor in own.items():
+            if name not in heads:
+                tensor.copy_(state[name])
+    return not heads

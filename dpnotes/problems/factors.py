@@ -1,0 +1,358 @@
+"""The gradients of a layer's parameters by example, kept as factors: norms without writing them out, weighted sums.
+
+The gradient of a layer that multiplies by a matrix is a sum over positions (of a sequence, of an image) of outer
+products: what went in, times the derivative of the example's loss with respect to what came out, its *error*. So
+
+    |sum_t e_t a_t'|^2 = sum_{t, s} <a_t, a_s> <e_t, e_s>
+
+(Goodfellow, arXiv:1510.01799v2, section 4, for one position; Li, Tramer, Liang and Hashimoto, "Large language models
+can be strong differentially private learners", arXiv:2110.05679, for more). For `T` positions, `d` inputs and `p`
+outputs that takes `T^2 (d + p)` multiplications, and writing the gradient out takes `T d p`. Each layer takes what is
+cheaper here, as Bu, Mao and Xu ("Scalable and efficient training of large convolutional neural networks with
+differential privacy", arXiv:2205.10683) do by memory. Inner products of patches of an image are sums of inner products
+of pixels, which takes fewer multiplications than the patches themselves, by up to the size of the kernel.
+
+A weighted sum is one contraction of the inputs with the rescaled errors ("book-keeping": Bu, Wang, Zha and Karypis,
+"Differentially private optimization on large model at small cost", arXiv:2210.00038): no second backward pass.
+Products of bfloat16 factors are summed in float32.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.grad import conv2d_weight
+
+# Numbers that a norm may write out at once: as much as a CPU has cache for, or what fills a GPU.
+_BLOCK = {"cpu": 2**20, "cuda": 2**26}
+
+
+class Term(Protocol):
+    """What one call of a layer adds to the gradients by example of one parameter.
+
+    `squared_norms` is `(batch,)`; `weighted_sum` has the parameter's shape; `write` is `(batch, *shape)`; `take` keeps
+    some of the examples. All are at least float32.
+    """
+
+    def squared_norms(self) -> Tensor: ...  # noqa: D102
+    def weighted_sum(self, weights: Tensor) -> Tensor: ...  # noqa: D102
+    def write(self) -> Tensor: ...  # noqa: D102
+    def take(self, index: Tensor | slice) -> "Term": ...  # noqa: D102
+
+
+@dataclass(frozen=True, eq=False)
+class Written:
+    """Gradients by example as they are, `(batch, *shape)`."""
+
+    each: Tensor
+
+    def squared_norms(self) -> Tensor:
+        """See `Term`."""
+        return torch.linalg.vector_norm(self.each.flatten(1), dim=1).square_()
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """See `Term`."""
+        return (weights.to(self.each) @ self.each.flatten(1)).view(self.each.shape[1:])
+
+    def write(self) -> Tensor:
+        """See `Term`."""
+        return self.each
+
+    def take(self, index: Tensor | slice) -> "Written":
+        """See `Term`."""
+        return Written(self.each[index])
+
+
+@dataclass(frozen=True, eq=False)
+class Outer:
+    """Sums over positions of outer products: the matrix of `torch.nn.Linear`.
+
+    Args:
+      inputs: `(batch, positions, d)`.
+      errors: `(batch, positions, p)`.
+    """
+
+    inputs: Tensor
+    errors: Tensor
+
+    def costs(self) -> tuple[int, int, int, int]:
+        """Multiplications of an example by inner products and written out; numbers written, numbers of the factors."""
+        (positions, d), p = self.inputs.shape[1:], self.errors.shape[2]
+        return positions**2 * (d + p), positions * d * p, d * p, positions * (d + p)
+
+    def squared_norms(self) -> Tensor:
+        """See `Term`."""
+        positions = self.inputs.shape[1]
+        if positions == 1:
+            return _square(self.inputs).mul_(_square(self.errors))
+        by_inner_products, written, size, _ = self.costs()
+        if written < by_inner_products:
+            return _written_norms(self, size)
+        found = [
+            _inner_products(self.inputs[block].mT).mul_(_inner_products(self.errors[block].mT)).sum((1, 2))
+            for block in _blocks(self.inputs, 2 * positions**2)
+        ]
+        return torch.cat(found).clamp_min_(0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """See `Term`."""
+        errors = self.errors * weights.to(self.errors)[:, None, None]
+        return _product(errors.flatten(0, 1).mT[None], self.inputs.flatten(0, 1)[None])[0]
+
+    def write(self) -> Tensor:
+        """See `Term`."""
+        return _product(self.errors.mT, self.inputs)
+
+    def take(self, index: Tensor | slice) -> "Outer":
+        """See `Term`."""
+        return Outer(self.inputs[index], self.errors[index])
+
+
+@dataclass(frozen=True, eq=False)
+class Patches:
+    """Sums over positions of outer products with patches of an image: the kernel of `torch.nn.Conv2d`, of any groups.
+
+    Args:
+      inputs: `(batch, channels, height, width)`.
+      errors: `(batch, output channels, height, width)`, of the output.
+      layer: the convolution; only its shape is read.
+    """
+
+    inputs: Tensor
+    errors: Tensor
+    layer: nn.Conv2d
+
+    def costs(self) -> tuple[int, int, int, int]:
+        """See `Outer.costs`."""
+        groups, kernel = self.layer.groups, math.prod(self.layer.kernel_size)
+        c, p = self.inputs.shape[1] // groups, self.errors.shape[1] // groups
+        pixels, positions = self.inputs[0, 0].numel(), self.errors[0, 0].numel()
+        met = math.prod(len(_residues(self.layer, axis)) / self.layer.stride[axis] ** 2 for axis in (0, 1))
+        by_inner_products = groups * (int(met * pixels**2) * c + positions**2 * (p + sum(self.layer.kernel_size)))
+        size = groups * c * kernel * p
+        return by_inner_products, positions * size, size, groups * (pixels * c + positions * p)
+
+    def squared_norms(self) -> Tensor:
+        """See `Term`."""
+        by_inner_products, written, size, _ = self.costs()
+        if written < by_inner_products:
+            return _written_norms(self, size + math.prod(self.layer.kernel_size) * self.inputs[0].numel())
+        groups = self.layer.groups
+        pixels, positions = self.inputs[0, 0].numel(), self.errors[0, 0].numel()
+        found = [
+            self._patch_products(self.inputs[block].unflatten(1, (groups, -1)).flatten(0, 1))
+            .mul_(_inner_products(self.errors[block].unflatten(1, (groups, -1)).flatten(0, 1).flatten(2)))
+            .sum((1, 2))
+            .view(-1, groups)
+            .sum(1)
+            for block in _blocks(self.inputs, groups * (pixels**2 + 2 * positions**2))
+        ]
+        return torch.cat(found).clamp_min_(0)
+
+    def _patch_products(self, images: Tensor) -> Tensor:
+        """Inner products of all pairs of patches of each image, `(batch, positions, positions)`.
+
+        Patches at t and s have the product sum_{i, j} <pixel t + (i, j), pixel s + (i, j)>: a sum along i, then one
+        along j. Strides of more than one pixel split the image into parts, and only pixels of one part ever meet.
+        """
+        rows, columns = self.errors.shape[2:]
+        total = images.new_zeros(len(images), rows, columns, rows, columns, dtype=_wide(images))
+        for y, down in _residues(self.layer, 0).items():
+            for x, right in _residues(self.layer, 1).items():
+                part = images[:, :, y :: self.layer.stride[0], x :: self.layer.stride[1]]
+                height, width = part.shape[2:]
+                pixels = _inner_products(part.flatten(2)).view(-1, height, width, height, width)
+                along = pixels.new_zeros(len(images), rows, width, rows, width)
+                for shift in down:
+                    to, of = _overlap(shift, rows, height)
+                    along[:, to, :, to] += pixels[:, of, :, of]
+                for shift in right:
+                    to, of = _overlap(shift, columns, width)
+                    total[:, :, to, :, to] += along[:, :, of, :, of]
+        return total.view(-1, rows * columns, rows * columns)
+
+    def _padding(self) -> tuple[int, int]:
+        padding = self.layer.padding
+        assert isinstance(padding, tuple)
+        return padding[0], padding[1]
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """See `Term`."""
+        layer = self.layer
+        errors = self.errors * weights.to(self.errors)[:, None, None, None]
+        shape = layer.stride, self._padding(), layer.dilation, layer.groups
+        found = conv2d_weight(self.inputs, layer.weight.shape, errors, *shape)  # type: ignore[arg-type]
+        return found.to(_wide(found))
+
+    def write(self) -> Tensor:
+        """See `Term`."""
+        layer, groups = self.layer, self.layer.groups
+        images = self.inputs.unflatten(1, (groups, -1)).flatten(0, 1)
+        patches = nn.functional.unfold(images, layer.kernel_size, layer.dilation, self._padding(), layer.stride)
+        errors = self.errors.unflatten(1, (groups, -1)).flatten(0, 1).flatten(2)
+        return _product(errors, patches.mT).view(len(self.inputs), *layer.weight.shape)
+
+    def take(self, index: Tensor | slice) -> "Patches":
+        """See `Term`."""
+        return Patches(self.inputs[index], self.errors[index], self.layer)
+
+
+@dataclass(frozen=True, eq=False)
+class Lookups:
+    """Rows that were looked up: the table of `torch.nn.Embedding`.
+
+    Args:
+      indices: `(batch, positions)`.
+      errors: `(batch, positions, width)`; zeros where the table is not trained (its padding row).
+      num_rows: of the table.
+    """
+
+    indices: Tensor
+    errors: Tensor
+    num_rows: int
+
+    def squared_norms(self) -> Tensor:
+        """See `Term`."""
+        found = [
+            _inner_products(self.errors[block].mT)
+            .mul_(self.indices[block, :, None] == self.indices[block, None])
+            .sum((1, 2))
+            for block in _blocks(self.indices, 2 * self.indices.shape[1] ** 2)
+        ]
+        return torch.cat(found).clamp_min_(0)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """See `Term`."""
+        errors = self.errors.to(_wide(self.errors)) * weights[:, None, None]
+        total = errors.new_zeros(self.num_rows, errors.shape[2])
+        return total.index_add_(0, self.indices.flatten(), errors.flatten(0, 1))
+
+    def write(self) -> Tensor:
+        """See `Term`."""
+        errors = self.errors.to(_wide(self.errors))
+        each = errors.new_zeros(len(errors), self.num_rows, errors.shape[2])
+        return each.scatter_add_(1, self.indices[..., None].expand_as(errors), errors)
+
+    def take(self, index: Tensor | slice) -> "Lookups":
+        """See `Term`."""
+        return Lookups(self.indices[index], self.errors[index], self.num_rows)
+
+
+LAYERS = (nn.Linear, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, nn.Embedding, nn.modules.batchnorm._BatchNorm)
+
+
+def supported(layer: nn.Module) -> bool:
+    """Whether `terms` knows a layer.
+
+    Example:
+      >>> supported(nn.Conv2d(3, 8, 3)), supported(nn.Conv2d(3, 8, 3, padding="same")), supported(nn.Bilinear(1, 1, 1))
+      (True, False, False)
+    """
+    if isinstance(layer, nn.Conv2d):
+        return type(layer) is nn.Conv2d and layer.padding_mode == "zeros" and isinstance(layer.padding, tuple)
+    # A subclass may compute something else.
+    known = type(layer) in LAYERS or type(layer) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+    return known and not (isinstance(layer, nn.Embedding) and layer.sparse)
+
+
+def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
+    """The terms of a layer's parameters by name, from one call of it; a normalisation by batches has fixed statistics.
+
+    Args:
+      layer: one that is `supported`.
+      inputs: what went in, `(batch, ...)`.
+      errors: derivatives of the examples' losses with respect to what came out, `(batch, ...)`.
+
+    Example:
+      >>> layer = nn.Linear(3, 2)
+      >>> found = terms(layer, 2 * torch.ones(2, 3), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+      >>> found["bias"].squared_norms(), found["bias"].weighted_sum(torch.ones(2))
+      (tensor([25.,  0.]), tensor([3., 4.]))
+    """
+    if isinstance(layer, nn.Embedding):
+        indices, errors = inputs.reshape(len(inputs), -1), errors.reshape(len(errors), -1, errors.shape[-1])
+        if layer.padding_idx is not None:
+            errors = errors.masked_fill((indices == layer.padding_idx)[..., None], 0)
+        return {"weight": Lookups(indices, errors, layer.num_embeddings)}
+    if isinstance(layer, nn.Linear | nn.Conv2d):
+        inputs = inputs.to(errors.dtype)  # what autocast did
+        if isinstance(layer, nn.Conv2d):
+            found, errors = Patches(inputs, errors, layer), errors.flatten(2).mT
+        else:
+            inputs, errors = (tensor.reshape(len(tensor), -1, tensor.shape[-1]) for tensor in (inputs, errors))
+            found = Outer(inputs, errors)
+        by_inner_products, written, size, factors = found.costs()
+        if written < by_inner_products and size <= factors:
+            found = Written(found.write())  # less work for the norm, and less memory than its factors
+        return {"weight": found, "bias": Written(errors.sum(1, dtype=_wide(errors)))}
+    wide = _wide(errors)
+    inputs, errors = inputs.to(wide), errors.to(wide)
+    if isinstance(layer, nn.LayerNorm):
+        normalised = nn.functional.layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
+        between = tuple(range(1, errors.dim() - len(layer.normalized_shape)))
+    elif isinstance(layer, nn.GroupNorm):
+        normalised = nn.functional.group_norm(inputs, layer.num_groups, eps=layer.eps)
+        between = tuple(range(2, errors.dim()))
+    else:
+        assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        normalised = nn.functional.batch_norm(inputs, layer.running_mean, layer.running_var, eps=layer.eps)
+        between = tuple(range(2, errors.dim()))
+    normalised = normalised.mul_(errors)
+    if between:
+        normalised, errors = normalised.sum(between), errors.sum(between)
+    return {"weight": Written(normalised), "bias": Written(errors)}
+
+
+def _wide(tensor: Tensor) -> torch.dtype:
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Batched matrix product of factors as they are, summed in float32 at least."""
+    if a.dtype == _wide(a):
+        return torch.bmm(a, b)
+    if a.is_cuda:
+        return torch.bmm(a, b, out_dtype=torch.float32)
+    return torch.bmm(a.float(), b.float())
+
+
+def _inner_products(columns: Tensor) -> Tensor:
+    """Inner products of the columns of each matrix, `(batch, columns, columns)`."""
+    return _product(columns.mT, columns)
+
+
+def _square(tensor: Tensor) -> Tensor:
+    """Squared norm of each example."""
+    return torch.linalg.vector_norm(tensor.flatten(1), dim=1, dtype=_wide(tensor)).square_()
+
+
+def _written_norms(term: Outer | Patches, numbers: int) -> Tensor:
+    blocks = _blocks(term.inputs, numbers)
+    return torch.cat([Written(term.take(block).write()).squared_norms() for block in blocks])
+
+
+def _blocks(data: Tensor, numbers: int) -> Iterator[slice]:
+    """Slices of the examples, so that a block is not too much for the device where one example takes `numbers`."""
+    step = max(1, _BLOCK.get(data.device.type, _BLOCK["cpu"]) // numbers)
+    for start in range(0, len(data), step):
+        yield slice(start, start + step)
+
+
+def _residues(layer: nn.Conv2d, axis: int) -> dict[int, list[int]]:
+    """Where the elements of a kernel lie: their remainders by the stride, and for each the shifts in whole strides."""
+    padding, stride, dilation = layer.padding[axis], layer.stride[axis], layer.dilation[axis]
+    assert isinstance(padding, int)
+    found: dict[int, list[int]] = {}
+    for element in range(layer.kernel_size[axis]):
+        shift, remainder = divmod(element * dilation - padding, stride)
+        found.setdefault(remainder, []).append(shift)
+    return found
+
+
+def _overlap(shift: int, positions: int, pixels: int) -> tuple[slice, slice]:
+    """The positions whose pixel, so many further, is inside the image, and these pixels."""
+    low, high = max(0, -shift), max(0, -shift, min(positions, pixels - shift))
+    return slice(low, high), slice(low + shift, high + shift)

@@ -1,0 +1,807 @@
+"""Any `torch.nn.Module` as a problem: flat parameters, and gradients by example from one backward pass."""
+
+import copy
+import math
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+
+from dpnotes import validate
+from dpnotes.core import Constant
+from dpnotes.problems.examples import check
+from dpnotes.problems.factors import Term, Written, supported, terms
+from dpnotes.streams import Streams
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+Examples = tuple[tuple[Tensor, ...], Tensor]  # inputs and labels
+
+_PADDING = 4  # of the random crop
+_EVALUATED_AT_ONCE = 1000
+_CLOSE = 1e-2  # relative: what TensorFloat-32 rounds to is closer, and a missing contribution is not
+# Functions without a second derivative somewhere (torch's names of their backward nodes).
+_KINKS = re.compile(
+    r"(Mkldnn)?(Relu|LeakyRelu|PreluKernel|RreluWithNoise|Elu|Celu|Hard\w+|Softshrink|Threshold|Abs|Sgn|Sign|Clamp\w*"
+    r"|Max\w*|Min\w*|Amax|Amin|Aminmax|(Adaptive|Fractional)?MaxPool\w*|Sort|Topk|Median|Kthvalue|Round|Floor|Ceil)Backward\d+"
+)
+
+
+class ExamplesMix(ValueError):
+    """The loss of one example depends on the others of its batch, so it has no gradient of its own."""
+
+
+class NoHessian(ValueError):
+    """The loss has kinks, where a second derivative does not exist."""
+
+
+class OutOfMemory(MemoryError):
+    """The activations of a batch do not fit into the device's memory."""
+
+
+class ModuleGradients:
+    """Gradients by example of a `ModuleProblem` at one point a run; what is not asked for is not computed.
+
+    `weighted_sum` alone takes one forward and one backward pass, as a step of plain SGD does, for any weights. After
+    `norms` it takes neither: `norms` keeps what went into each layer and the errors at its output, which the sum
+    contracts. Where the batch takes several chunks, they are not kept, and the sum passes again. `losses` alone takes a
+    forward pass; after one of the others nothing. So ask for losses last.
+    """
+
+    def __init__(self, problem: "ModuleProblem", x: Tensor, examples: Tensor | None) -> None:
+        self._problem, self._x, self._examples = problem, x, examples
+        self._losses: Tensor | None = None
+        self._norms: Tensor | None = None
+        self._terms: list[dict[str, Term]] | None = None  # one a run
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        return len(self._x), self._problem.num_examples if self._examples is None else self._examples.shape[1]
+
+    def _indices(self, run: int) -> Tensor:
+        if self._examples is None:
+            return torch.arange(self._problem.num_examples, device=self._x.device)
+        return self._examples[run]
+
+    @property
+    def losses(self) -> Tensor:
+        """Losses of the examples, `(runs, batch)`; of a module that mixes them, those in this batch."""
+        if self._losses is None:
+            losses = self._x.new_empty(self._shape)
+            with torch.no_grad(), self._problem._memory(self._shape[1]):
+                for run, row in enumerate(self._x):
+                    for block, examples in self._problem._chunks(self._indices(run)):
+                        batch = self._problem._batch(run, examples)
+                        losses[run, block] = self._problem._forward(self._problem._split(row), batch)
+            self._losses = losses
+        return self._losses
+
+    def norms(self) -> Tensor:
+        """Euclidean norms of the examples' gradients, `(runs, batch)`.
+
+        Raises:
+          ExamplesMix: for a module that mixes the examples of a batch, such as batch normalisation.
+          OutOfMemory: if the batch does not fit.
+        """
+        if self._norms is None:
+            problem = self._problem
+            problem._refuse_mixing()
+            losses, squares = self._x.new_empty(self._shape), self._x.new_empty(self._shape)
+            kept = []
+            with problem._memory(self._shape[1]):
+                for run, row in enumerate(self._x):
+                    chunks = list(problem._chunks(self._indices(run)))
+                    for block, examples in chunks:
+                        batch = problem._batch(run, examples)
+                        problem._check_coverage(row, batch)
+                        losses[run, block], found = problem._recorded(row, batch)
+                        squares[run, block] = sum(term.squared_norms() for term in found.values())
+                        if len(chunks) == 1:
+                            kept.append(found)
+            self._losses, self._norms = losses, squares.sqrt_()
+            self._terms = kept or None
+        return self._norms
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, batch)`.
+
+        An example of weight 0 takes no part, whatever its gradient: it is left out of the pass, and so of the
+        statistics of a batch normalisation, of which this is the gradient of the weighted sum of the losses.
+
+        Raises:
+          ValueError: for weights of another shape.
+          OutOfMemory: if the batch does not fit.
+        """
+        if tuple(weights.shape) != self._shape:
+            raise ValueError(f"Expected weights.shape={tuple(weights.shape)} to be {self._shape}.")
+        total = torch.empty_like(self._x)
+        complete = bool(weights.all())
+        losses = self._x.new_empty(self._shape)
+        with self._problem._memory(self._shape[1]):
+            for run, row in enumerate(self._x):
+                kept = slice(None) if complete else weights[run].nonzero().squeeze(1)
+                if self._terms is not None:
+                    self._problem._contracted(self._terms[run], weights[run], kept, total[run])
+                    continue
+                chosen = self._indices(run)[kept]
+                if not len(chosen):
+                    total[run] = 0
+                for block, examples in self._problem._chunks(chosen):
+                    batch, out = self._problem._batch(run, examples), total[run]
+                    found = self._problem._summed(row, batch, weights[run][kept][block], out, add=block.start > 0)
+                    if complete:
+                        losses[run, block] = found
+        if complete and self._losses is None:
+            self._losses = losses
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class _Augmentation:
+    """A crop and a flip for each example of each run."""
+
+    streams: Streams
+    calls: int | Tensor
+
+    @cached_property
+    def _drawn(self) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
+        return {}
+
+    def __call__(self, run: int, examples: Tensor, images: Tensor, num_examples: int) -> Tensor:
+        if run not in self._drawn:
+            call = self.calls[run] if isinstance(self.calls, Tensor) else self.calls
+            words = self.streams.take(slice(run, run + 1)).words("augmentation", call, num_examples)
+            shifts = 2 * _PADDING + 1  # a word modulo 9 is off uniform by 2e-9
+            self._drawn[run] = words[0][0] % shifts, words[1][0] % shifts, words[2][0] % 2 == 1
+        down, right, flip = (drawn[examples, None] for drawn in self._drawn[run])
+        height, width = images.shape[2:]
+        device = images.device
+        across = torch.arange(width, device=device)
+        rows = torch.arange(height, device=device) + down
+        columns = torch.where(flip, width - 1 - across, across) + right
+        padded = nn.functional.pad(images, [_PADDING] * 4)
+        batch = torch.arange(len(images), device=device)[:, None, None]
+        return padded[batch, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+@dataclass
+class _Seen:
+    """What passes have shown of a module; an augmented problem shares it with the one that it was made of."""
+
+    checked: bool = False
+    shared: set[nn.Module] = field(default_factory=set)  # layers that were applied to something without a batch axis
+
+
+class ModuleProblem:
+    """The mean loss of a `torch.nn.Module` over examples, a `core.Problem` of its flat parameters.
+
+    A point `(runs, dim)` holds the module's trainable parameters (`requires_grad`), flat, in the order of
+    `named_parameters`; `parameters` gives them as views. Frozen ones stay what they are. The module is copied, never
+    changed. Runs take turns: one run of a network fills the device, so that a loop loses nothing there.
+
+    Gradients by example. Linear, Conv2d (any groups), GroupNorm, LayerNorm, Embedding and batch normalisation with
+    fixed statistics (`eval()`) give them from one forward pass and one backward pass through activations
+    (`problems.factors`). A parameter of anything else, or one that a layer applies to something without a batch axis
+    (positions that all examples share), takes a second pass by `torch.func.vmap`, which writes its gradients out:
+    `batch` times its size. A parameter that several layers share, or of a layer that is called several times, is
+    written out too. On the first call the factors of two examples are compared with what autograd finds, so that a
+    weight that is used without calling its layer is refused.
+
+    Batch normalisation in training mode makes the loss of an example depend on its batch: `norms` refuses, and the
+    gradient is that of the mean loss of the batch. No running statistics are kept: the point alone is the state, and
+    `evaluate` recomputes statistics at it from training examples ("precise BatchNorm": Wu and Johnson, "Rethinking
+    'batch' in BatchNorm", arXiv:2105.07576, section 3).
+
+    Numbers. Points, norms and sums are float32, or float64 for a module in float64. With `autocast` the passes are
+    bfloat16. Norms are those of the rounded factors; a sum rounds the rescaled errors once more, by up to 1/256.
+
+    Args:
+      module: maps inputs to outputs, `(batch, num_classes)` for cross-entropy. Draws nothing: no active dropout.
+      inputs: `(examples, ...)`, or a tuple of them for a module of several arguments; shared by all runs, without NaN
+        or infinite entries. Floating point ones have the parameters' type.
+      labels: `(examples,)` int64 in `0 ... num_classes - 1`; of any type for a loss of your own.
+      loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses, each of its own example alone.
+      autocast: `torch.bfloat16`, or None for passes in the parameters' type.
+      channels_last: images are given in this memory format, which convolutions on a GPU are faster in.
+      compile: the passes of a plain sum go through `torch.compile`; it pays after many steps on a GPU.
+      max_examples_at_once: largest chunk of a batch, or None; norms and sums do not depend on it up to rounding. A
+        batch that batch normalisation mixes is never split.
+
+    Raises:
+      ValueError: for no trainable parameters, active dropout, shapes or types that disagree, labels out of range.
+
+    Example:
+      >>> module = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
+      >>> problem = ModuleProblem(module, torch.ones(6, 4), torch.tensor([0, 1, 2, 0, 1, 2]))
+      >>> problem.dim, problem.num_examples, problem.has_hessian
+      (67, 6, True)
+      >>> x = problem.initial(Streams.of("example", ["run 0", "run 1"]))
+      >>> gradients = problem.gradients(x, torch.tensor([[0, 1], [4, 5]]))
+      >>> gradients.norms().shape, gradients.weighted_sum(torch.full((2, 2), 1 / 2)).shape
+      (torch.Size([2, 2]), torch.Size([2, 67]))
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: Tensor | tuple[Tensor, ...],
+        labels: Tensor,
+        *,
+        loss: Literal["cross-entropy"] | Loss = "cross-entropy",
+        autocast: torch.dtype | None = None,
+        channels_last: bool = False,
+        compile: bool = False,
+        max_examples_at_once: int | None = None,
+    ) -> None:
+        if max_examples_at_once is not None:
+            validate.at_least(1, max_examples_at_once=max_examples_at_once)
+        if autocast not in (None, torch.bfloat16):
+            raise ValueError(f"Expected autocast={autocast} to be None or torch.bfloat16.")
+        if not callable(loss):
+            validate.one_of(("cross-entropy",), loss=loss)
+        named = [(name, p.detach()) for name, p in module.named_parameters() if p.requires_grad]
+        if not named:
+            raise ValueError("Expected a module with trainable parameters (requires_grad).")
+        self._names = [name for name, _ in named]
+        self._shapes = {name: parameter.shape for name, parameter in named}
+        self._sizes = [parameter.numel() for _, parameter in named]
+        self._inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        self._labels = labels
+        self._dtype, self._device = named[0][1].dtype, labels.device
+        self._start = torch.cat([parameter.reshape(-1) for _, parameter in named]).to(self._device)
+        self._module = copy.deepcopy(module).to(self._device)
+        _refuse_dropout(self._module)
+        self._batch_norms = [name for name, m in self._module.named_modules() if _mixes(m)]
+        for name in self._batch_norms:
+            _forget_statistics(self._module.get_submodule(name))
+        self._canonical = {id(p): name for name, p in self._module.named_parameters()}
+        self._layers = [m for m in self._module.modules() if supported(m) and self._trained(m)]
+        self._cross_entropy = loss == "cross-entropy"
+        self._loss: Loss = nn.functional.cross_entropy if loss == "cross-entropy" else loss  # type: ignore[assignment]
+        self._autocast, self._channels_last = autocast, channels_last
+        self._max_examples_at_once = max_examples_at_once
+        self._augmentation: _Augmentation | None = None
+        self._seen = _Seen()
+        self._check_data()
+        self._compiled = torch.compile(self._forward) if compile else self._forward
+
+    # ------------------------------------------------------------ what it is
+    @property
+    def dim(self) -> int:
+        """Number of trainable parameters."""
+        return len(self._start)
+
+    @property
+    def num_examples(self) -> int:
+        """Examples of the data."""
+        return len(self._labels)
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """What is known: cross-entropy is at least 0. A network has no Lipschitz constant over all its parameters."""
+        if not self._cross_entropy:
+            return {}
+        return {"lower_bound": Constant(0.0, "proved", "cross-entropy is a negative log-probability")}
+
+    @property
+    def has_hessian(self) -> bool:
+        """Whether the loss is twice differentiable everywhere: no ReLU, maximum or other kink was met in the graph."""
+        return not self._kinks
+
+    def require_hessian(self) -> None:
+        """Refuse a loss with kinks, of which no second-order certificate can speak.
+
+        Raises:
+          NoHessian: naming the functions.
+        """
+        if self._kinks:
+            raise NoHessian(
+                f"Expected a loss with a Hessian, which {', '.join(self._kinks)} have not everywhere: a certificate of "
+                "second-order stationarity would speak of a Hessian that does not exist. Use a smooth activation "
+                "(GELU, SiLU, tanh) and average pooling."
+            )
+
+    @cached_property
+    def _kinks(self) -> list[str]:
+        losses = self._forward(self._leaves(self._start), self._batch(0, self._few(), augment=False))
+        names = {node.name() for node in _nodes(losses)}
+        return sorted(re.sub(r"Backward\d+", "", name) for name in names if _KINKS.fullmatch(name))
+
+    @cached_property
+    def bytes_per_run(self) -> int:
+        """Most memory that one more run holds at once: four points, and the factors of a whole chunk.
+
+        A chunk is `max_examples_at_once` examples, or all. Activations are measured on two examples.
+        """
+        held: dict[int, int] = {}
+
+        def pack(tensor: Tensor) -> Tensor:
+            storage = tensor.untyped_storage()
+            held[storage.data_ptr()] = storage.nbytes()
+            return tensor
+
+        few, leaves = self._few(), self._leaves(self._start)
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            losses = self._forward(leaves, self._batch(0, few, augment=False))
+        del losses
+        own = {self._start.untyped_storage().data_ptr()}
+        activations = sum(size for pointer, size in held.items() if pointer not in own) // len(few)
+        chunk = min(self.num_examples, self._max_examples_at_once or self.num_examples)
+        # Errors have the sizes of the activations that they belong to.
+        return 4 * self.dim * self._start.element_size() + 2 * activations * chunk
+
+    def take(self, index: Tensor | slice) -> "ModuleProblem":
+        """The problem of some of the runs: itself, unless it is augmented."""
+        if self._augmentation is None:
+            return self
+        calls = self._augmentation.calls
+        calls = calls[index] if isinstance(calls, Tensor) else calls
+        return self._with(_Augmentation(self._augmentation.streams.take(index), calls))
+
+    def augmented(self, streams: Streams, calls: int | Tensor) -> "ModuleProblem":
+        """The problem of randomly changed images: cropped after padding by 4, flipped left to right.
+
+        The padding is 0, the mean colour of normalised images. The draw is a function of (run, "augmentation", call,
+        example), so that it does not depend on the batch. `evaluate` does not augment.
+
+        Args:
+          streams: one a run.
+          calls: the number of the step, one for all runs or `(runs,)`.
+
+        Raises:
+          ValueError: if the inputs are not images `(examples, channels, height, width)`.
+
+        Example:
+          >>> module = nn.Sequential(nn.Flatten(), nn.Linear(16, 2))
+          >>> problem = ModuleProblem(module, torch.ones(3, 1, 4, 4), torch.tensor([0, 1, 1]))
+          >>> changed = problem.augmented(Streams.of("example", ["run 0"]), calls=7)
+          >>> bool((changed.gradients(torch.ones(1, problem.dim)).losses > 0).all())
+          True
+        """
+        if len(self._inputs) != 1 or self._inputs[0].dim() != 4:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self._inputs)
+            raise ValueError(f"Expected inputs of shape {shapes} to be (examples, channels, height, width).")
+        return self._with(_Augmentation(streams, calls))
+
+    def _with(self, augmentation: _Augmentation) -> "ModuleProblem":
+        other = copy.copy(self)
+        other._augmentation = augmentation
+        return other
+
+    # ------------------------------------------------------------ points
+    def parameters(self, x: Tensor) -> dict[str, Tensor]:
+        """Views of points `(runs, dim)` by the parameters' names, `(runs, *shape)`."""
+        self._check_points(x)
+        parts = x.split(self._sizes, dim=1)
+        return {name: p.unflatten(1, self._shapes[name]) for name, p in zip(self._names, parts, strict=True)}
+
+    def initial(self, streams: Streams, only: Collection[str] | None = None) -> Tensor:
+        """A starting point `(runs, dim)`: what torch's layers do by default, drawn from the streams.
+
+        Weights and biases of Linear and convolutions are uniform in +-1/sqrt(inputs of an output) (torch's
+        `kaiming_uniform_` with a = sqrt(5), torch 2.13); normalisations are 1 and 0; embeddings are standard normal,
+        with zeros at their padding row. Each parameter has a purpose of its own, so that a draw does not depend on what
+        else the module holds. Draws are float64, rounded.
+
+        Args:
+          streams: one a run.
+          only: beginnings of the names that are drawn, such as `["fc."]` for a new head on a pretrained network; the
+            others start where the module given at construction was. None: all are drawn; `[]`: none.
+
+        Raises:
+          ValueError: for a name that nothing begins with, or a drawn parameter of a layer without a known default.
+        """
+        for start in only or ():
+            if not any(name.startswith(start) for name in self._names):
+                raise ValueError(f"Expected only={start!r} to begin a parameter's name: {', '.join(self._names)}.")
+        x = self._start.repeat(len(streams), 1)
+        views = self.parameters(x)
+        for name in self._names:
+            if only is None or name.startswith(tuple(only)):
+                views[name].copy_(_default(self._module, name, streams, views[name].shape[1:]))
+        return x
+
+    def _check_points(self, x: Tensor) -> None:
+        if x.dim() != 2 or x.shape[1] != self.dim or x.dtype != self._dtype:
+            raise ValueError(
+                f"Expected x, {x.dtype} of shape {tuple(x.shape)}, to be {self._dtype} of shape (runs, {self.dim})."
+            )
+
+    # ------------------------------------------------------------ what it answers
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> ModuleGradients:
+        """Losses and gradients by example at the points `x`, found when asked for.
+
+        Args:
+          x: `(runs, dim)`.
+          examples: `(runs, batch)` int64, which examples; all of them if None.
+
+        Raises:
+          ValueError: for shapes that disagree, or no such example.
+        """
+        self._check_points(x)
+        if self._augmentation is not None:
+            validate.same_length(x=x, streams=self._augmentation.streams)
+        if examples is not None:
+            check(examples, len(x), self.num_examples)
+        return ModuleGradients(self, x.detach(), examples)
+
+    def mean_loss(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
+        """Mean loss `(runs,)` at the points `x`, differentiable in them as often as the module is; not in chunks.
+
+        Arguments and errors as in `gradients`.
+        """
+        self._check_points(x)
+        if examples is not None:
+            check(examples, len(x), self.num_examples)
+        everything = torch.arange(self.num_examples, device=self._device)
+        with self._memory(self.num_examples if examples is None else examples.shape[1]):
+            means = []
+            for run, row in enumerate(x):
+                batch = self._batch(run, everything if examples is None else examples[run])
+                means.append(self._forward(self._split(row), batch).mean())
+            return torch.stack(means)
+
+    def evaluate(
+        self,
+        x: Tensor,
+        inputs: Tensor | tuple[Tensor, ...],
+        labels: Tensor,
+        statistics_from: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Mean loss and accuracy, each `(runs,)`, at the points `x` on other examples.
+
+        Examples are passed in blocks of `max_examples_at_once`, or of 1000. Accuracy is the share of examples whose
+        largest output is the label's, NaN for a loss of your own.
+
+        Batch normalisation uses statistics of the training examples at this very point (Wu and Johnson,
+        arXiv:2105.07576, section 3): each batch is passed as in training; means and second moments are averaged. They
+        are exact functions of the training data, so an accuracy on private statistics is covered by no guarantee.
+
+        Args:
+          x: `(runs, dim)`.
+          inputs: as at construction, of any number of examples.
+          labels: `(examples,)`.
+          statistics_from: `(batches, batch)` int64, training examples that statistics are computed from; needed by a
+            module with batch normalisation in training mode, refused by others.
+
+        Raises:
+          ValueError: for shapes that disagree, or `statistics_from` missing or given in vain.
+          OutOfMemory: if a block does not fit.
+        """
+        self._check_points(x)
+        inputs = inputs if isinstance(inputs, tuple) else (inputs,)
+        validate.same_length(labels=labels, **{f"inputs[{i}]": tensor for i, tensor in enumerate(inputs)})
+        if (statistics_from is None) == bool(self._batch_norms):
+            need = "training examples (batches, batch)" if self._batch_norms else "None: no statistics are needed"
+            raise ValueError(f"Expected statistics_from={statistics_from} to be {need}.")
+        if statistics_from is not None:
+            check(statistics_from, len(statistics_from), self.num_examples)
+        loss, correct = x.new_zeros(len(x)), x.new_zeros(len(x))
+        step = self._max_examples_at_once or _EVALUATED_AT_ONCE
+        with torch.no_grad(), self._memory(step):
+            for run, row in enumerate(x):
+                values = self._split(row)
+                module = self._module
+                if statistics_from is not None:
+                    module = self._fixed
+                    values = values | self._statistics(values, statistics_from)
+                for start in range(0, len(labels), step):
+                    block, truth = slice(start, start + step), labels[start : start + step]
+                    outputs = self._outputs(values, tuple(self._formatted(t[block]) for t in inputs), module)
+                    loss[run] += self._loss_of(outputs, truth).sum()
+                    if self._cross_entropy:
+                        correct[run] += (outputs.argmax(-1) == truth).sum()
+        accuracy = correct / len(labels) if self._cross_entropy else torch.full_like(correct, math.nan)
+        return loss / len(labels), accuracy
+
+    def _statistics(self, values: dict[str, Tensor], batches: Tensor) -> dict[str, Tensor]:
+        """Means and variances that each batch normalisation meets, averaged over batches."""
+        moments: dict[str, list[tuple[Tensor, Tensor]]] = {name: [] for name in self._batch_norms}
+
+        def record(name: str, layer: nn.Module, arguments: tuple[Tensor, ...]) -> None:
+            seen = arguments[0].to(torch.promote_types(arguments[0].dtype, torch.float32))
+            axes = [axis for axis in range(seen.dim()) if axis != 1]
+            variance, mean = torch.var_mean(seen, axes, correction=0)
+            moments[name].append((mean, variance))
+
+        handles = [
+            self._module.get_submodule(name).register_forward_pre_hook(partial(record, name))
+            for name in self._batch_norms
+        ]
+        try:
+            for examples in batches:
+                self._outputs(values, self._batch(0, examples, augment=False)[0], self._module)
+        finally:
+            for handle in handles:
+                handle.remove()
+        found = {}
+        for name, seen in moments.items():
+            means, variances = (torch.stack(part) for part in zip(*seen, strict=True))
+            found[f"{name}.running_mean"] = means.mean(0).to(self._dtype)
+            # The mean of second moments less the squared mean, without its cancellation.
+            found[f"{name}.running_var"] = (variances.mean(0) + means.var(0, correction=0)).to(self._dtype)
+        return found
+
+    @cached_property
+    def _fixed(self) -> nn.Module:
+        """The module with statistics of its batch normalisations as buffers."""
+        module = copy.deepcopy(self._module)
+        for name in self._batch_norms:
+            layer = module.get_submodule(name)
+            assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
+            layer.running_mean = torch.zeros(layer.num_features, dtype=self._dtype, device=self._device)
+            layer.running_var = torch.ones_like(layer.running_mean)
+            layer.eval()
+        return module
+
+    # ------------------------------------------------------------ examples
+    def _check_data(self) -> None:
+        validate.at_least(1, num_examples=len(self._labels))
+        validate.same_length(labels=self._labels, **{f"inputs[{i}]": t for i, t in enumerate(self._inputs)})
+        for i, tensor in enumerate(self._inputs):
+            if tensor.device != self._device:
+                raise ValueError(f"Expected inputs[{i}] on {tensor.device} to be where labels are, on {self._device}.")
+            if tensor.is_floating_point() and tensor.dtype != self._dtype:
+                raise ValueError(f"Expected inputs[{i}] of type {tensor.dtype} to have the parameters' {self._dtype}.")
+            if not bool(torch.isfinite(tensor).all()):
+                raise ValueError(f"Expected inputs[{i}] without NaN or infinite entries.")
+        if not self._cross_entropy:
+            return
+        if self._labels.dtype != torch.int64 or self._labels.dim() != 1:
+            shape = tuple(self._labels.shape)
+            raise ValueError(
+                f"Expected labels, {self._labels.dtype} of shape {shape}, to be int64 of shape (examples,)."
+            )
+        with torch.no_grad():
+            few = self._few()
+            outputs = self._outputs(self._split(self._start), self._batch(0, few)[0], self._module)
+        if outputs.dim() != 2 or len(outputs) != len(few):
+            raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} to be ({len(few)}, num_classes).")
+        low, high = (int(end) for end in self._labels.aminmax())
+        if low < 0 or high >= outputs.shape[1]:
+            raise ValueError(f"Expected labels in 0 ... {outputs.shape[1] - 1}, got {low} ... {high}.")
+
+    def _few(self) -> Tensor:
+        """Two examples, or the only one."""
+        return torch.arange(min(2, self.num_examples), device=self._device)
+
+    def _batch(self, run: int, examples: Tensor, augment: bool = True) -> Examples:
+        inputs = tuple(tensor[examples] for tensor in self._inputs)
+        if augment and self._augmentation is not None:
+            inputs = (self._augmentation(run, examples, inputs[0], self.num_examples),)
+        return tuple(self._formatted(tensor) for tensor in inputs), self._labels[examples]
+
+    def _formatted(self, tensor: Tensor) -> Tensor:
+        if tensor.dim() != 4:
+            return tensor
+        form = torch.channels_last if self._channels_last else torch.contiguous_format
+        return tensor.contiguous(memory_format=form)
+
+    def _chunks(self, examples: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        """Blocks of a batch with the places that they fill; one block if its examples mix."""
+        step = self._max_examples_at_once
+        if step is None or self._batch_norms:
+            step = max(1, len(examples))
+        for start in range(0, len(examples), step):
+            yield slice(start, start + step), examples[start : start + step]
+
+    @contextmanager
+    def _memory(self, batch: int) -> Iterator[None]:
+        """Say what to do when the device has no memory left."""
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            chunk = min(batch, self._max_examples_at_once or batch)
+            advice = (
+                "a smaller batch: batch normalisation cannot split one"
+                if self._batch_norms
+                else f"max_examples_at_once={max(1, chunk // 2)}"
+            )
+            raise OutOfMemory(f"Expected {chunk} examples at once to fit into {self._device}; try {advice}.") from error
+
+    # ------------------------------------------------------------ passes
+    def _split(self, row: Tensor) -> dict[str, Tensor]:
+        """Views of one point by name."""
+        parts = zip(self._names, row.split(self._sizes), strict=True)
+        return {name: part.view(self._shapes[name]) for name, part in parts}
+
+    def _leaves(self, row: Tensor) -> dict[str, Tensor]:
+        """The same, as leaves of a new graph."""
+        return {name: part.requires_grad_() for name, part in self._split(row.detach()).items()}
+
+    def _outputs(self, values: dict[str, Tensor], inputs: tuple[Tensor, ...], module: nn.Module) -> Tensor:
+        with self._precision():
+            return torch.func.functional_call(module, values, inputs)
+
+    def _precision(self) -> Any:
+        if self._autocast is None:
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=self._autocast)
+
+    def _loss_of(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        outputs = outputs.to(self._dtype)
+        return self._loss(outputs, labels, reduction="none") if self._cross_entropy else self._loss(outputs, labels)  # type: ignore[call-arg]
+
+    def _forward(self, values: dict[str, Tensor], batch: Examples) -> Tensor:
+        """Losses of a batch."""
+        return self._loss_of(self._outputs(values, batch[0], self._module), batch[1])
+
+    def _summed(self, row: Tensor, batch: Examples, weights: Tensor, out: Tensor, add: bool = False) -> Tensor:
+        """Losses; the weighted sum of gradients, by one backward pass, is written or added to `out`."""
+        leaves = self._leaves(row)
+        losses = self._compiled(leaves, batch)
+        found = torch.autograd.grad(losses, list(leaves.values()), weights.to(losses), materialize_grads=True)
+        parts = [gradient.reshape(-1) for gradient in found]
+        if add:
+            out += torch.cat(parts)
+        else:
+            torch.cat(parts, out=out)
+        return losses.detach()
+
+    def _recorded(self, row: Tensor, batch: Examples) -> tuple[Tensor, dict[str, Term]]:
+        """Losses, and each parameter's gradients by example as factors."""
+        leaves, size = self._leaves(row), len(batch[1])
+        calls: list[tuple[nn.Module, Tensor, GradientEdge]] = []
+        shared = self._seen.shared
+
+        def record(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
+            if not arguments or len(arguments[0]) != size or len(output) != size:
+                shared.add(layer)
+            elif output.requires_grad:
+                # An edge, not the output: what changes that in place later does not move it.
+                calls.append((layer, arguments[0].detach(), get_gradient_edge(output)))
+
+        handles = [layer.register_forward_hook(record) for layer in self._layers]
+        try:
+            losses = self._forward(leaves, batch)
+        finally:
+            for handle in handles:
+                handle.remove()
+        calls = [call for call in calls if call[0] not in shared]
+        found: dict[str, list[Term]] = {}
+        covered = {name for layer, _, _ in calls for name in self._trained(layer).values()}
+        rest = [name for name in self._names if name not in covered or name in self._names_of(shared)]
+        if rest:
+            met = {id(node.variable) for node in _nodes(losses) if hasattr(node, "variable")}  # type: ignore[attr-defined]
+            rest = [name for name in rest if id(leaves[name]) in met]
+        # Inner nodes alone are asked for, so the engine computes no gradient of a weight.
+        edges = [edge for _, _, edge in calls]
+        errors = [*torch.autograd.grad(losses, edges, torch.ones_like(losses), allow_unused=True)] if calls else []
+        while calls:
+            # Factors of a layer that is written out are freed before the next layer is looked at.
+            (layer, inputs, _), error = calls.pop(), errors.pop()
+            if error is not None:
+                own = terms(layer, inputs, error)
+                for local, name in self._trained(layer).items():
+                    found.setdefault(name, []).append(own[local])
+        for name, each in self._written(row, batch, rest).items():
+            found[name] = [Written(each)]
+        return losses.detach(), {name: _merged(several) for name, several in found.items()}
+
+    def _written(self, row: Tensor, batch: Examples, names: Sequence[str]) -> dict[str, Tensor]:
+        """Gradients by example of some parameters, written out."""
+        if not names:
+            return {}
+        values = self._split(row.detach())
+
+        def loss_of_one(some: dict[str, Tensor], label: Tensor, *inputs: Tensor) -> Tensor:
+            return self._forward(values | some, (tuple(t[None] for t in inputs), label[None]))[0]
+
+        some = {name: values[name] for name in names}
+        by_example = torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, *[0] * (1 + len(batch[0]))))
+        return by_example(some, batch[1], *batch[0])
+
+    def _contracted(self, found: dict[str, Term], weights: Tensor, kept: Tensor | slice, out: Tensor) -> None:
+        """Write the weighted sum of factors, of the kept examples alone, to `out`."""
+        weights = weights[kept]
+        for name, part in self._split(out).items():
+            if name in found and len(weights):
+                part.copy_(found[name].take(kept).weighted_sum(weights))
+            else:
+                part.zero_()
+
+    def _trained(self, layer: nn.Module) -> dict[str, str]:
+        """A layer's trainable parameters: their names in it, and in the module."""
+        return {local: self._canonical[id(p)] for local, p in layer.named_parameters(recurse=False) if p.requires_grad}
+
+    def _names_of(self, layers: Collection[nn.Module]) -> set[str]:
+        return {name for layer in layers for name in self._trained(layer).values()}
+
+    # ------------------------------------------------------------ what has no gradients by example
+    def _refuse_mixing(self) -> None:
+        if self._batch_norms:
+            raise ExamplesMix(
+                f"Expected a module whose examples do not mix; the batch normalisation {self._batch_norms[0]} makes "
+                "each loss depend on the whole batch, so that no example has a gradient of its own to clip. Use "
+                "GroupNorm, or eval() with statistics of public data."
+            )
+
+    def _check_coverage(self, row: Tensor, batch: Examples) -> None:
+        """Compare factors with autograd on two examples, once: an error here is of the order of the gradient."""
+        if self._seen.checked or len(batch[1]) < 2:
+            return
+        # With one example and with two no number of positions can be taken for the batch twice.
+        one, pair = ((tuple(tensor[:size] for tensor in batch[0]), batch[1][:size]) for size in (1, 2))
+        autocast, self._autocast = self._autocast, None
+        try:
+            alone, _ = self._recorded(row, one)
+            self._recorded(row, pair)
+            together, factors = self._recorded(row, pair)
+            weights, found, expected = torch.ones_like(together), torch.empty_like(row), torch.empty_like(row)
+            self._contracted(factors, weights, slice(None), found)
+            self._summed(row, pair, weights, expected)
+        finally:
+            self._autocast = autocast
+        scale = sum(term.squared_norms().sum() for term in factors.values()).sqrt() + expected.norm()  # type: ignore[union-attr]
+        if not bool(scale > 0) or not bool(scale.isfinite()):
+            return  # nothing can be told here
+        if not bool((alone - together[:1]).abs() <= _CLOSE * together[:1].abs()):
+            raise ExamplesMix(
+                f"Expected the loss of an example not to depend on its batch: it is {alone.item():g} alone and "
+                f"{together[0].item():g} beside another. The module mixes examples, or draws random numbers."
+            )
+        differences = zip(self._names, (found - expected).split(self._sizes), strict=True)
+        wrong = [name for name, difference in differences if not bool(difference.norm() <= _CLOSE * scale)]
+        if wrong:
+            raise ValueError(
+                f"Expected {', '.join(wrong)} to be used by its own layer alone: call the layer, not its weight."
+            )
+        self._seen.checked = True
+
+
+def _mixes(layer: nn.Module) -> bool:
+    return isinstance(layer, nn.modules.batchnorm._BatchNorm) and (layer.training or layer.running_mean is None)
+
+
+def _forget_statistics(layer: nn.Module) -> None:
+    """Statistics of the batch alone, in training and out of it."""
+    assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
+    layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+    layer.track_running_stats = False
+
+
+def _refuse_dropout(module: nn.Module) -> None:
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.training and layer.p > 0:
+            raise ValueError(
+                f"Expected {name}.p={layer.p} to be 0: its draws are not the streams'; or call eval() on it."
+            )
+
+
+def _merged(several: list[Term]) -> Term:
+    """The term of a parameter that was used several times: gradients add up before any norm."""
+    return several[0] if len(several) == 1 else Written(sum((term.write() for term in several[1:]), several[0].write()))
+
+
+def _nodes(tensor: Tensor) -> Iterator[Node]:
+    """Every node of the graph behind a tensor."""
+    waiting, seen = [tensor.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            waiting += [following for following, _ in node.next_functions]
+
+
+def _default(module: nn.Module, name: str, streams: Streams, shape: torch.Size) -> Tensor:
+    """What torch's layers start a parameter with, `(runs, *shape)` or one number for all."""
+    path, _, local = name.rpartition(".")
+    layer = module.get_submodule(path)
+    purpose = f"initial {name}"
+    if isinstance(layer, nn.Linear | nn.modules.conv._ConvNd) and not getattr(layer, "transposed", False):
+        bound = 1 / math.sqrt(layer.weight[0].numel())
+        return streams.uniform(purpose, 0, shape.numel()).mul_(2).sub_(1).mul_(bound).view(-1, *shape)
+    if isinstance(layer, nn.GroupNorm | nn.LayerNorm | nn.modules.batchnorm._NormBase):
+        return torch.tensor(1.0 if local == "weight" else 0.0)
+    if isinstance(layer, nn.Embedding):
+        drawn = streams.normal(purpose, 0, shape.numel()).view(-1, *shape)
+        if layer.padding_idx is not None:
+            drawn[:, layer.padding_idx] = 0
+        return drawn
+    raise ValueError(f"Expected {name} to be of a layer with a known default, not of a {type(layer).__name__}.")

@@ -35,9 +35,9 @@ class Landscape(Protocol):
     """A function F of `dim` numbers. Points are `(..., dim)`, float32 or float64, on any device.
 
     `value` and `smallest_eigenvalue` (of the Hessian, exact) are `(...)`, `gradient` and `hessian_vector` are
-    `(..., dim)`, `hessian` is dense, `(..., dim, dim)`. `constants` hold everywhere; `constants_within` hold in the
-    ball of that radius around the origin. Names: "smoothness" and "hessian_lipschitz" (in the spectral norm),
-    "lipschitz", "minimum", "maximum"; one that is missing does not exist or is not known. `saddle` is one of its
+    `(..., dim)`, `hessian` is dense, `(..., dim, dim)`. `constants` hold everywhere; `constants_within` adds those that
+    hold in the ball of that radius around the origin. Names: "smoothness" and "hessian_lipschitz" (in the spectral
+    norm), "lipschitz", "minimum", "maximum"; one that is missing does not exist or is not known. `saddle` is one of the
     strict saddles.
     """
 

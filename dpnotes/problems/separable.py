@@ -301,14 +301,17 @@ class DoubleWell:
         inner = t.clamp(-self._edge, self._edge)
         square, outer = inner.square(), t - inner
         quartic = self.gamma * square * (square / (4 * self.width**2) - 0.5)
-        return quartic + outer * (self.first(inner) + 0.5 * outer * self.second(inner))
+        return quartic + outer * (self._cubic(inner) + 0.5 * self.smoothness * outer)
 
     def first(self, t: Tensor) -> Tensor:
         inner = t.clamp(-self._edge, self._edge)
-        return self.gamma * inner * (inner.square() / self.width**2 - 1) + (t - inner) * self.second(inner)
+        return torch.add(self._cubic(inner), t - inner, alpha=self.smoothness)
 
     def second(self, t: Tensor) -> Tensor:
         return self.gamma * (3 / self.width**2 * t.clamp(-self._edge, self._edge).square() - 1)
+
+    def _cubic(self, inner: Tensor) -> Tensor:
+        return inner * (self.gamma / self.width**2 * inner.square() - self.gamma)
 
 
 @dataclass(frozen=True)

@@ -70,12 +70,12 @@ class VirtualData:
       >>> from dpnotes.problems.separable import DoubleWell, Linear
       >>> data = VirtualData(Separable([(DoubleWell(1.0), 3)]), Separable([(Linear(0.5), 3)]))
       >>> streams = Streams.of("example", ["run 0", "run 1"])
-      >>> batch = data.fresh(1e14, streams, "descent", call=0)
-      >>> x, y = torch.zeros(2, 3), torch.ones(2, 3)
-      >>> (batch.gradient(x) - batch.gradient(y)).abs().max() < 1e-6  # additive noise cancels in SPIDER's differences
+      >>> one, many = (data.fresh(size, streams, "descent", call) for call, size in enumerate((1, 1e14)))
+      >>> x, y = torch.zeros(2, 3), torch.ones(2, 3)  # a saddle and a minimum, where F has no slope
+      >>> one.gradient(x).norm() > 0.1, many.gradient(x).norm() < 1e-6, data.variance(x)
+      (tensor(True), tensor(True), tensor([0.7500, 0.7500]))
+      >>> (one.gradient(x) - one.gradient(y)).norm() < 1e-6  # additive noise cancels in SPIDER's differences
       tensor(True)
-      >>> data.variance(x)
-      tensor([0.7500, 0.7500])
     """
 
     landscape: Landscape

@@ -1,0 +1,1 @@
+"""What was reached: curvature and certificates of stationarity."""

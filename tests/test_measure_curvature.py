@@ -1,0 +1,479 @@
+"""Curvature: products against dense Hessians, Lanczos against eigvalsh, and intervals that keep their word."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.measure import curvature
+from dpnotes.measure.curvature import (
+    Interval,
+    Tridiagonal,
+    hvp_from_gradient,
+    hvp_from_hessian,
+    hvp_from_loss,
+    kuczynski_wozniakowski,
+    lanczos,
+    largest_eigenvalue,
+    smallest_eigenvalue,
+    spectral_norm,
+    sufficient_products,
+)
+from dpnotes.streams import Streams
+
+TRIALS = 1000
+exactly = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
+
+
+def trials(number: int = TRIALS) -> Streams:
+    return Streams.of("curvature", range(number))
+
+
+# ---------------------------------------------------------------- products (law 7)
+WEIGHTS = Streams.of("network", ["weights"]).normal("weights", 0, 60).view(12, 5)
+LABELS = torch.arange(12) % 3
+
+
+def network_loss(x: Tensor) -> Tensor:
+    """Cross-entropy of a tanh network with 5 inputs, 4 hidden units, 3 classes; `(..., 32)` to `(...)`."""
+    first, second = x[..., :20].unflatten(-1, (5, 4)), x[..., 20:].unflatten(-1, (4, 3))
+    logits = torch.tanh(WEIGHTS @ first) @ second
+    return -torch.log_softmax(logits, dim=-1)[..., torch.arange(12), LABELS].mean(-1)
+
+
+def points() -> Tensor:
+    return Streams.of("points", range(2)).normal("x", 0, 3 * 32).view(2, 3, 32)
+
+
+def dense_hessian(x: Tensor) -> Tensor:
+    return torch.func.vmap(torch.func.vmap(torch.func.jacrev(torch.func.grad(network_loss))))(x)
+
+
+def products(name: str, x: Tensor) -> Callable[[Tensor], Tensor]:
+    if name == "hessian":
+        return hvp_from_hessian(dense_hessian(x))
+    if name == "gradient":
+        return hvp_from_gradient(torch.func.vmap(torch.func.vmap(torch.func.grad(network_loss))), x)
+    if name == "loss":
+        return hvp_from_loss(network_loss, x)
+    return hvp_from_loss([lambda x: 0.25 * network_loss(x), lambda x: 0.75 * network_loss(x), lambda x: x.sum(-1)], x)
+
+
+@pytest.mark.parametrize("name", ["hessian", "gradient", "loss", "losses"])
+def test_products_agree_with_the_dense_hessian(name: str):
+    x = points()
+    hessian = torch.autograd.functional.hessian(lambda flat: network_loss(flat.view(2, 3, 32)).sum(), x.reshape(-1))
+    vector = Streams.of("vectors", range(2)).normal("v", 0, 96).view(2, 3, 32)
+    assert isinstance(hessian, Tensor)
+    expected = (hessian @ vector.reshape(-1)).view(2, 3, 32)
+    hvp = products(name, x)
+    exactly(hvp(vector), expected)
+    exactly(hvp(2 * vector), 2 * expected)  # a second product of the same graph
+    assert not torch.allclose(products(name, 1.01 * x)(vector), expected, rtol=1e-4), "control: the point matters"
+
+
+def test_a_linear_loss_has_no_curvature():
+    assert not hvp_from_loss(lambda x: x.sum(-1), torch.ones(2, 3))(torch.ones(2, 3)).any()
+    assert not hvp_from_loss([lambda x: x.sum(-1)], torch.ones(2, 3))(torch.ones(2, 3)).any()
+
+
+def test_products_refuse_what_they_cannot_differentiate():
+    with pytest.raises(ValueError, match="detached from x"):
+        hvp_from_gradient(lambda x: x.detach() ** 2, torch.ones(2, 3))
+    with pytest.raises(ValueError, match=r"hessian.shape=\(2, 3\) to be"):
+        hvp_from_hessian(torch.ones(2, 3))
+    with pytest.raises(ValueError, match="num_losses=0"):
+        hvp_from_loss([], torch.ones(2, 3))
+
+
+# ---------------------------------------------------------------- Lanczos
+def starts(runs: int, dim: int) -> Tensor:
+    return trials(runs).normal("start", 0, dim)
+
+
+def symmetric(runs: int, dim: int) -> Tensor:
+    square = Streams.of("matrices", range(runs)).normal("matrix", 0, dim * dim).view(runs, dim, dim)
+    return square + square.mT
+
+
+def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
+    matrices = symmetric(5, 12)
+    found = lanczos(hvp_from_hessian(matrices), starts(5, 12), num_products=50)
+    assert found.num_products.tolist() == [12] * 5 and bool(found.invariant.all())
+    exactly(found.ritz_values(), torch.linalg.eigvalsh(matrices))
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-5)])
+def test_lanczos_stays_orthogonal_when_ritz_values_converge(dtype: torch.dtype, tolerance: float):
+    # An outlier converges within a few products; without re-orthogonalisation it comes back as ghosts.
+    spectrum = torch.linspace(0, 1, 300, dtype=dtype)
+    spectrum[-1] = 100
+    seen = []
+    matrix = lanczos(lambda v: seen.append(v) or spectrum * v, starts(2, 300).to(dtype), num_products=60)
+    basis = torch.stack(seen, dim=1).double()
+    assert float((basis @ basis.mT - torch.eye(60)).abs().max()) < tolerance
+    assert matrix.diagonal.dtype == torch.float64
+    assert ((matrix.ritz_values() > 50).sum(-1) == 1).all()
+    projected = basis @ (spectrum.double() * basis).mT
+    torch.testing.assert_close(torch.diagonal(projected, dim1=1, dim2=2), matrix.diagonal, rtol=0, atol=100 * tolerance)
+
+
+def test_an_invariant_subspace_ends_each_run_by_itself_and_is_exact():
+    spectra = torch.ones(4, 50, dtype=torch.float64)
+    spectra[1, :20], spectra[2, :20], spectra[2, 20:25], spectra[3] = -2, -2, 3, 0
+    found = smallest_eigenvalue(lambda v: spectra * v, 50, trials(4), num_products=30, failure_probability=1e-3)
+    assert found.num_products is not None and found.num_products.tolist() == [1, 2, 3, 1]
+    truth = spectra.amin(1)
+    assert bool(((found.lower <= truth) & (truth <= found.upper) & (found.width < 1e-10)).all())
+
+
+@pytest.mark.parametrize("shape", [(6,), (3, 2)])
+def test_a_batch_equals_its_runs_one_by_one(shape: tuple[int, ...]):
+    spectra = 2 * trials(6).uniform("spectrum", 0, 40) - 1
+    spectra[2, 5:] = 0.5  # ends early
+    calls = torch.arange(6).view(shape)
+    streams = trials(shape[0])
+    options = {"num_products": 20, "failure_probability": 1e-3, "tolerance": 0.05}
+    batch = smallest_eigenvalue(lambda v: spectra.view(*shape, 40) * v, 40, streams, call=calls, **options)
+    assert batch.lower.shape == shape and batch.num_products is not None
+    for run in range(6):
+        which = run // (6 // shape[0])
+        alone = smallest_eigenvalue(
+            lambda v, run=run: spectra[run] * v,
+            40,
+            streams.take(torch.tensor([which])),
+            call=calls.view(-1)[[run]],
+            **options,
+        )
+        exactly(alone.lower, batch.lower.view(-1)[[run]])
+        exactly(alone.upper, batch.upper.view(-1)[[run]])
+        assert alone.num_products is not None
+        assert int(alone.num_products) == int(batch.num_products.view(-1)[run])
+    assert len(set(batch.num_products.view(-1).tolist())) > 2, "control: the runs differ"
+
+
+def test_iterates_have_their_own_start_vectors():
+    seen = []
+    calls = torch.tensor([[3, 3, 4]])
+    smallest_eigenvalue(
+        lambda v: seen.append(v) or v, 30, trials(1), num_products=1, failure_probability=0.1, call=calls
+    )
+    first, same, other = seen[0][0]
+    assert torch.equal(first, same) and not torch.allclose(first, other)
+
+
+def test_a_product_that_is_not_finite_ends_its_run_and_no_other():
+    spectra = torch.linspace(-1, 1, 60, dtype=torch.float64).repeat(3, 1)
+    clean = smallest_eigenvalue(lambda v: spectra * v, 60, trials(3), num_products=20, failure_probability=1e-3)
+    for bad in (math.nan, math.inf):
+        count = 0
+
+        def hvp(v: Tensor, bad: float = bad) -> Tensor:
+            nonlocal count
+            count += 1
+            product = spectra * v
+            if count >= 5:
+                product[1, 7] = bad
+            return product
+
+        found = smallest_eigenvalue(
+            hvp, 60, trials(3), num_products=20, failure_probability=1e-3, smoothness=1.0, tolerance=1e-9
+        )
+        assert found.num_products is not None and found.num_products.tolist() == [20, 4, 20]
+        assert (float(found.lower[1]), float(found.upper[1])) == (-math.inf, math.inf)
+        exactly(found.upper[[0, 2]], clean.upper[[0, 2]])
+
+
+def test_only_active_runs_are_computed():
+    products = []
+
+    def hvp(v: Tensor) -> Tensor:
+        products.append(v)
+        return torch.linspace(-1, 1, 60, dtype=torch.float64) * v
+
+    options = {"num_products": 8, "failure_probability": 1e-3}
+    found = smallest_eigenvalue(hvp, 60, trials(2), active=torch.tensor([True, False]), **options)
+    assert all(not v[1].any() for v in products) and len(products) == 8
+    assert found.num_products is not None and found.num_products.tolist() == [8, 0]
+    assert bool(torch.isfinite(found.width[0])) and found.width[1] == math.inf
+    products.clear()
+    smallest_eigenvalue(hvp, 60, trials(2), active=torch.tensor([False, False]), **options)
+    assert not products
+
+
+def test_runs_stop_at_the_tolerance_and_at_the_threshold():
+    spectrum = torch.linspace(-1, 1, 400, dtype=torch.float64)
+    options = {"num_products": 200, "failure_probability": 1e-3}
+    for wanted in (0.1, 0.01):
+        found = smallest_eigenvalue(lambda v: spectrum * v, 400, trials(3), tolerance=wanted, **options)
+        assert found.num_products is not None
+        assert bool((found.width <= wanted).all()) and bool((found.num_products < 120).all())
+        earlier = smallest_eigenvalue(
+            lambda v: spectrum * v, 400, trials(3), **{**options, "num_products": int(found.num_products[0]) - 4}
+        )
+        assert float(earlier.width[0]) > wanted, "control: it stopped at the first look that allowed it"
+    found = smallest_eigenvalue(lambda v: spectrum * v, 400, trials(1), threshold=-0.5, **options)
+    assert float(found.upper) < -0.5 and found.num_products is not None and int(found.num_products) <= 8
+
+
+# ---------------------------------------------------------------- intervals that keep their word (law 7)
+def spectra(family: str, dim: int, number: int = TRIALS) -> Tensor:
+    """One spectrum a trial, `(trials, dim)`, the smallest eigenvalue first."""
+    uniform = partial(trials(number).uniform, "spectra")
+    bulk, first = uniform(0, dim), uniform(1, 1)[:, 0]
+    if family == "flat":
+        bulk = 2 * bulk - 1
+    elif family == "clustered":
+        bulk = torch.where(bulk < 0.5, -1 + 1e-6 * bulk, 1 - 1e-6 * bulk)
+    elif family == "isolated":
+        bulk = 0.1 * bulk
+        bulk[:, 0] = -0.5 - 0.5 * first
+    elif family == "adverse":  # an eigenvalue that comes into sight of the bound just now
+        bulk[:, 0] = -0.3 * first
+    elif family == "decades":
+        bulk = torch.where(uniform(2, dim) < 0.5, -1, 1) * 10 ** (-12 * bulk)
+    elif family == "positive":
+        bulk = 1e-3 * bulk
+        bulk[:, -1] = 1
+    return bulk.sort(dim=1).values
+
+
+def misses(found: Interval, truth: Tensor) -> int:
+    return int(((found.lower > truth) | (found.upper < truth)).sum())
+
+
+FAMILIES = ["flat", "clustered", "isolated", "adverse", "decades", "positive"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_intervals_are_wrong_at_most_5_of_1000_times_at_1e_3(family: str):
+    # More than 5 of 1,000 at 1e-3 has probability 6e-4; all draws are fixed. Products: few, in sight, and many.
+    spectrum = spectra(family, 60)
+    norm = spectrum.abs().amax(1)
+    for num_products in (4, 12, 28):
+        found = smallest_eigenvalue(
+            lambda v: spectrum * v, 60, trials(), num_products=num_products, failure_probability=1e-3
+        )
+        assert misses(found, spectrum[:, 0]) <= 5
+        rate = math.acosh(1 / curvature._start_component(60, 1e-3)) / (2 * num_products - 2)
+        assert bool((found.width <= 1.001 * math.sinh(rate) ** 2 * 2 * norm + 1e-12).all())
+        if num_products == 4:  # with more the Ritz value of some families has all digits
+            as_lower_bound = Interval(found.upper - 1e-12 * norm, found.upper)
+            assert misses(as_lower_bound, spectrum[:, 0]) > 100, "control: a Ritz value is no lower bound"
+
+
+@pytest.mark.parametrize("dim", [1, 2, 3, 4, 7])
+def test_tiny_dimensions_and_float32(dim: int):
+    for family in ("flat", "clustered", "adverse", "decades"):
+        spectrum = spectra(family, dim)
+        for dtype in (torch.float64, torch.float32):
+            rounded = spectrum.to(dtype)
+            for num_products in {1, 2, max(1, dim - 1), dim}:
+                found = smallest_eigenvalue(
+                    lambda v, rounded=rounded: rounded * v,
+                    dim,
+                    trials(),
+                    num_products=num_products,
+                    failure_probability=1e-3,
+                    dtype=dtype,
+                )
+                assert misses(found, rounded[:, 0].double()) <= 5
+                # The whole space: exact up to the error of a product over the component that the bound relies on.
+                if num_products == dim and dtype == torch.float64:
+                    assert float(found.width.max()) < 1e-9
+
+
+def test_the_bound_is_sharp_and_misses_only_where_the_start_vector_hides_the_eigenvector():
+    spectrum, claimed = spectra("adverse", 60), 0.1
+    start = trials().normal("lanczos", 0, 60)
+    component = (start[:, 0] / start.norm(dim=1)).abs()
+
+    def interval(failure_probability: float) -> Interval:
+        return smallest_eigenvalue(
+            lambda v: spectrum * v, 60, trials(), num_products=12, failure_probability=failure_probability
+        )
+
+    found = interval(claimed)
+    hidden = component < curvature._start_component(60, claimed)
+    wrong = (found.lower > spectrum[:, 0]) | (found.upper < spectrum[:, 0])
+    assert not (wrong & ~hidden).any()
+    # Binomial(1000, 0.1): more than 138 has probability 6e-5. Fewer than 60 would be a bound that gives much away.
+    assert 60 <= int(wrong.sum()) <= 138
+    assert misses(interval(0.3), spectrum[:, 0]) > 138, "control: a bound for 0.3 sold as one for 0.1 is seen"
+
+
+def test_start_vectors_that_are_almost_orthogonal_fail_as_announced():
+    # Of 20,000 runs the 20 whose start vectors by chance have the smallest component along the eigenvector.
+    everyone = trials(20_000)
+    start = everyone.normal("lanczos", 0, 30)
+    component = (start[:, 0] / start.norm(dim=1)).abs()
+    worst = everyone.take(component.argsort()[:20])
+    spectrum = torch.linspace(0, 1, 30, dtype=torch.float64)
+    spectrum[0] = -1e-4
+    interval = partial(smallest_eigenvalue, lambda v: spectrum * v, 30, worst, num_products=8)
+    # All are below the quantile at 2e-3, and none is far below it at 1e-6.
+    assert misses(interval(failure_probability=1e-6), torch.tensor(-1e-4)) == 0
+    spectrum[0] = -0.5
+    assert misses(interval(failure_probability=0.3), torch.tensor(-0.5)) == 20
+
+
+def test_the_start_component_is_the_quantile_of_a_random_unit_vector():
+    for dim in (2, 3, 10, 10**6):
+        for probability in (1e-9, 1e-3, 0.5):
+            # P(|cos| < c) by quadrature of (1 - t^2)^((dim - 3) / 2), or in closed form.
+            quantile = curvature._start_component(dim, probability)
+            if dim == 2:
+                assert quantile == pytest.approx(math.sin(probability * math.pi / 2))
+            elif dim == 3:
+                assert quantile == pytest.approx(probability)
+            else:
+                log_density = math.lgamma(dim / 2) - math.lgamma((dim - 1) / 2) - 0.5 * math.log(math.pi)
+                grid = torch.linspace(0, quantile, 2001, dtype=torch.float64)
+                density = 2 * torch.exp(log_density + (dim - 3) / 2 * torch.log1p(-(grid**2)))
+                assert float(torch.trapezoid(density, grid)) == pytest.approx(probability, rel=1e-5)
+    assert curvature._start_component(1, 1e-3) == 1
+
+
+# ---------------------------------------------------------------- against Kuczynski and Wozniakowski
+def test_a_flat_spectrum_is_within_twice_kuczynski_and_wozniakowski():
+    spectrum = torch.linspace(-1, 1, 500, dtype=torch.float64)
+    for num_products in (16, 32, 64):
+        found = smallest_eigenvalue(
+            lambda v: spectrum * v, 500, trials(50), num_products=num_products, failure_probability=1e-3
+        )
+        allowed = kuczynski_wozniakowski(500, num_products, 1e-3) * 2
+        assert misses(found, spectrum[0]) == 0
+        assert float(found.width.max()) <= 2 * allowed
+        assert float(found.width.median()) > allowed / 20, "control: the yardstick is of the size of the width"
+
+
+def test_kuczynski_and_wozniakowski_never_win():
+    # Their bound is in units of the spread, which has to be bounded at both ends, with half the probability for each.
+    better = 0
+    for dim in (6, 20, 100, 10**4, 10**8):
+        for failure in (0.5, 0.1, 1e-3, 1e-9):
+            for k in (3, 5, 8, 12, 20, 40, 100, 1000):
+                theirs = kuczynski_wozniakowski(dim, k, failure / 2)
+                if k > dim or theirs >= 0.5:
+                    continue
+                rate = math.acosh(1 / curvature._start_component(dim, failure))
+                assert math.sinh(rate / (2 * k - 2)) ** 2 < theirs / (1 - 2 * theirs)
+                better += 1
+    assert better > 40
+
+
+def test_sufficient_products_suffice():
+    spectrum = torch.linspace(-1, 1, 300, dtype=torch.float64)
+    interval = partial(smallest_eigenvalue, lambda v: spectrum * v, 300, trials(20), failure_probability=1e-3)
+    for width in (0.5, 0.05):
+        enough = sufficient_products(300, width, 1e-3)
+        assert float(interval(num_products=enough).width.max()) <= width
+        assert float(interval(num_products=enough // 2).width.min()) > width, "control: half of them do not"
+    assert sufficient_products(10, 1e-9, 1e-3) == 10
+
+
+# ---------------------------------------------------------------- the other end, the norm, known constants
+@pytest.mark.parametrize("family", ["flat", "adverse"])
+def test_the_largest_eigenvalue_and_the_norm(family: str):
+    spectrum = -spectra(family, 60)
+    options = {"num_products": 16, "failure_probability": 1e-3}
+    largest = largest_eigenvalue(lambda v: spectrum * v, 60, trials(), **options)
+    assert misses(largest, spectrum[:, 0]) <= 5
+    mirrored = smallest_eigenvalue(lambda v: -spectrum * v, 60, trials(), **options)
+    assert torch.equal(largest.upper, -mirrored.lower) and torch.equal(largest.lower, -mirrored.upper)
+    norm = spectral_norm(lambda v: spectrum * v, 60, trials(), **options)
+    assert misses(norm, spectrum.abs().amax(1)) <= 5
+    assert misses(Interval(norm.lower, norm.lower + 1e-9), spectrum.abs().amax(1)) > 100, "control"
+
+
+def test_the_norm_of_what_is_not_finite_is_unknown():
+    norm = spectral_norm(lambda v: v * math.nan, 5, trials(1), num_products=3, failure_probability=0.1)
+    assert (float(norm.lower), float(norm.upper)) == (0, math.inf)
+
+
+def test_smoothness_clips_and_a_wrong_one_is_refused():
+    spectrum = torch.linspace(-1, 1, 100, dtype=torch.float64)
+    interval = partial(
+        smallest_eigenvalue, lambda v: spectrum * v, 100, trials(2), num_products=8, failure_probability=1e-3
+    )
+    assert bool((interval().lower < -1).all())
+    assert interval(smoothness=1.0).lower.tolist() == [-1, -1]
+    assert interval(smoothness=torch.tensor([1.0, 1.5])).lower.tolist() == [-1, max(-1.5, float(interval().lower[1]))]
+    with pytest.raises(ValueError, match="Expected smoothness=0.5 to bound the spectrum, which reaches -0.9"):
+        interval(smoothness=0.5)
+
+
+def test_failure_probabilities_below_rounding_claim_nothing():
+    spectrum = torch.linspace(-1, 1, 100)
+    found = smallest_eigenvalue(
+        lambda v: spectrum * v, 100, trials(1), num_products=40, failure_probability=1e-9, dtype=torch.float32
+    )
+    assert float(found.lower) == -math.inf and -1.01 < float(found.upper) < -0.9
+
+
+@pytest.mark.parametrize("scale", [1e-100, 1e-30, 1e30, 1e150])
+def test_the_unit_does_not_matter(scale: float):
+    spectrum = torch.linspace(-1, 1, 100, dtype=torch.float64)
+    interval = partial(smallest_eigenvalue, dim=100, streams=trials(2), num_products=12, failure_probability=1e-3)
+    unit, scaled = interval(lambda v: spectrum * v), interval(lambda v: scale * (spectrum * v))
+    torch.testing.assert_close(scaled.lower / scale, unit.lower, rtol=1e-9, atol=0)
+    torch.testing.assert_close(scaled.upper / scale, unit.upper, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dim": 0}, "Expected dim=0 >= 1"),
+        ({"num_products": 0}, "Expected num_products=0 >= 1"),
+        ({"failure_probability": 0.0}, "Expected 0 < failure_probability=0.0 < 1"),
+        ({"failure_probability": 1.0}, "Expected 0 < failure_probability=1.0 < 1"),
+        ({"tolerance": 0.0}, "Expected tolerance=0.0 > 0"),
+        ({"smoothness": -1.0}, "Expected smoothness=-1.0 > 0"),
+        ({"product_error": 2.0}, "Expected 0 < product_error=2.0 < 1"),
+        ({"call": torch.zeros(3)}, "Expected equal lengths, got call: 3, streams: 2"),
+        ({"hvp": lambda v: v[..., :2]}, r"Expected a product of shape \(2, 5\), got \(2, 2\)"),
+    ],
+)
+def test_bad_arguments_are_named(change: dict, message: str):
+    arguments = {"hvp": lambda v: v, "dim": 5, "streams": trials(2), "num_products": 3, "failure_probability": 0.1}
+    with pytest.raises(ValueError, match=message):
+        smallest_eigenvalue(**{**arguments, **change})
+
+
+def test_bad_start_vectors_are_named():
+    for start in (torch.zeros(3), torch.tensor([1.0, math.nan])):
+        with pytest.raises(ValueError, match="finite and not zero"):
+            lanczos(lambda v: v, start, 2)
+    with pytest.raises(ValueError, match="Expected start, torch.int64"):
+        lanczos(lambda v: v, torch.ones(3, dtype=torch.int64), 2)
+
+
+def test_what_stops_a_run_sees_what_was_learned():
+    seen: list[Tridiagonal] = []
+
+    def stop(matrix: Tridiagonal) -> Tensor:
+        seen.append(matrix)
+        return torch.tensor([True, False])
+
+    spectrum = torch.linspace(-1, 1, 50, dtype=torch.float64)
+    found = lanczos(lambda v: spectrum * v, starts(2, 50), 11, stop=stop)
+    assert found.num_products.tolist() == [4, 11] and len(seen) == 2
+    full = lanczos(lambda v: spectrum * v, starts(2, 50), 11)
+    assert torch.equal(found.diagonal[0, :4], full.diagonal[0, :4]) and torch.equal(found.diagonal[1], full.diagonal[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_intervals_of_larger_matrices(family: str):
+    spectrum = spectra(family, 1000)
+    num_products = sufficient_products(1000, 0.05, 1e-3)
+    found = smallest_eigenvalue(
+        lambda v: spectrum * v, 1000, trials(), num_products=num_products, failure_probability=1e-3
+    )
+    assert misses(found, spectrum[:, 0]) <= 5
+    relative = found.width / spectrum.abs().amax(1)
+    print(f"{family}: {num_products} products, median width {float(relative.median()):.2g} of the spectral norm")
+    assert float(relative.max()) <= 0.05

@@ -69,7 +69,7 @@ def test_control_a_different_conda_environment_is_seen(old: str, new: str):
 def test_the_constraints_pin_every_dependency_within_its_bounds():
     pins = specifiers([line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"])
     assert pins["torch"] == "==2.13.0"
-    extras = extra("lab") | extra("dev") | extra("bench") | extra("exact")
+    extras = extra("lab") | extra("dev") | extra("bench") | extra("exact") | extra("text")
     for name, bounds in (specifiers(PROJECT["dependencies"]) | extras).items():
         version = pins[name].removeprefix("==")
         assert Requirement(f"{name}{bounds}").specifier.contains(version), f"{name} {version} is outside {bounds}"
@@ -84,10 +84,11 @@ def undeclared(source: str, declared: set[str]) -> set[str]:
 
 
 def test_every_import_is_declared():
-    # The notebook part is for those who installed the `lab` extra, exact noise for those with `exact`.
+    # The notebook part is for those who installed the `lab` extra, exact noise for those with `exact`, BERT for `text`.
     core = set(specifiers(PROJECT["dependencies"]))
+    extras = {"discrete.py": "exact", "text.py": "text"}
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
-        optional = "lab" if "notebook" in path.parts else "exact" if path.name == "discrete.py" else ""
+        optional = "lab" if "notebook" in path.parts else extras.get(path.name, "")
         declared = core | set(extra(optional) if optional else {})
         assert not undeclared(path.read_text(), declared), path
 

@@ -1,0 +1,369 @@
+"""Sentences as tensors of word-piece numbers, and BERT as a module of the parts whose gradients by example are known.
+
+BERT is Devlin, Chang, Lee and Toutanova's (arXiv:1810.04805v2). The class below has the parameter names of the package
+transformers and gives its logits, but looks every embedding up by example, so that the gradient of each example can be
+taken apart layer by layer, and computes attention from products and a softmax, so that it can be differentiated twice.
+The published weights and word pieces are read by transformers, which the extra `text` installs; nothing else needs it.
+"""
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from dpnotes import validate
+from dpnotes.problems.datasets.cola import Corpus, Sentences
+from dpnotes.problems.datasets.dataset import Dataset
+from dpnotes.problems.files import DataCorrupt, DataNotFound, PublishedFile, fetch
+from dpnotes.streams import Streams
+
+_HUB = "https://huggingface.co/google-bert/bert-base-uncased/resolve/86b5e0934494bd15c9632b12f734a8a67f723594/"
+BERT_FILES = tuple(
+    PublishedFile(name, sha256, (_HUB + name,))
+    for name, sha256 in (
+        ("config.json", "7160e1553ad2ca51d8c1cb066be533db31826e12d173824c1bb0cb1a4f187d20"),
+        ("model.safetensors", "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3"),
+        ("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"),
+    )
+)
+_BERT_FOLDER = "bert-base-uncased"
+_INITIAL_STD = 0.02  # of weights and embeddings of BERT-base, in the authors' code
+
+# Sentences and a length to `(sentences, 2, length)` int64: numbers of word pieces, and 1 where there is one, else 0.
+Tokenizer = Callable[[Sequence[str], int], Tensor]
+
+
+# ---------------------------------------------------------------- sentences as numbers
+CHARACTER_PIECES = (
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    *(chr(code) for code in range(33, 127) if not chr(code).isupper()),
+    *(f"##{character}" for character in "0123456789abcdefghijklmnopqrstuvwxyz"),
+)
+_NUMBER_OF = {piece: number for number, piece in enumerate(CHARACTER_PIECES)}
+
+
+def character_tokenizer(sentences: Sequence[str], length: int) -> Tensor:
+    """The word pieces of a vocabulary of single characters, `CHARACTER_PIECES`: a `Tokenizer` that needs no file.
+
+    The vocabulary is ASCII, in lower case, so it says nothing about any private sentence. Accents and control
+    characters are dropped; a word with any other character is unknown. What is longer than `length` is cut off. On
+    CoLA's sentences that is what BERT's tokeniser makes of this vocabulary.
+
+    Args:
+      sentences: to be tokenised.
+      length: pieces a sentence, [CLS] and [SEP] included, at least 2.
+
+    Example:
+      >>> numbers, present = character_tokenizer(["Go on."], length=9)[0]
+      >>> [CHARACTER_PIECES[number] for number in numbers]
+      ['[CLS]', 'g', '##o', 'o', '##n', '.', '[SEP]', '[PAD]', '[PAD]']
+      >>> present.tolist()
+      [1, 1, 1, 1, 1, 1, 1, 0, 0]
+    """
+    validate.at_least(2, length=length)
+    packed = torch.zeros(len(sentences), 2, length, dtype=torch.int64)
+    for row, sentence in zip(packed, sentences, strict=True):
+        plain = "".join(c for c in unicodedata.normalize("NFD", sentence.lower()) if c.isspace() or _is_printed(c))
+        numbers: list[int] = []
+        for word in re.findall(r"[^\W_]+|\S", plain):
+            pieces = [_NUMBER_OF.get(f"##{c}" if i else c) for i, c in enumerate(word)]
+            known = [piece for piece in pieces if piece is not None]
+            numbers += known if len(known) == len(pieces) else [_NUMBER_OF["[UNK]"]]
+        numbers = [_NUMBER_OF["[CLS]"], *numbers[: length - 2], _NUMBER_OF["[SEP]"]]
+        row[0, : len(numbers)] = torch.tensor(numbers)
+        row[1, : len(numbers)] = 1
+    return packed
+
+
+def _is_printed(character: str) -> bool:
+    return unicodedata.category(character) not in ("Mn", "Cc", "Cf")  # accents, control and formatting characters
+
+
+def bert_tokenizer() -> Tokenizer:
+    """The 30,522 word pieces of the published uncased BERT, through transformers.
+
+    Raises:
+      ModuleNotFoundError: when transformers is not installed.
+      DataNotFound: when a file is not here and cannot be downloaded; the message says which goes where.
+      DataCorrupt: when a file is not the published one.
+    """
+    transformers = _transformers()
+    pieces = transformers.AutoTokenizer.from_pretrained(_bert_folder(), local_files_only=True)
+
+    def tokenise(sentences: Sequence[str], length: int) -> Tensor:
+        validate.at_least(2, length=length)
+        found = pieces(list(sentences), padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+        return torch.stack([found["input_ids"], found["attention_mask"]], dim=1)
+
+    return tokenise
+
+
+def tokenise(
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    length: int,
+    test: Literal["both", "in-domain", "out-of-domain"] = "both",
+) -> Dataset:
+    """The data set of a corpus: inputs `(examples, 2, length)` int64, which `Bert` takes.
+
+    Args:
+      corpus: sentences, such as `datasets.load_cola()`.
+      tokenizer: `character_tokenizer`, or `bert_tokenizer()` for the published weights.
+      length: pieces a sentence; longer sentences are cut off, shorter ones padded.
+      test: which development sentences are the test examples. GLUE's are both, and are the default: Avdiukhin et al.
+        report a test accuracy and do not say on which sentences; the labels of the test parts are not public.
+
+    Raises:
+      ValueError: outside these domains.
+    """
+    parts = {
+        "in-domain": (corpus.in_domain,),
+        "out-of-domain": (corpus.out_of_domain,),
+        "both": (corpus.in_domain, corpus.out_of_domain),
+    }
+    validate.one_of(parts, test=test)
+    held_out = Sentences(
+        tuple(text for part in parts[test] for text in part.texts), torch.cat([part.labels for part in parts[test]])
+    )
+    return Dataset(
+        f"{corpus.name}, {length} pieces, test: {test}",
+        tokenizer(corpus.train.texts, length),
+        corpus.train.labels,
+        tokenizer(held_out.texts, length),
+        held_out.labels,
+        2,
+        corpus.licence,
+        corpus.source,
+    )
+
+
+# ---------------------------------------------------------------- BERT
+@dataclass(frozen=True)
+class BertSize:
+    """How large a BERT is.
+
+    Args:
+      vocabulary: word pieces.
+      hidden: numbers by which a piece is represented; a multiple of `heads`.
+      layers: of attention.
+      heads: of attention in a layer.
+      intermediate: hidden units between two layers of attention.
+      max_length: pieces a sentence, at most.
+
+    Raises:
+      ValueError: for a size below 1, or heads that do not divide hidden.
+    """
+
+    vocabulary: int
+    hidden: int
+    layers: int
+    heads: int
+    intermediate: int
+    max_length: int
+
+    def __post_init__(self) -> None:
+        validate.at_least(1, **vars(self))
+        if self.hidden % self.heads:
+            raise ValueError(f"Expected hidden={self.hidden} to be a multiple of heads={self.heads}.")
+
+
+BERT_BASE = BertSize(30_522, 768, 12, 12, 3072, 512)
+TINY_BERT = BertSize(len(CHARACTER_PIECES), 16, 2, 2, 32, 64)  # 7,586 parameters: trains in a test
+
+
+class Bert(nn.Module):
+    """BERT with a classifier on its first piece: `(batch, 2, length)` int64, as a `Tokenizer` makes it, to logits.
+
+    Dropout, 0.1 in the published settings, is off: the loss of an example is a function of the parameters and the
+    example, as the theorems and the gradients by example ask. The logits are `(batch, num_classes)`. Attention holds
+    `(batch, heads, length, length)` numbers a layer.
+
+    Args:
+      size: of it.
+      num_classes: at least 2.
+
+    Example:
+      >>> random_bert(TINY_BERT, seed=0)(character_tokenizer(["A dog.", "Dogs bark."], length=16)).shape
+      torch.Size([2, 2])
+    """
+
+    def __init__(self, size: BertSize, num_classes: int = 2) -> None:
+        super().__init__()
+        validate.at_least(2, num_classes=num_classes)
+        self.size = size
+        hidden = size.hidden
+        embeddings = nn.ModuleDict(
+            {
+                "word_embeddings": nn.Embedding(size.vocabulary, hidden),
+                "position_embeddings": nn.Embedding(size.max_length, hidden),
+                "token_type_embeddings": nn.Embedding(2, hidden),
+                "LayerNorm": nn.LayerNorm(hidden, eps=1e-12),
+            }
+        )
+        layers = nn.ModuleList(_Layer(size) for _ in range(size.layers))
+        self.bert = nn.ModuleDict(
+            {
+                "embeddings": embeddings,
+                "encoder": nn.ModuleDict({"layer": layers}),
+                "pooler": nn.ModuleDict({"dense": nn.Linear(hidden, hidden)}),
+            }
+        )
+        self.classifier = nn.Linear(hidden, num_classes)
+
+    def forward(self, packed: Tensor) -> Tensor:
+        """Logits `(batch, num_classes)` of packed sentences `(batch, 2, length)`."""
+        if packed.dim() != 3 or packed.shape[1] != 2 or packed.shape[2] > self.size.max_length:
+            raise ValueError(
+                f"Expected packed.shape={tuple(packed.shape)} to be (batch, 2, length) with "
+                f"length <= {self.size.max_length}."
+            )
+        numbers, present = packed.unbind(1)
+        parts: Any = self.bert["embeddings"]
+        # Every lookup has a row for each example, so that its gradient belongs to that example.
+        positions = torch.arange(numbers.shape[1], device=numbers.device).expand_as(numbers)
+        x = parts["word_embeddings"](numbers) + parts["position_embeddings"](positions)
+        x = parts["LayerNorm"](x + parts["token_type_embeddings"](torch.zeros_like(numbers)))
+        encoder: Any = self.bert["encoder"]
+        pooler: Any = self.bert["pooler"]
+        for layer in encoder["layer"]:
+            x = layer(x, present[:, None, None] != 0)
+        return self.classifier(torch.tanh(pooler["dense"](x[:, 0])))
+
+
+class _Layer(nn.Module):
+    """Attention over the pieces that are there, then two dense layers, each with a residual and a normalisation."""
+
+    def __init__(self, size: BertSize) -> None:
+        super().__init__()
+        self.heads = size.heads
+        self.attention = nn.ModuleDict(
+            {
+                "self": nn.ModuleDict(
+                    {name: nn.Linear(size.hidden, size.hidden) for name in ("query", "key", "value")}
+                ),
+                "output": _residual(size.hidden, size.hidden),
+            }
+        )
+        self.intermediate = nn.ModuleDict({"dense": nn.Linear(size.hidden, size.intermediate)})
+        self.output = _residual(size.intermediate, size.hidden)
+
+    def forward(self, x: Tensor, present: Tensor) -> Tensor:
+        projections: Any = self.attention["self"]
+        query, key, value = (
+            projections[name](x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for name in ("query", "key", "value")
+        )
+        scores = query @ key.mT / math.sqrt(query.shape[-1])
+        # The smallest finite number, not -inf: a sentence without any piece would become NaN.
+        scores = torch.where(present, scores, torch.finfo(scores.dtype).min)
+        x = _add(self.attention["output"], (scores.softmax(-1) @ value).transpose(1, 2).flatten(2), x)
+        return _add(self.output, nn.functional.gelu(self.intermediate["dense"](x)), x)
+
+
+def _residual(num_inputs: int, num_outputs: int) -> nn.ModuleDict:
+    return nn.ModuleDict(
+        {"dense": nn.Linear(num_inputs, num_outputs), "LayerNorm": nn.LayerNorm(num_outputs, eps=1e-12)}
+    )
+
+
+def _add(parts: Any, inside: Tensor, outside: Tensor) -> Tensor:
+    return parts["LayerNorm"](parts["dense"](inside) + outside)
+
+
+def random_bert(size: BertSize, seed: str | int, num_classes: int = 2) -> Bert:
+    """A BERT at a random start: weights and embeddings normal, biases 0, scales 1.
+
+    The standard deviation is 0.02 at the width of BERT-base, as in the authors' code, and in proportion to
+    1/sqrt(hidden) at others: sums over the width are then alike, where 0.02 would make a narrow one's logits constant.
+
+    Args:
+      size: of it, such as `TINY_BERT`.
+      seed: of the draw.
+      num_classes: at least 2.
+
+    Example:
+      >>> sum(parameter.numel() for parameter in random_bert(TINY_BERT, seed=0).parameters())
+      7586
+    """
+    with torch.device("meta"):  # what a layer would draw by itself is not wanted
+        model = Bert(size, num_classes)
+    model.load_state_dict(_start(model, seed), assign=True)
+    return model
+
+
+def pretrained_bert(seed: str | int, num_classes: int = 2) -> Bert:
+    """The published uncased BERT-base, with a classifier at a random start, as in `random_bert`.
+
+    109,483,778 parameters for two classes. The weights are read by transformers.
+
+    Args:
+      seed: of the classifier's draw.
+      num_classes: at least 2.
+
+    Raises:
+      ModuleNotFoundError: when transformers is not installed.
+      DataNotFound: when a file is not here and cannot be downloaded; the message says which goes where.
+      DataCorrupt: when a file is not the published one, or lacks a parameter.
+    """
+    transformers = _transformers()
+    folder = _bert_folder()
+    published, report = transformers.AutoModel.from_pretrained(
+        folder, local_files_only=True, dtype=torch.float32, output_loading_info=True
+    )
+    if missing := report["missing_keys"]:
+        raise DataCorrupt(f"Expected all parameters of BERT in {folder}, missing: {', '.join(sorted(missing))}.")
+    config = published.config
+    size = BertSize(
+        config.vocab_size,
+        config.hidden_size,
+        config.num_hidden_layers,
+        config.num_attention_heads,
+        config.intermediate_size,
+        config.max_position_embeddings,
+    )
+    with torch.device("meta"):
+        model = Bert(size, num_classes)
+    state = {f"bert.{name}": value for name, value in published.state_dict().items()}
+    model.load_state_dict(state | _start(model, seed, prefix="classifier."), assign=True)
+    return model
+
+
+def _start(model: Bert, seed: str | int, prefix: str = "") -> dict[str, Tensor]:
+    """Random values of the parameters whose name starts with the prefix, each from a stream of its own."""
+    streams = Streams.of("bert", [seed])
+    std = _INITIAL_STD * math.sqrt(BERT_BASE.hidden / model.size.hidden)
+    state = {}
+    for name, parameter in model.named_parameters():
+        if not name.startswith(prefix):
+            continue
+        if name.endswith(".bias"):
+            state[name] = torch.zeros(parameter.shape)
+        elif "LayerNorm" in name:
+            state[name] = torch.ones(parameter.shape)
+        else:
+            draw = streams.normal(name, 0, parameter.numel()).view(parameter.shape)
+            state[name] = draw.mul_(std).float()
+    return state
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Expected transformers to be installed: pip install 'dpnotes[text]'.") from error
+    return transformers
+
+
+def _bert_folder() -> Path:
+    """The folder with all of BERT's files, each verified."""
+    paths = [fetch(_BERT_FOLDER, file) for file in BERT_FILES]
+    folders = sorted({str(path.parent) for path in paths})
+    if len(folders) > 1:
+        names = ", ".join(file.name for file in BERT_FILES)
+        raise DataNotFound(f"Expected {names} in one folder, found them in {', '.join(folders)}: move them together.")
+    return paths[0].parent

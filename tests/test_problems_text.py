@@ -1,0 +1,293 @@
+"""Sentences as numbers, and BERT: against transformers where it is installed, and end to end on real sentences."""
+
+import hashlib
+import json
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, hessian, vmap
+
+from dpnotes.problems import text
+from dpnotes.problems.datasets import Corpus, DataCorrupt, DataNotFound, Sentences, load_cola
+from dpnotes.problems.files import PublishedFile
+from dpnotes.problems.text import (
+    CHARACTER_PIECES,
+    TINY_BERT,
+    Bert,
+    BertSize,
+    character_tokenizer,
+    random_bert,
+    tokenise,
+)
+from dpnotes.streams import Streams
+
+# transformers asks torch for what torch 2.13 calls deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")
+
+REAL = Path(os.environ.get("DPNOTES_DATA", "/nowhere"))
+SMALL = BertSize(len(CHARACTER_PIECES), 8, 2, 2, 12, 32)
+needs_cola = pytest.mark.skipif(
+    not (REAL / "cola").is_dir(), reason="DPNOTES_DATA names no folder with cola/: real sentences not tested"
+)
+
+
+@pytest.fixture(scope="module")
+def transformers() -> Any:
+    return pytest.importorskip(
+        "transformers", reason="pip install 'dpnotes[text]': BERT not compared with transformers"
+    )
+
+
+def corpus(*texts: str) -> Corpus:
+    part = Sentences(texts, torch.arange(len(texts)) % 2)
+    other = Sentences(texts[:1], torch.tensor([1]))
+    return Corpus("toy", part, other, part, "none", "here")
+
+
+def wide(size: BertSize) -> Bert:
+    """A BERT far from its flat start: there every part of it would hardly show in the logits."""
+    model = random_bert(size, seed=0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            draw = Streams.of("wide", [name]).normal("parameter", 0, parameter.numel())
+            parameter.add_(draw.view(parameter.shape).to(parameter), alpha=0.5)
+    return model
+
+
+# ---------------------------------------------------------------- sentences as numbers
+def test_sentences_are_cut_and_padded() -> None:
+    packed = character_tokenizer(["", "ab", "abc def"], length=5)
+    pieces = [[CHARACTER_PIECES[number] for number in row[0]] for row in packed]
+    assert pieces == [
+        ["[CLS]", "[SEP]", "[PAD]", "[PAD]", "[PAD]"],
+        ["[CLS]", "a", "##b", "[SEP]", "[PAD]"],
+        ["[CLS]", "a", "##b", "##c", "[SEP]"],
+    ]
+    assert packed[:, 1].tolist() == [[1, 1, 0, 0, 0], [1, 1, 1, 1, 0], [1, 1, 1, 1, 1]]
+    assert len(set(CHARACTER_PIECES)) == len(CHARACTER_PIECES)
+    with pytest.raises(ValueError, match="length=1 >= 2"):
+        character_tokenizer(["a"], length=1)
+
+
+def test_the_test_examples_are_the_chosen_parts() -> None:
+    toy = corpus("One.", "Two two.", "Three.")
+    for test, count in (("both", 4), ("in-domain", 1), ("out-of-domain", 3)):
+        dataset = tokenise(toy, character_tokenizer, 12, test)  # type: ignore[arg-type]
+        assert (dataset.train_inputs.shape, dataset.test_inputs.shape) == ((3, 2, 12), (count, 2, 12))
+        assert (dataset.train_inputs.dtype, dataset.num_classes) == (torch.int64, 2)
+    with pytest.raises(ValueError, match="test='train'"):
+        tokenise(toy, character_tokenizer, 12, "train")  # type: ignore[arg-type]
+
+
+@needs_cola
+def test_character_pieces_are_what_transformers_makes_of_the_same_vocabulary(transformers: Any) -> None:
+    theirs = transformers.BertTokenizer(vocab={piece: number for number, piece in enumerate(CHARACTER_PIECES)})
+    train = load_cola().train.texts
+    odd = [sentence for sentence in train if not (sentence.isascii() and sentence.isprintable())]
+    assert odd, "accents and control characters are among them"
+    sentences = [*train[::10], *odd, "Naïve\tcafé_2 — “ß” x"]
+    for length in (300, 16):
+        found = theirs(sentences, padding="max_length", truncation=True, max_length=length, return_tensors="pt")
+        expected = torch.stack([found["input_ids"], found["attention_mask"]], dim=1)
+        assert torch.equal(character_tokenizer(sentences, length), expected)
+
+
+# ---------------------------------------------------------------- BERT
+def test_bert_gives_the_logits_and_gradients_of_transformers(transformers: Any) -> None:
+    size = replace(SMALL, heads=4)
+    config = transformers.BertConfig(
+        vocab_size=size.vocabulary,
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=size.intermediate,
+        max_position_embeddings=size.max_length,
+        num_labels=3,
+    )
+    theirs = transformers.BertForSequenceClassification(config).double().eval()
+    ours = Bert(size, num_classes=3).double()
+    state = {name: value.double() for name, value in wide(size).state_dict().items() if "classifier" not in name}
+    ours.load_state_dict(
+        state | {"classifier.weight": torch.eye(3, 8).double() * 10, "classifier.bias": torch.ones(3).double()}
+    )
+    theirs.load_state_dict(ours.state_dict(), strict=True)
+    packed = character_tokenizer(["The dog barks.", "Dogs", "", "What a very long sentence this one is."], length=32)
+    logits, expected = ours(packed), theirs(input_ids=packed[:, 0], attention_mask=packed[:, 1]).logits
+    assert float(expected.detach().std(0).min()) > 0.01, "the sentences are told apart"
+    torch.testing.assert_close(logits, expected, atol=1e-10, rtol=0)
+    logits.square().sum().backward()
+    expected.square().sum().backward()
+    for (name, mine), other in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, other.grad, atol=1e-9, rtol=1e-9, msg=name)
+
+
+def test_padding_and_company_change_nothing() -> None:
+    model = wide(SMALL).double()
+    short, long = (
+        character_tokenizer(["A dog."], length=8),
+        character_tokenizer(["A dog.", "Two dogs bark."], length=32),
+    )
+    alone = model(short)[0]
+    torch.testing.assert_close(model(long)[0], alone, atol=1e-12, rtol=0)
+    unmasked = long.clone()
+    unmasked[:, 1] = 1
+    assert float((model(unmasked)[0] - alone).detach().abs().max()) > 1e-4, "control: the mask counts"
+    nothing = torch.zeros(1, 2, 8, dtype=torch.int64)
+    assert bool(torch.isfinite(model(nothing)).all())
+
+
+def test_gradients_by_example_and_second_derivatives_exist() -> None:
+    model = wide(SMALL).double()
+    packed, labels = character_tokenizer(["A dog.", "Dogs bark.", "Bark"], length=12), torch.tensor([0, 1, 1])
+    point = {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+    def loss(point: dict[str, Tensor], packed: Tensor, label: Tensor) -> Tensor:
+        return torch.nn.functional.cross_entropy(functional_call(model, point, (packed[None],)), label[None])
+
+    by_example = vmap(grad(loss), (None, 0, 0))(point, packed, labels)
+    model.zero_grad()
+    torch.nn.functional.cross_entropy(model(packed), labels).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(by_example[name].mean(0), parameter.grad)
+    # Attention is differentiated twice: the second derivative along a key's weight against a difference of first ones.
+    key = "bert.encoder.layer.0.attention.self.key.weight"
+
+    def along(weight: Tensor) -> Tensor:
+        return loss(point | {key: point[key] + weight * torch.eye(8, dtype=torch.float64)}, packed[0], labels[0])
+
+    step, zero = torch.tensor(1e-5, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
+    difference = (grad(along)(step) - grad(along)(-step)) / (2 * step)
+    torch.testing.assert_close(hessian(along)(zero), difference, rtol=1e-5, atol=1e-9)
+
+
+@needs_cola
+def test_a_tiny_bert_learns_real_sentences() -> None:
+    dataset = tokenise(load_cola(), character_tokenizer, length=48)
+    assert dataset.test_inputs.shape == (1043, 2, 48)
+    few = torch.cat([(dataset.train_labels == label).nonzero().flatten()[:4] for label in (0, 1)])
+    inputs, labels = dataset.train_inputs[few], dataset.train_labels[few]
+    model = random_bert(TINY_BERT, seed=0)
+    losses = []
+    for _ in range(100):
+        loss = torch.nn.functional.cross_entropy(model(inputs), labels)
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter -= 0.2 * parameter.grad  # type: ignore[operator]
+        losses.append(float(loss.detach()))
+    assert abs(losses[0] - 0.693) < 0.1, "at its start it knows nothing"
+    assert losses[-1] < 0.1, "in the end it knows these eight sentences"
+
+
+def test_the_start_is_the_seed_s() -> None:
+    first, again, other = (random_bert(TINY_BERT, seed) for seed in (0, 0, 1))
+    before = torch.random.get_rng_state()
+    random_bert(TINY_BERT, 0)
+    assert torch.equal(torch.random.get_rng_state(), before), "torch's own generator is left alone"
+    for (name, a), b, c in zip(first.named_parameters(), again.parameters(), other.parameters(), strict=True):
+        assert torch.equal(a, b) and a.requires_grad, name
+        assert name.endswith("bias") or "LayerNorm" in name or not torch.equal(a, c), name
+    weight = first.bert["embeddings"]["word_embeddings"].weight.detach()  # type: ignore[index, union-attr]
+    expected = 0.02 * (768 / 16) ** 0.5
+    # The standard error of the standard deviation of 1,664 numbers is 1.7%; 7% is four of them.
+    assert abs(float(weight.std()) / expected - 1) < 0.07
+
+
+def test_bad_sizes_and_inputs_are_named() -> None:
+    with pytest.raises(ValueError, match="hidden=8 to be a multiple of heads=3"):
+        replace(SMALL, heads=3)
+    with pytest.raises(ValueError, match="layers=0 >= 1"):
+        replace(SMALL, layers=0)
+    model = random_bert(SMALL, 0)
+    for shape in ((4, 8), (4, 3, 8), (4, 2, 33)):
+        with pytest.raises(ValueError, match="to be \\(batch, 2, length\\) with length <= 32"):
+            model(torch.zeros(shape, dtype=torch.int64))
+
+
+# ---------------------------------------------------------------- the published weights
+@pytest.fixture
+def offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPNOTES_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "cache"))
+    nowhere = tuple(replace(file, urls=("http://127.0.0.1:9/" + file.name,)) for file in text.BERT_FILES)
+    monkeypatch.setattr(text, "BERT_FILES", nowhere)
+    folder = tmp_path / "data" / "bert-base-uncased"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    for call in (text.bert_tokenizer, lambda: text.pretrained_bert(0)):
+        with pytest.raises(ModuleNotFoundError, match=r"dpnotes\[text\]"):
+            call()
+
+
+def test_offline_says_which_file_goes_where(transformers: Any, offline: Path) -> None:
+    with pytest.raises(DataNotFound, match="config.json sha256:7160e155.*bert-base-uncased"):
+        text.pretrained_bert(0)
+    (offline / "config.json").write_text("{}")
+    with pytest.raises(DataCorrupt, match="7160e155.*found 44136fa3"):
+        text.bert_tokenizer()
+
+
+def save(folder: Path, model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small model's files in place of the published ones, as old as those: scales and shifts are gamma and beta."""
+    from safetensors.torch import save_file
+
+    state = model.state_dict()
+    for ours, published in (("LayerNorm.weight", "LayerNorm.gamma"), ("LayerNorm.bias", "LayerNorm.beta")):
+        state = {name.replace(ours, published): value.contiguous() for name, value in state.items()}
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(model.config.to_dict()))
+    (folder / "vocab.txt").write_text("\n".join(CHARACTER_PIECES) + "\n")
+    sums = {file.name: hashlib.sha256((folder / file.name).read_bytes()).hexdigest() for file in text.BERT_FILES}
+    monkeypatch.setattr(text, "BERT_FILES", tuple(PublishedFile(name, sha256) for name, sha256 in sums.items()))
+
+
+def test_published_files_become_a_model_with_a_new_classifier(
+    transformers: Any, offline: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = transformers.BertConfig(
+        vocab_size=len(CHARACTER_PIECES),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=12,
+        max_position_embeddings=32,
+    )
+    published = transformers.BertModel(config).eval()
+    with torch.no_grad():
+        published.embeddings.LayerNorm.weight.mul_(2)
+    save(offline, published, monkeypatch)
+    model = text.pretrained_bert(seed=3)
+    packed = text.bert_tokenizer()(["A dog.", "Dogs bark loudly."], 12)
+    assert torch.equal(packed, character_tokenizer(["A dog.", "Dogs bark loudly."], 12))
+    pooled = published(input_ids=packed[:, 0], attention_mask=packed[:, 1]).pooler_output
+    torch.testing.assert_close(model(packed), pooled @ model.classifier.weight.T, atol=1e-6, rtol=0)
+    assert torch.equal(model.classifier.weight, text.pretrained_bert(seed=3).classifier.weight)
+    assert not torch.equal(model.classifier.weight, text.pretrained_bert(seed=4).classifier.weight)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+    (tmp_path / "data" / "vocab.txt").write_bytes((offline / "vocab.txt").read_bytes())
+    (offline / "vocab.txt").unlink()
+    with pytest.raises(DataNotFound, match="in one folder"):
+        text.bert_tokenizer()
+
+
+def test_files_that_lack_a_parameter_are_refused(
+    transformers: Any, offline: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = transformers.BertConfig(vocab_size=len(CHARACTER_PIECES), hidden_size=8, num_attention_heads=2)
+    config.num_hidden_layers, config.intermediate_size = 1, 12
+    model = transformers.BertModel(config, add_pooling_layer=False)
+    save(offline, model, monkeypatch)
+    with pytest.raises(DataCorrupt, match="pooler.dense"):
+        text.pretrained_bert(0)

@@ -192,4 +192,4 @@ print((peak(40) - alone) / 39 / bytes_per_run(problem))
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
 def test_the_declared_memory_of_a_run_is_what_it_takes():
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)
-    assert 0.6 < float(done.stdout) < 1
+    assert 0.5 < float(done.stdout) < 1

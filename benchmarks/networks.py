@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from dpnotes.problems.architectures import conv_net
+from dpnotes.problems.architectures import Norm, conv_net
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.streams import Streams
 
@@ -29,7 +29,7 @@ def data(device: str, batch: int) -> tuple[Tensor, Tensor]:
     return drawn.view(batch, 3, 32, 32).float().to(device), (torch.arange(batch) % NUM_CLASSES).to(device)
 
 
-def plain(device: str, batch: int, norm: str, autocast: torch.dtype | None) -> Callable[[], None]:
+def plain(device: str, batch: int, norm: Norm, autocast: torch.dtype | None) -> Callable[[], None]:
     """A step of torch.optim.SGD: the floor."""
     inputs, labels = data(device, batch)
     model = conv_net(norm=norm).to(device)
@@ -47,7 +47,7 @@ def plain(device: str, batch: int, norm: str, autocast: torch.dtype | None) -> C
     return step
 
 
-def ours(device: str, batch: int, norm: str, autocast: torch.dtype | None, clipped: bool) -> Callable[[], None]:
+def ours(device: str, batch: int, norm: Norm, autocast: torch.dtype | None, clipped: bool) -> Callable[[], None]:
     """A step of one run on a chosen batch."""
     inputs, labels = data(device, batch)
     problem = ModuleProblem(conv_net(norm=norm), inputs, labels, autocast=autocast, channels_last=device == "cuda")

@@ -1,6 +1,5 @@
 """The networks of the experiments: the ConvNet of Avdiukhin et al., ResNet-18, and a small smooth ConvNet."""
 
-import math
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Literal
@@ -19,12 +18,16 @@ _POOLINGS: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
     "max": (nn.MaxPool2d, nn.AdaptiveMaxPool2d),
     "average": (nn.AvgPool2d, nn.AdaptiveAvgPool2d),
 }
-_GROUPS = 32  # the default of Wu and He, "Group normalization", arXiv:1803.08494
+
+
+def _group_norm(channels: int) -> nn.GroupNorm:
+    """With 32 groups, the default of Wu and He, or the most (a power of 2) of at least two channels each."""
+    groups = max((g for g in (2, 4, 8, 16, 32) if channels % g == 0 and channels >= 2 * g), default=1)
+    return nn.GroupNorm(groups, channels)
 
 
 def _norm(norm: Norm, channels: int) -> nn.Module:
-    """Batch normalisation, or group normalisation with 32 groups (their largest common divisor with the channels)."""
-    return nn.BatchNorm2d(channels) if norm == "batch" else nn.GroupNorm(math.gcd(_GROUPS, channels), channels)
+    return nn.BatchNorm2d(channels) if norm == "batch" else _group_norm(channels)
 
 
 class Residual(nn.Module):
@@ -74,7 +77,8 @@ def conv_net(
 
     Args:
       num_classes: at least 2.
-      norm: "batch" as in the paper, or "group", with 32 groups as in Wu and He, arXiv:1803.08494.
+      norm: "batch" as in the paper, or "group", of 32 groups (Wu and He, arXiv:1803.08494; fewer where they would have
+        fewer than two channels).
       activation: "relu" as in the paper, or a smooth one.
       pooling: "max" as in the paper, or "average".
       conv_bias: whether convolutions have a bias.
@@ -121,7 +125,7 @@ def small_conv_net(
     """A ConvNet for tests and for experiments on a CPU: two convolutions, group normalisation, average pooling.
 
     Smooth by default, so that its loss has a Hessian; no examples mix. For images of at least 4 x 4. With the defaults
-    it has 1,386 parameters.
+    it has 1,442 parameters.
 
     Args:
       num_classes: at least 2.
@@ -141,11 +145,11 @@ def small_conv_net(
     validate.one_of(_ACTIVATIONS, activation=activation)
     return nn.Sequential(
         nn.Conv2d(in_channels, width, 3, padding=1, bias=False),
-        nn.GroupNorm(math.gcd(4, width), width),
+        _group_norm(width),
         _ACTIVATIONS[activation](),
         nn.AvgPool2d(2),
         nn.Conv2d(width, 2 * width, 3, padding=1, bias=False),
-        nn.GroupNorm(math.gcd(4, width), 2 * width),
+        _group_norm(2 * width),
         _ACTIVATIONS[activation](),
         nn.AdaptiveAvgPool2d(1),
         nn.Flatten(),
@@ -190,7 +194,7 @@ def resnet18(
 
     Args:
       num_classes: at least 2.
-      norm: "batch", or "group" (32 groups), whose layers keep the names `bn...`.
+      norm: "batch", or "group" as in `conv_net`, whose layers keep the names `bn...`.
       activation: as in `conv_net`.
       stem: "imagenet", a convolution of 7 x 7 with stride 2 and max pooling; "cifar", one of 3 x 3 with stride 1 and no
         pooling, as for the 32 x 32 images of He et al., section 4.2.

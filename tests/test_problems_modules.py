@@ -1,0 +1,747 @@
+"""Modules as problems: norms and weighted sums against torch.func, which writes every gradient out; refusals; work."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dpnotes.core import Problem
+from dpnotes.problems import factors
+from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
+from dpnotes.problems.factors import Lookups, Outer, Patches, Term, Written, terms
+from dpnotes.problems.modules import ExamplesMix, ModuleProblem, NoHessian, OutOfMemory
+from dpnotes.streams import Streams
+
+CLASSES = 3
+same = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
+
+
+def normal(*shape: int, name: str = "inputs") -> Tensor:
+    return Streams.of("modules", [name]).normal(name, 0, math.prod(shape)).view(shape)
+
+
+def words(*shape: int, below: int = 6) -> Tensor:
+    return Streams.of("modules", ["words"]).words("words", 0, math.prod(shape))[0].view(shape) % below
+
+
+class Both(nn.Module):
+    """Something of several layers, in a function of them."""
+
+    def __init__(self, function: Callable[..., Tensor], **layers: Any) -> None:
+        super().__init__()
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Tensor:
+        return self.function(self, *inputs)
+
+
+def tied() -> nn.Module:
+    table, head = nn.Embedding(6, 4), nn.Linear(4, 6)
+    head.weight = table.weight
+    return Both(
+        lambda m, t: m.last(m.head(torch.tanh(m.table(t))).mean(1)), table=table, head=head, last=nn.Linear(6, 3)
+    )
+
+
+def image(*layers: nn.Module, size: int = 8) -> tuple[Any, Tensor]:
+    """Layers from 4 channels to anything, then a head."""
+    inputs = normal(5, 4, size, size)
+    body = nn.Sequential(*layers, nn.Flatten()).double()
+    with torch.no_grad():
+        return nn.Sequential(body, nn.Linear(body(inputs).shape[1], CLASSES)), inputs
+
+
+def frozen_statistics() -> tuple[nn.Module, Tensor]:
+    module, inputs = image(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.Tanh())
+    module.double()(inputs)
+    return module.eval(), inputs
+
+
+def partly_frozen() -> tuple[nn.Module, Tensor]:
+    module, inputs = image(nn.Conv2d(4, 6, 3), nn.GroupNorm(2, 6))
+    module[0][0].weight.requires_grad_(False)
+    module[0][1].bias.requires_grad_(False)
+    return module, inputs
+
+
+def positions() -> tuple[nn.Module, Tensor]:
+    def forward(m: Any, t: Tensor) -> Tensor:
+        return m.head(torch.tanh(m.table(t) + m.places(torch.arange(t.shape[1]))).mean(1))
+
+    return Both(forward, table=nn.Embedding(6, 4), places=nn.Embedding(5, 4), head=nn.Linear(4, CLASSES)), words(5, 5)
+
+
+def attention() -> tuple[nn.Module, Tensor]:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        return m.head(m.norm(x + m.attend(x, x, x, need_weights=False)[0]).mean(1))
+
+    attend = nn.MultiheadAttention(4, 2, batch_first=True)
+    return Both(forward, attend=attend, norm=nn.LayerNorm(4), head=nn.Linear(4, CLASSES)), normal(5, 6, 4)
+
+
+MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
+    "linear": lambda: (nn.Sequential(nn.Linear(4, 7), nn.Tanh(), nn.Linear(7, CLASSES)), normal(5, 4)),
+    "linear without bias": lambda: (nn.Linear(4, CLASSES, bias=False), normal(5, 4)),
+    "short sequence": lambda: (
+        nn.Sequential(nn.Linear(9, 20), nn.Tanh(), nn.Flatten(), nn.Linear(60, 3)),
+        normal(5, 3, 9),
+    ),
+    "long sequence": lambda: (
+        nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Flatten(), nn.Linear(90, 3)),
+        normal(5, 30, 2),
+    ),
+    "grid": lambda: (nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Flatten(), nn.Linear(36, 3)), normal(5, 2, 3, 4)),
+    "convolution": lambda: image(nn.Conv2d(4, 6, 3), nn.ReLU(inplace=True), nn.Conv2d(6, 5, 3, padding=1, bias=False)),
+    "wide convolution": lambda: image(nn.Conv2d(4, 60, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2)),
+    "strides": lambda: image(nn.Conv2d(4, 30, 5, 2, 2), nn.Tanh(), nn.Conv2d(30, 20, (2, 3), (1, 3), (0, 1))),
+    "dilation": lambda: image(nn.Conv2d(4, 40, 3, (1, 2), (2, 1), (2, 1)), nn.Tanh(), nn.Conv2d(40, 20, 2, 2, 0, 3)),
+    "stride beyond the kernel": lambda: image(nn.Conv2d(4, 40, 1, 2), nn.Tanh(), nn.Conv2d(40, 30, 2, 3, 1)),
+    "groups": lambda: image(nn.Conv2d(4, 40, 3, groups=2), nn.Tanh(), nn.Conv2d(40, 40, 3, 2, groups=40)),
+    "other convolutions": lambda: image(nn.Conv2d(4, 3, 3, padding="same"), nn.ConvTranspose2d(3, 2, 2)),
+    "group norm": lambda: image(nn.Conv2d(4, 6, 1), nn.GroupNorm(3, 6), nn.ReLU(inplace=True), size=4),
+    "layer norm": lambda: image(nn.LayerNorm(4), nn.Conv2d(4, 3, 2), nn.LayerNorm([3, 3]), size=4),
+    "flat layer norm": lambda: (nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3)), normal(5, 4)),
+    "frozen statistics": frozen_statistics,
+    "embedding": lambda: (
+        Both(
+            lambda m, t: m.head(m.table(t).tanh().sum(1)), table=nn.Embedding(6, 4, padding_idx=2), head=nn.Linear(4, 3)
+        ),
+        words(5, 7),
+    ),
+    "one word": lambda: (nn.Sequential(nn.Embedding(6, 4), nn.Tanh(), nn.Linear(4, CLASSES)), words(5)),
+    "layer called twice": lambda: (
+        Both(lambda m, x: m.head(m.body(torch.tanh(m.body(x)))), body=nn.Linear(4, 4), head=nn.Linear(4, 3)),
+        normal(5, 4),
+    ),
+    "tied weights": lambda: (tied(), words(5, 7)),
+    "a parameter of its own": lambda: (
+        Both(lambda m, x: m.head(x * m.scale), scale=nn.Parameter(torch.ones(4)), head=nn.Linear(4, 3)),
+        normal(5, 4),
+    ),
+    "bilinear": lambda: (nn.Bilinear(4, 2, CLASSES), (normal(5, 4), normal(5, 2, name="more"))),
+    "positions without a batch axis": positions,
+    "attention": attention,
+    "changed in place": lambda: (
+        Both(lambda m, x: m.head(m.body(x).add_(x).tanh_()), body=nn.Linear(4, 4), head=nn.Linear(4, 3)),
+        normal(5, 4),
+    ),
+    "partly frozen": partly_frozen,
+    "unused": lambda: (
+        Both(lambda m, x: m.head(x), head=nn.Linear(4, 3), other=nn.Linear(2, 2), own=nn.Parameter(torch.ones(2))),
+        normal(5, 4),
+    ),
+    "small ConvNet": lambda: (small_conv_net(CLASSES, in_channels=4), normal(5, 4, 8, 8)),
+    "ConvNet": lambda: (conv_net(CLASSES, norm="group", width=2, conv_bias=True), normal(3, 3, 16, 16)),
+    "ResNet-18": lambda: (resnet18(CLASSES, norm="group", stem="cifar", width=2), normal(3, 3, 16, 16)),
+}
+
+
+def made(name: str, **options: Any) -> tuple[ModuleProblem, nn.Module]:
+    module, inputs = MODULES[name]()
+    module = module.double()
+    labels = torch.arange(len(inputs[0] if isinstance(inputs, tuple) else inputs)) % CLASSES
+    return ModuleProblem(module, inputs, labels, **options), module
+
+
+def points(problem: ModuleProblem, runs: int = 2) -> Tensor:
+    """Near where the module starts; for normalisations too no weight is 1 and no bias 0."""
+    start = problem.initial(Streams.of("points", range(runs)), only=[])
+    return start + 0.3 * Streams.of("points", range(runs)).normal("x", 0, problem.dim)
+
+
+def reference(problem: ModuleProblem, module: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
+    """All gradients `(runs, examples, dim)` and losses, by vmap of grad over runs and examples."""
+
+    def loss(values: dict[str, Tensor], label: Tensor, *inputs: Tensor) -> Tensor:
+        outputs = torch.func.functional_call(module, values, tuple(tensor[None] for tensor in inputs))
+        return nn.functional.cross_entropy(outputs, label[None])
+
+    one = torch.func.grad_and_value(loss)
+    data = problem._labels, *problem._inputs
+    each = torch.func.vmap(torch.func.vmap(one, (None, *[0] * len(data))), (0, *[None] * len(data)))
+    gradients, losses = each(problem.parameters(x), *data)
+    return torch.cat([gradients[name].flatten(2) for name in problem.parameters(x)], dim=2), losses
+
+
+# torch.func has no fast rule for some functions, and says so.
+slowly = pytest.mark.filterwarnings("ignore:There is a performance drop")
+
+
+@slowly
+@pytest.mark.parametrize("name", MODULES)
+def test_agrees_with_torch_func(name: str) -> None:
+    problem, module = made(name)
+    x = points(problem)
+    expected, losses = reference(problem, module, x)
+    weights = normal(*losses.shape, name="weights")
+    total = torch.einsum("rn,rnd->rd", weights, expected)
+    found: Any = problem.gradients(x)
+    same(found.norms(), expected.norm(dim=2))
+    same(found.losses, losses)
+    same(found.weighted_sum(weights), total)
+    plain = problem.gradients(x)
+    same(plain.weighted_sum(weights), total)
+    same(plain.losses, losses)
+    same(problem.gradients(x).losses, losses)
+    # The control: norms without the last parameter are other.
+    last = list(problem.parameters(x).values())[-2 if name == "unused" else -1][0].numel()
+    if name not in ("unused", "linear without bias"):
+        assert ((expected[..., :-last].norm(dim=2) / expected.norm(dim=2)) - 1).abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("name", ["convolution", "embedding", "tied weights", "positions without a batch axis"])
+def test_chosen_examples_runs_and_chunks_change_nothing(name: str) -> None:
+    whole: Problem = made(name)[0]
+    x = points(made(name)[0], 3)
+    examples = torch.tensor([[4, 0, 0, 2, 1], [1, 2, 3, 4, 0], [3, 3, 3, 3, 3]])
+    weights = normal(3, 5, name="weights")
+    every = whole.gradients(x)
+    spread = torch.zeros(3, 5, dtype=torch.float64).scatter_add_(1, examples, weights)
+    norms, total, losses = (
+        every.norms().gather(1, examples),
+        every.weighted_sum(spread),
+        every.losses.gather(1, examples),
+    )
+    for chunk in (1, 2, 5, None):
+        problem = made(name, max_examples_at_once=chunk)[0]
+        found, plain = problem.gradients(x, examples), problem.gradients(x, examples)
+        same(found.norms(), norms)
+        same(found.losses, losses)
+        same(problem.gradients(x, examples).losses, losses)
+        same(found.weighted_sum(weights), total)
+        same(plain.weighted_sum(weights), total)
+    for run in range(3):
+        alone = whole.take(torch.tensor([run])).gradients(x[run : run + 1], examples[run : run + 1])
+        same(alone.norms()[0], norms[run])
+        same(alone.weighted_sum(weights[run : run + 1])[0], total[run])
+
+
+# ---------------------------------------------------------------- factors
+CONVOLUTIONS = [
+    nn.Conv2d(4, 6, 3),
+    nn.Conv2d(4, 60, 3, padding=1),
+    nn.Conv2d(4, 50, (3, 2), 2, 1),
+    nn.Conv2d(4, 60, 5, 2, 2),
+    nn.Conv2d(4, 40, 3, (3, 2), (2, 0), (2, 1)),
+    nn.Conv2d(4, 40, 3, padding=4, groups=2),
+]
+TERMS: list[Term] = [
+    *(Patches(normal(3, 4, 6, 7), normal(*c.double()(normal(3, 4, 6, 7)).shape, name="e"), c) for c in CONVOLUTIONS),
+    Outer(normal(3, 1, 4), normal(3, 1, 5, name="e")),
+    Outer(normal(3, 9, 2), normal(3, 9, 3, name="e")),
+    Outer(normal(3, 4, 20), normal(3, 4, 30, name="e")),
+    Lookups(words(3, 8), normal(3, 8, 4, name="e"), 6),
+]
+
+
+@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("block", [1, 2**20])
+def test_norms_and_sums_are_those_of_what_is_written_out(
+    term: Term, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(factors._BLOCK, "cpu", block)
+    each = Written(term.write())
+    weights = torch.tensor([0.5, -2.0, 3.0], dtype=torch.float64)
+    same(term.squared_norms(), each.squared_norms())
+    same(term.weighted_sum(weights), each.weighted_sum(weights))
+    kept = torch.tensor([2, 0])
+    same(term.take(kept).squared_norms(), each.squared_norms()[kept])
+    same(Written(each.each).take(kept).weighted_sum(weights[kept]), term.take(kept).weighted_sum(weights[kept]))
+
+
+def test_both_ways_to_a_norm_were_taken() -> None:
+    """The control of the test above: neither way stands unused among its terms."""
+    for kind in (Patches, Outer):
+        costs = [term.costs() for term in TERMS if isinstance(term, kind)]
+        assert {by_products <= written for by_products, written, _, _ in costs} == {True, False}
+    small, large = nn.Linear(2, 3), nn.Linear(20, 30)
+    assert isinstance(terms(small, normal(3, 30, 2), normal(3, 30, 3))["weight"], Written)
+    assert isinstance(terms(large, normal(3, 4, 20), normal(3, 4, 30))["weight"], Outer)
+
+
+def test_float32_norms_are_close() -> None:
+    module, inputs = MODULES["wide convolution"]()
+    labels = torch.arange(5) % CLASSES
+    x = points(ModuleProblem(module.double(), inputs, labels))
+    exact = ModuleProblem(module.double(), inputs, labels).gradients(x)
+    found = ModuleProblem(module.float(), inputs.float(), labels).gradients(x.float())
+    assert found.norms().dtype == found.losses.dtype == torch.float32
+    assert (found.norms() / exact.norms() - 1).abs().max() < 1e-5
+    weights = torch.full((2, 5), 1 / 5)
+    error = found.weighted_sum(weights) - exact.weighted_sum(weights.double())
+    assert error.norm() < 1e-5 * exact.weighted_sum(weights.double()).norm()
+
+
+# ---------------------------------------------------------------- work
+class Counted(TorchDispatchMode):
+    """Counts passes of convolutions: forward, to activations, to weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = [0, 0, 0]
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.convolution.default:
+            self.counts[0] += 1
+        if func is torch.ops.aten.convolution_backward.default:
+            to_input, to_weight, _ = args[-1]
+            self.counts[1] += to_input
+            self.counts[2] += to_weight
+        return func(*args, **(kwargs or {}))
+
+    def of(self, call: Callable[[], Any]) -> list[int]:
+        self.counts = [0, 0, 0]
+        with self:
+            call()
+        return self.counts
+
+
+def test_only_the_work_that_is_asked_for_is_done() -> None:
+    layers = [nn.Conv2d(20, 20, 3, padding=1) for _ in range(3)]
+    problem = ModuleProblem(
+        nn.Sequential(*layers, nn.Flatten(), nn.Linear(320, 3)), normal(2, 20, 4, 4).float(), torch.tensor([0, 1])
+    )
+    x = problem.initial(Streams.of("work", [0]))
+    problem.gradients(x).norms()  # the check of the first call
+    count, weights = Counted(), torch.tensor([[0.5, 0.25]])
+    found = problem.gradients(x)
+    assert count.of(lambda: None) == [0, 0, 0]
+    assert count.of(lambda: problem.gradients(x).weighted_sum(weights)) == [3, 2, 3]  # as plain SGD
+    assert count.of(found.norms) == [3, 2, 0]  # no gradient of a weight
+    assert count.of(lambda: found.losses) == [0, 0, 0]
+    assert count.of(lambda: found.weighted_sum(weights)) == [0, 0, 3]  # no second backward pass
+    assert count.of(lambda: found.weighted_sum(torch.tensor([[0.5, 0.0]]))) == [0, 0, 3]
+    assert count.of(lambda: problem.gradients(x).losses) == [3, 0, 0]
+    problem._max_examples_at_once = 1
+    chunks = problem.gradients(x)
+    assert count.of(chunks.norms) == [6, 4, 0]
+    assert count.of(lambda: chunks.weighted_sum(weights)) == [6, 4, 6]
+
+
+def test_bytes_per_run_covers_the_factors() -> None:
+    problem, _ = made("convolution")
+    found = problem.gradients(points(problem, 1))
+    found.norms()
+    assert found._terms is not None
+    tensors = [t for term in found._terms[0].values() for t in vars(term).values() if isinstance(t, Tensor)]
+    held = sum(tensor.numel() * 8 for tensor in tensors) + 3 * problem.dim * 8
+    assert held <= problem.bytes_per_run <= 4 * held
+    assert made("convolution", max_examples_at_once=1)[0].bytes_per_run < problem.bytes_per_run
+
+
+# ---------------------------------------------------------------- laws
+def clipped(problem: ModuleProblem, x: Tensor, examples: Tensor, bound: float) -> Tensor:
+    found = problem.gradients(x, examples)
+    return found.weighted_sum(bound / found.norms().clamp_min(bound))
+
+
+@slowly
+@pytest.mark.parametrize("name", ["convolution", "embedding", "attention"])
+def test_an_example_moves_the_clipped_sum_by_at_most_the_bound(name: str) -> None:
+    problem, _ = made(name)
+    x, examples = points(problem), torch.arange(5).repeat(2, 1)
+    norms = problem.gradients(x).norms()
+    bound = 0.5 * float(norms.min())
+    largest = 0.0
+    for example in range(5):
+        others = examples[:, torch.arange(5) != example]
+        moved = (clipped(problem, x, examples, bound) - clipped(problem, x, others, bound)).norm(dim=1) / bound
+        assert (moved <= 1 + 1e-10).all()
+        largest = max(largest, float(moved.max()))
+        replaced = examples.clone()
+        replaced[:, example] = (example + 1) % 5
+        moved = (clipped(problem, x, examples, bound) - clipped(problem, x, replaced, bound)).norm(dim=1) / bound
+        assert (moved <= 2 + 1e-10).all()
+    assert largest > 0.9
+    # The control: without clipping the same examples move it by more.
+    unclipped = problem.gradients(x).weighted_sum(torch.ones(2, 5, dtype=torch.float64))
+    less = problem.gradients(x, others).weighted_sum(torch.ones(2, 4, dtype=torch.float64))
+    assert ((unclipped - less).norm(dim=1) > bound).all()
+
+
+def test_an_example_of_weight_zero_takes_no_part() -> None:
+    inputs = normal(4, 4)
+    module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)).double()
+    inputs[1] = 1e308  # its outputs overflow
+    problem = ModuleProblem(module, inputs, torch.arange(4) % CLASSES)
+    x = 1e3 + points(problem)
+    weights = torch.tensor([[1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    kept = torch.tensor([0, 2, 3])
+    expected = problem.gradients(x, kept.repeat(2, 1)).weighted_sum(weights[:, kept])
+    plain, after = problem.gradients(x), problem.gradients(x)
+    assert not bool(after.norms()[:, 1].isfinite().any()), "control: its gradient is not finite"
+    for found in (plain, after):
+        same(found.weighted_sum(weights), expected)
+    assert not bool(plain.weighted_sum(torch.ones_like(weights)).isfinite().all()), "control"
+    assert (expected[1] == 0).all()
+
+
+# ---------------------------------------------------------------- batch normalisation
+def normalised(**options: Any) -> tuple[ModuleProblem, Any]:
+    module = nn.Sequential(
+        nn.Conv2d(2, 3, 2), nn.BatchNorm2d(3), nn.Tanh(), nn.Flatten(), nn.Linear(27, CLASSES)
+    ).double()
+    return ModuleProblem(module, normal(8, 2, 4, 4), torch.arange(8) % CLASSES, **options), module
+
+
+def test_batch_normalisation_has_a_mean_gradient_and_no_other() -> None:
+    problem, module = normalised(max_examples_at_once=2)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    x, examples = points(problem, 1), torch.tensor([[1, 5, 3, 2]])
+    found = problem.gradients(x, examples)
+    with pytest.raises(
+        ExamplesMix, match="the batch normalisation 1 makes each loss depend on the whole batch.*Use Gr"
+    ):
+        found.norms()
+    total = found.weighted_sum(torch.full((1, 4), 1 / 4, dtype=torch.float64))
+    module.load_state_dict({name: view[0] for name, view in problem.parameters(x).items()}, strict=False)
+    nn.functional.cross_entropy(module(problem._inputs[0][examples[0]]), problem._labels[examples[0]]).backward()
+    expected = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])  # type: ignore[union-attr]
+    same(total[0], expected)
+    # Padding of weight 0 enters no statistics; the control, of another weight, does.
+    padded = problem.gradients(x, torch.tensor([[1, 5, 3, 2, 7, 7]]))
+    weights = torch.tensor([[0.25] * 4 + [0.0] * 2], dtype=torch.float64)
+    same(padded.weighted_sum(weights)[0], expected)
+    assert (padded.weighted_sum(weights + 1e-9)[0] - expected).norm() > 1e-3 * expected.norm()
+    # The module that was given is as it was, but for the pass that this test made itself.
+    fresh, given = normalised()
+    fresh.gradients(points(fresh, 1)).weighted_sum(torch.ones(1, 8, dtype=torch.float64))
+    assert given.state_dict().keys() == before.keys()
+    assert given.state_dict()["1.num_batches_tracked"] == 0
+    same(given.state_dict()["1.running_var"], before["1.running_var"])
+
+
+def test_statistics_are_those_of_training_batches_at_the_point() -> None:
+    problem, module = normalised()
+    x = points(problem)
+    batches = torch.tensor([[0, 1, 2, 3], [4, 5, 6, 7], [1, 1, 2, 5]])
+    inputs, labels = normal(5, 2, 4, 4, name="test"), torch.tensor([0, 1, 2, 0, 1])
+    loss, accuracy = problem.evaluate(x, inputs, labels, batches)
+    for run in range(2):
+        module.load_state_dict({name: view[run] for name, view in problem.parameters(x).items()}, strict=False)
+        seen = torch.stack(
+            [module[0](problem._inputs[0][batch]).transpose(0, 1).flatten(1) for batch in batches]
+        ).detach()
+        module[1].running_mean = mean = seen.mean((0, 2))
+        module[1].running_var = seen.square().mean((0, 2)) - mean.square()
+        module.eval()
+        outputs = module(inputs).detach()
+        same(loss[run], nn.functional.cross_entropy(outputs, labels))
+        assert accuracy[run] == (outputs.argmax(1) == labels).double().mean()
+        module.train()
+    # The point alone is the state: nothing that was done before changes the answer.
+    problem.gradients(x + 1).weighted_sum(torch.ones(2, 8, dtype=torch.float64))
+    same(problem.evaluate(x, inputs, labels, batches)[0], loss)
+    assert (problem.evaluate(x, inputs, labels, batches[:1])[0] - loss).abs().max() > 1e-3, "control"
+    with pytest.raises(ValueError, match=r"Expected statistics_from=None to be training examples \(batches, batch\)"):
+        problem.evaluate(x, inputs, labels)
+
+
+def test_evaluation_in_blocks() -> None:
+    problem, module = made("convolution")
+    x = points(problem)
+    inputs, labels = normal(7, 4, 8, 8, name="test"), torch.arange(7) % CLASSES
+    loss, accuracy = problem.evaluate(x, inputs, labels)
+    values = {name: view[1] for name, view in problem.parameters(x).items()}
+    outputs = torch.func.functional_call(module, values, (inputs,))
+    same(loss[1], nn.functional.cross_entropy(outputs, labels).detach())
+    assert accuracy[1] == (outputs.argmax(1) == labels).double().mean()
+    blocks = made("convolution", max_examples_at_once=3)[0].evaluate(x, inputs, labels)
+    same(blocks[0], loss)
+    same(blocks[1], accuracy)
+    with pytest.raises(ValueError, match="to be None: no statistics are needed"):
+        problem.evaluate(x, inputs, labels, torch.zeros(1, 2, dtype=torch.int64))
+    with pytest.raises(ValueError, match="Expected equal lengths"):
+        problem.evaluate(x, inputs, labels[:3])
+
+
+# ---------------------------------------------------------------- what is refused
+class Centred(nn.Module):
+    """Mixes examples without being a batch normalisation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x - x.mean(0)
+
+
+def test_a_module_that_mixes_examples_is_found_out() -> None:
+    module = nn.Sequential(nn.Linear(4, 5), Centred(), nn.Linear(5, CLASSES)).double()
+    problem = ModuleProblem(module, normal(6, 4), torch.arange(6) % CLASSES)
+    x = points(problem, 1)
+    with pytest.raises(ExamplesMix, match="mixes examples, or draws random numbers"):
+        problem.gradients(x).norms()
+    assert bool(problem.gradients(x).weighted_sum(torch.ones(1, 6, dtype=torch.float64)).isfinite().all())
+
+
+def test_a_weight_used_behind_its_layer_is_found_out() -> None:
+    module = Both(
+        lambda m, x: m.head(m.body(x) + x @ m.body.weight), body=nn.Linear(4, 4), head=nn.Linear(4, 3)
+    ).double()
+    problem = ModuleProblem(module, normal(6, 4), torch.arange(6) % CLASSES)
+    with pytest.raises(ValueError, match=r"Expected body.weight to be used by its own layer alone"):
+        problem.gradients(points(problem, 1)).norms()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": torch.tensor([0, 1, 3])}, r"Expected labels in 0 ... 2, got 0 ... 3"),
+        ({"labels": torch.tensor([0.0, 1.0, 2.0])}, r"to be int64 of shape \(examples,\)"),
+        ({"labels": torch.tensor([0, 1])}, r"Expected equal lengths"),
+        ({"inputs": torch.ones(3, 4, dtype=torch.float64)}, r"Expected inputs\[0\] of type torch.float64"),
+        ({"inputs": torch.full((3, 4), torch.nan)}, r"Expected inputs\[0\] without NaN"),
+        ({"inputs": torch.ones(3, 2, 4)}, r"Expected outputs of shape \(2, 2, 3\) to be \(2, num_classes\)"),
+        ({"inputs": torch.ones(0, 4), "labels": torch.ones(0, dtype=torch.int64)}, r"Expected num_examples=0 >= 1"),
+        ({"module": nn.Flatten()}, r"Expected a module with trainable parameters"),
+        ({"module": nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.1))}, r"Expected 1.p=0.1 to be 0"),
+        ({"loss": "hinge"}, r"Expected loss='hinge' to be one of: cross-entropy"),
+        ({"autocast": torch.float16}, r"Expected autocast=torch.float16 to be None or torch.bfloat16"),
+        ({"max_examples_at_once": 0}, r"Expected max_examples_at_once=0 >= 1"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {
+        "module": nn.Linear(4, 3),
+        "inputs": torch.ones(3, 4),
+        "labels": torch.tensor([0, 1, 2]),
+    }
+    ModuleProblem(**arguments)
+    with pytest.raises(ValueError, match=message):
+        ModuleProblem(**(arguments | change))
+
+
+def test_bad_points_weights_and_examples_are_named() -> None:
+    problem = ModuleProblem(nn.Linear(4, 3), torch.ones(3, 4), torch.tensor([0, 1, 2]))
+    x = torch.ones(2, 15)
+    for wrong in (torch.ones(2, 14), torch.ones(15), torch.ones(2, 15, dtype=torch.float64)):
+        with pytest.raises(ValueError, match=r"to be torch.float32 of shape \(runs, 15\)"):
+            problem.gradients(wrong)
+    with pytest.raises(ValueError, match=r"Expected weights.shape=\(2, 2\) to be \(2, 3\)"):
+        problem.gradients(x).weighted_sum(torch.ones(2, 2))
+    with pytest.raises(ValueError, match=r"Expected examples in 0 ... 2, got 0 ... 3"):
+        problem.gradients(x, torch.tensor([[0], [3]]))
+    with pytest.raises(ValueError, match=r"of shape \(3, 4\) to be \(examples, channels, height, width\)"):
+        problem.augmented(Streams.of("a", [0]), 0)
+
+
+def test_no_memory_left_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: nn.Linear, x: Tensor) -> Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    problem = ModuleProblem(nn.Linear(4, 3), torch.ones(8, 4), torch.arange(8) % 3, max_examples_at_once=6)
+    mixing, _ = normalised()
+    x, y = points(problem, 1).float(), points(mixing, 1)
+    monkeypatch.setattr(nn.Linear, "forward", full)
+    for call in (lambda g: g.norms(), lambda g: g.losses, lambda g: g.weighted_sum(torch.ones(1, 8))):
+        with pytest.raises(
+            OutOfMemory, match="Expected 6 examples at once to fit into cpu; try max_examples_at_once=3"
+        ):
+            call(problem.gradients(x))
+    with pytest.raises(OutOfMemory, match="try a smaller batch: batch normalisation cannot split one"):
+        mixing.gradients(y).weighted_sum(torch.ones(1, 8, dtype=torch.float64))
+
+
+# ---------------------------------------------------------------- second derivatives
+@pytest.mark.parametrize(
+    ("layer", "kink"),
+    [
+        (nn.Tanh(), None),
+        (nn.GELU(), None),
+        (nn.SiLU(), None),
+        (nn.Softplus(), None),
+        (nn.Sigmoid(), None),
+        (nn.AvgPool2d(2), None),
+        (nn.GroupNorm(2, 4), None),
+        (nn.ReLU(), "Relu"),
+        (nn.LeakyReLU(), "LeakyRelu"),
+        (nn.ELU(), "Elu"),
+        (nn.PReLU(), "PreluKernel"),
+        (nn.Hardswish(), "Hardswish"),
+        (nn.ReLU6(), "Hardtanh"),
+        (nn.MaxPool2d(2), "MaxPool2DWithIndices"),
+        (nn.AdaptiveMaxPool2d(1), "AdaptiveMaxPool2D"),
+    ],
+)
+def test_kinks_are_seen(layer: nn.Module, kink: str | None) -> None:
+    module, inputs = image(nn.Conv2d(4, 4, 1), layer, size=4)
+    problem = ModuleProblem(module.double(), inputs, torch.arange(5) % CLASSES)
+    assert problem.has_hessian is (kink is None)
+    if kink is None:
+        problem.require_hessian()
+    else:
+        with pytest.raises(NoHessian, match=f"which {kink} have not everywhere.*a Hessian that does not exist"):
+            problem.require_hessian()
+
+
+def test_kinks_of_functions_are_seen() -> None:
+    module = Both(lambda m, x: m.head(torch.relu(x * m.scale)), scale=nn.Parameter(torch.ones(4)), head=nn.Linear(4, 3))
+    assert not ModuleProblem(module, torch.ones(3, 4), torch.tensor([0, 1, 2])).has_hessian
+
+
+def test_the_mean_loss_has_a_hessian() -> None:
+    problem, module = made("linear")
+    x, examples = points(problem, 1), torch.tensor([[0, 3, 3]])
+    found = torch.autograd.functional.hessian(lambda row: problem.mean_loss(row[None], examples)[0], x[0])
+
+    def loss(row: Tensor) -> Tensor:
+        values = {name: view[0] for name, view in problem.parameters(row[None]).items()}
+        outputs = torch.func.functional_call(module, values, (problem._inputs[0][examples[0]],))
+        return nn.functional.cross_entropy(outputs, problem._labels[examples[0]])
+
+    same(found, torch.autograd.functional.hessian(loss, x[0]))
+    same(problem.mean_loss(x), problem.gradients(x).losses.mean(1))
+
+
+# ---------------------------------------------------------------- where it starts
+def test_the_start_is_what_torch_s_layers_do() -> None:
+    module = nn.Sequential(
+        nn.Conv2d(3, 64, 5, groups=1), nn.GroupNorm(2, 64), nn.Flatten(), nn.Linear(64 * 16, 50), nn.LayerNorm(50)
+    )
+    problem = ModuleProblem(module, torch.ones(2, 3, 8, 8), torch.tensor([0, 1]))
+    streams = Streams.of("start", range(2))
+    x = problem.initial(streams)
+    views, theirs = problem.parameters(x), dict(module.named_parameters())
+    for name in ("0.weight", "3.weight"):
+        bound = theirs[name][0].numel() ** -0.5
+        for weights in (views[name][0], theirs[name].detach()):
+            assert 0.99 * bound < weights.abs().max() <= bound
+            # The standard error of a mean of n uniform numbers is bound / sqrt(3 n); one test in 16,000 is off by 4.
+            assert weights.mean().abs() < 4 * bound / math.sqrt(3 * weights.numel())
+            assert weights.std() == pytest.approx(bound / math.sqrt(3), rel=0.03)
+    assert views["0.bias"].abs().max() <= 75**-0.5 and views["3.bias"].abs().max() <= 1024**-0.5
+    for name, value in (("1.weight", 1), ("1.bias", 0), ("4.weight", 1), ("4.bias", 0)):
+        assert (views[name] == value).all()
+    assert torch.equal(problem.initial(streams.take(slice(1, 2)))[0], x[1])
+    assert not torch.equal(x[0], x[1])
+
+
+def test_a_new_head_on_what_was_learned() -> None:
+    module: Any = nn.Sequential(nn.Embedding(6, 4, padding_idx=1), nn.Flatten(), nn.Linear(8, 3))
+    problem = ModuleProblem(module, words(5, 2), torch.arange(5) % CLASSES)
+    streams = Streams.of("start", [0])
+    whole, none, head = (problem.parameters(problem.initial(streams, only)) for only in (None, [], ["2."]))
+    assert torch.equal(none["0.weight"][0], module[0].weight) and torch.equal(none["2.bias"][0], module[2].bias)
+    assert torch.equal(head["0.weight"], none["0.weight"]) and torch.equal(head["2.weight"], whole["2.weight"])
+    assert not torch.equal(head["2.weight"], none["2.weight"])
+    assert (whole["0.weight"][0, 1] == 0).all() and whole["0.weight"].abs().max() > 1
+    with pytest.raises(ValueError, match="Expected only='fc.' to begin a parameter's name: 0.weight, 2.weight, 2.bias"):
+        problem.initial(streams, ["fc."])
+    own = ModuleProblem(nn.Bilinear(4, 2, 3), (torch.ones(2, 4), torch.ones(2, 2)), torch.tensor([0, 1]))
+    with pytest.raises(ValueError, match="Expected weight to be of a layer with a known default, not of a Bilinear"):
+        own.initial(streams)
+
+
+# ---------------------------------------------------------------- augmentation
+def pixels(problem: ModuleProblem, run: int, examples: Tensor) -> Tensor:
+    return problem._batch(run, examples)[0][0]
+
+
+def test_images_are_cropped_and_flipped() -> None:
+    images = torch.arange(1.0, 1 + 200 * 2 * 5 * 6).view(200, 2, 5, 6)
+    problem = ModuleProblem(nn.Sequential(nn.Flatten(), nn.Linear(60, 3)), images, torch.arange(200) % CLASSES)
+    streams = Streams.of("augment", range(2))
+    changed = problem.augmented(streams, 3)
+    everything = torch.arange(200)
+    found = pixels(changed, 1, everything)
+    padded = nn.functional.pad(images, [4] * 4)
+    seen = set()
+    for image_, big in zip(found, padded, strict=True):
+        fits = [
+            (down, right, flip)
+            for down in range(9)
+            for right in range(9)
+            for flip in (False, True)
+            if torch.equal(
+                image_,
+                (big[:, down : down + 5, right : right + 6]).flip(-1)
+                if flip
+                else big[:, down : down + 5, right : right + 6],
+            )
+        ]
+        assert fits
+        seen.add(fits[0])
+    for axis, values in enumerate((range(9), range(9), (False, True))):
+        assert {fit[axis] for fit in seen} == set(values)
+    # A function of run, call and example alone.
+    some = torch.tensor([7, 150, 7])
+    assert torch.equal(pixels(changed, 1, some), found[some])
+    assert torch.equal(pixels(changed.take(torch.tensor([1])), 0, everything), found)
+    assert torch.equal(pixels(problem.augmented(streams, torch.tensor([5, 3])), 1, everything), found)
+    assert torch.equal(
+        pixels(problem.augmented(streams, torch.tensor([5, 3])).take(torch.tensor([1])), 0, some), found[some]
+    )
+    for other in (pixels(changed, 0, everything), pixels(problem.augmented(streams, 4), 1, everything)):
+        assert not torch.equal(other, found)
+    assert torch.equal(pixels(problem, 0, everything), images), "the problem itself is as it was"
+
+
+def test_the_gradients_of_augmented_examples() -> None:
+    problem = ModuleProblem(
+        small_conv_net(CLASSES, in_channels=2).double(), normal(6, 2, 8, 8), torch.arange(6) % CLASSES
+    )
+    changed = problem.augmented(Streams.of("augment", range(2)), 0)
+    x, examples = points(problem), torch.tensor([[0, 1, 2], [3, 3, 5]])
+    found = changed.gradients(x, examples)
+    for run in range(2):
+        images = pixels(changed, run, examples[run])
+        fixed = ModuleProblem(small_conv_net(CLASSES, in_channels=2).double(), images, problem._labels[examples[run]])
+        same(found.norms()[run], fixed.gradients(x[run : run + 1]).norms()[0])
+    assert not torch.allclose(found.norms(), problem.gradients(x, examples).norms(), rtol=1e-3)
+    assert problem.take(torch.tensor([0])) is problem and changed._seen is problem._seen
+    with pytest.raises(ValueError, match="Expected equal lengths, got x: 1, streams: 2"):
+        changed.gradients(x[:1])
+
+
+# ---------------------------------------------------------------- formats and precisions
+def test_channels_last_changes_nothing() -> None:
+    plain, _ = made("ConvNet")
+    last, _ = made("ConvNet", channels_last=True)
+    x, weights = points(plain), normal(2, 3, name="weights")
+    assert pixels(last, 0, torch.arange(3)).is_contiguous(memory_format=torch.channels_last)
+    same(last.gradients(x).weighted_sum(weights), plain.gradients(x).weighted_sum(weights))
+    same(last.gradients(x).norms(), plain.gradients(x).norms())
+
+
+def test_bfloat16_passes_give_float32_answers_close_by() -> None:
+    inputs, labels = normal(6, 2, 8, 8).float(), torch.arange(6) % CLASSES
+    module = small_conv_net(CLASSES, in_channels=2)
+    exact, rounded = (ModuleProblem(module, inputs, labels, autocast=kind) for kind in (None, torch.bfloat16))
+    x = exact.initial(Streams.of("precision", range(2)))
+    weights = torch.full((2, 6), 1 / 6)
+    expected, found, plain = exact.gradients(x), rounded.gradients(x), rounded.gradients(x)
+    assert (
+        found.norms().dtype == found.weighted_sum(weights).dtype == plain.weighted_sum(weights).dtype == torch.float32
+    )
+    error = (found.norms() / expected.norms() - 1).abs().max()
+    assert 1e-5 < error < 0.05, "bfloat16 was used, and is close"
+    for total in (found.weighted_sum(weights), plain.weighted_sum(weights)):
+        assert (total - expected.weighted_sum(weights)).norm() < 0.05 * expected.weighted_sum(weights).norm()
+
+
+def test_a_loss_of_your_own() -> None:
+    def squares(outputs: Tensor, targets: Tensor) -> Tensor:
+        return 0.5 * (outputs - targets).square().sum(1)
+
+    module, inputs, targets = nn.Linear(4, 2).double(), normal(5, 4), normal(5, 2, name="targets")
+    problem = ModuleProblem(module, inputs, targets, loss=squares)
+    x = points(problem, 1)
+    error = module(inputs).detach() + 0  # the layer at its own parameters
+    found = problem.gradients(problem.initial(Streams.of("own", [0]), only=[]))
+    error = error - targets
+    same(found.losses[0], 0.5 * error.square().sum(1))
+    same(found.norms()[0], error.norm(dim=1) * torch.cat([inputs, torch.ones(5, 1)], 1).norm(dim=1))
+    assert problem.constants == {} and math.isnan(float(problem.evaluate(x, inputs, targets)[1]))
+    assert made("linear")[0].constants["lower_bound"].value == 0
+
+
+@pytest.mark.slow
+def test_compiled_passes_give_the_same_sum() -> None:
+    plain, compiled = made("small ConvNet")[0], made("small ConvNet", compile=True)[0]
+    x, weights = points(plain), normal(2, 5, name="weights")
+    same(compiled.gradients(x).weighted_sum(weights), plain.gradients(x).weighted_sum(weights))

@@ -517,6 +517,30 @@ def _tools() -> tuple[Claim, ...]:
             ),
         ),
         PAPER.claim(
+            "alg2.first",
+            "Number of nodes in the noise of a release",
+            "Algorithm 2, lines 2, 11 and 13, with Algorithm 1",
+            Identity(
+                _S.symbol("nodes", "number of nodes in the noise of the t-th release"),
+                t - 1 - sympy.Sum(floor((t - 1) / 2**level), (level, 1, t - 1)),
+                _counted(t, {step: len(_node(step, 16)) for step in range(1, 17)}),
+                instances=tuple({t: step} for step in range(1, 17)),
+            ),
+            "Algorithm 2 begins at t = 0 and adds TREE(0) to its first gradient, while Algorithm 1 has TREE(1) to "
+            "TREE(Sigma), mended as in alg1.node: NODE(0) is empty.",
+            erratum=PAPER.erratum(
+                Severity.PRIVACY,
+                "TREE(t) should be TREE(t + 1), and Sigma at least T + 1: as printed, the first gradient, of all b "
+                "examples, is released without noise.",
+                Identity(
+                    _S.symbol("nodes", "number of nodes in the noise of the t-th release"),
+                    t - sympy.Sum(floor(t / 2**level), (level, 1, t)),
+                    _counted(t, {step: len(_node(step, 16)) for step in range(1, 17)}),
+                    instances=tuple({t: step} for step in range(1, 17)),
+                ),
+            ),
+        ),
+        PAPER.claim(
             "lemma2.4.norm",
             "A sum of norm-sub-Gaussian vectors",
             "Lemma 2.4, last line",
@@ -590,6 +614,12 @@ _LOG_ARGUMENT = d * T / iota  # a union bound over the coordinates of T points
 def _descent_and_escape() -> tuple[Claim, ...]:
     push = _S.symbol("x", "distance along the negative curvature", LENGTH)
     threshold = _S.symbol("threshold", "norm below which a saddle is suspected", _GRADIENT)
+    drifted = _S.symbol("drift", "sum of the norms of the noisy gradients since O1 was asked", _GRADIENT)
+    needed_by_O2 = Max(g * sqrt(d) / (alpha * epsilon), kappa * g / alpha**2, 1)
+    b_of_O1 = G * sqrt(d) / (epsilon * alpha) + G**2 / alpha**2
+    guarded = {
+        G: (0.1, 10), g: (0.01, 10), kappa: (0.01, 100), alpha: (1e-3, 1), d: (1, 1e4), epsilon: (0.01, 10)
+    }  # fmt: skip
     guaranteed = {"1/D": 1 / decrease}
     adversary = {  # on F = -sqrt(rho gamma) x^2/2 + ..., with errors that cancel every later gradient
         "decrease up to x": decrease / (sqrt(rho * gamma) * distance**2),
@@ -803,6 +833,74 @@ def _descent_and_escape() -> tuple[Claim, ...]:
                 "Where the argument is below 1, the threshold is negative, and no saddle is ever perturbed; max(1, "
                 "log(...))^3 would do.",
                 Inequality(gamma, gamma * Max(1, log(y)) ** 3, {gamma: (1e-3, 1), y: (0.01, 1e6)}),
+            ),
+        ),
+        PAPER.claim(
+            "alg2.test",
+            "Gradient at a point that is taken for a saddle",
+            "Algorithm 2, line 9; Lemma 3.3",
+            Inequality(
+                (g + share * gamma) + other_share * g,
+                g + gamma,
+                {g: (0.01, 10), gamma: (0.01, 10), share: (1e-3, 1), other_share: (1e-3, 1)},
+                example={g: 1, gamma: 0.1, share: 1, other_share: 1},
+                subject=_S.symbol("|grad F(x_t)|", "gradient norm at x_t", _GRADIENT, latex="\\|\\nabla F(x_t)\\|"),
+            ),
+            "The noisy gradient at x_{t-1} is what is tested (its norm is g, its error at most gamma); the step from "
+            "there, of length g/M, changes the gradient by up to g.",
+            erratum=PAPER.erratum(
+                Severity.CONSTANT,
+                "The test looks at the point before, where Lemma 3.3 speaks of x_t: the gradient there may be 2 g + "
+                "gamma, twice the threshold. Testing the noisy gradient at x_t, before the perturbation, costs no "
+                "privacy, and at t = 0 there is no other.",
+                Inequality(
+                    (g + share * gamma) + other_share * g,
+                    2 * g + gamma,
+                    {g: (0.01, 10), gamma: (0.01, 10), share: (1e-3, 1), other_share: (1e-3, 1)},
+                ),
+            ),
+        ),
+        PAPER.claim(
+            "alg2.drift",
+            "Drift since O1 was asked",
+            "Algorithm 2, line 10; Lemma 3.6",
+            Inequality(
+                stretch * Gamma * gamma,
+                kappa,
+                {stretch: (1, 1e4), Gamma: (1, 1e3), gamma: (1e-3, 1), kappa: (1e-3, 100)},
+                conditions=(Gamma * gamma <= kappa,),
+                example={stretch: 1000, Gamma: 100, gamma: 0.01, kappa: 1},
+                subject=drifted,
+            ),
+            "Line 10 sets the drift to 0 without a call of O1. On a path of w windows, each of Gamma steps with noisy "
+            "gradients of norm gamma, the drift never reaches kappa, and O1 is not asked again.",
+            erratum=PAPER.erratum(
+                Severity.RATE,
+                "Lemma 3.6 takes the last time at which the drift was 0 for the last call of O1. With line 10 it is "
+                "not: the errors of all windows add up, and Lemma 3.8 does not follow. Without 'drift_t = 0' in line "
+                "10 the drift is below kappa when O2 is asked; a call of O1 there instead would cost the rate "
+                "(own.frozen_reset).",
+                Inequality(share * kappa + g, kappa + g, {share: (1e-3, 1), kappa: (1e-3, 100), g: (1e-3, 10)}),
+            ),
+        ),
+        PAPER.claim(
+            "alg2.guard",
+            "Examples that a step needs",
+            "Algorithm 2, line 3",
+            Inequality(
+                needed_by_O2,
+                b_of_O1,
+                guarded,
+                conditions=(g <= G, b_of_O1 >= 1),
+                example={G: 1, g: 1, kappa: 4, alpha: 0.05, d: 100, epsilon: 1},
+                subject=bt,
+            ),
+            "Batch sizes of Lemma 3.8; line 3 asks whether more than b examples are left.",
+            erratum=PAPER.erratum(
+                Severity.CONSTANT,
+                "The guard does not cover O2, whose batch may be larger by kappa/G. It has to ask for the batch that "
+                "the next call needs; both are to be rounded up.",
+                Inequality(needed_by_O2, Max(1, kappa / G) * b_of_O1, guarded, conditions=(g <= G, b_of_O1 >= 1)),
             ),
         ),
     )

@@ -166,6 +166,9 @@ def _prior() -> tuple[Claim, ...]:
 # ---------------------------------------------------------------- Section 4: parameters
 _ratio = _quantity("u", "rho alpha/M^2, at most 1 by assumption", "u", domain=Domain(0, 1, closed=True))
 _ARGUMENT = _quantity("X", "argument of the logarithm", "X", domain=Domain(1))
+_way, _other_way = (_quantity(name, "a share", name, domain=Domain(0, 1, closed=True)) for name in ("w", "v"))
+_CURVATURE = LOSS / LENGTH**2
+_y = _quantity("y", "place between the coupled runs", "y", domain=Domain(0, 1, closed=True))
 _small = _quantity("x", "a number in (0, 1]", "x", domain=Domain(0, 1, closed=True))
 _PREFACTOR = _quantity("36dT", "36 d times the steps of an escape", "36d\\mathcal{T}")
 _INNER = _quantity("S/(eta r)", "argument of the inner logarithm", "\\mathcal{S}/(\\eta r)")
@@ -401,6 +404,32 @@ def _parameters() -> tuple[Claim, ...]:
                 "The bracket has to enclose the differences of the noises: printed, a gradient is added to a length. "
                 "(25) is right.",
                 Identity(_GAP, _gap - eta * _slope - eta * _kick, _gap - eta * (_slope + _kick)),
+            ),
+        ),
+        PAPER.claim(
+            "eq32.hessian",
+            "Change of the Hessian within the ball",
+            "eq. (36) and (37)",
+            Inequality(
+                sqrt(rho * alpha),
+                rho * radius,
+                {alpha: (1e-3, 1), rho: (0.1, 10), iota: (1.01, 100)},
+                where=_RADIUS,
+                example={alpha: 1, rho: 1, iota: 4},
+                subject=_quantity("|mean hess F|", "norm of a mean Hessian", "\\|\\int\\nabla^2F\\|", unit=_CURVATURE),
+            ),
+            "Both runs at the saddle, where the curvature is -sqrt(rho alpha) or less; iota > 1.",
+            erratum=PAPER.erratum(
+                Severity.TYPOGRAPHICAL,
+                "(36) should subtract the Hessian H at the saddle, as Lemma 17 does, and have a norm. (In (32), 'at "
+                "most' should be 'at least'.)",
+                Inequality(
+                    rho * radius * sympy.integrate(_y * _way + (1 - _y) * _other_way, (_y, 0, 1)),
+                    rho * radius,
+                    {alpha: (1e-3, 1), rho: (0.1, 10), iota: (1.01, 100), _way: (1e-3, 1), _other_way: (1e-3, 1)},
+                    where=_RADIUS,
+                    subject=_quantity("|mean hess F - H|", "distance from H", "\\|\\Delta_t\\|", unit=_CURVATURE),
+                ),
             ),
         ),
         PAPER.claim(
@@ -871,6 +900,38 @@ def _descent() -> tuple[Claim, ...]:
             calculation=PARAMETERS,
         ),
         PAPER.claim(
+            "alg1.return",
+            "Gradient at the point that is returned",
+            "Algorithm 1, last return; Theorem 1",
+            Inequality(
+                alpha + M * _way * radius,
+                alpha,
+                {alpha: (1e-3, 1), M: (0.1, 10), rho: (0.1, 10), iota: (1, 100), _way: (1e-3, 1)},
+                where=_RADIUS,
+                example={alpha: 0.01, M: 1, rho: 1, iota: 2, _way: 1},
+                subject=_quantity(
+                    "|grad F(x_{t-1})|", "gradient where it returns", "\\|\\nabla F(x_{t-1})\\|", unit=LOSS / LENGTH
+                ),
+            ),
+            "The last iterate of the last attempt is returned, at a share w of the radius S from the point x~ that was "
+            "tested; the gradient of an M-smooth risk may change by M w S on the way.",
+            erratum=PAPER.erratum(
+                Severity.CONSTANT,
+                "The point that was tested, x~, should be returned: M S = M iota^{-3/2} sqrt(alpha/rho) is below alpha "
+                "only where M <= iota^{3/2} sqrt(rho alpha), and M may be far larger. (Each attempt also has to begin "
+                "from x~: it is x_{t-1}, not x_t, that is to be set to it.)",
+                Inequality(
+                    3 * _way * chi + _other_way * chi,
+                    alpha,
+                    {chi: (1e-3, 1), _way: (1e-3, 1), _other_way: (1e-3, 1)},
+                    where=_ERROR,
+                    subject=_quantity(
+                        "|grad F(x~)|", "gradient where it tests", "\\|\\nabla F(\\tilde x)\\|", unit=LOSS / LENGTH
+                    ),
+                ),
+            ),
+        ),
+        PAPER.claim(
             "thm1.probability",
             "Failure probability of Algorithm 1",
             "Theorem 1, proofs of Lemmas 4 to 6",
@@ -1124,6 +1185,17 @@ def _rates(
     )
 
 
+_since = _quantity("k", "number of differences since the last fresh gradient", "k", domain=COUNT)
+_term = _quantity("i", "one of the differences", "i", domain=COUNT)
+
+
+def _correlation(value: Any) -> Identity:
+    now, then = (sigma**2 + sympy.Sum(r**2, (_term, 1, last)) for last in (_since, _since + 1))
+    name = _quantity("corr", "correlation of the noise after k and after k + 1 differences", "\\mathrm{corr}")
+    example = {sigma: 1, r: 1}
+    return Identity(name, value, now / sqrt(now * then), instances=({_since: 1}, {_since: 5}), example=example)
+
+
 def _spider() -> tuple[Claim, ...]:
     drift = _lips * (M**2 * _share * log(d) / b2)  # K steps that share the drift kappa
     spread = _lips * (M**2 * _share * log(1 / delta) / (b2 * epsilon) ** 2)
@@ -1283,6 +1355,21 @@ def _spider() -> tuple[Claim, ...]:
                 Crossover(
                     _in_kappa(*_SINGLE)[1], _in_kappa(*_SINGLE)[3], kappa, _thresholds(*_SINGLE, Rational(2, 5))[1]
                 ),
+            ),
+        ),
+        PAPER.claim(
+            "thm2.noise",
+            "Correlation of the noise of two steps",
+            "eq. (3) and Condition 1, as Theorem 2 uses them",
+            _correlation(Integer(0)),
+            "Algorithm 2 adds to the noise of the last fresh gradient, of variance sigma^2, that of each difference, "
+            "of variance r^2 here: steps k and k + 1 after it share all but the last.",
+            erratum=PAPER.erratum(
+                Severity.CONSTANT,
+                "Lemmas 1, 3, 13, 18 and 19 take the noise of each step to be fresh, with mean 0 given the past; that "
+                "of Algorithm 2 is a sum, nearly the same from step to step. Lemma 4 survives, by Cauchy-Schwarz; "
+                "for Lemmas 1 and 18 a version for sums of martingale differences is missing.",
+                _correlation(sqrt((sigma**2 + _since * r**2) / (sigma**2 + (_since + 1) * r**2))),
             ),
         ),
         PAPER.claim(

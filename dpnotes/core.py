@@ -53,6 +53,7 @@ class Status(IntEnum):
     FINISHED = 1  # its schedule has no further step
     BUDGET_EXHAUSTED = 2  # the next release would overspend, and was refused before it was drawn
     DIVERGED = 3  # the next iterate would not be finite
+    DATA_EXHAUSTED = 4  # the next batch would need more fresh examples than are left
 
 
 @dataclass(frozen=True)

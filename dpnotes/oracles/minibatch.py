@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Estimate, Mechanism, Problem, Relation, Sampling
-from dpnotes.guarantees import BATCH_NORM, Basis, Guarantee
+from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Basis, Guarantee
 from dpnotes.oracles.batches import draw
 from dpnotes.oracles.terms import BatchGradientState, Terms
 from dpnotes.privacy.accounting import Method
@@ -63,7 +63,8 @@ class MinibatchGradient:
       num_steps: T, at least 1; a run that asks for more gets the status FINISHED.
       relation: which data sets are neighbours.
       clipped: whether longer gradients are scaled down to C. One that is not finite then counts as zero.
-      bound_basis: what C rests on where it is not enforced: proved, measured (on the data themselves) or assumed.
+      bound_basis: what C rests on: proved, measured (on the data themselves, which no guarantee covers, clipped or not)
+        or assumed.
       check: an unclipped run compares its batch's norms with C every so many steps; 0: never. In between only the
         mean is looked at, which costs nothing: one longer than C shows that a gradient is.
       augment: whether the problem's `augmented` examples are used.
@@ -199,6 +200,8 @@ class MinibatchGradient:
         """What each run may claim, resting on what it saw; see `Terms.guarantee`."""
         if getattr(self.problem, "mixes_examples", False):
             not_covered = (*not_covered, BATCH_NORM)
+        if self.clipped and self.bound_basis == "measured":
+            not_covered = (*not_covered, STATISTICS_WITHOUT_NOISE)
         return self.terms.guarantee(state, delta, streams, not_covered=not_covered, method=method)
 
     def take(self, index: Tensor) -> "MinibatchGradient":

@@ -1,0 +1,578 @@
+"""Noisy SGD with and without clipping: the algorithms of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024).
+
+"Noise is All You Need: Private Second-Order Convergence of Noisy SGD", arXiv:2410.06878.
+
+Letters of the paper in the bodies below: n number of examples, B batch size, T number of steps, eta step size, C bound
+of the gradients' norms, Delta standard deviation of a coordinate of the noise on the mean gradient, sigma the scale of
+Assumption B, L smoothness of the objective, c_1 and c_2 constants that the paper does not give.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import WHOLE, Guarantee, Ledger, Problem, Relation, Sampling
+from dpnotes.guarantees import Assumption, Basis
+from dpnotes.methods.descent import Descent, DescentState
+from dpnotes.methods.loop import Observer, drive
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.terms import BatchGradientState, assumptions_of
+from dpnotes.papers.noisy_sgd.calculators import PRIVACY_NOISE, SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
+from dpnotes.privacy.accounting import account
+from dpnotes.privacy.calibration import noise_multiplier
+from dpnotes.privacy.events import Event, clipped_sensitivity
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.streams import Streams
+
+
+# ---------------------------------------------------------------- how much noise
+@dataclass(frozen=True)
+class NoiseChoice:
+    """How much noise a run gets, and what it was chosen for.
+
+    Args:
+      std: Delta, at least 0, in the units of a gradient; 0 for a run without privacy.
+      epsilon: the nominal privacy, infinite without noise.
+      delta: in (0, 1), with it.
+      origin: where the number comes from.
+      premises: what that rests on, with whether it holds.
+    """
+
+    std: float
+    epsilon: float
+    delta: float
+    origin: str
+    premises: tuple[Assumption, ...] = ()
+
+
+def theorem_3_1_noise(
+    epsilon: float,
+    delta: float,
+    *,
+    norm_bound: float,
+    batch_size: int,
+    num_examples: int,
+    num_steps: int,
+    c_1: float,
+    c_2: float,
+) -> NoiseChoice:
+    """The noise of Theorems 3.1 and 3.3, `Delta = c_2 C sqrt(T ln(1/delta)) / (n epsilon)`.
+
+    The theorems say that there are constants c_1 and c_2, and that `epsilon < c_1 T B^2 / n^2`. The paper gives neither
+    constant, and its experiments are outside that window for every c_1 below about 4 (at batches of 512 and 24 epochs),
+    so a choice outside of it is returned with a premise that does not hold.
+
+    Args:
+      epsilon: nominal, above 0.
+      delta: in (0, 1).
+      norm_bound: C, above 0: the clipping norm of Algorithm 1, or what Lemma 3.2 (`calculators.GRADIENT_BOUND`) or
+        somebody else promises for Algorithm 2.
+      batch_size: B, at most n.
+      num_examples: n.
+      num_steps: T.
+      c_1: above 0.
+      c_2: above 0; 1 is too small for the noise to be what it is called, see the accounted epsilon.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> sizes = {"norm_bound": 2.5, "batch_size": 512, "num_examples": 50_000, "num_steps": 2328}
+      >>> choice = theorem_3_1_noise(2.0, 0.01, **sizes, c_1=1.0, c_2=1.0)
+      >>> round(choice.std, 6), choice.premises[0].holds
+      (0.002589, False)
+    """
+    window = c_1 * num_steps * (batch_size / num_examples) ** 2
+    found = PRIVACY_NOISE(
+        n=num_examples,
+        T=num_steps,
+        B=batch_size,
+        epsilon=epsilon,
+        delta=delta,
+        C=norm_bound,
+        c_1=max(c_1, 2 * c_1 * epsilon / window),  # the window is judged below, not refused
+        c_2=c_2,
+    )
+    said = f"epsilon = {epsilon:g} < c_1 T B^2/n^2 = {window:.4g} (c_1 = {c_1:g})"
+    premise = Assumption(said, "checked", epsilon < window)
+    return NoiseChoice(found["Delta"], epsilon, delta, f"Theorem 3.1 with c_2 = {c_2:g}", (premise,))
+
+
+def calibrated_noise(
+    epsilon: float,
+    delta: float,
+    *,
+    norm_bound: float,
+    sampling: Sampling,
+    relation: Relation,
+    num_steps: int,
+    divisor: float,
+) -> NoiseChoice:
+    """The least noise at which Algorithm 1 is (epsilon, delta)-DP by the accountant, on the private side.
+
+    Args:
+      epsilon: above 0.
+      delta: in (0, 1).
+      norm_bound: C, above 0.
+      sampling: how batches are drawn.
+      relation: which data sets are neighbours.
+      num_steps: T.
+      divisor: what the sum over the batch is divided by: its (expected) size.
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation.
+      ValueError: outside these domains.
+
+    Example:
+      >>> how = {"sampling": Sampling.poisson(512 / 50_000), "relation": Relation.ZERO_OUT, "num_steps": 2328}
+      >>> choice = calibrated_noise(2.0, 0.01, norm_bound=2.5, **how, divisor=512)
+      >>> round(choice.std * 512 / 2.5, 2)
+      0.84
+    """
+    validate.at_least(1, num_steps=num_steps)
+    sensitivity = clipped_sensitivity(norm_bound, divisor, relation, sampling)
+    level = noise_multiplier(lambda z: [Event(z, relation, sampling, num_steps)], epsilon, delta)
+    # Rounded up, so that the product divided by the sensitivity is not less than the level.
+    return NoiseChoice(level * sensitivity * (1 + 2**-50), epsilon, delta, "calibrated by the accountant")
+
+
+def no_noise() -> NoiseChoice:
+    """For a baseline without privacy.
+
+    Example:
+      >>> no_noise().epsilon
+      inf
+    """
+    return NoiseChoice(0.0, math.inf, 0.5, "no noise")
+
+
+def least_noise(
+    sigma: float, batch_size: int, *, num_steps: int | None = None, delta: float | None = None, factor: float = 1.0
+) -> float:
+    """The least Delta for which the paper claims convergence, up to constants.
+
+    Theorem 3.4 (whose proof needs Assumption B): `Delta^2 >= sigma^2 / B`. Given T and delta, Appendix C (which does
+    not): `Delta^2 >= sigma^2 T / (B delta)`. The noise of a minibatch then is no larger than the noise that is added;
+    where they are equal, Lemma B.11 needs a factor of logarithms more (claim thmB.13.noise).
+
+    Args:
+      sigma: above 0, in the units of a gradient; without Assumption B that of Assumption A.2, its standard deviation.
+      batch_size: B, at least 1.
+      num_steps: T; with delta, for Appendix C.
+      delta: the failure probability of convergence, in (0, 1).
+      factor: on Delta, at least 1.
+
+    Raises:
+      ValueError: outside these domains, or if one of T and delta is missing.
+
+    Example:
+      >>> least_noise(1.0, 100), round(least_noise(1.0, 100, num_steps=1000, delta=0.1), 6)
+      (0.1, 10.0)
+    """
+    validate.positive(sigma=sigma)
+    validate.at_least(1, batch_size=batch_size)
+    validate.non_negative(factor_minus_one=factor - 1)
+    if (num_steps is None) != (delta is None):
+        raise ValueError(f"Expected num_steps={num_steps} and delta={delta} together, or neither.")
+    share = 1.0
+    if num_steps is not None:
+        validate.at_least(1, num_steps=num_steps)
+        validate.between(0, 1, delta=delta)
+        share = delta / num_steps  # type: ignore[operator]
+    return factor * sigma / math.sqrt(share * batch_size)
+
+
+# ---------------------------------------------------------------- what may be claimed
+@dataclass(frozen=True)
+class Reading:
+    """One argument for the privacy of a run: with the epsilon its noise was chosen for, and the accounted one.
+
+    Args:
+      nominal: with the epsilon of the theorem; None where the argument has none of its own.
+      accounted: with the epsilon that the accountant finds for the noise that was added.
+    """
+
+    nominal: Guarantee | None
+    accounted: Guarantee
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the accounted claim says nothing, since every algorithm satisfies it."""
+        return self.accounted.delta >= 1 or math.isinf(self.accounted.epsilon)
+
+
+@dataclass(frozen=True)
+class Premises:
+    """What is known of a problem, for the arguments about unclipped runs; None where it is not known.
+
+    Args:
+      sigma: of Assumption B, for this data set and its neighbours, above 0, in the units of a gradient.
+      smoothness: L, above 0.
+      failure: the probability that some gradient is longer than the bound; the nominal delta if None, as Theorem 3.3
+        has it.
+
+    Raises:
+      ValueError: outside these domains.
+    """
+
+    sigma: float | None = None
+    smoothness: float | None = None
+    failure: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("sigma", "smoothness"):
+            if getattr(self, name) is not None:
+                validate.positive(**{name: getattr(self, name)})
+        if self.failure is not None:
+            validate.between(0, 1, failure=self.failure)
+
+
+NOT_KNOWN = Premises()
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A finished batch of runs: where they ended, what they released, what may be claimed and by which argument.
+
+    Args:
+      state: of the method; its `status` says what became of every run.
+      ledger: all prices.
+      guarantees: one a run, accounted for the noise that was added, as if the bound of the norms held with certainty.
+      readings: one a run, the arguments by name. Clipped: "theorem 3.1". Not clipped: "theorem 3.3" as printed,
+        "premises" (what its premises give), "transcript" (what a joint event of both data sets gives), and
+        "assumption B" where a sigma is known and batches are of fixed size.
+    """
+
+    state: DescentState
+    ledger: Ledger
+    guarantees: tuple[Guarantee, ...]
+    readings: tuple[dict[str, Reading], ...]
+
+    @property
+    def x(self) -> Tensor:
+        """Last iterates, `(runs, dim)`."""
+        return self.state.x
+
+
+def clipped_noisy_sgd(
+    problem: Problem,
+    noise: Sequence[NoiseChoice],
+    x: Tensor,
+    streams: Streams,
+    *,
+    sampling: Sampling,
+    norm_bound: float,
+    step_size: float,
+    num_steps: int,
+    delta: float,
+    relation: Relation = Relation.REPLACE_ONE,
+    divisor: float | None = None,
+    bound_basis: Basis = "assumed",
+    augment: bool = False,
+    observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
+) -> Runs:
+    """Algorithm 1 of Avdiukhin et al. (2024), arXiv:2410.06878: noisy SGD with clipping, many runs at once.
+
+      for t = 0..T-1:
+        1: sample a minibatch B_t of size B                                  (`batches.draw`)
+        2: g_i <- grad f_i(x_t) / max(1, |grad f_i(x_t)| / C), i in B_t      (`MinibatchGradient.estimate`)
+        3: xi_t ~ N(0, Delta^2 I)                                            (`Gaussian.release`)
+        4: x_{t+1} <- x_t - eta (mean_i g_i + xi_t)                          (`Descent.step`)
+
+    Differences from the paper: see `MinibatchGradient`; its inputs do not name x_0 and eta.
+
+    Formal guarantees:
+      `guarantees` are accounted, under `relation`, and rest on no premise about the loss. `readings["theorem 3.1"]`
+      sets the nominal epsilon beside them, with whether the accountant confirms it. The initial point, the noise, the
+      sampling scheme and the number of steps are public; who was sampled is not.
+
+    Args:
+      problem: what is minimised.
+      noise: Delta of each run.
+      x: `(runs, dim)`, x_0, chosen without looking at the data.
+      streams: one key a run. Runs of one key share batches and noise, and may not both be published.
+      sampling: how batches are drawn.
+      norm_bound: C, above 0, in units of loss over length.
+      step_size: eta, above 0, in units of length squared over loss.
+      num_steps: T, at least 1.
+      delta: in (0, 1), for the guarantees.
+      relation: which data sets are neighbours.
+      divisor: as `MinibatchGradient`.
+      bound_basis: "measured" if C was chosen by looking at the private data, which no guarantee covers then.
+      augment: whether examples are changed at random.
+      observe: called after every step, see `drive`.
+      not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+
+    Returns:
+      The runs; those that diverged say so in `state.status`.
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation.
+      ValueError: if an argument is outside its domain, the numbers of runs disagree, or some runs have noise and others
+        none.
+
+    Example:
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+      >>> how = {"sampling": Sampling.poisson(0.2), "relation": Relation.ZERO_OUT, "norm_bound": 4.0, "num_steps": 20}
+      >>> noise = [calibrated_noise(epsilon, 1e-3, **how, divisor=10) for epsilon in (2.0, 8.0)]
+      >>> start, streams = torch.ones(2, 2), Streams.of(0, ["loud", "quiet"])
+      >>> runs = clipped_noisy_sgd(problem, noise, start, streams, **how, step_size=0.1, delta=1e-3)
+      >>> [round(claim.epsilon, 3) for claim in runs.guarantees]
+      [2.0, 8.0]
+    """
+    oracle = _oracle(problem, noise, sampling, norm_bound, num_steps, relation, True, bound_basis, 0, augment, divisor)
+    state, ledger = _descend(oracle, x, streams, step_size, observe)
+    claims = oracle.guarantee(_of(state), delta, streams, not_covered=not_covered)
+    readings = tuple(
+        {"theorem 3.1": Reading(_theorem_3_1(choice, oracle, i, streams, claim.not_covered), claim)}
+        for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
+    )
+    return Runs(state, ledger, claims, readings)
+
+
+def noisy_sgd(
+    problem: Problem,
+    noise: Sequence[NoiseChoice],
+    x: Tensor,
+    streams: Streams,
+    *,
+    sampling: Sampling,
+    norm_bound: float,
+    step_size: float,
+    num_steps: int,
+    delta: float,
+    relation: Relation = Relation.REPLACE_ONE,
+    divisor: float | None = None,
+    bound_basis: Basis = "assumed",
+    check: int = 1,
+    premises: Premises = NOT_KNOWN,
+    augment: bool = False,
+    observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
+) -> Runs:
+    """Algorithm 2 of Avdiukhin et al. (2024), arXiv:2410.06878: noisy SGD without clipping, many runs at once.
+
+      for t = 0..T-1:
+        1: uniformly sample a minibatch B_t of size B                        (`batches.draw`)
+        2: xi_t ~ N(0, Delta^2 I)                                            (`Gaussian.release`)
+        3: x_{t+1} <- x_t - eta (mean_{i in B_t} grad f_i(x_t) + xi_t)       (`Descent.step`)
+
+    Differences from the paper: see `MinibatchGradient`; the batch's gradients are compared with C as the run goes.
+
+    Formal guarantees:
+      None without a premise, since nothing enforces C. `guarantees` take C for certain. `readings` are the arguments
+      that do without, each with its premises and with which of them held:
+        "theorem 3.3": (epsilon, 2 delta) as printed. Its proof conditions on an event and does not follow.
+        "premises": (epsilon, delta + (1 + e^epsilon) delta), all that follows from the premises of that proof, for one
+          data set each (claim thm3.3.privacy). Vacuous where that exceeds 1.
+        "transcript": (epsilon, delta + failure), where the event speaks of the examples of both data sets along the run
+          on one of them (claim own.transcript).
+        "assumption B": (epsilon, delta) from the sensitivity `2 s n / ((n-1) B)`, `s = sigma sqrt(ln(1 + (e-1) n))`,
+          which Assumption B gives by itself when both data sets satisfy it (claim own.sensitivity). No C, no event.
+      A run that saw a gradient above C claims nothing by an argument that rests on it.
+
+    Args:
+      problem: what is minimised.
+      noise: Delta of each run.
+      x: `(runs, dim)`, x_0, chosen without looking at the data.
+      streams: one key a run. Runs of one key share batches and noise, and may not both be published.
+      sampling: how batches are drawn.
+      norm_bound: C, above 0, in units of loss over length.
+      step_size: eta, above 0, in units of length squared over loss.
+      num_steps: T, at least 1.
+      delta: in (0, 1), of the guarantees and of what the accountant finds; nominal readings have their own.
+      relation: which data sets are neighbours.
+      divisor: as `MinibatchGradient`.
+      bound_basis: what C rests on: proved, measured (on the private data, which no guarantee covers) or assumed.
+      check: norms are compared with C every so many steps; 0: never.
+      premises: what is known of the problem.
+      augment: whether examples are changed at random.
+      observe: called after every step, see `drive`.
+      not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+
+    Returns:
+      The runs; those that diverged say so in `state.status`.
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation.
+      ValueError: if an argument is outside its domain, the numbers of runs disagree, or some runs have noise and others
+        none.
+
+    Example:
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.1, seed=0)
+      >>> how = {"norm_bound": 4.0, "num_steps": 20}
+      >>> noise = theorem_3_1_noise(8.0, 1e-3, **how, batch_size=10, num_examples=50, c_1=20.0, c_2=9.0)
+      >>> runs = noisy_sgd(
+      ...     problem, [noise], torch.ones(1, 2), Streams.of(0, ["demo"]), **how, step_size=0.1, delta=1e-3,
+      ...     sampling=Sampling.fixed_size(10, 50), premises=Premises(sigma=0.1)
+      ... )
+      >>> for name, reading in runs.readings[0].items():
+      ...     print(f"{name}: epsilon={reading.accounted.epsilon:.2f}, delta={reading.accounted.delta:.3g}")
+      theorem 3.3: epsilon=6.28, delta=0.002
+      premises: epsilon=6.28, delta=0.535
+      transcript: epsilon=6.28, delta=0.002
+      assumption B: epsilon=0.17, delta=0.001
+    """
+    oracle = _oracle(
+        problem, noise, sampling, norm_bound, num_steps, relation, False, bound_basis, check, augment, divisor
+    )
+    state, ledger = _descend(oracle, x, streams, step_size, observe)
+    claims = oracle.guarantee(_of(state), delta, streams, not_covered=not_covered)
+    readings = tuple(
+        _readings(choice, oracle, i, claim, premises, step_size, streams)
+        for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
+    )
+    return Runs(state, ledger, claims, readings)
+
+
+def _oracle(
+    problem: Problem,
+    noise: Sequence[NoiseChoice],
+    sampling: Sampling,
+    norm_bound: float,
+    num_steps: int,
+    relation: Relation,
+    clipped: bool,
+    bound_basis: Basis,
+    check: int,
+    augment: bool,
+    divisor: float | None,
+) -> MinibatchGradient:
+    validate.at_least(1, num_runs=len(noise))
+    silent = {choice.std == 0 for choice in noise}
+    if len(silent) > 1:
+        raise ValueError("Expected noise in all runs or in none: call twice.")
+    return MinibatchGradient(
+        problem,
+        sampling,
+        torch.tensor([choice.std for choice in noise], dtype=torch.float64),
+        norm_bound,
+        num_steps,
+        relation,
+        clipped,
+        bound_basis,
+        check,
+        augment,
+        divisor,
+        Exact() if True in silent else Gaussian(),
+    )
+
+
+def _descend(
+    oracle: MinibatchGradient, x: Tensor, streams: Streams, step_size: float, observe: Observer | None
+) -> tuple[DescentState, Ledger]:
+    validate.same_length(x=x, noise=oracle.noise_std, streams=streams)
+    oracle = replace(oracle, noise_std=oracle.noise_std.to(x.device))
+    method, ledger = Descent(step_size), Ledger()
+    # With one step more a run notices that it has finished.
+    state = drive(method, oracle, method.init(x, oracle), streams, oracle.num_steps + 1, ledger, observe)
+    return state, ledger
+
+
+def _of(state: DescentState) -> BatchGradientState:
+    assert isinstance(state.oracle, BatchGradientState)
+    return state.oracle
+
+
+def _accounted(epsilon: float, choice: NoiseChoice, oracle: MinibatchGradient, run: int) -> Assumption:
+    """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
+    found = math.inf if choice.std == 0 else account(oracle.events(run), choice.delta).epsilon
+    said = (
+        f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({epsilon:g}, {choice.delta:g})-DP "
+        f"(accounted: epsilon = {found:.4g}, {oracle.relation})"
+    )
+    return Assumption(said, "checked", found <= epsilon)
+
+
+def _theorem_3_1(
+    choice: NoiseChoice, oracle: MinibatchGradient, run: int, streams: Streams, not_covered: tuple[str, ...]
+) -> Guarantee:
+    clipped = Assumption(f"gradients are clipped to {oracle.norm_bound:g}", "enforced", True)
+    assumptions = *assumptions_of(streams), clipped, *choice.premises, _accounted(choice.epsilon, choice, oracle, run)
+    return Guarantee(
+        choice.epsilon, choice.delta, oracle.relation, f"nominal: {choice.origin}", assumptions, not_covered
+    )
+
+
+def _readings(
+    choice: NoiseChoice,
+    oracle: MinibatchGradient,
+    run: int,
+    claim: Guarantee,
+    premises: Premises,
+    step_size: float,
+    streams: Streams,
+) -> dict[str, Reading]:
+    """The arguments by name; `claim` is the accounted one, with what the run saw of C."""
+    C, T, epsilon = oracle.norm_bound, oracle.num_steps, choice.epsilon
+    failure = choice.delta if premises.failure is None else premises.failure
+    both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
+    accounted_both = TOTAL_DELTA(
+        epsilon=max(min(claim.epsilon, 700.0), 1e-300), delta=claim.delta, failure=failure, constants="corrected"
+    )
+    joint = TRANSCRIPT_DELTA(delta=choice.delta, failure=failure)["delta"]
+    accounted_joint = TRANSCRIPT_DELTA(delta=claim.delta, failure=failure)["delta"]
+    certain = f"with probability {1 - failure:g} no example of a data set has a gradient above {C:g} in its own run"
+    of_both = (
+        f"with probability {1 - failure:g} no example of either of two neighbours has a gradient above {C:g} in the "
+        "run on one of them"
+    )
+    alone, together = Assumption(certain, "assumed"), Assumption(of_both, "assumed")
+    algorithm_1 = *choice.premises, _accounted(epsilon, choice, oracle, run)
+    theorem = _premises_of_theorem_3_3(premises, step_size, T)
+
+    def reading(
+        name: str, delta: float, accounted_delta: float, nominal_only: tuple[Assumption, ...], of: Assumption
+    ) -> Reading:
+        # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
+        seen = (a for a in claim.assumptions if a.basis == "checked")
+        rests = (*assumptions_of(streams), *seen, of)
+        nominal = Guarantee(epsilon, delta, oracle.relation, name, (*rests, *nominal_only), claim.not_covered)
+        return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
+
+    readings = {
+        "theorem 3.3": reading("Theorem 3.3 as printed", joint, accounted_joint, (*theorem, *algorithm_1), alone),
+        "premises": reading("the premises of Theorem 3.3", both["delta"], accounted_both["delta"], algorithm_1, alone),
+        "transcript": reading("an event of the transcript", joint, accounted_joint, algorithm_1, together),
+    }
+    fixed = oracle.sampling == WHOLE or oracle.sampling.scheme == "fixed-size"
+    if premises.sigma is not None and fixed and oracle.relation == Relation.REPLACE_ONE:
+        readings["assumption B"] = _by_assumption_b(oracle, run, claim, premises.sigma, streams)
+    return readings
+
+
+def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: int) -> tuple[Assumption, ...]:
+    sigma, L = premises.sigma, premises.smoothness
+    said = f"eta = {step_size:g} <= min(1/L, 1/(sigma sqrt(T)))"
+    small = Assumption(said, "assumed")
+    if sigma is not None and L is not None:
+        largest = min(1 / L, 1 / (sigma * math.sqrt(num_steps)))
+        small = Assumption(f"{said} = {largest:.4g}", "checked", step_size <= largest)
+    return (
+        Assumption("Assumptions A and B hold for both data sets", "assumed"),
+        small,
+        Assumption("Lemma 3.2 holds, whose bound leaves the privacy noise out", "assumed"),
+    )
+
+
+def _by_assumption_b(oracle: MinibatchGradient, run: int, claim: Guarantee, sigma: float, streams: Streams) -> Reading:
+    n = oracle.problem.num_examples
+    batch_size = n if oracle.sampling == WHOLE else oracle.sampling.batch_size
+    # The sum over the batch moves by B times what the mean does, whatever it is divided by.
+    moved = SENSITIVITY(n=n, B=batch_size, sigma=sigma)["batch"] * batch_size / oracle.terms.divisor
+    std = float(oracle.noise_std[run])
+    assumption = Assumption(
+        f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
+    )
+    rests = *assumptions_of(streams), assumption
+    if std == 0:
+        return Reading(None, replace(claim, assumptions=rests))
+    event = Event(std / moved, oracle.relation, oracle.sampling, oracle.num_steps)
+    return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))

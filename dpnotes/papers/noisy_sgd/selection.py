@@ -1,0 +1,246 @@
+"""Which iterate to publish: a private search for a second-order stationary point.
+
+Section 3.4 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), "Noise is All You Need: Private Second-Order Convergence
+of Noisy SGD", arXiv:2410.06878.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import WHOLE, Guarantee, Price, Relation, Sensitive
+from dpnotes.guarantees import Assumption
+from dpnotes.oracles.terms import assumptions_of
+from dpnotes.privacy.accounting import account
+from dpnotes.privacy.events import Event, clipped_sensitivity
+from dpnotes.privacy.selection import AboveThreshold
+from dpnotes.streams import Streams
+
+_PURPOSE = "noisy sgd: stationary point"
+
+
+def random_steps(streams: Streams, num_iterates: int, num_candidates: int) -> Tensor:
+    """The steps whose iterates are candidates, `(num_candidates, runs)` int64 in `0 ... num_iterates - 1`, independent.
+
+    They do not depend on the data, so a run may draw them first and keep only these iterates. If half of the iterates
+    are what is looked for, k candidates have none among them with probability `2^-k`.
+
+    Args:
+      streams: one key a run.
+      num_iterates: at least 1.
+      num_candidates: k, at least 1.
+
+    Example:
+      >>> random_steps(Streams.of(0, ["a", "b"]), num_iterates=1000, num_candidates=5).shape
+      torch.Size([5, 2])
+    """
+    validate.at_least(1, num_iterates=num_iterates, num_candidates=num_candidates)
+    return (streams.uniform(f"{_PURPOSE}: steps", 0, num_candidates) * num_iterates).long().T
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which points count as found, how precisely that can be asked, and what the answers cost.
+
+    A point is answered yes if `|grad f| <= alpha + slack` and `lambda_min >= -sqrt(rho alpha) - slack` up to noise,
+    with a slack of its own for each. Both are asked by one question, the smaller of the two margins, each divided by
+    how far a neighbour may move it: that moves by 1 at most, so that no budget is split.
+
+    Args:
+      epsilon: of the search, above 0, on top of what the iterates cost.
+      alpha: accuracy, above 0, in the units of a gradient.
+      hessian_lipschitz: rho, above 0.
+      norm_bound: C, the longest gradient of an example at a candidate, above 0.
+      smoothness: L of every example, above 0: the paper assumes it of the objective alone.
+      num_examples: n.
+      num_candidates: k, at least 1.
+      failure: the probability that some answer is further off than the slack, in (0, 1).
+      eigenvalue_error: how far an eigenvalue that is computed may be off, at least 0, whatever the data: computed
+        numbers of two neighbours may differ by twice as much more.
+      relation: which data sets are neighbours, replace-one or zero-out.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> sizes = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 10**6}
+      >>> search = Search(epsilon=1.0, alpha=0.01, **sizes, num_candidates=10, failure=0.05)
+      >>> round(search.gradient_slack, 6), round(search.gradient_norm, 4), round(search.smallest_eigenvalue, 4)
+      (9.6e-05, 0.0102, -0.1002)
+    """
+
+    epsilon: float
+    alpha: float
+    hessian_lipschitz: float
+    norm_bound: float
+    smoothness: float
+    num_examples: int
+    num_candidates: int
+    failure: float
+    eigenvalue_error: float = 0.0
+    relation: Relation = Relation.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        validate.positive(alpha=self.alpha, hessian_lipschitz=self.hessian_lipschitz, smoothness=self.smoothness)
+        validate.non_negative(eigenvalue_error=self.eigenvalue_error)
+        validate.at_least(1, num_examples=self.num_examples)
+        validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
+        _ = self.gradient_slack, self.mechanism
+
+    @property
+    def gradient_sensitivity(self) -> float:
+        """How far a neighbour moves the norm of the mean gradient: `2 C / n` when an example is replaced."""
+        return clipped_sensitivity(self.norm_bound, self.num_examples, self.relation)
+
+    @property
+    def eigenvalue_sensitivity(self) -> float:
+        """How far it moves the smallest eigenvalue of the mean Hessian (Weyl), and the number computed for it."""
+        return clipped_sensitivity(self.smoothness, self.num_examples, self.relation) + 2 * self.eigenvalue_error
+
+    @property
+    def mechanism(self) -> AboveThreshold:
+        """The mechanism that answers."""
+        return AboveThreshold(self.epsilon, 0.0, 1.0, self.relation, purpose=_PURPOSE)
+
+    @property
+    def _slack(self) -> float:
+        return self.mechanism.accuracy(self.num_candidates, self.failure)
+
+    @property
+    def gradient_slack(self) -> float:
+        """How far a norm may be off, `8 (ln k + ln(2 / failure)) / epsilon` times its sensitivity."""
+        return self._slack * self.gradient_sensitivity
+
+    @property
+    def eigenvalue_slack(self) -> float:
+        """How far an eigenvalue may be off."""
+        return self._slack * self.eigenvalue_sensitivity + self.eigenvalue_error
+
+    @property
+    def gradient_norm(self) -> float:
+        """The largest norm that a point answered yes has, with probability `1 - failure`."""
+        return self.alpha + 2 * self.gradient_slack
+
+    @property
+    def smallest_eigenvalue(self) -> float:
+        """The smallest eigenvalue that such a point has at least."""
+        return -math.sqrt(self.hessian_lipschitz * self.alpha) - 2 * self.eigenvalue_slack
+
+    @property
+    def event(self) -> Event:
+        """All answers of the search, for the accountant."""
+        return Event(1 / self.epsilon, self.relation, WHOLE, noise="pure")
+
+    def guarantee(
+        self, released: Iterable[Event], delta: float, streams: Streams, assumptions: tuple[Assumption, ...] = ()
+    ) -> Guarantee:
+        """What the iterates and the search may claim together.
+
+        Args:
+          released: what gave the iterates, such as `MinibatchGradient.events(run)`, under the same relation.
+          delta: in (0, 1).
+          streams: the runs' randomness.
+          assumptions: what the claim of the iterates rests on beside that.
+
+        Example:
+          >>> sizes = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 10**6}
+          >>> search = Search(epsilon=0.5, alpha=0.01, **sizes, num_candidates=10, failure=0.05)
+          >>> run = Event(10.0, Relation.REPLACE_ONE, count=25)
+          >>> round(search.guarantee([run], 1e-5, Streams.of(0, ["a"])).epsilon, 2)
+          2.44
+        """
+        bounds = (
+            Assumption(f"no example's gradient is longer than {self.norm_bound:g} at a candidate", "assumed"),
+            Assumption(f"every example's loss is {self.smoothness:g}-smooth at a candidate", "assumed"),
+        )
+        if self.eigenvalue_error:
+            said = f"no eigenvalue that is computed is off by more than {self.eigenvalue_error:g}"
+            bounds = (*bounds, Assumption(said, "assumed"))
+        rests = tuple(dict.fromkeys((*assumptions_of(streams), *assumptions, *bounds)))
+        return account([*released, self.event], delta, assumptions=rests)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a search found, `(runs,)` each.
+
+    Args:
+      index: the first candidate that was answered yes, -1 where none was.
+      found: whether there is one.
+      asked: questions that were asked.
+      price: of the whole search, whatever it found.
+    """
+
+    index: Tensor
+    found: Tensor
+    asked: Tensor
+    price: Price
+
+
+def select_stationary_point(
+    search: Search,
+    candidates: Iterable[Tensor],
+    gradient_norm: Callable[[Tensor], Tensor],
+    smallest_eigenvalue: Callable[[Tensor], Tensor],
+    streams: Streams,
+) -> Selection:
+    """The first of some random iterates that is, up to the search's slack, a second-order stationary point; private.
+
+    Section 3.4 of Avdiukhin et al. (2024), arXiv:2410.06878, with the scales that it needs:
+      1. sample random iterates                                                    (`random_steps`)
+      2. for each: is |grad f| + noise small and lambda_min + noise large enough?  (`AboveThreshold.ask`)
+      3. publish the first for which both are so, and stop                         (`Selection.index`)
+
+    Differences from the paper: its noises `Lap(C / (n epsilon))` and `Lap(L / (n epsilon))` are those of one number
+    that is published once; here the noise is AboveThreshold's, on the threshold too, for sensitivities of `2 C / n`
+    and `2 L / n`. The two questions are one (`Search`). The smoothness of every example is a premise.
+
+    Formal guarantees:
+      The answers are (epsilon, 0)-DP on top of the iterates, whatever they are (`Search.guarantee`). With probability
+      `1 - failure`, the point found has a gradient of at most `search.gradient_norm` and a smallest eigenvalue of at
+      least `search.smallest_eigenvalue`; and if a candidate is an alpha-SOSP, one is found.
+
+    Args:
+      search: what is looked for, and its price.
+      candidates: `(runs, dim)` each, at most `search.num_candidates`, of released iterates; an iterator may load them.
+      gradient_norm: of the full-data mean gradient at `(runs, dim)`, `(runs,)`.
+      smallest_eigenvalue: of the full-data Hessian, `(runs,)`, within `search.eigenvalue_error`.
+      streams: one key a run.
+
+    Returns:
+      The selection; a run that found none says so.
+
+    Raises:
+      ValueError: for more candidates than were declared.
+
+    Example:
+      >>> sizes = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 10**6}
+      >>> search = Search(epsilon=1.0, alpha=0.01, **sizes, num_candidates=3, failure=0.05)
+      >>> points = [torch.full((1, 1), value) for value in (0.5, 0.0, 0.3)]  # of the loss x^2 / 2
+      >>> norm, eigenvalue = lambda x: x.abs()[:, 0], lambda x: torch.ones(len(x))
+      >>> select_stationary_point(search, points, norm, eigenvalue, Streams.of(0, ["run"])).index
+      tensor([1])
+    """
+    mechanism, device = search.mechanism, streams.keys.device
+    everyone = torch.ones(len(streams), dtype=torch.bool, device=device)
+    state, price = mechanism.begin(mechanism.init(streams), streams, everyone)
+    index = torch.full((len(streams),), -1, device=device)
+    sensitivity = torch.ones(len(streams), dtype=torch.float64, device=device)
+    most_norm = search.alpha + search.gradient_slack
+    least_eigenvalue = -math.sqrt(search.hessian_lipschitz * search.alpha) - search.eigenvalue_slack
+    for place, x in enumerate(candidates):
+        if place >= search.num_candidates:
+            raise ValueError(f"Expected at most num_candidates={search.num_candidates}, which the slack is for.")
+        if bool(state.halted.all()):
+            break
+        gradient = (most_norm - gradient_norm(x).double()) / search.gradient_sensitivity
+        eigenvalue = (smallest_eigenvalue(x).double() - least_eigenvalue) / search.eigenvalue_sensitivity
+        margin = torch.minimum(gradient, eigenvalue)[:, None]
+        question = Sensitive(margin, sensitivity, search.relation, "assumed")
+        state, yes = mechanism.ask(state, question, streams, everyone)
+        index = torch.where(yes, place, index)
+    return Selection(index, index >= 0, state.asked, price)

@@ -1,0 +1,174 @@
+"""The private search for a stationary point: its sensitivities, its slack, its price, and what it finds."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from scipy import stats
+from torch import Tensor
+
+from dpnotes.core import Relation, Sampling
+from dpnotes.papers.noisy_sgd.selection import Search, random_steps, select_stationary_point
+from dpnotes.privacy.accounting import account
+from dpnotes.privacy.events import CombinationError, Event
+from dpnotes.streams import Streams
+
+RUNS = 400
+
+
+def search(**more: Any) -> Search:
+    options: dict[str, Any] = {
+        "epsilon": 1.0, "alpha": 0.04, "hessian_lipschitz": 1.0, "norm_bound": 3.0, "smoothness": 2.0,
+        "num_examples": 10_000, "num_candidates": 4, "failure": 0.1,
+    } | more  # fmt: skip
+    return Search(**options)
+
+
+def found(task: Search, norms: list[float], eigenvalues: list[float], runs: int = RUNS):
+    """A search among points that are their own numbers: gradient norm and eigenvalue."""
+    points = [
+        torch.tensor([[n, e]], dtype=torch.float64).expand(runs, 2) for n, e in zip(norms, eigenvalues, strict=True)
+    ]
+    streams = Streams.of("search", range(runs))
+    return select_stationary_point(task, points, lambda x: x[:, 0], lambda x: x[:, 1], streams)
+
+
+# ---------------------------------------------------------------- sensitivities
+@pytest.mark.parametrize("relation", [Relation.REPLACE_ONE, Relation.ZERO_OUT])
+def test_a_neighbour_moves_norm_and_eigenvalue_by_at_most_their_sensitivity(relation):
+    # Example i has gradient g_i, no longer than C, and Hessian diag(h_i), |h_i| <= L.
+    n, C, L = 10, 3.0, 2.0
+    task = search(num_examples=n, relation=relation)
+    gradients = torch.zeros(n, 2, dtype=torch.float64)
+    gradients[:, 0] = C
+    hessians = torch.full((n, 2), L, dtype=torch.float64)
+
+    def numbers(gradients: Tensor, hessians: Tensor) -> tuple[float, float]:
+        return float(gradients.mean(0).norm()), float(hessians.mean(0).min())
+
+    base = numbers(gradients, hessians)
+    sign = -1.0 if relation == Relation.REPLACE_ONE else 0.0
+    gradients[3] *= sign
+    hessians[3] *= sign
+    moved = numbers(gradients, hessians)
+    for here, there, sensitivity in zip(
+        base, moved, (task.gradient_sensitivity, task.eigenvalue_sensitivity), strict=True
+    ):
+        assert 0.9 * sensitivity < abs(here - there) <= sensitivity * (1 + 1e-12)
+
+
+def test_computed_eigenvalues_may_differ_by_their_errors_too():
+    assert search(eigenvalue_error=0.1).eigenvalue_sensitivity == pytest.approx(2 * 2.0 / 10_000 + 0.2)
+    assert search(eigenvalue_error=0.1).eigenvalue_slack > search().eigenvalue_slack + 0.1
+
+
+# ---------------------------------------------------------------- slack
+def test_the_slack_is_that_of_theorem_3_24():
+    task = search(epsilon=0.5)
+    unit = 8 * (math.log(4) + math.log(2 / 0.1)) / 0.5
+    assert task.gradient_slack == pytest.approx(unit * 2 * 3.0 / 10_000)
+    assert task.eigenvalue_slack == pytest.approx(unit * 2 * 2.0 / 10_000)
+    assert task.gradient_norm == pytest.approx(0.04 + 2 * task.gradient_slack)
+    assert task.smallest_eigenvalue == pytest.approx(-0.2 - 2 * task.eigenvalue_slack)
+
+
+def test_points_at_the_edge_are_answered_rightly_but_for_the_failure():
+    task = search(epsilon=0.2)
+    just_outside = task.gradient_norm * 1.0001, task.smallest_eigenvalue * 1.0001
+    good = 0.04, -0.2  # just an alpha-SOSP
+    wrong = []
+    for norms, eigenvalues in (
+        ([just_outside[0]] * 3 + [good[0]], [0.0] * 3 + [good[1]]),
+        ([0.0] * 3 + [good[0]], [just_outside[1]] * 3 + [good[1]]),
+    ):
+        selection = found(task, norms, eigenvalues)
+        wrong.append(float((selection.index != 3).double().mean()))
+    # At most 0.1 of 400 runs, four standard errors allowed.
+    assert all(share <= 0.1 + 4 * math.sqrt(0.09 / RUNS) for share in wrong)
+    # The control: within the slack nothing is promised, and points there are taken.
+    inside = found(task, [task.alpha + task.gradient_slack] * 3 + [good[0]], [0.0] * 4)
+    assert float((inside.index != 3).double().mean()) > 0.5
+
+
+# ---------------------------------------------------------------- what it finds
+def test_both_must_hold():
+    task = search()
+    #                       gradient too long, curvature too negative, both fine, both fine
+    selection = found(task, [9.0, 0.0, 0.0, 0.0], [1.0, -9.0, 1.0, 1.0])
+    assert (selection.index == 2).all() and selection.found.all() and (selection.asked == 3).all()
+
+
+def test_a_run_that_finds_none_says_so_and_pays_all_the_same():
+    selection = found(search(), [9.0, math.nan, 0.0, math.inf], [1.0, 1.0, math.nan, 1.0])
+    assert (selection.index == -1).all() and not selection.found.any() and (selection.asked == 4).all()
+    assert selection.price.charged.all() and torch.allclose(selection.price.rho(), torch.tensor(0.5).double())
+
+
+def test_a_run_is_searched_as_if_it_were_alone():
+    task = search(epsilon=0.02)
+    middle = task.alpha + task.gradient_slack  # where noise decides
+    points = [torch.full((5, 1), middle + off, dtype=torch.float64) for off in (0.3, 0.1, 0.0, -0.1)]
+    flat = lambda x: torch.ones(len(x), dtype=torch.float64)  # noqa: E731
+    together = select_stationary_point(task, points, lambda x: x[:, 0], flat, Streams.of(0, range(5)))
+    assert len(together.index.unique()) > 1
+    for i in range(5):
+        one = [p[i : i + 1] for p in points]
+        alone = select_stationary_point(task, one, lambda x: x[:, 0], flat, Streams.of(0, [i]))
+        assert (int(alone.index), int(alone.asked)) == (int(together.index[i]), int(together.asked[i]))
+
+
+# ---------------------------------------------------------------- price
+def test_the_search_is_paid_for_on_top_of_the_iterates():
+    task = search(epsilon=0.5, eigenvalue_error=0.01)
+    iterates = [Event(20.0, Relation.REPLACE_ONE, count=100)]
+    streams = Streams.of(0, ["a"])
+    claim = task.guarantee(iterates, 1e-5, streams)
+    alone = account(iterates, 1e-5).epsilon
+    assert alone + 0.1 < claim.epsilon <= alone + 0.5 + 1e-3
+    said = str(claim)
+    for part in ("gradient is longer than 3", "every example's loss is 2-smooth", "off by more than 0.01", "seed"):
+        assert part in said
+    assert "off by more" not in str(search().guarantee(iterates, 1e-5, streams))
+    sampled = [Event(1.0, Relation.REPLACE_ONE, Sampling.fixed_size(10, 1000), 50)]
+    assert task.guarantee(sampled, 1e-5, streams).epsilon > account(sampled, 1e-5).epsilon
+    with pytest.raises(CombinationError, match="Expected events of one relation"):
+        task.guarantee([Event(1.0, Relation.ZERO_OUT)], 1e-5, streams)
+
+
+# ---------------------------------------------------------------- candidates
+def test_candidates_are_uniform_and_independent_of_all_but_the_run():
+    steps = random_steps(Streams.of("steps", range(3000)), num_iterates=5, num_candidates=2)
+    pairs = torch.bincount(steps[0] * 5 + steps[1], minlength=25)
+    assert stats.chisquare(pairs).pvalue > 1e-3
+    assert stats.chisquare(torch.bincount(steps[0] * 5 + steps[0], minlength=25) + 1e-9).pvalue < 1e-3  # the control
+    assert torch.equal(random_steps(Streams.of("steps", [7]), 5, 2)[:, 0], steps[:, 7])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: search(epsilon=0.0), "Expected epsilon=0.0 > 0"),
+        (lambda: search(alpha=-1.0), "Expected alpha=-1.0 > 0"),
+        (lambda: search(smoothness=0.0), "Expected smoothness=0.0 > 0"),
+        (lambda: search(norm_bound=0.0), "Expected clip=0.0 > 0"),
+        (lambda: search(num_candidates=0), "Expected num_questions=0 >= 1"),
+        (lambda: search(failure=1.0), "Expected 0 < beta=1.0 < 1"),
+        (lambda: search(eigenvalue_error=-1.0), "Expected eigenvalue_error=-1.0 >= 0"),
+        (
+            lambda: search(relation=Relation.ADD_OR_REMOVE),
+            "Expected relation=.* to be one of: replace-one, zero-out-one",
+        ),
+        (lambda: found(search(num_candidates=1), [9.0, 9.0], [0.0, 0.0]), "Expected at most num_candidates=1"),
+        (lambda: random_steps(Streams.of(0, ["a"]), 0, 1), "Expected num_iterates=0 >= 1"),
+    ],
+)
+def test_bad_input_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_more_examples_find_closer_points():
+    few, many = (replace(search(), num_examples=n) for n in (1000, 100_000))
+    assert many.gradient_norm < few.gradient_norm and many.smallest_eigenvalue > few.smallest_eigenvalue

@@ -66,12 +66,11 @@ def _words_of(text: str) -> tuple[int, int]:
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
 
-def _plain(**named: object) -> list[str | int]:
-    """Texts and whole numbers as they are; what only looks like one of them (True, 1.0) is refused."""
-    for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, str | Integral):
-            raise TypeError(f"Expected {name}={value!r} to be a text or a whole number.")
-    return [value if isinstance(value, str) else int(value) for value in named.values()]  # type: ignore[call-overload]
+def _json(name: str, value: str | int) -> str:
+    """A text or a whole number as JSON; what only looks like one of them (True, 1.0) is refused."""
+    if isinstance(value, bool) or not isinstance(value, str | Integral):
+        raise TypeError(f"Expected {name}={value!r} to be a text or a whole number.")
+    return json.dumps(value if isinstance(value, str) else int(value))
 
 
 @final
@@ -131,7 +130,8 @@ class Streams:
           Traceback (most recent call last):
           TypeError: Expected run=1.0 to be a text or a whole number.
         """
-        words = [_words_of(json.dumps(_plain(seed=seed, run=name))) for name in runs]
+        start = _json("seed", seed)
+        words = [_words_of(f"[{start}, {_json('run', name)}]") for name in runs]
         return Streams(torch.tensor(words, dtype=torch.int64, device=device).reshape(-1, 2))
 
     @staticmethod

@@ -9,41 +9,16 @@ mask over runs. Prices add up in a `Ledger`; a `Guarantee` is computed from it (
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.guarantees import Assumption as Assumption
 from dpnotes.guarantees import Basis, Relation
 from dpnotes.guarantees import Guarantee as Guarantee
+from dpnotes.sampling import FRESH, WHOLE, Noise, Sampling, check_combination
 from dpnotes.streams import Streams
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """Which examples a release touches; with the relation it decides the accountant (`dpnotes.privacy.events`)."""
-
-    scheme: Literal["whole", "fresh", "poisson", "fixed-size"]
-    rate: float = 1.0  # the probability that a random batch holds a given example
-    num_examples: int = 1  # that a fixed-size batch is drawn from; it has `rate * num_examples`
-
-    @staticmethod
-    def poisson(rate: float) -> "Sampling":  # each example independently; how many they are is secret
-        validate.positive(rate=rate)
-        validate.non_negative(one_minus_rate=1 - rate)
-        return Sampling("poisson", float(rate))
-
-    @staticmethod
-    def fixed_size(batch_size: int, num_examples: int) -> "Sampling":  # without replacement
-        validate.at_least(1, batch_size=batch_size)
-        validate.at_least(batch_size, num_examples=num_examples)
-        return Sampling("fixed-size", batch_size / num_examples, num_examples)
-
-
-WHOLE = Sampling("whole")  # all examples
-FRESH = Sampling("fresh")  # a batch of public size of examples that no other release touches
 
 
 class Status(IntEnum):
@@ -96,7 +71,10 @@ class Problem(Protocol):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Sensitive:
-    """An exact answer about the data. It has no arithmetic, hides its value, and only a mechanism opens it."""
+    """An exact answer about the data: no arithmetic, nothing that prints or pickles it, and only a mechanism opens it.
+
+    That is a promise of this library, not of Python: `vars`, `dataclasses.asdict` or `.value` do show the value.
+    """
 
     value: Tensor  # (runs, dim)
     l2_sensitivity: Tensor  # (runs,), public: how far a neighbour may move each row; 0 is legal
@@ -113,13 +91,16 @@ class Sensitive:
 
 @dataclass(frozen=True)
 class Price:
-    """What one release cost each run."""
+    """What one release cost each run; a combination that has no accountant is refused with a `CombinationError`."""
 
-    noise_multiplier: Tensor  # (runs,), noise scale over sensitivity; 0: no noise was added; of "pure": 1 / epsilon
+    noise_multiplier: Tensor  # (runs,), noise scale over sensitivity; 0: no noise was added
     charged: Tensor  # (runs,) bool: the runs for which something was released
     relation: Relation
     sampling: Sampling = WHOLE
-    noise: Literal["gaussian", "laplace", "pure"] = "gaussian"
+    noise: Noise = "gaussian"  # of "pure" the multiplier is 1 / epsilon, of "zcdp" 1 / sqrt(2 rho)
+
+    def __post_init__(self) -> None:
+        check_combination(self.sampling, self.relation, self.noise)
 
     def rho(self) -> Tensor:
         """zCDP without amplification, `(runs,)` float64 (Bun and Steinke 2016, arXiv:1605.02065v1, Props. 1.4, 1.6)."""

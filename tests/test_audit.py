@@ -315,7 +315,7 @@ def training_audit(
 
 
 SENSITIVITY = (
-    "sensitivity = torch.full_like(self.noise.budget, SENSITIVITY_FACTOR[self.relation] * self.clip / num_examples)"
+    "sensitivity = torch.full_like(self.noise.budget, clipped_sensitivity(self.clip, num_examples, self.relation))"
 )
 
 

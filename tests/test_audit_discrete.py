@@ -2,15 +2,20 @@
 
 import math
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import Relation, Release, Sensitive
+from dpnotes.core import Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.privacy.accounting import account
 from dpnotes.privacy.discrete import DiscreteGaussian, _measurement
+from dpnotes.privacy.events import events_of
 from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.sampling import CombinationError
 from dpnotes.streams import Streams
 
 GRID = 2.0**-6
@@ -87,10 +92,50 @@ class TestWithOpenDP:
         first, second = (released(DiscreteGaussian(), request(value, 1.0)) for _ in range(2))
         assert not torch.equal(first, second) and not torch.equal(first[0], first[1])
 
-    @pytest.mark.parametrize("value", [math.nan, math.inf, 1e30])
-    def test_an_answer_off_the_grid_s_range_is_refused(self, value: float):
-        with pytest.raises(ValueError, match="Expected answers within"):
-            released(DiscreteGaussian(), request(torch.tensor([[value]]), 1.0))
+    @pytest.mark.parametrize(
+        ("value", "nearest"), [(math.nan, 0.0), (math.inf, 2.0**42), (-math.inf, -(2.0**42)), (1e30, 2.0**42)]
+    )
+    def test_an_answer_off_the_grid_s_range_is_moved_into_it_and_no_error(self, value: float, nearest: float):
+        answer = torch.tensor([[value, 3.0]], dtype=torch.float64)
+        noisy = released(DiscreteGaussian(2.0**-20), request(answer, 1.0))
+        # An error would say of the data what no noise hides. Fifty standard deviations are never exceeded.
+        assert (noisy - torch.tensor([[nearest, 3.0]])).abs().max() < 50
+        plain = released(Gaussian(), request(answer, 1.0))
+        assert not (plain - torch.tensor([[nearest, 3.0]])).abs().max() < 50  # the control
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_the_answer_s_type_stays_and_the_grid_with_it(self, dtype: torch.dtype):
+        value = torch.tensor([[0.1, 1e6, -3e9]], dtype=dtype)
+        noisy = released(DiscreteGaussian(GRID), request(value, 1.0))
+        assert noisy.dtype == dtype
+        assert torch.equal(noisy / GRID, (noisy / GRID).round())
+
+    def test_its_price_is_converted_as_zcdp_and_the_exact_gaussian_one_would_be_too_small(self):
+        # Two data sets whose answers are a step apart, half a step and one and a half: they round to 0 and to 2 steps.
+        apart, multiplier, delta = GRID, 0.3, 0.1
+        asked = request(torch.zeros(1, 1, dtype=torch.float64), multiplier * apart, apart)
+        mechanism = DiscreteGaussian(GRID)
+        _, _, price = mechanism.release(mechanism.init(torch.zeros(1, 1)), asked, Streams.secure(1))
+        assert price.noise == "zcdp"
+        steps = np.arange(-60, 61)
+        weights = np.exp(-0.5 * (steps / (2 * multiplier)) ** 2)  # the noise was doubled for the rounding
+        mass = weights / weights.sum()
+
+        def true_delta(epsilon: float) -> float:
+            return float(np.maximum(mass[2:] - math.exp(epsilon) * mass[:-2], 0).sum())
+
+        events = events_of(Ledger([price]), 0)
+        claim = account(events, delta)
+        assert true_delta(claim.epsilon) <= delta
+        as_gaussian = account([replace(events[0], noise="gaussian")], delta)
+        assert true_delta(as_gaussian.epsilon) > delta  # the control
+
+    def test_it_goes_with_no_random_batch(self):
+        asked = request(torch.zeros(1, 1), 1.0)
+        asked = replace(asked, answer=replace(asked.answer, sampling=Sampling.poisson(0.1)))
+        with pytest.raises(CombinationError, match="Expected noise='gaussian' with sampling=poisson, got 'zcdp'"):
+            released(DiscreteGaussian(), asked)
+        released(Gaussian(), asked)  # the control
 
     def test_noise_that_cannot_be_meant_is_refused(self):
         with pytest.raises(ValueError, match="Expected 0 < noise_std=0.0"):

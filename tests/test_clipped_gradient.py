@@ -12,8 +12,12 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy import schedules
-from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.accounting import account, rho_to_epsilon
+from dpnotes.privacy.discrete import DiscreteGaussian
+from dpnotes.privacy.events import events_of
+from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise, NoisePlan
+from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.states import flatten, restore
@@ -210,6 +214,51 @@ def test_the_adaptive_plan_never_overspends_and_pays_for_the_losses_it_hears():
     assert float(ledger.rho()[3]) == pytest.approx(gradients_alone + 0.5 / 25)
 
 
+def line_fit() -> CustomProblem:
+    def loss(parameters: Tensor, feature: Tensor) -> Tensor:
+        return (parameters[0] - feature).abs() / 4
+
+    return CustomProblem(loss, 1, torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "alone", "with_losses"),
+    [(Gaussian(), "gaussian", "gaussian"), (Laplace(), "laplace", "zcdp"), (Tree(8), "gaussian", "gaussian")],
+    ids=lambda v: getattr(v, "purpose", v),
+)
+def test_a_step_that_also_releases_a_loss_is_priced_as_what_both_are_known_to_be(mechanism, alone, with_losses):
+    problem, ones = line_fit(), torch.ones(2, dtype=torch.float64)
+    x = torch.tensor([[0.0], [3.0]], dtype=torch.float64)
+    listening = LossAdaptiveNoise(ones, ones / 20, 1.1, 5 * ones)
+    for noise, label in ((plan(2, rho=1.0), alone), (listening, with_losses)):
+        state, ledger, _ = run(problem, noise, x, mechanism=mechanism, max_steps=4)
+        assert {price.noise for price in ledger.prices if price.charged.any()} == {label}
+        assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-12)
+        claim = account(events_of(ledger, 0), 1e-5)
+        # The control: Gaussian noise of this cost, which is what a wrong label would make of it.
+        if label == "zcdp":
+            assert claim.epsilon > rho_to_epsilon(float(ledger.rho()[0]), 1e-5, "exact")
+        elif label == "gaussian":
+            assert claim.epsilon == pytest.approx(rho_to_epsilon(float(ledger.rho()[0]), 1e-5, "exact"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_discrete_noise_spends_the_same_and_claims_no_more_than_zcdp(dtype):
+    pytest.importorskip("opendp", reason="pip install -e '.[exact]'")
+    problem = network(dtype=dtype)
+    ones = torch.ones(2, dtype=torch.float64)
+    for noise in (plan(2), LossAdaptiveNoise(ones, ones / 9, 1.5, 9 * ones)):
+        state, ledger, oracle = run(problem, noise, points(problem, 2), mechanism=DiscreteGaussian(), max_steps=3)
+        assert state.x.dtype == dtype and state.x.isfinite().all()
+        assert {price.noise for price in ledger.prices if price.charged.any()} == {"zcdp"}
+        assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-6)
+        assert (ledger.rho() <= oracle.declared() * (1 + 1e-6)).all()
+        claim = account(events_of(ledger, 0), 1e-5)
+        assert claim.accountant == "zCDP, tight conversion"
+        state, ledger, _ = run(problem, noise, points(problem, 2), max_steps=3)
+        assert claim.epsilon > 1.01 * account(events_of(ledger, 0), 1e-5).epsilon, "control: Gaussian noise claims less"
+
+
 # ---------------------------------------------------------------- law 3: no noise, no clipping
 def test_without_noise_and_clipping_the_estimate_is_the_gradient():
     problem = network()
@@ -303,8 +352,10 @@ def test_noise_is_never_drawn_twice():
     assert len(drawn) == 2 * 2 * 4
     assert (torch.pdist(drawn[:, None]) > 1e-6).all()
     assert (torch.pdist(noises(2, ["a", "a"])[:, None]) < 1e-6).any()  # the control: one key, one noise
-    with pytest.raises(ValueError, match="to have another purpose"):
-        ClippedGradient(network(), CLIP, plan(1), mechanism=Gaussian("clipped gradient: loss"))
+    for mechanism in (Gaussian("clipped gradient: loss"), Tree(8, purpose="clipped gradient: loss")):
+        with pytest.raises(ValueError, match="to have another purpose"):
+            ClippedGradient(network(), CLIP, plan(1), mechanism=mechanism)
+    ClippedGradient(network(), CLIP, plan(1), mechanism=Gaussian("another"))  # the control
 
 
 # ---------------------------------------------------------------- methods

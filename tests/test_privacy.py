@@ -1,7 +1,9 @@
 """Schedules, mechanisms and accounting, held against dp_accounting, closed forms and controls that must fail."""
 
+import contextlib
 import math
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 
 import dp_accounting
@@ -23,9 +25,12 @@ from dpnotes.privacy.accounting import (
     readings,
     rho_to_epsilon,
 )
-from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.factorisation import BandedSquareRoot
+from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import NoiseSchedule
+from dpnotes.privacy.tree import Tree
+from dpnotes.sampling import CombinationError
 from dpnotes.streams import Streams
 
 EVERY_SCHEDULE = [
@@ -259,9 +264,87 @@ def test_a_generator_on_another_device_is_refused():
 def test_a_price_says_what_the_release_was_drawn_on():
     asked = request(torch.zeros(1, 2, dtype=torch.float64), 1.0)
     for sampling in (WHOLE, FRESH, Sampling.poisson(0.1), Sampling.fixed_size(2, 20)):
-        release = replace(asked, answer=replace(asked.answer, sampling=sampling))
+        relation = Relation.REPLACE_ONE if sampling.scheme == "fixed-size" else Relation.ZERO_OUT
+        release = replace(asked, answer=replace(asked.answer, sampling=sampling, relation=relation))
         for mechanism in (Gaussian(), Exact()):
             assert mechanism.release(asked.answer.value[:, :0], release, Streams.of(0, ["a"]))[2].sampling == sampling
+
+
+UNPRICED = [
+    (FRESH, Relation.ADD_OR_REMOVE),
+    (Sampling.poisson(0.1), Relation.REPLACE_ONE),
+    (Sampling.fixed_size(2, 20), Relation.ADD_OR_REMOVE),
+    (Sampling.fixed_size(2, 20), Relation.ZERO_OUT),
+]
+MECHANISMS = [Gaussian(), Laplace(), Exact(), Tree(4), Tree(4, optimal=True), BandedSquareRoot(4, 2)]
+
+
+@pytest.fixture
+def no_draws(monkeypatch: pytest.MonkeyPatch):
+    """While its context is open, nothing may be drawn."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("Something was drawn.")
+
+    @contextlib.contextmanager
+    def closed() -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(Streams, "words", refuse)
+            yield
+
+    return closed
+
+
+@pytest.mark.parametrize(("sampling", "relation"), UNPRICED, ids=lambda v: getattr(v, "scheme", v))
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_no_mechanism_answers_what_has_no_accountant(mechanism, sampling, relation, no_draws):
+    asked = request(torch.zeros(1, 1, dtype=torch.float64), 1.0)
+    state = mechanism.init(asked.answer.value)
+    refused = replace(asked, answer=replace(asked.answer, sampling=sampling, relation=relation))
+    streams = Streams.of(0, ["a"])
+    with no_draws(), pytest.raises(CombinationError, match=f"Expected sampling={sampling.scheme} with relation"):
+        mechanism.release(state, refused, streams)
+    mechanism.release(state, asked, streams)  # the control
+    if not isinstance(mechanism, Exact):
+        with no_draws(), pytest.raises(AssertionError, match="Something was drawn"):
+            mechanism.release(state, asked, streams)
+
+
+@pytest.mark.parametrize(("sampling", "relation"), UNPRICED, ids=lambda v: getattr(v, "scheme", v))
+def test_no_ledger_holds_what_has_no_accountant(sampling, relation):
+    with pytest.raises(CombinationError, match=f"Expected sampling={sampling.scheme} with relation"):
+        Price(torch.ones(1), torch.ones(1, dtype=torch.bool), relation, sampling)
+    price = Price(torch.ones(1), torch.ones(1, dtype=torch.bool), relation)  # the control
+    assert float(Ledger([price]).rho()[0]) == 0.5
+    with pytest.raises(CombinationError, match=f"Expected sampling={sampling.scheme} with relation"):
+        replace(price, sampling=sampling)
+
+
+def test_a_price_knows_which_noise_goes_with_random_batches(no_draws):
+    on = torch.ones(1, dtype=torch.bool)
+    for noise in ("laplace", "pure", "zcdp"):
+        Price(torch.ones(1), on, Relation.ZERO_OUT, FRESH, noise)  # type: ignore[arg-type]
+        with pytest.raises(CombinationError, match=f"with sampling=poisson, got '{noise}'"):
+            Price(torch.ones(1), on, Relation.ZERO_OUT, Sampling.poisson(0.1), noise)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="Expected noise='uniform' to be one of"):
+        Price(torch.ones(1), on, Relation.ZERO_OUT, WHOLE, "uniform")  # type: ignore[arg-type]
+    asked = request(torch.zeros(1, 1, dtype=torch.float64), 1.0)
+    asked = replace(asked, answer=replace(asked.answer, sampling=Sampling.poisson(0.1)))
+    with no_draws(), pytest.raises(CombinationError, match="with sampling=poisson, got 'laplace'"):
+        Laplace().release(asked.answer.value[:, :0], asked, Streams.of(0, ["a"]))
+
+
+@pytest.mark.parametrize("sensitivity", [-1.0, math.nan])
+def test_an_exact_answer_has_a_sensitivity_too(sensitivity):
+    value = torch.zeros(1, 2, dtype=torch.float64)
+    with pytest.raises(ValueError, match=f"Expected l2_sensitivity={sensitivity} >= 0 in run 0"):
+        Exact().release(value, request(value, 1.0, sensitivity), Streams.of(0, ["a"]))
+    Exact().release(value, request(value, 1.0, sensitivity, active=False), Streams.of(0, ["a"]))
+    for control in (0.0, 1.0, math.inf):
+        Exact().release(value, request(value, 1.0, control), Streams.of(0, ["a"]))
+    elsewhere = Streams(torch.zeros(1, 2, dtype=torch.int64, device="meta"))
+    with pytest.raises(ValueError, match="Expected streams on the answer's device cpu, got meta"):
+        Exact().release(value, request(value, 1.0), elsewhere)
 
 
 def test_a_sensitive_value_hides_and_cannot_be_stored():

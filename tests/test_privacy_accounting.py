@@ -2,6 +2,7 @@
 
 import math
 import time
+import tracemalloc
 from dataclasses import replace
 
 import dp_accounting
@@ -14,6 +15,7 @@ from dp_accounting import rdp as library_rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import integrate, optimize, stats
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Price, Sampling
 from dpnotes.guarantees import (
@@ -29,16 +31,8 @@ from dpnotes.guarantees import (
 from dpnotes.privacy import pld
 from dpnotes.privacy.accounting import _ORDERS, METHODS, _divergence, _renyi, account, epsilon_to_rho, rho_to_epsilon
 from dpnotes.privacy.calibration import gaussian_std, laplace_std, noise_multiplier, tree_std
-from dpnotes.privacy.events import (
-    ALLOWED,
-    CombinationError,
-    Event,
-    check_combination,
-    clipped_sensitivity,
-    events_of,
-    merged,
-    to_dp_event,
-)
+from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
+from dpnotes.sampling import ALLOWED, CombinationError, check_combination
 
 ZERO_OUT, REPLACE_ONE, ADD_OR_REMOVE = Relation.ZERO_OUT, Relation.REPLACE_ONE, Relation.ADD_OR_REMOVE
 
@@ -250,6 +244,123 @@ def test_pure_mechanisms():
     assert laplace < pure, "the worst mechanism of its epsilon is worse than Laplace"
 
 
+def test_pure_curves_are_the_library_s():
+    from dp_accounting.pld import privacy_loss_distribution, privacy_loss_mechanism
+
+    epsilons = np.linspace(-3, 3, 61)
+    for multiplier in (0.4, 1.0, 7.0):
+        loss = privacy_loss_mechanism.LaplacePrivacyLoss(multiplier)
+        theirs = np.array([loss.get_delta_for_epsilon(e) for e in epsilons])
+        ours = pld.pure_hockey_stick(epsilons, multiplier, "laplace")
+        assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-14)
+        lies = 2 / (1 + math.exp(1 / multiplier))
+        response = privacy_loss_distribution.from_randomized_response(lies, 2, value_discretization_interval=1e-5)
+        worst = pld.pure_hockey_stick(epsilons, multiplier, "pure")
+        assert np.allclose(worst, [response.get_delta_for_epsilon(e) for e in epsilons], atol=2e-5)
+        assert not np.allclose(ours, worst, atol=2e-3), "control: they differ"
+
+
+def test_what_is_only_known_to_be_zcdp_is_converted_as_that():
+    alone = [Event(2.0, ZERO_OUT, count=3, noise="zcdp")]
+    rho = 3 * 0.5 / 4
+    assert account(alone, 1e-5) == account(alone, 1e-5, "tight")
+    assert account(alone, 1e-5).epsilon == rho_to_epsilon(rho, 1e-5, "tight")
+    assert account(alone, 1e-5, "RDP").epsilon >= account(alone, 1e-5).epsilon
+    # The control: the label matters.
+    assert account([replace(alone[0], noise="gaussian")], 1e-5).epsilon < 0.95 * account(alone, 1e-5).epsilon
+    mixed = [*alone, Event(2.0, ZERO_OUT)]
+    assert account(mixed, 1e-5).epsilon == rho_to_epsilon(rho + 0.125, 1e-5, "tight")
+    for other in (Event(2.0, ZERO_OUT, noise="laplace"), Event(2.0, ZERO_OUT, Sampling.poisson(0.1))):
+        claim = account([*alone, other], 1e-5)
+        assert claim.accountant == "Renyi divergences" and claim.epsilon > account(alone, 1e-5).epsilon
+    fresh = replace(alone[0], sampling=FRESH)
+    assert account([fresh, fresh], 1e-5).epsilon == rho_to_epsilon(0.125, 1e-5, "tight")
+    for method in ("exact", "PLD"):
+        with pytest.raises(CombinationError, match="without zcdp: that goes with RDP or classic or tight"):
+            account(alone, 1e-5, method)  # type: ignore[arg-type]
+    with pytest.raises(CombinationError, match="Expected noise='gaussian' with sampling=poisson, got 'zcdp'"):
+        Event(1.0, ZERO_OUT, Sampling.poisson(0.1), noise="zcdp")
+    assert to_dp_event(alone) == dp_accounting.SelfComposedDpEvent(dp_accounting.dp_event.ZCDpEvent(0.125), 3)
+
+
+# ---------------------------------------------------------------- many releases, little noise
+@pytest.mark.parametrize("noise", ["laplace", "pure"])
+@pytest.mark.parametrize("multiplier", [1.0, 1000.0])
+def test_a_million_pure_releases_are_nearly_one_gaussian_one(noise, multiplier):
+    # By the central limit theorem the loss is normal, with the mean and variance of a million.
+    a, count, delta = 1 / multiplier, 10**6, 1e-5
+    if noise == "pure":
+        mean = a * math.tanh(a / 2)
+        variance = a * a - mean * mean
+    else:
+        mean = a + math.expm1(-a)
+        second, _ = integrate.quad(lambda x: (a - 2 * a * x) ** 2 * a / 2 * math.exp(-a * x), 0, 1)
+        variance = a * a * (1 + math.exp(-a)) / 2 + second - mean * mean
+    normal = stats.norm(count * mean, math.sqrt(count * variance))
+
+    def short_of(epsilon: float) -> float:  # E[max(0, 1 - exp(epsilon - loss))], over the tail that matters
+        at = np.linspace(epsilon, epsilon + 12 * normal.std(), 200_001)
+        return float(integrate.trapezoid(-np.expm1(epsilon - at) * normal.pdf(at), at)) - delta
+
+    expected = optimize.brentq(short_of, normal.mean() - normal.std(), normal.mean() + 8 * normal.std())
+    events = [Event(multiplier, ZERO_OUT, count=count, noise=noise)]
+    assert account(events, delta).epsilon == pytest.approx(expected, rel=2e-3)
+    assert account([replace(events[0], count=int(1.02 * count))], delta).epsilon != pytest.approx(expected, rel=2e-3)
+    assert account(events, delta).epsilon < account(events, delta, "RDP").epsilon
+
+
+def test_a_composition_is_the_library_s():
+    for multiplier, rate, count in ((1.0, 0.01, 1000), (0.3, 0.2, 20), (5.0, 0.9, 7)):
+        level = pld._Level("gaussian", multiplier, rate, 1)
+        for side in ("REMOVE", "ADD"):
+            one = pld._mass(level, side, 1e-3)
+            ours, theirs = pld._mass(level._replace(count=count), side, 1e-3), one.self_compose(count)
+            less = one.self_compose(count - 1)
+            for epsilon in (0.1, 1.0, 3.0):
+                delta = theirs.get_delta_for_epsilon(epsilon)
+                assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=1e-9, abs=1e-12)
+                assert less.get_delta_for_epsilon(epsilon) < delta * (1 - 1e-6) or delta < 1e-9, "control"
+
+
+TOO_LARGE = [
+    [Event(0.051, ADD_OR_REMOVE, Sampling.poisson(0.5), 10**6)],
+    [
+        Event(0.051, ADD_OR_REMOVE, Sampling.poisson(0.5), 1000),
+        Event(50.0, ADD_OR_REMOVE, Sampling.poisson(1e-3), 10**9),
+    ],
+    [Event(1e-6, ADD_OR_REMOVE, Sampling.poisson(0.5), 10**9)],
+    [Event(1e-6, ADD_OR_REMOVE, count=10**9, noise="laplace")],
+    [Event(1e-6, ADD_OR_REMOVE, noise="pure")],
+]
+
+
+@pytest.mark.parametrize("events", TOO_LARGE)
+def test_what_no_distribution_holds_is_bounded_by_renyi_divergences(events):
+    claim = account(events, 1e-5)
+    assert claim.accountant == "Renyi divergences" and math.isfinite(claim.epsilon)
+    assert claim.epsilon == account(events, 1e-5, "RDP").epsilon
+    with pytest.raises(pld.LimitError):
+        account(events, 1e-5, "PLD")
+    if all(event.noise != "gaussian" for event in events):  # and never more than the sum of the epsilons
+        assert claim.epsilon <= sum(e.count / e.noise_multiplier for e in events) * (1 + 1e-6)
+    less = [replace(event, count=1, noise_multiplier=1.0) for event in events]
+    assert account(less, 1e-5).accountant == "privacy loss distributions", "control"
+
+
+def test_accounting_never_takes_a_gigabyte():
+    # Near the largest composition that is still held; numpy's arrays are what tracemalloc sees.
+    def peak(count: int) -> float:
+        tracemalloc.start()
+        pld._composed.__wrapped__(tuple(poisson(1.0, 0.01, count)))
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found / 2**20
+
+    assert 10 * peak(10**4) < peak(10**8) < 1024, "control: what is measured grows with the composition"
+    with pytest.raises(pld.LimitError):
+        peak(10**9)
+
+
 # ---------------------------------------------------------------- relations
 def test_a_multiplier_is_over_the_sensitivity_of_its_own_relation():
     # One release of a clipped mean, noise s: replacing an example moves it twice as far as zeroing it out.
@@ -287,6 +398,7 @@ def test_what_goes_together(relation, sampling):
         for refused in (
             lambda: Event(2.0, relation, sampling),
             lambda: clipped_sensitivity(3.0, 50, relation, sampling),
+            lambda: Price(torch.ones(1), torch.ones(1, dtype=torch.bool), relation, sampling),
         ):
             with pytest.raises(
                 CombinationError, match=f"Expected sampling={sampling.scheme} with relation .*; {relation} goes"
@@ -304,12 +416,14 @@ def test_relations_are_never_mixed():
 def test_a_method_that_does_not_know_an_event_says_who_does():
     sampled = poisson(1.0, 0.1, 1)
     for method in ("exact", "classic", "tight"):
-        with pytest.raises(CombinationError, match="other sampling than poisson: that goes with PLD or RDP"):
+        with pytest.raises(
+            CombinationError, match=f"Expected method='{method}' without poisson: that goes with PLD or RDP"
+        ):
             account(sampled, 1e-5, method)  # type: ignore[arg-type]
     fixed = [Event(1.0, REPLACE_ONE, Sampling.fixed_size(1, 10))]
-    with pytest.raises(CombinationError, match="other sampling than fixed-size: that goes with RDP"):
+    with pytest.raises(CombinationError, match="Expected method='PLD' without fixed-size: that goes with RDP"):
         account(fixed, 1e-5, "PLD")
-    with pytest.raises(CombinationError, match="laplace and pure go with PLD or RDP"):
+    with pytest.raises(CombinationError, match="without laplace: that goes with PLD or RDP or classic or tight"):
         account([Event(1.0, ZERO_OUT, noise="laplace")], 1e-5, "exact")
     with pytest.raises(CombinationError, match="Expected noise='gaussian' with sampling=poisson, got 'laplace'"):
         Event(1.0, ZERO_OUT, Sampling.poisson(0.1), noise="laplace")
@@ -433,19 +547,35 @@ def test_the_closed_form_is_fast_and_the_rest_is_remembered():
         (lambda: Event(-1.0, ZERO_OUT), "Expected noise_multiplier=-1.0 > 0"),
         (lambda: Event(math.nan, ZERO_OUT), "Expected noise_multiplier=nan to be finite"),
         (lambda: Event(math.inf, ZERO_OUT), "Expected noise_multiplier=inf to be finite"),
+        (lambda: Event(1e-200, ZERO_OUT), "Expected 1e-06 <= noise_multiplier=1e-200 <= 1e[+]12"),
+        (lambda: Event(1e-160, ZERO_OUT), "Expected 1e-06 <= noise_multiplier=1e-160 <= 1e[+]12"),
+        (lambda: Event(1e200, ZERO_OUT), "Expected 1e-06 <= noise_multiplier=1e[+]200 <= 1e[+]12"),
+        (lambda: Event(1.0, ZERO_OUT, count=10**10), "Expected count=10000000000 <= 1e[+]09"),
         (lambda: Event(1.0, ZERO_OUT, count=0), "Expected count=0 >= 1"),
         (lambda: Event(1.0, ZERO_OUT, noise="uniform"), "Expected noise='uniform' to be one of"),  # type: ignore[arg-type]
         (lambda: Sampling.poisson(0.0), "Expected rate=0.0 > 0"),
-        (lambda: Sampling.poisson(1.5), "Expected one_minus_rate=-0.5 >= 0"),
+        (lambda: Sampling.poisson(1.5), "Expected 0 < rate=1.5 <= 1"),
+        (lambda: Sampling("poisson", math.nan), "Expected rate=nan to be finite"),
+        (lambda: Sampling("poisson", 0.1, 10), "Expected num_examples=10 to be 1 with scheme='poisson'"),
+        (lambda: Sampling("whole", 0.5), "Expected rate=0.5 to be 1 with scheme='whole'"),
+        (lambda: Sampling("fresh", 0.5), "Expected rate=0.5 to be 1 with scheme='fresh'"),
+        (lambda: Sampling("fixed-size", 0.0, 10), "Expected rate=0.0 > 0"),
+        (lambda: Sampling("fixed-size", 1e-9, 10), "Expected rate=1e-09 of num_examples=10 to be a whole number"),
+        (lambda: Sampling("fixed-size", 0.25, 10), "Expected rate=0.25 of num_examples=10 to be a whole number"),
+        (lambda: Sampling("fixed-size", 0.5, 0), "Expected num_examples=0 >= 1"),
+        (lambda: Sampling("shuffled"), "Expected scheme='shuffled' to be one of: whole, fresh, poisson, fixed-size"),  # type: ignore[arg-type]
         (lambda: Sampling.fixed_size(0, 10), "Expected batch_size=0 >= 1"),
         (lambda: Sampling.fixed_size(11, 10), "Expected num_examples=10 >= 11"),
         (lambda: account([], 1e-5), "Expected at least one event"),
         (lambda: account([Event(1.0, ZERO_OUT)], 0.0), "Expected 0 < delta=0.0 < 1"),
         (lambda: account([Event(1.0, ZERO_OUT)], 1e-5, "best"), "Expected method='best' to be one of"),  # type: ignore[arg-type]
-        (lambda: account(poisson(1e-9, 0.1, 1), 1e-5), r"Expected noise_multiplier=1e-09 >= 0.05"),
-        (lambda: account([Event(1e-9, ZERO_OUT)], 1e-5, "PLD"), r"Expected noise_multiplier=1e-09 >= 0.05"),
-        (lambda: account([Event(1e-9, ZERO_OUT, noise="pure")], 1e-5), r"Expected noise_multiplier=1e-09 >= 0.05"),
-        (lambda: account([Event(1e-9, ZERO_OUT, noise="laplace")], 1e-5), r"Expected noise_multiplier=1e-09 >= 0.05"),
+        (lambda: account(poisson(1e-3, 0.1, 1), 1e-5, "PLD"), "Expected noise_multiplier=0.001 >= 0.05"),
+        (lambda: account([Event(1e-3, ZERO_OUT)], 1e-5, "PLD"), "Expected noise_multiplier=0.001 >= 0.05"),
+        (
+            lambda: account([Event(1e-3, ZERO_OUT, noise="pure")], 1e-5, "PLD"),
+            "Expected noise_multiplier=0.001 >= 0.05",
+        ),
+        (lambda: account(poisson(0.051, 0.5, 10**6), 1e-5, "PLD"), r"Expected a distribution of \d+ <= 4194304 points"),
         (lambda: clipped_sensitivity(0.0, 10, ZERO_OUT), "Expected clip=0.0 > 0"),
         (lambda: clipped_sensitivity(1.0, 0, ZERO_OUT), "Expected divisor=0 > 0"),
         (lambda: gaussian_std(0.0, 1e-5), "Expected epsilon=0.0 > 0"),

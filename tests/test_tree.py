@@ -525,9 +525,14 @@ def test_the_order_of_the_mechanisms_at_equal_privacy():
 def test_bad_input_is_refused(scheme, bandwidth, make):
     mechanism, streams = make(4), Streams.of(0, ["a"])
     state = mechanism.init(torch.zeros(1, 2))
-    for sampling in (Sampling.poisson(0.5), Sampling.fixed_size(1, 2)):
+    for sampling, relation in (
+        (Sampling.poisson(0.5), Relation.ZERO_OUT),
+        (Sampling.fixed_size(1, 2), Relation.REPLACE_ONE),
+    ):
+        asked = request(1, 2, 0, sampling=sampling)
+        asked = replace(asked, answer=replace(asked.answer, relation=relation))
         with pytest.raises(CombinationError, match="Expected sampling=whole or fresh"):
-            mechanism.release(state, request(1, 2, 0, sampling=sampling), streams)
+            mechanism.release(state, asked, streams)
         with pytest.raises(CombinationError, match="Expected sampling=whole or fresh"):
             mechanism.cost(state, torch.ones(1), sampling, None)
     for std, sensitivity in ((0.0, 1.0), (math.inf, 1.0), (math.nan, 1.0), (1.0, -1.0), (1.0, math.nan)):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import WHOLE, Estimate, Mechanism, Price, Problem, Relation, Release, Sensitive, Status
-from dpnotes.privacy.accounting import SENSITIVITY_FACTOR
+from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import TOLERANCE, NoisePlan
@@ -67,12 +67,14 @@ class ClippedGradient:
       noise: the plan, for as many runs as the points have rows.
       relation: which data sets are neighbours, zero-out or replace-one; adding or removing an example would change
         the number of examples that the mean is divided by.
-      mechanism: `Gaussian`, or `Exact` for a run that guarantees nothing (with the plan `FixedNoise.none`: a finite
-        budget refuses it).
+      mechanism: `Gaussian`; or `Exact` for a run that guarantees nothing (with the plan `FixedNoise.none`: a finite
+        budget refuses it). Of `DiscreteGaussian` and `Laplace` the budget holds as zCDP, which `privacy.accounting`
+        converts with `guarantee(..., fixed_noise=False)`.
       loss_clip: the largest loss an example keeps where the plan listens to losses, above 0.
 
     Raises:
-      ValueError: if `clip` or `loss_clip` is not positive, or the relation is another one.
+      ValueError: if `clip` or `loss_clip` is not positive, the relation is another one, or the mechanism has the
+        purpose that losses draw for.
     """
 
     problem: Problem
@@ -84,8 +86,8 @@ class ClippedGradient:
 
     def __post_init__(self) -> None:
         validate.positive(clip=self.clip, loss_clip=self.loss_clip)
-        validate.one_of(tuple(SENSITIVITY_FACTOR), relation=self.relation)
-        if self.mechanism == _LOSS_MECHANISM:
+        validate.one_of((Relation.ZERO_OUT, Relation.REPLACE_ONE), relation=self.relation)
+        if getattr(self.mechanism, "purpose", None) == _LOSS_MECHANISM.purpose:
             raise ValueError(
                 f"Expected mechanism={self.mechanism!r} to have another purpose: losses draw from this one."
             )
@@ -133,7 +135,7 @@ class ClippedGradient:
         norms = gradients.norms()
         # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
         scale = torch.where(norms.isfinite(), self.clip / norms.clamp_min(self.clip), 0) / num_examples
-        sensitivity = torch.full_like(self.noise.budget, SENSITIVITY_FACTOR[self.relation] * self.clip / num_examples)
+        sensitivity = torch.full_like(self.noise.budget, clipped_sensitivity(self.clip, num_examples, self.relation))
         belief, gradient, price = self.mechanism.release(
             state.belief,
             Release(
@@ -160,7 +162,10 @@ class ClippedGradient:
         granted: Tensor,
         streams: Streams,
     ) -> tuple[Any, Price]:
-        """Release the mean clipped loss to the plan; both releases of the step as one price."""
+        """Release the mean clipped loss to the plan; both releases of the step as one price.
+
+        Gaussian if both were; of any other pair the sum of their costs in zCDP is what is known.
+        """
         # Losses lie in [0, loss_clip] once clipped, so replacing one moves the mean no further than removing it.
         sensitivity = torch.full_like(loss_multiplier, self.loss_clip / self.problem.num_examples)
         mean = losses.nan_to_num(nan=self.loss_clip).clamp(0, self.loss_clip).mean(1, keepdim=True)
@@ -168,7 +173,8 @@ class ClippedGradient:
         request = Release(answer, noise_std=loss_multiplier * sensitivity, call=calls, active=granted)
         _, released, loss_price = _LOSS_MECHANISM.release(_LOSS_MECHANISM.init(mean), request, streams)
         both = (price.noise_multiplier**-2 + loss_price.noise_multiplier**-2) ** -0.5
-        return self.noise.observe(plan, released[:, 0], granted), replace(price, noise_multiplier=both)
+        price = replace(price, noise_multiplier=both, noise="gaussian" if price.noise == "gaussian" else "zcdp")
+        return self.noise.observe(plan, released[:, 0], granted), price
 
     def declared(self) -> Tensor:
         """The zCDP that no run exceeds, `(runs,)`."""

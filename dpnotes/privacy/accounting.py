@@ -2,8 +2,9 @@
 
 `account` takes a list of events (`dpnotes.privacy.events`) to a guarantee. Which accountant does it follows from how
 the examples were sampled and who is a neighbour: whole and fresh batches with Gaussian noise have a closed form that
-is exact; Poisson batches, and other noise, go through privacy loss distributions; batches of fixed size through Renyi
-divergences. Sampling, sensitivity and accountant that do not go together are an error.
+is exact; Poisson batches, Laplace noise and pure mechanisms go through privacy loss distributions; batches of fixed
+size, and what no such distribution holds, through Renyi divergences; of what is only known to be zCDP the cost is
+converted. Sampling, sensitivity and accountant that do not go together are an error.
 
 Three conversions from zCDP, each an upper bound on the true epsilon:
 
@@ -20,19 +21,17 @@ import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from dpnotes import validate
-from dpnotes.core import FRESH, Ledger
+from dpnotes.core import Ledger
 from dpnotes.guarantees import Assumption, Guarantee, Relation
-from dpnotes.privacy.events import CombinationError, Event, events_of, merged, to_dp_event
+from dpnotes.privacy import pld
+from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
+from dpnotes.sampling import FRESH, CombinationError, Noise, Scheme
 
 Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
-
-# The sensitivity of a mean of clipped vectors, in units of (clipping norm / number of examples). Adding or removing an
-# example is not among them: it changes the number of examples, which such a mean divides by.
-SENSITIVITY_FACTOR = {Relation.ZERO_OUT: 1.0, Relation.REPLACE_ONE: 2.0}
 
 
 def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:
@@ -67,8 +66,9 @@ def _tight_epsilon(rho: float, delta: float) -> float:
     from scipy.optimize import minimize_scalar
 
     def epsilon(log_excess: float) -> float:  # of the Renyi order 1 + exp(log_excess); every order gives a bound
-        order = 1 + math.exp(log_excess)
-        return order * rho + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+        excess = math.exp(log_excess)  # the order itself may round to 1
+        log_order = math.log1p(excess)
+        return rho + excess * rho + log_excess - log_order - (math.log(delta) + log_order) / excess
 
     # The best order is near 1 + sqrt(ln(1/delta) / rho); the bracket is wide around it.
     centre = 0.5 * math.log(math.log(1 / delta) / rho)
@@ -121,7 +121,8 @@ def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]
       >>> [round(g.epsilon, 4) for g in readings(epsilon_to_rho(4.0, 1e-8, "classic"), 1e-8)]
       [4.0, 3.4565, 7.4403]
     """
-    replaced = rho * (SENSITIVITY_FACTOR[Relation.REPLACE_ONE] / SENSITIVITY_FACTOR[Relation.ZERO_OUT]) ** 2
+    zeroed, replaced = (clipped_sensitivity(1.0, 1, r) for r in (Relation.ZERO_OUT, Relation.REPLACE_ONE))
+    replaced = rho * (replaced / zeroed) ** 2
     return (
         Guarantee(rho_to_epsilon(rho, delta, "classic"), delta, Relation.ZERO_OUT, "zCDP, classic conversion"),
         Guarantee(rho_to_epsilon(rho, delta, "exact"), delta, Relation.ZERO_OUT, "exact Gaussian"),
@@ -148,6 +149,14 @@ def event(ledger: Ledger, run: int) -> Any:
 
 Method = Literal["exact", "PLD", "RDP", "classic", "tight"]
 METHODS: tuple[Method, ...] = ("exact", "PLD", "RDP", "classic", "tight")
+# The sampling and the noise that each of them knows.
+_KNOWS: dict[Method, set[str]] = {
+    "exact": {"whole", "fresh", "gaussian"},
+    "PLD": {"whole", "fresh", "poisson", "gaussian", "laplace", "pure"},
+    "RDP": {*get_args(Scheme), *get_args(Noise)},
+    "classic": {"whole", "fresh", *get_args(Noise)},
+    "tight": {"whole", "fresh", *get_args(Noise)},
+}
 _SAID = {
     "exact": "exact Gaussian",
     "PLD": "privacy loss distributions",
@@ -176,14 +185,16 @@ def account(
       delta: in (0, 1).
       method: the tightest accountant that knows these events if None. "exact": Gaussian noise on whole and fresh
         batches, in closed form. "PLD": those, Poisson batches, Laplace and pure ones, an upper bound near the least.
-        "RDP": all. "classic" and "tight": zCDP with a conversion, for whole and fresh batches.
+        "RDP": all. "classic" and "tight": zCDP with a conversion, for whole and fresh batches. Only None may take
+        another one where memory does not suffice: "RDP" in place of "PLD".
       assumptions: what the claim rests on.
       not_covered: what depends on the data and is not among the events.
 
     Raises:
       CombinationError: if the events speak of different relations, or the method does not know one of them; it says
         which does.
-      ValueError: if there is no event, or delta is outside (0, 1).
+      ValueError: if there is no event, or delta is outside (0, 1); with "PLD" also if the distribution would not fit
+        (`dpnotes.privacy.pld.LimitError`).
 
     Example:
       >>> from dpnotes.core import Sampling
@@ -196,45 +207,54 @@ def account(
     events = list(events)
     if not events:
         raise ValueError("Expected at least one event: without one there is no relation to speak of.")
-    relation, whole, fresh, schemes, gaussian = events[0].relation, 0.0, 0.0, set(), True
+    relation, whole, fresh, schemes, kinds = events[0].relation, 0.0, 0.0, set(), set()
     for event in events:  # all that the closed form needs, in one pass
         if event.relation is not relation:
             raise CombinationError(f"Expected events of one relation, got {relation} and {event.relation}.")
         scheme = event.sampling.scheme
         schemes.add(scheme)
-        gaussian = gaussian and event.noise == "gaussian"
+        kinds.add(event.noise)
         cost = 0.5 / event.noise_multiplier**2
         if scheme == "fresh":
             fresh = max(fresh, cost)
         else:
             whole += event.count * cost
-    if method is None:
-        method = "RDP" if "fixed-size" in schemes else "PLD" if "poisson" in schemes or not gaussian else "exact"
-    validate.one_of(METHODS, method=method)
-    if method == "exact" and not gaussian:
-        raise CombinationError("Expected gaussian noise for method='exact'; laplace and pure go with PLD or RDP.")
-    if method != "RDP" and (unknown := schemes - {"whole", "fresh"} - ({"poisson"} if method == "PLD" else set())):
-        known = "RDP" if "fixed-size" in unknown else "PLD or RDP"
+    used = _tightest(schemes, kinds) if method is None else method
+    validate.one_of(METHODS, method=used)
+    if unknown := (schemes | kinds) - _KNOWS[used]:
+        known = " or ".join(m for m in METHODS if unknown <= _KNOWS[m])
         raise CombinationError(
-            f"Expected method={method!r} with other sampling than {', '.join(sorted(unknown))}: that goes with {known}."
+            f"Expected method={used!r} without {', '.join(sorted(unknown))}: that goes with {known}."
         )
-    if method in ("PLD", "RDP"):
-        epsilon = _numerically(events, delta, method)
+    if used in ("PLD", "RDP"):
+        try:
+            epsilon = _numerically(events, delta, used)
+        except pld.LimitError:
+            if method is not None:
+                raise
+            used = "RDP"
+            epsilon = _numerically(events, delta, used)
     else:
-        epsilon = rho_to_epsilon(whole + fresh, delta, method)
-    return Guarantee(epsilon, delta, relation, _SAID[method], assumptions, not_covered)
+        epsilon = rho_to_epsilon(whole + fresh, delta, used)
+    return Guarantee(epsilon, delta, relation, _SAID[used], assumptions, not_covered)
+
+
+def _tightest(schemes: set[str], kinds: set[str]) -> Method:
+    if kinds == {"gaussian"} and schemes <= {"whole", "fresh"}:
+        return "exact"
+    if not (schemes | kinds) - _KNOWS["PLD"]:
+        return "PLD"
+    # Over all Renyi orders, not only over some, where the divergence of every event is that of its zCDP.
+    return "tight" if kinds <= {"gaussian", "zcdp"} and schemes <= {"whole", "fresh"} else "RDP"
 
 
 def _numerically(events: list[Event], delta: float, method: str) -> float:
     """Epsilon for the worst-placed example: all reused events with one of the fresh ones."""
-    from dpnotes.privacy import pld
-
     once = merged(events)
     reused = tuple(e for e in once if e.sampling != FRESH)
     one_of = [(e,) for e in once if e.sampling == FRESH] or [()]
-    if method == "PLD":
-        return max(pld.epsilon(reused + fresh, delta) for fresh in one_of)
-    return max(_renyi_epsilon(reused + fresh, delta) for fresh in one_of)
+    epsilon = pld.epsilon if method == "PLD" else _renyi_epsilon
+    return max(epsilon(reused + fresh, delta) for fresh in one_of)
 
 
 # Whole orders: between them the bounds for random batches interpolate, or sum slow series. Below 2 for whole batches.
@@ -293,7 +313,9 @@ def _divergence(event: Event, order: float) -> float:
         accountant.compose(dp_accounting.dp_event.ZCDpEvent(0.5 / event.noise_multiplier**2), event.count)
     else:
         accountant.compose(to_dp_event([event]))
-    return float(accountant.rdp[0])
+    divergence = max(0.0, float(accountant.rdp[0]))  # of much noise it is rounded to either side of 0
+    # No divergence of an epsilon-DP mechanism is above epsilon.
+    return min(divergence, event.count / event.noise_multiplier) if event.noise in ("laplace", "pure") else divergence
 
 
 def guarantee(
@@ -315,7 +337,8 @@ def guarantee(
       rho: the zCDP budget, at least 0 and finite.
       delta: in (0, 1).
       relation: the neighbours that the cost was counted for.
-      fixed_noise: whether the noise levels were fixed before the run.
+      fixed_noise: whether all noise was Gaussian and its levels were fixed before the run. If not, all that is known
+        is zCDP, as it is of discrete or Laplace noise.
       assumptions: what the claim rests on.
       not_covered: what depends on the data and is not in rho.
 

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import WHOLE, Price, Release, Sampling
+from dpnotes.core import Price, Release
 from dpnotes.privacy.mechanisms import check_release, price_of
+from dpnotes.sampling import WHOLE, Sampling
 from dpnotes.streams import Streams
 
 _LARGEST = 2.0**62  # grid steps that an answer may be from 0: noise comes on top of it, in 64 bits
@@ -33,9 +34,13 @@ class DiscreteGaussian:
       Rounding to the nearest multiple moves each coordinate by at most half a step, so neighbours are at most
       `D + grid sqrt(dim)` apart afterwards, where D is the answer's sensitivity, and neighbours that were equal stay
       so. The noise is raised by that factor, and the release costs `(D / s)^2 / 2` in zCDP with s the requested
-      standard deviation (Theorem 4 of Canonne, Kamath and Steinke). That is zCDP and no more: convert it with the
-      "tight" conversion, as the exact one is of the continuous Gaussian. The answer itself was still computed
-      in floating point: its sensitivity is that of exact arithmetic.
+      standard deviation (Theorem 4 of Canonne, Kamath and Steinke). That is zCDP and no more: on a coarse grid the true
+      epsilon is larger than that of continuous noise, so the price says "zcdp" and is converted as such. The answer
+      itself was still computed in floating point: its sensitivity is that of exact arithmetic.
+
+      An answer further from 0 than 2^62 steps is released as one at that distance (which moves no two answers apart),
+      and one that is not a number as 0. Whether that happens depends on the data, so it is no error; a sensitivity
+      that was declared for such an answer does not hold, and no mechanism can make it.
 
     Args:
       grid: 2^-k for a whole number k, so that rounding is exact.
@@ -63,16 +68,15 @@ class DiscreteGaussian:
         return 0.5 / noise_multiplier.double() ** 2
 
     def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
-        """Release the answer of the active runs; as `Gaussian.release`, in float64.
+        """Release the answer of the active runs.
 
         Raises:
-          ValueError: as `Gaussian.release`; or if an answer is not finite, or more than 2^62 steps from 0.
+          CombinationError: if the answer's sampling is a random batch: no accountant knows this noise on one.
+          ValueError: as `Gaussian.release`.
         """
-        check_release(request, streams)
+        check_release(request, streams, "zcdp")
         value = request.answer.value.detach().double()
-        steps = (value / self.grid).round()
-        if bool((request.active[:, None] & ~(steps.abs() <= _LARGEST)).any()):
-            raise ValueError(f"Expected answers within {_LARGEST:g} steps of grid={self.grid!r} around 0.")
+        steps = (value / self.grid).round().nan_to_num(nan=0.0).clamp(-_LARGEST, _LARGEST)
         rounding = self.grid * math.sqrt(value.shape[1])
         released = torch.zeros_like(value)
         for run in request.active.nonzero()[:, 0].tolist():
@@ -81,7 +85,7 @@ class DiscreteGaussian:
             scale = float(request.noise_std[run]) * wider / self.grid
             noisy = _measurement(scale)([int(step) for step in steps[run].tolist()])
             released[run] = torch.tensor(noisy, dtype=torch.float64) * self.grid
-        return state, released, price_of(request)
+        return state, released.to(request.answer.value.dtype), price_of(request, noise="zcdp")
 
 
 def _measurement(scale: float) -> Any:

@@ -6,34 +6,20 @@ of one contribution, half of that sensitivity, while its Renyi accountant takes 
 reading and storing; the numbers come from `dpnotes.privacy.accounting`, which tells each accountant what it means.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from dpnotes import validate
-from dpnotes.core import FRESH, WHOLE, Ledger, Sampling
+from dpnotes.core import Ledger
 from dpnotes.guarantees import Relation
+from dpnotes.sampling import FRESH, WHOLE, CombinationError, Noise, Sampling, check_combination
 
-Accountant = Literal["exact", "PLD", "RDP"]
-
-# Which accountant knows a sampling scheme under which relation. What is missing here has no accountant that we trust:
-# under add-or-remove-one a batch of fixed size is not a function of the others' batches (one example more shifts or
-# swaps who is in it); a Poisson batch under replace-one needs the contributions' lengths, not only their distance.
-ALLOWED: dict[tuple[str, Relation], Accountant] = {
-    ("whole", Relation.REPLACE_ONE): "exact",
-    ("whole", Relation.ADD_OR_REMOVE): "exact",
-    ("whole", Relation.ZERO_OUT): "exact",
-    ("fresh", Relation.REPLACE_ONE): "exact",
-    ("fresh", Relation.ZERO_OUT): "exact",
-    ("poisson", Relation.ADD_OR_REMOVE): "PLD",
-    ("poisson", Relation.ZERO_OUT): "PLD",
-    ("fixed-size", Relation.REPLACE_ONE): "RDP",
-}
-
-
-class CombinationError(ValueError):
-    """Sampling, neighbouring relation, sensitivity, mechanism and accountant do not go together."""
+# What floating-point numbers can account for: a release of the least noise has an epsilon of 10^12, of the most noise
+# none to speak of; of more releases the rounding of each could add up.
+_LEAST_NOISE, _MOST_NOISE, _MOST_RELEASES = 1e-6, 1e12, 10**9
 
 
 @dataclass(frozen=True)
@@ -43,11 +29,12 @@ class Event:
     Args:
       noise_multiplier: noise over sensitivity, above 0: of Gaussian noise its standard deviation over the L2
         sensitivity, of Laplace noise its scale over the L1 sensitivity, of any other epsilon-DP mechanism ("pure") the
-        number 1 / epsilon.
+        number 1 / epsilon, of any other rho-zCDP mechanism ("zcdp") the number 1 / sqrt(2 rho). From 1e-6 to
+        1e12; more noise may be counted as 1e12.
       relation: the neighbours for which the sensitivity was counted.
       sampling: which examples each release touched. All FRESH releases of a list touch different examples.
-      count: how many there were, at least 1; FRESH ones count as one.
-      noise: "gaussian", "laplace" or "pure".
+      count: how many there were, from 1 to 10^9; FRESH ones count as one.
+      noise: "gaussian", "laplace", "pure" or "zcdp".
 
     Raises:
       CombinationError: if no accountant knows this sampling under this relation, or this noise on a random batch.
@@ -56,7 +43,7 @@ class Event:
     Example:
       >>> Event(1.0, Relation.REPLACE_ONE, Sampling.poisson(0.01))
       Traceback (most recent call last):
-      dpnotes.privacy.events.CombinationError: Expected sampling=poisson with relation add-or-remove-one or
+      dpnotes.sampling.CombinationError: Expected sampling=poisson with relation add-or-remove-one or
       zero-out-one, got replace-one; replace-one goes with sampling whole, fresh or fixed-size.
     """
 
@@ -64,43 +51,18 @@ class Event:
     relation: Relation
     sampling: Sampling = WHOLE
     count: int = 1
-    noise: Literal["gaussian", "laplace", "pure"] = "gaussian"
+    noise: Noise = "gaussian"
 
     def __post_init__(self) -> None:
         validate.positive(noise_multiplier=self.noise_multiplier)
         validate.at_least(1, count=self.count)
-        validate.one_of(("gaussian", "laplace", "pure"), noise=self.noise)
-        accountant = check_combination(self.sampling, self.relation)
-        if self.noise != "gaussian" and accountant != "exact":
-            raise CombinationError(
-                f"Expected noise='gaussian' with sampling={self.sampling.scheme}, got {self.noise!r}; laplace and pure "
-                "go with sampling whole or fresh."
+        if not _LEAST_NOISE <= self.noise_multiplier <= _MOST_NOISE:
+            raise ValueError(
+                f"Expected {_LEAST_NOISE:g} <= noise_multiplier={self.noise_multiplier!r} <= {_MOST_NOISE:g}."
             )
-
-
-def check_combination(sampling: Sampling, relation: Relation) -> Accountant:
-    """The accountant for this sampling under this relation.
-
-    Raises:
-      CombinationError: if there is none, saying what goes with either.
-
-    Example:
-      >>> check_combination(Sampling.fixed_size(10, 100), Relation.REPLACE_ONE)
-      'RDP'
-    """
-    if accountant := ALLOWED.get((sampling.scheme, relation)):
-        return accountant
-    relations = _either(str(r) for s, r in ALLOWED if s == sampling.scheme)
-    schemes = _either(s for s, r in ALLOWED if r == relation)
-    raise CombinationError(
-        f"Expected sampling={sampling.scheme} with relation {relations}, got {relation}; "
-        f"{relation} goes with sampling {schemes}."
-    )
-
-
-def _either(words: Iterable[str]) -> str:
-    *rest, last = words
-    return f"{', '.join(rest)} or {last}" if rest else last
+        if self.count > _MOST_RELEASES:
+            raise ValueError(f"Expected count={self.count!r} <= {_MOST_RELEASES:g}.")
+        check_combination(self.sampling, self.relation, self.noise)
 
 
 def clipped_sensitivity(clip: float, divisor: float, relation: Relation, sampling: Sampling = WHOLE) -> float:
@@ -143,8 +105,8 @@ def merged(events: Iterable[Event]) -> list[Event]:
       >>> [(e.noise_multiplier, e.count) for e in merged([one, Event(1.0, Relation.ZERO_OUT, FRESH), one])]
       [(1.0, 1)]
     """
-    counts: Counter[tuple[float, Relation, Sampling, str]] = Counter()
-    loudest: dict[str, Event] = {}
+    counts: Counter[tuple[float, Relation, Sampling, Noise]] = Counter()
+    loudest: dict[Noise, Event] = {}
     relation = None
     for event in events:
         if relation is None:
@@ -157,7 +119,7 @@ def merged(events: Iterable[Event]) -> list[Event]:
                 loudest[event.noise] = replace(event, count=1)
         else:
             counts[event.noise_multiplier, event.relation, event.sampling, event.noise] += event.count
-    reused = [Event(level, r, sampling, count, noise) for (level, r, sampling, noise), count in counts.items()]  # type: ignore[arg-type]
+    reused = [Event(level, r, sampling, count, noise) for (level, r, sampling, noise), count in counts.items()]
     return reused + list(loudest.values())
 
 
@@ -178,7 +140,7 @@ def events_of(ledger: Ledger, run: int) -> list[Event]:
     for price in ledger.prices:
         level = float(price.noise_multiplier[run])
         if bool(price.charged[run]) and level != float("inf"):
-            found.append(Event(level, price.relation, price.sampling, 1, price.noise))
+            found.append(Event(min(level, _MOST_NOISE), price.relation, price.sampling, 1, price.noise))
     return found
 
 
@@ -200,13 +162,14 @@ def to_dp_event(events: Iterable[Event]) -> Any:
         if event.noise == "laplace":
             released = dp_accounting.LaplaceDpEvent(event.noise_multiplier)
         elif event.noise == "pure":  # the worst epsilon-DP mechanism is randomised response of one bit
-            import math
-
-            released = dp_accounting.RandomizedResponseDpEvent(2 / (1 + math.exp(1 / event.noise_multiplier)), 2)
+            lies = math.exp(-1 / event.noise_multiplier)
+            released = dp_accounting.RandomizedResponseDpEvent(2 * lies / (1 + lies), 2)
+        elif event.noise == "zcdp":
+            released = dp_accounting.dp_event.ZCDpEvent(0.5 / event.noise_multiplier**2)
         if event.sampling.scheme == "poisson":
             released = dp_accounting.PoissonSampledDpEvent(event.sampling.rate, released)
         elif event.sampling.scheme == "fixed-size":
-            size = round(event.sampling.rate * event.sampling.num_examples)
-            released = dp_accounting.SampledWithoutReplacementDpEvent(event.sampling.num_examples, size, released)
+            batch = event.sampling
+            released = dp_accounting.SampledWithoutReplacementDpEvent(batch.num_examples, batch.batch_size, released)
         builder.compose(released, event.count)
     return builder.build()

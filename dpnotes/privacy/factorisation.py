@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import FRESH, WHOLE, Price, Release, Sampling
+from dpnotes.core import Price, Release
 from dpnotes.privacy import tree
 from dpnotes.privacy.mechanisms import check_release, price_of
 from dpnotes.privacy.tree import Layers, check_shared, check_sum, check_sum_goes_on, next_leaf, unpriced
+from dpnotes.sampling import FRESH, WHOLE, Sampling
 from dpnotes.streams import Streams
 
 Scheme = Literal["terms", "sums", "tree", "optimal tree", "square root"]

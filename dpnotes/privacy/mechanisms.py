@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes.core import WHOLE, Price, Release, Sampling
+from dpnotes.core import Price, Release, Sensitive
+from dpnotes.sampling import WHOLE, Noise, Sampling, check_combination
 from dpnotes.streams import Streams
 
 
@@ -45,6 +46,7 @@ class Gaussian:
           The state as it was, the noisy answer `(runs, dim)` and its price.
 
         Raises:
+          CombinationError: if no accountant knows the answer's sampling under its relation.
           ValueError: if an active run's noise is not positive and finite, or its sensitivity is negative, infinite
             or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device.
         """
@@ -90,9 +92,10 @@ class Laplace:
         """Release the answer of the active runs; as `Gaussian.release`.
 
         Raises:
+          CombinationError: if the answer's sampling is a random batch: no accountant knows Laplace noise on one.
           ValueError: as `Gaussian.release`, or if the answer is not one number a run.
         """
-        check_release(request, streams)
+        check_release(request, streams, "laplace")
         value = request.answer.value
         if value.shape[1] != 1:
             raise ValueError(f"Expected an answer of shape (runs, 1), got {tuple(value.shape)}: L1 is L2 only there.")
@@ -131,13 +134,20 @@ class Exact:
         return torch.full_like(noise_multiplier, torch.inf, dtype=torch.float64)
 
     def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
-        """The answers of the active runs themselves, whatever noise is asked for, at a noise multiplier of 0."""
+        """The answers of the active runs themselves, whatever noise is asked for, at a noise multiplier of 0.
+
+        Raises:
+          CombinationError: as `Gaussian.release`, so that what runs with `Exact` runs with noise.
+          ValueError: if an active run's sensitivity is negative or NaN, or the streams are on another device; an
+            infinite one is what an answer without a bound has.
+        """
         answer = request.answer
+        check_answer(answer, request.active, streams)
         price = Price(torch.zeros_like(request.noise_std), request.active, answer.relation, answer.sampling)
         return state, answer.value.masked_fill(~request.active[:, None], 0), price
 
 
-def price_of(request: Release, noise_multiplier: Tensor | None = None, noise: str = "gaussian") -> Price:
+def price_of(request: Release, noise_multiplier: Tensor | None = None, noise: Noise = "gaussian") -> Price:
     """The price of this release: noise over sensitivity, or what else the mechanism says its multiplier is.
 
     Example:
@@ -150,17 +160,23 @@ def price_of(request: Release, noise_multiplier: Tensor | None = None, noise: st
     answer = request.answer
     if noise_multiplier is None:
         noise_multiplier = request.noise_std / answer.l2_sensitivity
-    return Price(noise_multiplier, request.active, answer.relation, answer.sampling, noise)  # type: ignore[arg-type]
+    return Price(noise_multiplier, request.active, answer.relation, answer.sampling, noise)
 
 
-def check_release(request: Release, streams: Streams) -> None:
-    """Refuse a release whose noise or sensitivity cannot be meant; every mechanism calls this first.
+def check_release(request: Release, streams: Streams, noise: Noise = "gaussian") -> None:
+    """Refuse a release whose noise or answer cannot be meant; every mechanism with noise calls this first.
+
+    Args:
+      request: what is asked for.
+      streams: where noise would come from.
+      noise: the kind of it.
 
     Raises:
+      CombinationError: see `Gaussian.release`.
       ValueError: see `Gaussian.release`.
 
     Example:
-      >>> from dpnotes.core import Relation, Sensitive
+      >>> from dpnotes.core import Relation
       >>> answer = Sensitive(torch.zeros(1, 1), torch.tensor([-0.5]), Relation.ZERO_OUT, "proved")
       >>> check_release(
       ...     Release(answer, torch.tensor([1.0]), torch.tensor([0]), torch.tensor([True])), Streams.of(0, ["a"])
@@ -169,9 +185,7 @@ def check_release(request: Release, streams: Streams) -> None:
       ValueError: Expected 0 < noise_std=1.0 < inf and 0 <= l2_sensitivity=-0.5 < inf in run 0; a release without noise
       is asked for with Exact().
     """
-    noise_std, l2_sensitivity, value = request.noise_std, request.answer.l2_sensitivity, request.answer.value
-    if streams.keys.device != value.device:
-        raise ValueError(f"Expected streams on the answer's device {value.device}, got {streams.keys.device}.")
+    noise_std, l2_sensitivity = request.noise_std, request.answer.l2_sensitivity
     valid = (noise_std > 0) & noise_std.isfinite() & (l2_sensitivity >= 0) & l2_sensitivity.isfinite()
     if bool((request.active & ~valid).any()):
         run = int((request.active & ~valid).nonzero()[0])
@@ -179,3 +193,28 @@ def check_release(request: Release, streams: Streams) -> None:
             f"Expected 0 < noise_std={noise_std[run].item()} < inf and 0 <= l2_sensitivity="
             f"{l2_sensitivity[run].item()} < inf in run {run}; a release without noise is asked for with Exact()."
         )
+    check_answer(request.answer, request.active, streams, noise)
+
+
+def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noise = "gaussian") -> None:
+    """Refuse an answer that has no price, whatever the noise; `Exact` checks no more than this.
+
+    Raises:
+      CombinationError: if no accountant knows the answer's sampling under its relation, or on it this noise.
+      ValueError: if an active run's sensitivity is negative or NaN, or the streams are on another device.
+
+    Example:
+      >>> from dpnotes.core import FRESH, Relation
+      >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ADD_OR_REMOVE, "proved", FRESH)
+      >>> check_answer(answer, torch.tensor([True]), Streams.of(0, ["a"]))
+      Traceback (most recent call last):
+      dpnotes.sampling.CombinationError: Expected sampling=fresh with relation replace-one or zero-out-one, got
+      add-or-remove-one; add-or-remove-one goes with sampling whole or poisson.
+    """
+    check_combination(answer.sampling, answer.relation, noise)
+    if streams.keys.device != answer.value.device:
+        raise ValueError(f"Expected streams on the answer's device {answer.value.device}, got {streams.keys.device}.")
+    invalid = active & ~(answer.l2_sensitivity >= 0)
+    if bool(invalid.any()):
+        run = int(invalid.nonzero()[0])
+        raise ValueError(f"Expected l2_sensitivity={answer.l2_sensitivity[run].item()} >= 0 in run {run}.")

@@ -1,15 +1,19 @@
-"""Privacy loss distributions of Gaussian noise on Poisson batches, many levels at once.
+"""Privacy loss distributions of Gaussian noise on Poisson batches and of pure mechanisms, many levels at once.
 
 The library dp_accounting (its PLD, its composition, its truncation with the mass on the safe side) does the work. Only
 the discretisation is written out, in numpy: the library's own evaluates every point in Python, which takes minutes for
 a schedule of a thousand levels. The tests hold the two together.
+
+The grid of losses is as fine as the answer needs, and coarser where losses are many and large; either way the mass is
+placed on the safe side. What would still not fit is refused before it is allocated: at most 2^22 points, which is less
+than a gigabyte at work (`LimitError`; `dpnotes.privacy.accounting` then turns to Renyi divergences).
 """
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +22,21 @@ from dpnotes.privacy.events import Event
 
 _POINTS = 2**17  # at most, of one level; fewer of each where there are hundreds
 _ALL_POINTS = 2**25  # of all levels
+_COMPOSED_POINTS = 2**22  # of a composition of them
 _LOG_TAIL = -50.0  # of the mass cut off a level; it is counted as lost privacy
+_TAIL = 1e-15  # of the mass cut off a composition, counted the same
 _LOUDEST = 0.05  # the smallest noise multiplier: below it epsilon is in the hundreds, and exp(epsilon) soon overflows
+
+
+class LimitError(ValueError):
+    """A privacy loss distribution that is too large to hold."""
+
+
+class _Level(NamedTuple):
+    noise: str
+    multiplier: float
+    rate: float
+    count: int
 
 
 @lru_cache(maxsize=64)
@@ -31,7 +48,7 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
       delta: in (0, 1).
 
     Raises:
-      ValueError: if a noise multiplier is below 0.05.
+      LimitError: if a noise multiplier is below 0.05, or the distribution of all events would have over 2^22 points.
 
     Example:
       >>> from dpnotes.core import Relation, Sampling
@@ -47,98 +64,169 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
 @lru_cache(maxsize=16)
 def _composed(events: tuple[Event, ...]) -> Any:
     """The distribution of all events, as a `PrivacyLossDistribution` of dp_accounting."""
-    from dp_accounting.pld import common
     from dp_accounting.pld import privacy_loss_distribution as library
 
-    whole = math.fsum(e.count / e.noise_multiplier**2 for e in events if e.noise == "gaussian" and e.sampling.rate == 1)
-    levels = [(1 / math.sqrt(whole), 1.0, 1)] if whole else []
-    sampled = [e for e in events if e.noise == "gaussian" and e.sampling.rate < 1]
-    levels += [(e.noise_multiplier, e.sampling.rate, e.count) for e in sampled]
-    pure = [e for e in events if e.noise != "gaussian"]
-    for multiplier in [level[0] for level in levels] + [e.noise_multiplier for e in pure]:
-        if multiplier < _LOUDEST:
-            raise ValueError(
-                f"Expected noise_multiplier={multiplier:.4g} >= {_LOUDEST} (of all whole batches together): "
+    whole = [e for e in events if e.noise == "gaussian" and e.sampling.rate == 1]
+    others = [e for e in events if e.noise != "gaussian" or e.sampling.rate < 1]
+    levels = [_Level(e.noise, e.noise_multiplier, e.sampling.rate, e.count) for e in others]
+    if whole:  # they are one Gaussian mechanism together
+        levels.append(_Level("gaussian", math.fsum(e.count / e.noise_multiplier**2 for e in whole) ** -0.5, 1.0, 1))
+    for level in levels:
+        if level.multiplier < _LOUDEST:
+            raise LimitError(
+                f"Expected noise_multiplier={level.multiplier:.4g} >= {_LOUDEST} (of all whole batches together): "
                 "less noise has an epsilon of hundreds, and a distribution too large to hold."
             )
     interval = _interval(levels)
+    remove = _one_side(levels, "REMOVE", interval)
+    symmetric = all(level.rate == 1 for level in levels)
+    return library.PrivacyLossDistribution(remove, None if symmetric else _one_side(levels, "ADD", interval))
 
-    def parts() -> Iterator[Any]:
-        for level in levels:
-            yield _level(*level, interval)
-        for event in pure:
-            if event.noise == "laplace":
-                part = library.from_laplace_mechanism(event.noise_multiplier, value_discretization_interval=interval)
-            else:
-                worst = common.DifferentialPrivacyParameters(1 / event.noise_multiplier, 0.0)
-                part = library.from_privacy_parameters(worst, value_discretization_interval=interval)
-            yield part.self_compose(event.count) if event.count > 1 else part
 
-    # In pairs, so that no long distribution meets many short ones, and few are held at a time.
+def _one_side(levels: Sequence[_Level], side: str, interval: float) -> Any:
+    """Composed in pairs, so that no long distribution meets many short ones, and few are held at a time."""
     waiting: list[tuple[int, Any]] = []
-    for part in parts():
-        size = 1
+
+    def joined(first: Any, second: Any) -> Any:
+        _check_size(first.size + second.size - 1)
+        return first.compose(second, _TAIL)
+
+    for level in levels:
+        size, part = 1, _mass(level, side, interval)
         while waiting and waiting[-1][0] == size:
-            size, part = 2 * size, waiting.pop()[1].compose(part)
+            size, part = 2 * size, joined(waiting.pop()[1], part)
         waiting.append((size, part))
     composed = waiting.pop()[1]
     while waiting:
-        composed = waiting.pop()[1].compose(composed)
+        composed = joined(waiting.pop()[1], composed)
     return composed
 
 
-def _interval(levels: Sequence[tuple[float, float, int]]) -> float:
-    """The grid of losses: fine enough that rounding adds less than 0.03% to the composed standard deviation."""
-    if not levels:
-        return 1e-4
+def _check_size(points: int) -> None:
+    if points > _COMPOSED_POINTS:
+        raise LimitError(
+            f"Expected a distribution of {points} <= {_COMPOSED_POINTS} points; Renyi divergences (method='RDP') need "
+            "no such memory."
+        )
+
+
+def _interval(levels: Sequence[_Level]) -> float:
+    """The grid of losses: fine enough that rounding adds less than 0.03% to the composed standard deviation.
+
+    And no coarser than 1e-3 (1e-4 without Gaussian noise) or a ten-thousandth of that deviation; never than 0.1.
+    """
     # Connecting the dots adds at most a quarter, on average a sixth, of a squared interval to each level's variance.
-    releases = sum(count for _, _, count in levels)
-    variance = sum(c * q * q * math.expm1(min(1 / z**2, 50.0)) for z, q, c in levels) / releases
-    widest = max(_bounds(z, q, "REMOVE")[1] - _bounds(z, q, "REMOVE")[0] for z, q, _ in levels)
+    variance = math.fsum(level.count * _variance(level) for level in levels)
+    releases = sum(level.count for level in levels)
+    coarsest = 1e-4 if all(level.noise != "gaussian" for level in levels) else 1e-3
+    coarsest = max(coarsest, min(1e-4 * math.sqrt(variance), 0.1))
+    widest = max(high - low for low, high in (_bounds(level, "REMOVE") for level in levels))
     points = min(_POINTS, max(2**13, _ALL_POINTS // len(levels)))
-    return max(min(math.sqrt(3e-3 * variance), 1e-3), widest / points)
+    interval = max(min(math.sqrt(3e-3 * variance / releases), coarsest), widest / points)
+    # The largest loss of a pure mechanism is often attained, so it should lie on the grid.
+    largest = max((1 / level.multiplier for level in levels if level.noise != "gaussian"), default=interval)
+    return largest / math.ceil(largest / interval)
 
 
-def _loss(multiplier: float, rate: float, side: str) -> Any:
-    from dp_accounting.pld import privacy_loss_mechanism as library
-
-    return library.GaussianPrivacyLoss(
-        multiplier,
-        sampling_prob=rate,
-        log_mass_truncation_bound=_LOG_TAIL,
-        adjacency_type=library.AdjacencyType[side],
-    )
+def _variance(level: _Level) -> float:
+    """Of the loss of one release, roughly."""
+    z, q = level.multiplier, level.rate
+    if level.noise == "laplace":
+        return min(z**-2, 3.0)
+    if level.noise == "pure":
+        return (z * math.cosh(0.5 / z)) ** -2
+    return min(q * q * math.expm1(min(z**-2, 50.0)), q * z**-2 + q * (1 - q) * z**-4 / 4)
 
 
 @lru_cache(maxsize=4096)
-def _bounds(multiplier: float, rate: float, side: str) -> tuple[float, float]:
-    bounds = _loss(multiplier, rate, side).connect_dots_bounds()
+def _bounds(level: _Level, side: str) -> tuple[float, float]:
+    """The least and the largest loss, up to a tail."""
+    from dp_accounting.pld import privacy_loss_mechanism as library
+
+    if level.noise != "gaussian":
+        return -1 / level.multiplier, 1 / level.multiplier
+    bounds = library.GaussianPrivacyLoss(
+        level.multiplier,
+        sampling_prob=level.rate,
+        log_mass_truncation_bound=_LOG_TAIL,
+        adjacency_type=library.AdjacencyType[side],
+    ).connect_dots_bounds()
     return bounds.epsilon_lower, bounds.epsilon_upper
 
 
-def _level(multiplier: float, rate: float, count: int, interval: float) -> Any:
-    from dp_accounting.pld import privacy_loss_distribution as library
-
-    remove = _mass(multiplier, rate, "REMOVE", interval)
-    add = None if rate == 1 else _mass(multiplier, rate, "ADD", interval)
-    part = library.PrivacyLossDistribution(remove, add)
-    return part.self_compose(count) if count > 1 else part
-
-
-def _mass(multiplier: float, rate: float, side: str, interval: float) -> Any:
+def _mass(level: _Level, side: str, interval: float) -> Any:
     """Algorithm 1 of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), arXiv:2207.04380, on a uniform grid."""
     from dp_accounting.pld import pld_pmf as library
 
-    low, high = _bounds(multiplier, rate, side)
+    low, high = _bounds(level, side)
     first, last = math.floor(low / interval), math.ceil(high / interval)
-    deltas = hockey_stick(np.arange(first, last + 1) * interval, multiplier, rate, side)
+    epsilons = np.arange(first, last + 1) * interval
+    if level.noise == "gaussian":
+        deltas = hockey_stick(epsilons, level.multiplier, level.rate, side)
+    else:
+        deltas = pure_hockey_stick(epsilons, level.multiplier, level.noise)
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
     steps = np.diff(deltas)
     mass = np.empty_like(deltas)
     mass[0] = 1 - deltas[0] + steps[0] / math.expm1(interval)
     mass[1:-1] = (steps[1:] - steps[:-1] * math.exp(interval)) / math.expm1(interval)
     mass[-1] = steps[-1] / math.expm1(-interval)
-    return library.DensePLDPmf(interval, first, np.maximum(mass, 0.0), float(deltas[-1]), True)
+    mass = np.maximum(mass, 0.0)
+    lost = float(deltas[-1])
+    if level.count > 1:
+        shift, mass = _self_convolved(mass, level.count)
+        first, lost = first * level.count + shift, _TAIL - math.expm1(level.count * math.log1p(-lost))
+    return library.DensePLDPmf(interval, first, mass, lost, True)
+
+
+def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:
+    """The library's `common.self_convolve`, with Chernoff bounds for any count: where it starts, and the mass there.
+
+    The library looks for bounds among orders that suit few releases, so that the tails of many fill the memory.
+    """
+    from dp_accounting.pld import common
+    from scipy import fft
+
+    steps = np.arange(len(mass))
+    mean = mass @ steps / mass.sum()
+    variance = mass @ (steps - mean) ** 2 / mass.sum()
+    # Every order gives a bound. The best is this one if the sum is nearly Gaussian, and one of the library's if a few
+    # large losses decide.
+    gaussian, few = math.sqrt(-2 * math.log(_TAIL / 2) / (count * max(variance, 1e-2))), 1 / len(mass)
+    orders = np.geomspace(min(gaussian / 3, few), max(gaussian * 3, 20 * few), 20)
+    orders = [*-orders, *orders]
+    low, high = common.compute_self_convolve_bounds(mass, count, _TAIL, orders)  # type: ignore[arg-type]
+    _check_size(high - low + 1)
+    length = fft.next_fast_len(max(high - low + 1, len(mass)), real=True)
+    spectrum = fft.rfft(mass, length)
+    composed = fft.irfft(spectrum**count, length)  # type: ignore[operator]
+    return low, np.roll(composed, -low)[: high - low + 1]
+
+
+def pure_hockey_stick(
+    epsilons: NDArray[np.floating[Any]], noise_multiplier: float, noise: str
+) -> NDArray[np.floating[Any]]:
+    """The least delta of an (epsilon, 0)-DP mechanism on all examples, for each epsilon (negative ones too).
+
+    Of Laplace noise, or of randomised response of one bit, which is the worst of all ("pure"; Kairouz, Oh and
+    Viswanath 2015, arXiv:1311.0776).
+
+    Args:
+      epsilons: any shape.
+      noise_multiplier: 1 / epsilon, above 0.
+      noise: "laplace" or "pure".
+
+    Example:
+      >>> pure_hockey_stick(np.array([0.0, 0.5, 1.0]), 1.0, "laplace").round(4)
+      array([0.3935, 0.2212, 0.    ])
+    """
+    largest = 1 / noise_multiplier
+    inside = np.clip(epsilons, -largest, largest)
+    if noise == "laplace":
+        deltas = -np.expm1((inside - largest) / 2)
+    else:
+        deltas = -np.expm1(inside - largest) / (1 + math.exp(-largest))
+    return np.where(epsilons < -largest, -np.expm1(np.minimum(epsilons, 0.0)), deltas) + 0.0  # no negative zero
 
 
 def hockey_stick(

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import FRESH, WHOLE, Price, Release, Sampling
-from dpnotes.privacy.events import CombinationError
+from dpnotes.core import Price, Release
 from dpnotes.privacy.mechanisms import check_release, price_of
+from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling
 from dpnotes.streams import Streams
 
 

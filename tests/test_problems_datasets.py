@@ -22,7 +22,7 @@ import pytest
 import torch
 from PIL import Image
 
-from dpnotes.problems import datasets, pretrained
+from dpnotes.problems import datasets, pretrained, text
 from dpnotes.problems.datasets import DataCorrupt, DataNotFound, Dataset, cifar, cola, mnist
 from dpnotes.problems.files import PublishedFile
 
@@ -576,6 +576,17 @@ def test_real_cola() -> None:
     assert [len(part) for part in parts] == [8551, 527, 516]
     assert [int(part.labels.sum()) for part in parts] == [6023, 365, 354]
     assert corpus.train.texts[0] == "Our friends won't buy this analysis, let alone the next one we propose."
+
+
+def test_the_documentation_lists_every_file() -> None:
+    page = (Path(__file__).parents[1] / "docs/experiments.md").read_text()
+    files = (
+        *mnist.FILES,
+        *(*cifar.CIFAR10_FILES, *cifar.CIFAR10_JPEG_FILES, *cifar.CIFAR100_FILES),
+        *(*cola.FILES, *pretrained.RESNET18_FILES, *text.BERT_FILES),
+    )
+    assert not [file.name for file in files if f"| `{file.name}` | {file.sha256[:16]} |" not in page]
+    assert not [name for name in (*datasets.NAMES, *datasets.CORPORA) if f"| `{name}` |" not in page]
 
 
 # ---------------------------------------------------------------- weights

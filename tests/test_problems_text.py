@@ -16,6 +16,7 @@ from torch.func import functional_call, grad, hessian, vmap
 from dpnotes.problems import text
 from dpnotes.problems.datasets import Corpus, DataCorrupt, DataNotFound, Sentences, load_cola
 from dpnotes.problems.files import PublishedFile
+from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.text import (
     CHARACTER_PIECES,
     TINY_BERT,
@@ -164,6 +165,18 @@ def test_gradients_by_example_and_second_derivatives_exist() -> None:
     step, zero = torch.tensor(1e-5, dtype=torch.float64), torch.tensor(0.0, dtype=torch.float64)
     difference = (grad(along)(step) - grad(along)(-step)) / (2 * step)
     torch.testing.assert_close(hessian(along)(zero), difference, rtol=1e-5, atol=1e-9)
+
+
+def test_its_gradients_by_example_come_from_one_backward_pass() -> None:
+    packed, labels = character_tokenizer(["A dog.", "Dogs bark.", "Bark"], length=12), torch.tensor([0, 1, 1])
+    model = wide(SMALL).double()
+    problem = ModuleProblem(model, packed, labels)
+    norms = problem.gradients(problem.initial(Streams.of("bert", ["run"]), only=[])).norms()[0]
+    for i in range(3):
+        model.zero_grad()
+        torch.nn.functional.cross_entropy(model(packed[i : i + 1]), labels[i : i + 1]).backward()
+        alone = torch.cat([p.grad.reshape(-1) for p in model.parameters()])  # type: ignore[union-attr]
+        torch.testing.assert_close(norms[i], alone.norm())
 
 
 @needs_cola

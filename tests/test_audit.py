@@ -33,11 +33,11 @@ from dpnotes.privacy.audit import (
     runs_for_power,
     transcript_scores,
 )
-from dpnotes.privacy.events import CombinationError
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import NoiseSchedule, uniform
 from dpnotes.problems.custom import CustomProblem
+from dpnotes.sampling import CombinationError
 from dpnotes.streams import Streams
 
 ZERO_OUT = Relation.ZERO_OUT

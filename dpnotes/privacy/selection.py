@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import FRESH, WHOLE, Price, Sampling, Sensitive
+from dpnotes.core import Price, Sensitive
 from dpnotes.guarantees import Relation
-from dpnotes.privacy.events import CombinationError, check_combination
 from dpnotes.privacy.mechanisms import laplace
+from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling, check_combination
 from dpnotes.streams import Streams
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Guarantee, Relation
-from dpnotes.privacy.events import CombinationError
+from dpnotes.sampling import CombinationError
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ by_name = pytest.mark.parametrize("exhibit", ALL, ids=lambda e: e.name)
 
 
 def test_the_collection_has_what_it_promises():
-    assert len({e.name for e in ALL}) == len(ALL) == 10
+    assert len({e.name for e in ALL}) == len(ALL) == 12
     wanted = ["sensitivity halved", "noise reused", "wrong root", "printed NODE", "not restarted", "realised size"]
     for words in [*wanted, "sampling without its accountant"]:
         assert any(words in e.name for e in ALL), words
@@ -142,6 +142,16 @@ def test_poisson_sampling_agrees_with_the_accountant():
     exact = amplified.exact(broken=False)
     assert exact == pytest.approx(amplified.claim.epsilon, rel=1e-3) and exact <= amplified.claim.epsilon
     assert amplified.claim.relation == Relation.ADD_OR_REMOVE
+
+
+def test_two_failures_cost_what_the_derivation_says():
+    # delta + (1 + e^epsilon) delta, and not 2 delta: the hockey stick of the broken one at the epsilon of the claim.
+    exhibit = next(e for e in ALL if "counted once" in e.name)
+    delta, low = (exhibit.setting.options[name] for name in ("delta", "low"))
+    included, without = (exhibit.pair(broken=True).rates(0.5)[side] for side in (0, 1))
+    assert (included, without) == pytest.approx((delta + math.exp(2.0) * low + delta, low - delta))
+    assert included - math.exp(2.0) * without == pytest.approx(delta + (1 + math.exp(2.0)) * delta)
+    assert exhibit.pair(broken=False).epsilon(delta) == pytest.approx(2.0, abs=1e-6)
 
 
 def test_a_line_that_is_not_there_is_refused():

@@ -17,6 +17,7 @@ from dpnotes.privacy.museum.releases import (
     prefix_sums,
     replaced_mean,
     single_pass,
+    yes_or_no,
 )
 
 
@@ -56,6 +57,12 @@ def _batches_of_equals(others: int, rate: float) -> tuple[Tensor, Tensor]:
     return torch.stack(coins), _numbers(*weights)
 
 
+def _cuts(*places: float) -> tuple[Tensor, Tensor]:
+    """A coin of each kind, where only the places in (0, 1) matter that it may fall between, in order."""
+    ends = _numbers(0, *places, 1)
+    return (ends[1:] + ends[:-1]) / 2, ends[1:] - ends[:-1]
+
+
 @lru_cache
 def exhibits() -> tuple[Exhibit, ...]:
     """The collection.
@@ -70,6 +77,8 @@ def exhibits() -> tuple[Exhibit, ...]:
     tree = {"noise_std": 2.0, "period": 16}
     tree_claim = _gaussian(math.sqrt(5) / 2, 1e-5, zero_out)  # 16 leaves: a leaf is in 5 nodes
     rate, others = 0.25, 15
+    failure, low = 0.05, 0.06
+    high = failure + math.exp(2.0) * low
     return (
         Exhibit(
             name="sensitivity halved",
@@ -192,5 +201,34 @@ def exhibits() -> tuple[Exhibit, ...]:
             instead="first = 0",
             claim=_gaussian(1.0, 1e-5, zero_out),
             setting=Setting(_increments(8, 0) * 0, _increments(8, 0), 8, {"noise_std": 1.0, "batch_size": 1}),
+        ),
+        Exhibit(
+            name="bound measured and not enforced",
+            mistake="No gradient of these data is longer than C, so nothing is clipped; a neighbour has a longer one.",
+            seen="Avdiukhin et al. (2024), arXiv:2410.06878, Section 4, where C = 2.5 is found empirically",
+            correct=replaced_mean,
+            part=replaced_mean,
+            line="mean = values.clamp(-1, 1).mean(1, keepdim=True)",
+            instead="mean = values.mean(1, keepdim=True)",
+            claim=_gaussian(1.0, 1e-5, replace),
+            setting=Setting(_numbers(-1, 0, 0, 0), _numbers(3, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
+        ),
+        Exhibit(
+            name="failures of two data sets counted once",
+            mistake="Without clipping, the answer is another one with probability delta on either data set. Counted: 2 "
+            "delta; but the neighbour's failure weighs e^epsilon times as much.",
+            seen="Avdiukhin et al. (2024), arXiv:2410.06878, proof of Theorem 3.3",
+            correct=yes_or_no,
+            part=yes_or_no,
+            line="probability = low + (high - low) * values[:, 0]",
+            instead="probability = low + (high - low) * values[:, 0] + delta * (2 * values[:, 0] - 1)",
+            claim=Guarantee(2.0, 2 * failure, replace, "(epsilon, 2 delta), Theorem 3.3 as printed"),
+            setting=Setting(
+                _numbers(0),
+                _numbers(1),
+                1,
+                {"epsilon": 2.0, "delta": failure, "low": low},
+                _cuts(low - failure, low, high, high + failure),
+            ),
         ),
     )

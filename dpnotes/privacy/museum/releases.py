@@ -98,6 +98,21 @@ def poisson_mean(
     return total / size + noise_multiplier / batch_size * noise[:, 0]
 
 
+def yes_or_no(values: Tensor, coins: Tensor, noise: Tensor, epsilon: float, delta: float, low: float) -> Tensor:
+    """A yes or no that is (epsilon, delta)-DP with nothing to spare, as 1 or 0 and a little noise.
+
+    Yes has the probability `low` if the value is 0, and `delta + exp(epsilon) low` if it is 1.
+
+    Example:
+      >>> coin, noise = torch.tensor([0.3]), torch.zeros(1, 1)
+      >>> [float(yes_or_no(torch.tensor([[v]]), coin, noise, 2.0, 0.05, low=0.06)) for v in (0.0, 1.0)]
+      [0.0, 1.0]
+    """
+    high = delta + math.exp(epsilon) * low
+    probability = low + (high - low) * values[:, 0]
+    return (coins < probability) + 0.05 * noise[:, 0]
+
+
 def single_pass(values: Tensor, noise: Tensor, noise_std: float, batch_size: int) -> Tensor:
     """Noisy sums of one batch after another, each example in one of them.
 

@@ -121,8 +121,8 @@ def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]
       >>> [round(g.epsilon, 4) for g in readings(epsilon_to_rho(4.0, 1e-8, "classic"), 1e-8)]
       [4.0, 3.4565, 7.4403]
     """
-    zeroed, replaced = (clipped_sensitivity(1.0, 1, r) for r in (Relation.ZERO_OUT, Relation.REPLACE_ONE))
-    replaced = rho * (replaced / zeroed) ** 2
+    moved, moved_further = (clipped_sensitivity(1.0, 1, r) for r in (Relation.ZERO_OUT, Relation.REPLACE_ONE))
+    replaced = rho * (moved_further / moved) ** 2
     return (
         Guarantee(rho_to_epsilon(rho, delta, "classic"), delta, Relation.ZERO_OUT, "zCDP, classic conversion"),
         Guarantee(rho_to_epsilon(rho, delta, "exact"), delta, Relation.ZERO_OUT, "exact Gaussian"),

@@ -14,7 +14,7 @@ from dpnotes.core import Problem
 from dpnotes.problems import factors
 from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
 from dpnotes.problems.factors import Lookups, Outer, Patches, Term, Written, terms
-from dpnotes.problems.modules import ExamplesMix, ModuleProblem, NoHessian, OutOfMemory
+from dpnotes.problems.modules import ExamplesMix, ModuleProblem, OutOfMemory
 from dpnotes.streams import Streams
 
 CLASSES = 3
@@ -78,6 +78,13 @@ def positions() -> tuple[nn.Module, Tensor]:
     return Both(forward, table=nn.Embedding(6, 4), places=nn.Embedding(5, 4), head=nn.Linear(4, CLASSES)), words(5, 5)
 
 
+def positions_with_an_axis_of_one() -> tuple[nn.Module, Tensor]:
+    def forward(m: Any, t: Tensor) -> Tensor:
+        return m.head(torch.tanh(m.table(t) + m.places(torch.arange(t.shape[1])[None])).mean(1))
+
+    return Both(forward, table=nn.Embedding(6, 4), places=nn.Embedding(5, 4), head=nn.Linear(4, CLASSES)), words(5, 5)
+
+
 def attention() -> tuple[nn.Module, Tensor]:
     def forward(m: Any, x: Tensor) -> Tensor:
         return m.head(m.norm(x + m.attend(x, x, x, need_weights=False)[0]).mean(1))
@@ -127,6 +134,7 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
     ),
     "bilinear": lambda: (nn.Bilinear(4, 2, CLASSES), (normal(5, 4), normal(5, 2, name="more"))),
     "positions without a batch axis": positions,
+    "positions with an axis of one": positions_with_an_axis_of_one,
     "attention": attention,
     "changed in place": lambda: (
         Both(lambda m, x: m.head(m.body(x).add_(x).tanh_()), body=nn.Linear(4, 4), head=nn.Linear(4, 3)),
@@ -479,6 +487,38 @@ def test_a_module_that_mixes_examples_is_found_out() -> None:
     assert bool(problem.gradients(x).weighted_sum(torch.ones(1, 6, dtype=torch.float64)).isfinite().all())
 
 
+def test_positions_that_only_one_example_takes_are_found_out() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        return m.head(x + m.places(torch.zeros(1, dtype=torch.int64))[0])
+
+    module = Both(forward, places=nn.Embedding(2, 4), head=nn.Linear(4, 3)).double()
+    problem = ModuleProblem(module, normal(6, 4), torch.arange(6) % CLASSES)
+    with pytest.raises(ExamplesMix, match="Expected the gradient of an example not to depend on its batch"):
+        problem.gradients(points(problem, 1)).norms()
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("positions with an axis of one", []), ("positions without a batch axis", ["places.weight"])],
+)
+def test_what_layers_cover_takes_no_second_pass(
+    name: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem, _ = made(name)
+    x = points(problem, 1)
+    problem.gradients(x).norms()  # the check of the first call
+    written: list[str] = []
+    second_pass = problem._written
+
+    def spy(row: Tensor, batch: Any, names: list[str]) -> dict[str, Tensor]:
+        written.extend(names)
+        return second_pass(row, batch, names)
+
+    monkeypatch.setattr(problem, "_written", spy)
+    problem.gradients(x).norms()
+    assert written == expected
+
+
 def test_a_weight_used_behind_its_layer_is_found_out() -> None:
     module = Both(
         lambda m, x: m.head(m.body(x) + x @ m.body.weight), body=nn.Linear(4, 4), head=nn.Linear(4, 3)
@@ -572,11 +612,7 @@ def test_kinks_are_seen(layer: nn.Module, kink: str | None) -> None:
     module, inputs = image(nn.Conv2d(4, 4, 1), layer, size=4)
     problem = ModuleProblem(module.double(), inputs, torch.arange(5) % CLASSES)
     assert problem.has_hessian is (kink is None)
-    if kink is None:
-        problem.require_hessian()
-    else:
-        with pytest.raises(NoHessian, match=f"which {kink} have not everywhere.*a Hessian that does not exist"):
-            problem.require_hessian()
+    assert problem.kinks == ([kink] if kink else [])
 
 
 def test_kinks_of_functions_are_seen() -> None:
@@ -741,6 +777,7 @@ def test_a_loss_of_your_own() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 def test_compiled_passes_give_the_same_sum() -> None:
     plain, compiled = made("small ConvNet")[0], made("small ConvNet", compile=True)[0]
     x, weights = points(plain), normal(2, 5, name="weights")

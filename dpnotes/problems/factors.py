@@ -99,7 +99,7 @@ class Outer:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """See `Term`."""
-        errors = self.errors * weights.to(self.errors)[:, None, None]
+        errors = (self.errors * weights[:, None, None]).to(self.errors.dtype)
         return _product(errors.flatten(0, 1).mT[None], self.inputs.flatten(0, 1)[None])[0]
 
     def write(self) -> Tensor:
@@ -182,7 +182,7 @@ class Patches:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """See `Term`."""
         layer = self.layer
-        errors = self.errors * weights.to(self.errors)[:, None, None, None]
+        errors = (self.errors * weights[:, None, None, None]).to(self.errors.dtype)
         shape = layer.stride, self._padding(), layer.dilation, layer.groups
         found = conv2d_weight(self.inputs, layer.weight.shape, errors, *shape)  # type: ignore[arg-type]
         return found.to(_wide(found))

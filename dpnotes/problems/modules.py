@@ -36,10 +36,6 @@ class ExamplesMix(ValueError):
     """The loss of one example depends on the others of its batch, so it has no gradient of its own."""
 
 
-class NoHessian(ValueError):
-    """The loss has kinks, where a second derivative does not exist."""
-
-
 class OutOfMemory(MemoryError):
     """The activations of a batch do not fit into the device's memory."""
 
@@ -148,17 +144,13 @@ class _Augmentation:
     streams: Streams
     calls: int | Tensor
 
-    @cached_property
-    def _drawn(self) -> dict[int, tuple[Tensor, Tensor, Tensor]]:
-        return {}
-
-    def __call__(self, run: int, examples: Tensor, images: Tensor, num_examples: int) -> Tensor:
-        if run not in self._drawn:
-            call = self.calls[run] if isinstance(self.calls, Tensor) else self.calls
-            words = self.streams.take(slice(run, run + 1)).words("augmentation", call, num_examples)
-            shifts = 2 * _PADDING + 1  # a word modulo 9 is off uniform by 2e-9
-            self._drawn[run] = words[0][0] % shifts, words[1][0] % shifts, words[2][0] % 2 == 1
-        down, right, flip = (drawn[examples, None] for drawn in self._drawn[run])
+    def __call__(self, run: int, examples: Tensor, images: Tensor) -> Tensor:
+        call = int(self.calls[run]) if isinstance(self.calls, Tensor) else self.calls
+        # One key an example, and the example as the call: what no batch holds is not drawn.
+        streams = self.streams.take(torch.full_like(examples, run))
+        words = streams.words(f"augmentation {call}", examples, 1)
+        shifts = 2 * _PADDING + 1  # a word modulo 9 is off uniform by 2e-9
+        down, right, flip = words[0] % shifts, words[1] % shifts, words[2] % 2 == 1
         height, width = images.shape[2:]
         device = images.device
         across = torch.arange(width, device=device)
@@ -186,11 +178,11 @@ class ModuleProblem:
 
     Gradients by example. Linear, Conv2d (any groups), GroupNorm, LayerNorm, Embedding and batch normalisation with
     fixed statistics (`eval()`) give them from one forward pass and one backward pass through activations
-    (`problems.factors`). A parameter of anything else, or one that a layer applies to something without a batch axis
-    (positions that all examples share), takes a second pass by `torch.func.vmap`, which writes its gradients out:
-    `batch` times its size. A parameter that several layers share, or of a layer that is called several times, is
-    written out too. On the first call the factors of two examples are compared with what autograd finds, so that a
-    weight that is used without calling its layer is refused.
+    (`problems.factors`). A parameter of anything else takes a second pass by `torch.func.vmap`, which writes its
+    gradients out: `batch` times its size. So does a layer that is applied to something without a batch axis, such as
+    positions that all examples share, unless they come as a batch of one. A parameter that several layers share, or
+    of a layer that is called several times, is written out too. On the first call the factors of two examples are
+    compared with what autograd finds, so that a weight that is used without calling its layer is refused.
 
     Batch normalisation in training mode makes the loss of an example depend on its batch: `norms` refuses, and the
     gradient is that of the mean loss of the batch. No running statistics are kept: the point alone is the state, and
@@ -290,24 +282,15 @@ class ModuleProblem:
 
     @property
     def has_hessian(self) -> bool:
-        """Whether the loss is twice differentiable everywhere: no ReLU, maximum or other kink was met in the graph."""
-        return not self._kinks
+        """Whether the loss is twice differentiable everywhere: no ReLU, maximum or other of the `kinks` is in it.
 
-    def require_hessian(self) -> None:
-        """Refuse a loss with kinks, of which no second-order certificate can speak.
-
-        Raises:
-          NoHessian: naming the functions.
+        A certificate of second-order stationarity needs that: it would speak of a Hessian that does not exist.
         """
-        if self._kinks:
-            raise NoHessian(
-                f"Expected a loss with a Hessian, which {', '.join(self._kinks)} have not everywhere: a certificate of "
-                "second-order stationarity would speak of a Hessian that does not exist. Use a smooth activation "
-                "(GELU, SiLU, tanh) and average pooling."
-            )
+        return not self.kinks
 
     @cached_property
-    def _kinks(self) -> list[str]:
+    def kinks(self) -> list[str]:
+        """The functions in the loss that are not twice differentiable everywhere, by torch's names."""
         losses = self._forward(self._leaves(self._start), self._batch(0, self._few(), augment=False))
         names = {node.name() for node in _nodes(losses)}
         return sorted(re.sub(r"Backward\d+", "", name) for name in names if _KINKS.fullmatch(name))
@@ -573,7 +556,7 @@ class ModuleProblem:
     def _batch(self, run: int, examples: Tensor, augment: bool = True) -> Examples:
         inputs = tuple(tensor[examples] for tensor in self._inputs)
         if augment and self._augmentation is not None:
-            inputs = (self._augmentation(run, examples, inputs[0], self.num_examples),)
+            inputs = (self._augmentation(run, examples, inputs[0]),)
         return tuple(self._formatted(tensor) for tensor in inputs), self._labels[examples]
 
     def _formatted(self, tensor: Tensor) -> Tensor:
@@ -649,12 +632,19 @@ class ModuleProblem:
         calls: list[tuple[nn.Module, Tensor, GradientEdge]] = []
         shared = self._seen.shared
 
-        def record(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> None:
-            if not arguments or len(arguments[0]) != size or len(output) != size:
+        def record(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+            inputs = arguments[0].detach() if arguments else None
+            changed = None
+            if inputs is not None and len(inputs) == len(output) == 1 < size:
+                # Positions that all examples share: give each example its own copy, so that errors stay apart.
+                inputs = inputs.expand(size, *inputs.shape[1:])
+                changed = output = output.expand(size, *output.shape[1:])
+            if inputs is None or len(inputs) != size or len(output) != size:
                 shared.add(layer)
             elif output.requires_grad:
                 # An edge, not the output: what changes that in place later does not move it.
-                calls.append((layer, arguments[0].detach(), get_gradient_edge(output)))
+                calls.append((layer, inputs, get_gradient_edge(output)))
+            return changed
 
         handles = [layer.register_forward_hook(record) for layer in self._layers]
         try:
@@ -729,7 +719,7 @@ class ModuleProblem:
         one, pair = ((tuple(tensor[:size] for tensor in batch[0]), batch[1][:size]) for size in (1, 2))
         autocast, self._autocast = self._autocast, None
         try:
-            alone, _ = self._recorded(row, one)
+            alone, factors_alone = self._recorded(row, one)
             self._recorded(row, pair)
             together, factors = self._recorded(row, pair)
             weights, found, expected = torch.ones_like(together), torch.empty_like(row), torch.empty_like(row)
@@ -737,13 +727,21 @@ class ModuleProblem:
             self._summed(row, pair, weights, expected)
         finally:
             self._autocast = autocast
-        scale = sum(term.squared_norms().sum() for term in factors.values()).sqrt() + expected.norm()  # type: ignore[union-attr]
+        squares, alone_squares = (
+            torch.stack([term.squared_norms() for term in some.values()]).sum(0) for some in (factors, factors_alone)
+        )
+        scale = squares.sum().sqrt() + expected.norm()
         if not bool(scale > 0) or not bool(scale.isfinite()):
             return  # nothing can be told here
         if not bool((alone - together[:1]).abs() <= _CLOSE * together[:1].abs()):
             raise ExamplesMix(
                 f"Expected the loss of an example not to depend on its batch: it is {alone.item():g} alone and "
                 f"{together[0].item():g} beside another. The module mixes examples, or draws random numbers."
+            )
+        if not bool((squares[0].sqrt() - alone_squares[0].sqrt()).abs() <= _CLOSE * scale):
+            raise ExamplesMix(
+                "Expected the gradient of an example not to depend on its batch: its norm is "
+                f"{alone_squares[0].sqrt().item():g} alone and {squares[0].sqrt().item():g} beside another."
             )
         differences = zip(self._names, (found - expected).split(self._sizes), strict=True)
         wrong = [name for name, difference in differences if not bool(difference.norm() <= _CLOSE * scale)]

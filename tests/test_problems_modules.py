@@ -21,6 +21,11 @@ CLASSES = 3
 same = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
 
 
+@pytest.fixture(autouse=True)
+def _modules_start_alike() -> None:
+    torch.manual_seed(0)
+
+
 def normal(*shape: int, name: str = "inputs") -> Tensor:
     return Streams.of("modules", [name]).normal(name, 0, math.prod(shape)).view(shape)
 

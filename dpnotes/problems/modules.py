@@ -24,7 +24,8 @@ Examples = tuple[tuple[Tensor, ...], Tensor]  # inputs and labels
 
 _PADDING = 4  # of the random crop
 _EVALUATED_AT_ONCE = 1000
-_CLOSE = 1e-2  # relative: what TensorFloat-32 rounds to is closer, and a missing contribution is not
+# Of a parameter's gradient, and of all: TensorFloat-32 rounds to less, and a contribution that is missing is more.
+_CLOSE, _FAINT = 1e-2, 1e-3
 # Functions without a second derivative somewhere (torch's names of their backward nodes).
 _KINKS = re.compile(
     r"(Mkldnn)?(Relu|LeakyRelu|PreluKernel|RreluWithNoise|Elu|Celu|Hard\w+|Softshrink|Threshold|Abs|Sgn|Sign|Clamp\w*"
@@ -279,6 +280,11 @@ class ModuleProblem:
         if not self._cross_entropy:
             return {}
         return {"lower_bound": Constant(0.0, "proved", "cross-entropy is a negative log-probability")}
+
+    @property
+    def mixes_examples(self) -> bool:
+        """Whether an example's loss depends on its batch (batch normalisation): no sensitivity is known then."""
+        return bool(self._batch_norms)
 
     @property
     def has_hessian(self) -> bool:
@@ -722,30 +728,33 @@ class ModuleProblem:
             alone, factors_alone = self._recorded(row, one)
             self._recorded(row, pair)
             together, factors = self._recorded(row, pair)
-            weights, found, expected = torch.ones_like(together), torch.empty_like(row), torch.empty_like(row)
-            self._contracted(factors, weights, slice(None), found)
-            self._summed(row, pair, weights, expected)
+            weights = torch.ones_like(together)
+            sums = [torch.empty_like(row) for _ in range(4)]
+            self._contracted(factors_alone, weights[:1], slice(None), sums[0])
+            self._contracted(factors, weights, slice(0, 1), sums[1])
+            self._contracted(factors, weights, slice(None), sums[2])
+            self._summed(row, pair, weights, sums[3])
         finally:
             self._autocast = autocast
-        squares, alone_squares = (
-            torch.stack([term.squared_norms() for term in some.values()]).sum(0) for some in (factors, factors_alone)
-        )
-        scale = squares.sum().sqrt() + expected.norm()
-        if not bool(scale > 0) or not bool(scale.isfinite()):
+        scale = sum(float(each.norm()) for each in sums)
+        if not 0 < scale < math.inf:
             return  # nothing can be told here
         if not bool((alone - together[:1]).abs() <= _CLOSE * together[:1].abs()):
             raise ExamplesMix(
                 f"Expected the loss of an example not to depend on its batch: it is {alone.item():g} alone and "
                 f"{together[0].item():g} beside another. The module mixes examples, or draws random numbers."
             )
-        if not bool((squares[0].sqrt() - alone_squares[0].sqrt()).abs() <= _CLOSE * scale):
+        parts = [self._split(each) for each in sums]
+
+        def apart(first: int, second: int) -> list[str]:
+            pairs = ((name, parts[first][name], parts[second][name]) for name in self._names)
+            return [name for name, a, b in pairs if (a - b).norm() > _CLOSE * (a.norm() + b.norm()) + _FAINT * scale]
+
+        if wrong := apart(0, 1):
             raise ExamplesMix(
-                "Expected the gradient of an example not to depend on its batch: its norm is "
-                f"{alone_squares[0].sqrt().item():g} alone and {squares[0].sqrt().item():g} beside another."
+                f"Expected the gradient of an example not to depend on its batch; those of {', '.join(wrong)} do."
             )
-        differences = zip(self._names, (found - expected).split(self._sizes), strict=True)
-        wrong = [name for name, difference in differences if not bool(difference.norm() <= _CLOSE * scale)]
-        if wrong:
+        if wrong := apart(2, 3):
             raise ValueError(
                 f"Expected {', '.join(wrong)} to be used by its own layer alone: call the layer, not its weight."
             )

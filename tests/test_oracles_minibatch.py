@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Release, Sampling, Status
 from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, TUNED_ON_PRIVATE_DATA
@@ -21,6 +21,7 @@ from dpnotes.privacy.events import CombinationError, events_of, merged
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.states import flatten, restore
 from dpnotes.streams import Streams
@@ -555,3 +556,22 @@ def test_the_cost_tells_no_secret_size():
 def test_bad_input_is_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make(linear(vectors()))
+
+
+# ---------------------------------------------------------------- a network
+@pytest.mark.parametrize("norm", [nn.GroupNorm(2, 4), nn.BatchNorm2d(4)], ids=["group", "batch"])
+def test_a_module_is_trained_on_augmented_batches_and_batch_norm_is_named(norm):
+    pixels = Streams.of("images", ["a"]).normal("pixels", 0, N * 75).view(N, 3, 5, 5).float()
+    layers = [nn.Conv2d(3, 4, 3), norm, nn.GELU(), nn.Flatten(), nn.Linear(36, 2)]
+    problem = ModuleProblem(nn.Sequential(*layers), pixels, torch.arange(N) % 2)
+    x = problem.initial(Streams.of("points", range(2)))
+    mixes = isinstance(norm, nn.BatchNorm2d)
+    for sampling, relation in ((FIXED, REPLACE), (POISSON, ZERO)):
+        oracle = oracle_of(problem, 2, sampling, relation, norm_bound=50.0, check=0 if mixes else 1, augment=True)
+        state, _ = run(oracle, x)
+        assert (state.status == Status.FINISHED).all() and (state.x != x).any(1).all()
+        (claim, _) = oracle.guarantee(state.oracle, 1e-5, STREAMS)
+        assert (BATCH_NORM in claim.not_covered) == mixes
+        assert (int(state.oracle.meter.checked[0]) > 0) == (not mixes)
+        plain, _ = run(replace(oracle, augment=False), x)
+        assert not torch.equal(plain.x, state.x)

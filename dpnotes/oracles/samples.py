@@ -1,0 +1,301 @@
+"""Examples that are used once: where batches of them come from, to be asked at one point or at two."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import ExampleGradients, Problem
+from dpnotes.guarantees import Basis
+from dpnotes.streams import Streams
+
+_PURPOSE = "samples"
+_ROUNDS = 8
+_WRITTEN_OUT = 2**24  # numbers: gradients of examples that are held at once where they have no factors
+
+
+class Batch(Protocol):
+    """Examples that were drawn, a batch a run; `bound` `(runs,)` is how long a term of the mean may be.
+
+    A source whose basis is "enforced" scales longer terms down; any other leaves them as they are.
+    """
+
+    def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
+        """The mean of `grad f(x; z)`, `(runs, dim)`."""
+        ...
+
+    def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
+        """The mean of `grad f(x; z) - grad f(previous; z)`, `(runs, dim)`."""
+        ...
+
+
+class Samples(Protocol):
+    """A source of examples, `total` of them a run (int64, `()` or `(runs,)`); `basis` is what bounds rest on."""
+
+    @property
+    def total(self) -> Tensor: ...  # noqa: D102
+    @property
+    def basis(self) -> Basis: ...  # noqa: D102
+    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> Batch:
+        """The examples `start ... start + count - 1` of each run, `(runs,)` int64 each; `call` is never used twice."""
+        ...
+
+    def take(self, index: Tensor) -> "Samples": ...  # noqa: D102
+
+
+# ---------------------------------------------------------------- virtual data
+class FreshBatch(Protocol):
+    """A batch of a distribution, one a run."""
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """The mean gradient at `x`, `(runs, dim)`."""
+        ...
+
+
+class FreshData(Protocol):
+    """A distribution whose batches have sizes of their own in every run, `(runs,)` float64."""
+
+    def fresh(self, batch_size: Tensor, streams: Streams, purpose: str, call: Tensor) -> FreshBatch: ...  # noqa: D102
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualBatch:
+    """A batch of a distribution as a `Batch`; nothing is clipped."""
+
+    examples: FreshBatch
+
+    def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
+        """The mean gradient at `x`, `(runs, dim)`."""
+        return self.examples.gradient(x)
+
+    def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
+        """The mean difference, `(runs, dim)`, of the same examples at both points."""
+        return self.examples.gradient(x) - self.examples.gradient(previous)
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualSamples:
+    """So many examples of a distribution whose batches are drawn as a whole (`problems.virtual.VirtualData`).
+
+    Args:
+      data: the distribution.
+      total: examples a run has, whole numbers from 1 to 1e18, one for all runs or `(runs,)`.
+      basis: what bounds of examples rest on, "assumed" or "proved": no example exists that could be clipped.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
+      >>> samples = VirtualSamples(data, 10**15)
+      >>> batch = samples.batch(torch.tensor([0]), torch.tensor([10**6]), Streams.of(0, ["a"]), torch.tensor([0]))
+      >>> batch.gradient(torch.zeros(1, 4), torch.ones(1)).shape
+      torch.Size([1, 4])
+    """
+
+    data: FreshData
+    total: Tensor
+    basis: Basis
+
+    def __init__(self, data: FreshData, total: float | Tensor, basis: Basis = "assumed") -> None:
+        validate.one_of(("assumed", "proved"), basis=basis)
+        count = torch.as_tensor(total)
+        if count.dim() > 1 or not bool(((count >= 1) & (count <= 1e18) & (count == count.floor())).all()):
+            raise ValueError(f"Expected total={total} to be whole numbers from 1 to 1e18, one or (runs,).")
+        for name, value in (("data", data), ("total", count.long()), ("basis", basis)):
+            object.__setattr__(self, name, value)
+
+    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> VirtualBatch:
+        """A batch of its own for every call, wherever it starts."""
+        return VirtualBatch(self.data.fresh(count.double(), streams, _PURPOSE, call))
+
+    def take(self, index: Tensor) -> "VirtualSamples":
+        """The source of some of the runs."""
+        return VirtualSamples(self.data, self.total[index], self.basis) if self.total.dim() else self
+
+
+# ---------------------------------------------------------------- data sets
+@runtime_checkable
+class Subtractable(Protocol):
+    """Gradients of examples that know their differences to those at another point, factored."""
+
+    def minus(self, other: ExampleGradients) -> ExampleGradients:
+        """`grad f_i(x) - grad f_i(y)` of the same examples, where `other` are those at y."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenOut:
+    """Gradients of examples without factors, `(runs, examples, dim)`."""
+
+    rows: Tensor
+
+    @property
+    def losses(self) -> Tensor:
+        """No loss is known, `(runs, examples)` NaN."""
+        return torch.full_like(self.rows[..., 0], torch.nan)
+
+    def norms(self) -> Tensor:
+        """`(runs, examples)`."""
+        return torch.linalg.vector_norm(self.rows, dim=2)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """`(runs, dim)`."""
+        return torch.bmm(weights[:, None], self.rows.masked_fill((weights == 0)[..., None], 0))[:, 0]
+
+    def minus(self, other: "WrittenOut") -> "WrittenOut":
+        """Row by row."""
+        return WrittenOut(self.rows - other.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class DataSetBatch:
+    """Some examples of a data set, a batch a run, whose terms are clipped.
+
+    Args:
+      problem: the data set.
+      start: `(runs,)` int64, the first place in the run's order.
+      count: `(runs,)` int64.
+      streams: what the order depends on.
+      examples_at_once: how many a run, beyond which the mean is summed up in parts.
+    """
+
+    problem: Problem
+    start: Tensor
+    count: Tensor
+    streams: Streams
+    examples_at_once: int
+
+    def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
+        """The mean of the gradients at `x`, each no longer than `bound`, `(runs, dim)`."""
+        return self._mean(lambda examples: self.problem.gradients(x, examples), bound, self.examples_at_once)
+
+    def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
+        """The mean of the differences, each no longer than `bound`, `(runs, dim)`.
+
+        Where gradients cannot be subtracted in factors they are written out, `dim` numbers an example.
+        """
+        at_once = self.examples_at_once
+        probe = self.problem.gradients(x, self.start[:, None].clamp_max(self.problem.num_examples - 1))
+        if isinstance(probe, Subtractable):
+            return self._mean(
+                lambda examples: self.problem.gradients(x, examples).minus(self.problem.gradients(previous, examples)),  # type: ignore[attr-defined]
+                bound,
+                at_once,
+            )
+        at_once = max(1, min(at_once, _WRITTEN_OUT // x.numel()))
+        return self._mean(
+            lambda examples: self._written_out(x, examples).minus(self._written_out(previous, examples)), bound, at_once
+        )
+
+    def _written_out(self, x: Tensor, examples: Tensor) -> WrittenOut:
+        runs, batch = examples.shape
+        each = torch.arange(runs, device=x.device).repeat_interleave(batch)  # an example is a run of its own
+        gradients = self.problem.take(each).gradients(x[each], examples.reshape(-1, 1))
+        return WrittenOut(gradients.weighted_sum(x.new_ones(runs * batch, 1)).view(runs, batch, -1))
+
+    def _mean(self, gradients_of: Callable[[Tensor], ExampleGradients], bound: Tensor, at_once: int) -> Tensor:
+        last, total = self.problem.num_examples - 1, None
+        for places in torch.arange(int(self.count.max()), device=self.count.device).split(at_once):
+            examples = shuffled((self.start[:, None] + places).clamp_max(last), last + 1, self.streams, _PURPOSE)
+            gradients = gradients_of(examples)
+            norms, most = gradients.norms(), bound[:, None]
+            # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
+            kept = torch.where(norms.isfinite(), torch.where(norms > most, most / norms, 1.0), 0.0)
+            weights = kept * (places < self.count[:, None]) / self.count[:, None]
+            part = gradients.weighted_sum(weights.to(norms.dtype))
+            total = part if total is None else total + part
+        if total is None:
+            raise ValueError("Expected count >= 1 in some run.")
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class DataSetSamples:
+    """The examples of a data set, each once, in a random order that every run has of its own; terms are clipped.
+
+    Args:
+      problem: the data set.
+      examples_at_once: a run, at least 1, beyond which a batch is summed up in parts: memory is that of
+        `problem.gradients` on so many. The parts decide the rounding of the sum, and nothing else.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+      >>> samples, streams = DataSetSamples(problem), Streams.of(0, ["a"])
+      >>> batch = samples.batch(torch.tensor([0]), torch.tensor([50]), streams, torch.tensor([0]))
+      >>> batch.gradient(torch.ones(1, 2), torch.tensor([1e9])).shape, int(samples.total)
+      (torch.Size([1, 2]), 50)
+    """
+
+    problem: Problem
+    examples_at_once: int = 4096
+
+    def __post_init__(self) -> None:
+        validate.at_least(1, examples_at_once=self.examples_at_once)
+
+    @property
+    def total(self) -> Tensor:
+        """The number of examples."""
+        return torch.tensor(self.problem.num_examples)
+
+    @property
+    def basis(self) -> Basis:
+        """Enforced: terms are clipped."""
+        return "enforced"
+
+    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> DataSetBatch:
+        """The examples at these places of the order."""
+        return DataSetBatch(self.problem, start, count, streams, self.examples_at_once)
+
+    def take(self, index: Tensor) -> "DataSetSamples":
+        """The source of some of the runs."""
+        return replace(self, problem=self.problem.take(index))
+
+
+def shuffled(places: Tensor, num_examples: int, streams: Streams, purpose: str) -> Tensor:
+    """What stands at these places of a random order of `0 ... num_examples - 1`, one order a run.
+
+    A Feistel network over a rectangle of about `sqrt(n)` by `sqrt(n)` with random round functions, walked on where it
+    leaves the range (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002): a place is looked up
+    with some `sqrt(n)` random numbers instead of a list of n. No two places hold the same example. The orders are not
+    all equally likely, which is as well: privacy needs none of them to be random.
+
+    Args:
+      places: `(runs, count)` int64 in `0 ... num_examples - 1`.
+      num_examples: n, at least 1.
+      streams: one key a run.
+      purpose: names the stream.
+
+    Example:
+      >>> order = shuffled(torch.arange(10).expand(2, 10), 10, Streams.of(0, ["a", "b"]), "example")
+      >>> order.sort(1).values.equal(torch.arange(10).expand(2, 10)), order[0].equal(order[1])
+      (True, False)
+    """
+    validate.at_least(1, num_examples=num_examples)
+    wide = math.isqrt(num_examples - 1) + 1
+    tall = -(-num_examples // wide)
+    tables = streams.uniform(f"{purpose}: order", 0, _ROUNDS * wide).split(wide, 1)
+
+    def permuted(place: Tensor) -> Tensor:
+        left, right = place // tall, place % tall
+        for number, table in enumerate(tables):
+            if number % 2:
+                right = (right + (table.gather(1, left) * tall).long()) % tall
+            else:
+                left = (left + (table.gather(1, right) * wide).long()) % wide
+        return left * tall + right
+
+    found = permuted(places)
+    while bool((outside := found >= num_examples).any()):
+        found = torch.where(outside, permuted(found), found)
+    return found

@@ -1,0 +1,496 @@
+"""SPIDER with private releases: a fresh gradient now and then, differences of gradients in between."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import FRESH, Estimate, Guarantee, Mechanism, Price, Relation, Release, Sensitive, Status
+from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, Assumption
+from dpnotes.oracles.samples import Samples
+from dpnotes.oracles.terms import assumptions_of
+from dpnotes.privacy.accounting import Method, account
+from dpnotes.privacy.events import Event, clipped_sensitivity
+from dpnotes.privacy.filter import Filter, Spent
+from dpnotes.states import select
+from dpnotes.streams import Streams
+
+Number = float | Tensor  # one for all runs, or (runs,)
+
+# Relative. The noise is that much more than its multiplier says, so that no rounding makes a release dearer.
+_MARGIN = 2.0**-40
+# How much longer than its bound a mean may be by its own rounding, in float32.
+_ROUNDING = 1e-5
+_LEAST_SENSITIVITY = 1e-150  # noise is scaled to: of a move of 0 the answer is 0 whatever the data
+_LARGEST_BATCH = 2e18  # more than any source has
+
+
+def _per_run(value: Number, like: Tensor) -> Tensor:
+    return torch.as_tensor(value, dtype=torch.float64, device=like.device).expand(like.shape)
+
+
+def _take(value: Any, index: Tensor) -> Any:
+    return value[index] if isinstance(value, Tensor) and value.dim() else value
+
+
+def _check_positive(**named: Number) -> None:
+    for name, value in named.items():
+        for number in value.flatten().tolist() if isinstance(value, Tensor) else [value]:
+            validate.positive(**{name: number})
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """When a fresh gradient is asked for: as soon as the drift of the points that were asked reaches a threshold.
+
+    A move adds `scale |move|^power` to the drift, which a fresh gradient sets to 0. Moves are those that were made: a
+    jump back to an earlier point counts.
+
+    Args:
+      threshold: kappa, above 0, in the units of the drift.
+      scale: at least 0.
+      power: 0, 1 or 2.
+      longest: a sum of so many terms is begun anew whatever the drift, at least 1; None: never. With a `Tree` its
+        `max_leaves` at most, or the filter refuses the term after the last leaf.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> Refresh.squared_moves(0.01)
+      Refresh(threshold=0.01, scale=1.0, power=2, longest=None)
+    """
+
+    threshold: Number
+    scale: Number = 1.0
+    power: int = 2
+    longest: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.longest is None or isinstance(self.threshold, Tensor) or self.threshold != float("inf"):
+            _check_positive(kappa=self.threshold)
+        if self.longest is not None:
+            validate.at_least(1, longest=self.longest)
+
+    @staticmethod
+    def path_length(threshold: Number, smoothness: Number, longest: int | None = None) -> "Refresh":
+        """Liu and Talwar (2024): the sum of `M |move|`, in the units of a gradient."""
+        return Refresh(threshold, smoothness, 1, longest)
+
+    @staticmethod
+    def squared_moves(threshold: Number, longest: int | None = None) -> "Refresh":
+        """Drift escape: the sum of `|move|^2`, in the units of a length squared."""
+        return Refresh(threshold, 1.0, 2, longest)
+
+    @staticmethod
+    def every(num_steps: int) -> "Refresh":
+        """Plain SPIDER: every so many estimates, wherever the points are."""
+        return Refresh(float("inf"), 0.0, 0, num_steps)
+
+    def drift(self, drift: Tensor, move: Tensor) -> Tensor:
+        """The drift after a move of this length, `(runs,)` float64."""
+        return drift + _per_run(self.scale, move) * move**self.power
+
+    def due(self, drift: Tensor, terms: Tensor) -> Tensor:
+        """Whether a sum of so many terms, 0 before the first, is to be begun anew, `(runs,)` bool."""
+        due = (terms == 0) | (drift >= _per_run(self.threshold, drift))
+        return due if self.longest is None else due | (terms >= self.longest)
+
+    def take(self, index: Tensor) -> "Refresh":
+        """The rule of some of the runs."""
+        return replace(self, threshold=_take(self.threshold, index), scale=_take(self.scale, index))
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How many examples a release gets: public numbers, as the moves are.
+
+    Args:
+      first: b (b1), of a fresh gradient, at least 1.
+      least: b2, of a difference, at least 1.
+      per_gradient: a difference over a move gets `per_gradient M |move|` examples where that is more; 0: b2 always.
+        `M |move|` is the length of the last gradient estimate at the step size 1/M.
+
+    All are rounded up to whole numbers.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> Batches(first=1000, per_gradient=50.0)
+      Batches(first=1000, least=1.0, per_gradient=50.0)
+    """
+
+    first: Number
+    least: Number = 1.0
+    per_gradient: Number = 0.0
+
+    def __post_init__(self) -> None:
+        _check_positive(first=self.first, least=self.least)
+        if bool((torch.as_tensor(self.per_gradient) < 0).any()):
+            raise ValueError(f"Expected per_gradient={self.per_gradient} >= 0.")
+
+    def wanted(self, bound: Tensor, new: Tensor) -> Tensor:
+        """Sizes before rounding up, `(runs,)`: for a difference whose examples' are at most `bound`, or a new sum."""
+        later = torch.maximum(_per_run(self.per_gradient, bound) * bound, _per_run(self.least, bound))
+        return torch.where(new, _per_run(self.first, bound), later)
+
+    def take(self, index: Tensor) -> "Batches":
+        """The rule of some of the runs."""
+        return Batches(*(_take(value, index) for value in (self.first, self.least, self.per_gradient)))
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What may be restored: the last point asked and the gradient released there `(runs, dim)`, and where the sum is.
+
+    `drift` `(runs,)` since the last fresh gradient, `terms` `(runs,)` of the sum (0: the next estimate begins one),
+    `noise`, the mechanism's memory.
+    """
+
+    point: Tensor
+    gradient: Tensor
+    drift: Tensor
+    terms: Tensor
+    noise: Any
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What never goes back, `(runs,)` each: releases, examples used, fresh gradients, what the filter let through.
+
+    `exceeded` counts batches whose mean is longer than what no example may exceed; it is exact, so covered by no
+    guarantee.
+    """
+
+    calls: Tensor
+    used: Tensor
+    refreshes: Tensor
+    filter: Spent
+    exceeded: Tensor
+
+    @property
+    def spent(self) -> Tensor:
+        """zCDP spent, `(runs,)`."""
+        return self.filter.total
+
+
+@dataclass(frozen=True)
+class SpiderState:
+    """`belief` may be restored; `meter` may not."""
+
+    belief: Belief
+    meter: Meter
+
+
+@dataclass(frozen=True)
+class Spider:
+    """Two oracles in one: Algorithms 2 and 3 of Liu and Talwar (2024), and adaptive DP-SPIDER of drift escape.
+
+    Liu and Talwar, "Adaptive Batch Size for Privately Finding Second-Order Stationary Points", arXiv:2410.07502v1, with
+    `Refresh.path_length`, `Batches(b, 1, per_gradient)` and a `Tree`, by the lines of Algorithm 2 that are an oracle's:
+      2: drift_0 = kappa                                   (`Belief.terms` = 0: the first estimate is a fresh gradient)
+      3: while #unused functions > b                       (DATA_EXHAUSTED where the batch needed is not there)
+      4: if drift_t >= kappa                               (`Refresh.due`)
+      5:   grad_t = O1(x_t), drift_t = 0                   (`Batch.gradient`; the tree starts anew)
+      7: else grad_t = grad_{t-1} + O2(x_t, x_{t-1})       (`Batch.difference`)
+     13: gradient estimate grad_t + TREE(t)                (`Mechanism.release`, `Belief.gradient`)
+     15: drift_{t+1} = drift_t + |gradient estimate|       (`Refresh.drift`)
+    The perturbation at saddles and the step are the method's (`methods.spider_descent`).
+
+    "Private Stochastic Optimization for Achieving Second-Order Stationary Points" (drift escape, arXiv:2505.15647),
+    Algorithm 2, with `Refresh.squared_moves`, `Batches(b1, b2)` and `Gaussian`: the same, but the drift adds
+    `eta^2 |g_t|^2` and noise of variance proportional to `G^2 / b1^2`, or to `M^2 |move|^2 / b2^2`, is drawn for every
+    release. Plain DP-SPIDER (Arora, Bassily, González, Guzmán, Menart and Ullah, ICML 2023, arXiv:2206.00846) is
+    `Refresh.every` with `Gaussian`.
+
+    One recursion serves them all: the increments that a mechanism releases are added up. With `Gaussian` their noise
+    adds up too, as drift escape has it. With `Tree` the noise of the sum is the tree's, as Liu and Talwar have it for
+    the exact sum, which is kept nowhere.
+
+    Differences from the papers: the tree starts anew with every fresh gradient (one throughout has up to twice the
+    squared sensitivity, since the sum is then none of terms on disjoint examples), and its first leaf has noise. The
+    sensitivity is that of an example replaced, twice the printed one. A batch is as large as the *last* move asks for
+    (the printed size depends on the gradient it is drawn for), a whole number, and is compared with what is left
+    before anything is drawn. The drift is of the moves that were made, so that a jump back to a saved point counts.
+
+    Formal guarantees:
+      Under `relation` all releases of a run cost at most `budget` in zCDP: an example is in one batch, so batches
+      compose in parallel, and the filter refuses a release that would cost more (BUDGET_EXHAUSTED). That points and
+      batch sizes depend on what was released is allowed. With samples that clip, the sensitivity is enforced, at the
+      price of a bias; otherwise it rests on G and M, which the run can refute and not prove.
+
+    Memory: beside the mechanism's, four numbers a coordinate; a run's batches are those of its source.
+
+    Args:
+      samples: examples that are used once.
+      mechanism: `Gaussian`, `Tree`, or `Exact` for a run that guarantees nothing (with an infinite budget).
+      noise_multiplier: at least 0, `()` or `(runs,)`: the noise of a release, with a `Tree` of a node, over a
+        sensitivity: of the release, or of `term_sensitivity`.
+      budget: `(runs,)` float64, in zCDP, above what the first release costs.
+      refresh: when a fresh gradient is asked for.
+      batches: how large batches are.
+      gradient_bound: G, above 0: the longest gradient of an example, in units of loss over length.
+      smoothness: M, above 0: how much such a gradient changes, over the move.
+      term_sensitivity: s, above 0: noise is the same for all terms, `noise_multiplier * s`, and batches are so large
+        that no term's sensitivity exceeds s. A `Tree` needs it. None: noise in proportion to each sensitivity, that
+        is to each move.
+      relation: which data sets are neighbours, replace-one or zero-out.
+
+    Numbers are one for all runs or `(runs,)`.
+
+    Raises:
+      ValueError: outside these domains; if there are too few examples for one fresh gradient, or the budget does not
+        cover its release, saying by how much.
+
+    Example:
+      >>> from dpnotes.oracles.samples import VirtualSamples
+      >>> from dpnotes.privacy.tree import Tree
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(Cosine(1.0), 2)]), Separable([(Sine(0.5), 2)]))
+      >>> oracle = Spider(
+      ...     VirtualSamples(data, 10**6), Tree(64), 10.0, torch.tensor([0.04], dtype=torch.float64),
+      ...     Refresh.path_length(0.5, 2.0), Batches(first=10_000, per_gradient=1000.0), gradient_bound=2.0,
+      ...     smoothness=2.0, term_sensitivity=0.002,
+      ... )
+      >>> x, streams, active = torch.ones(1, 2, dtype=torch.float64), Streams.of(0, ["run"]), torch.tensor([True])
+      >>> state = oracle.init(x)
+      >>> for _ in range(5):
+      ...     state, estimate = oracle.estimate(state, x, streams, active)
+      ...     x = x - 0.05 * estimate.gradient
+      >>> state.meter.calls.item(), state.meter.refreshes.item(), state.meter.used.item()
+      (5, 1, 10494)
+    """
+
+    samples: Samples
+    mechanism: Mechanism
+    noise_multiplier: Number
+    budget: Tensor
+    refresh: Refresh
+    batches: Batches
+    gradient_bound: Number
+    smoothness: Number
+    term_sensitivity: Number | None = None
+    relation: Relation = Relation.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        _check_positive(gradient_bound=self.gradient_bound, smoothness=self.smoothness)
+        validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
+        if self.term_sensitivity is not None:
+            _check_positive(term_sensitivity=self.term_sensitivity)
+        multiplier = torch.as_tensor(self.noise_multiplier)
+        if not bool(((multiplier >= 0) & multiplier.isfinite()).all()):
+            raise ValueError(f"Expected noise_multiplier={self.noise_multiplier} to be finite numbers >= 0.")
+        if self.budget.dim() != 1 or self.budget.dtype != torch.float64:
+            raise ValueError(f"Expected budget={self.budget} to be (runs,) and float64: one a run.")
+        self._check_first()
+
+    def _check_first(self) -> None:
+        """Refuse what ends every run before its first estimate."""
+        new = torch.ones_like(self.budget, dtype=torch.bool)
+        need, sensitivity = self._size(new, _per_run(self.gradient_bound, self.budget))
+        for run in (need > self.samples.total).nonzero()[:1, 0].tolist():
+            total = int(self.samples.total.expand(need.shape)[run])
+            raise ValueError(
+                f"Expected total={total} >= {int(need[run])}, the batch of one fresh gradient: too few examples in "
+                f"run {run} by {int(need[run]) - total}."
+            )
+        start = self.mechanism.init(self.budget[:, None])
+        cost = self.mechanism.cost(start, self._noise_std(sensitivity) / sensitivity, FRESH, new)
+        for run in (cost > self.budget).nonzero()[:1, 0].tolist():
+            raise ValueError(
+                f"Expected budget={float(self.budget[run]):.6g} >= {float(cost[run]):.6g}, the zCDP of one fresh "
+                f"gradient in run {run}; noise_multiplier is too small by a factor of "
+                f"{float((cost / self.budget)[run]) ** 0.5:.6g}."
+            )
+
+    def init(self, x: Tensor) -> SpiderState:
+        """The state before the first estimate, for points `x` `(runs, dim)`."""
+        validate.same_length(x=x, budget=self.budget)
+        none = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        belief = Belief(x, torch.zeros_like(x), none.double(), none, self.mechanism.init(x))
+        return SpiderState(belief, Meter(none, none.clone(), none.clone(), Filter(self.budget).init(), none.clone()))
+
+    def _size(self, new: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
+        """Examples in the next batch `(runs,)` int64, and the sensitivity of the mean of terms at most `bound` long."""
+        moved = clipped_sensitivity(1.0, 1.0, self.relation, FRESH) * bound
+        wanted = self.batches.wanted(bound, new)
+        if self.term_sensitivity is not None:
+            wanted = torch.maximum(wanted, moved / _per_run(self.term_sensitivity, bound))
+        need = wanted.ceil().nan_to_num(nan=_LARGEST_BATCH).clamp(1, _LARGEST_BATCH).long()
+        return need, moved / need
+
+    def _noise_std(self, sensitivity: Tensor) -> Tensor:
+        scale = sensitivity if self.term_sensitivity is None else _per_run(self.term_sensitivity, sensitivity)
+        return _per_run(self.noise_multiplier, scale) * scale.clamp_min(_LEAST_SENSITIVITY) * (1 + _MARGIN)
+
+    def estimate(self, state: SpiderState, x: Tensor, streams: Streams, active: Tensor) -> tuple[SpiderState, Estimate]:
+        """The gradient estimate at `x` of the runs in `active`, from as many fresh examples as it needs.
+
+        Args:
+          state: from `init` or the last call.
+          x: `(runs, dim)`.
+          streams: the runs' randomness.
+          active: `(runs,)` bool.
+
+        Returns:
+          The next state, and the estimate; rows that were refused are zeros and carry their status. Its cost counts
+          gradients, two for an example of a difference.
+        """
+        belief, meter = state.belief, state.meter
+        move = torch.linalg.vector_norm(x - belief.point, dim=1, dtype=torch.float64)
+        drift = self.refresh.drift(belief.drift, move)
+        new = self.refresh.due(drift, belief.terms)
+        bound = torch.where(new, _per_run(self.gradient_bound, move), _per_run(self.smoothness, move) * move)
+        need, sensitivity = self._size(new, bound)
+        noise_std = self._noise_std(sensitivity)
+        cost = self.mechanism.cost(belief.noise, noise_std / sensitivity, FRESH, new)
+        watch = Filter(self.budget)
+        enough = need <= self.samples.total - meter.used
+        granted = active & enough & watch.affords(meter.filter, cost, FRESH)
+        refusal = torch.where(enough, int(Status.BUDGET_EXHAUSTED), int(Status.DATA_EXHAUSTED))
+        status = torch.where(granted | ~active, int(Status.OK), refusal)
+        if not bool(granted.any()):
+            price = Price(_per_run(self.noise_multiplier, move), granted, self.relation, FRESH)
+            return state, Estimate(torch.zeros_like(x), price, torch.zeros_like(need), status)
+
+        spent = watch.charge(meter.filter, cost, granted, FRESH)
+        mean = torch.zeros_like(x)
+        for rows, fresh in ((granted & new, True), (granted & ~new, False)):
+            index = rows.nonzero()[:, 0]
+            if not len(index):
+                continue
+            source, start, count, call = self.samples.take(index), meter.used[index], need[index], meter.calls[index]
+            batch = source.batch(start, count, streams.take(index), call)
+            if fresh:
+                mean[index] = batch.gradient(x[index], bound[index])
+            else:
+                mean[index] = batch.difference(x[index], belief.point[index], bound[index])
+        exceeded = granted & self._too_long(mean, bound)
+        answer = Sensitive(mean, sensitivity, self.relation, self.samples.basis, FRESH)
+        request = Release(answer, noise_std, meter.calls, granted, restart=new)
+        noise, value, price = self.mechanism.release(belief.noise, request, streams)
+        after = Belief(
+            torch.where(granted[:, None], x, belief.point),
+            # Rows that were refused are zeros in the value, and begin no new sum.
+            torch.where((granted & new)[:, None], value, belief.gradient + value),
+            torch.where(granted, torch.where(new, 0.0, drift), belief.drift),
+            torch.where(granted, torch.where(new, 1, belief.terms + 1), belief.terms),
+            noise,
+        )
+        used = torch.where(granted, need, 0)
+        counted = Meter(
+            meter.calls + granted.long(),
+            meter.used + used,
+            meter.refreshes + (granted & new).long(),
+            spent,
+            meter.exceeded + exceeded.long(),
+        )
+        gradient = after.gradient.masked_fill(~granted[:, None], 0)
+        return SpiderState(after, counted), Estimate(gradient, price, torch.where(new, used, 2 * used), status)
+
+    def _too_long(self, mean: Tensor, bound: Tensor) -> Tensor:
+        """Whether a mean proves that one of its terms is longer than the bound, `(runs,)` bool."""
+        length = torch.linalg.vector_norm(mean, dim=1, dtype=torch.float64)
+        # A difference of a short move is rounded as its gradients are.
+        rounding = 8 * torch.finfo(mean.dtype).eps * _per_run(self.gradient_bound, bound)
+        return ~(length <= bound * (1 + _ROUNDING) + rounding)
+
+    # ------------------------------------------------------------ what a method may do with the belief
+    def rollback(self, now: SpiderState, saved: SpiderState, mask: Tensor, *, refresh: bool) -> SpiderState:
+        """Go back, where `mask` `(runs,)` is true, to what was believed then; the meter stays.
+
+        Args:
+          now: the state.
+          saved: an earlier one of the same runs.
+          mask: which runs.
+          refresh: whether the next estimate there is a fresh gradient. Correlated noise needs that: a `Tree` refuses
+            to go on with a sum whose blocks were paid for once (`CombinationError`). With independent noise both do.
+        """
+        belief = select(mask, saved.belief, now.belief)
+        if refresh:
+            belief = replace(belief, terms=torch.where(mask, 0, belief.terms))
+        return SpiderState(belief, now.meter)
+
+    def forget_drift(self, state: SpiderState, mask: Tensor) -> SpiderState:
+        """Set the drift to 0 without a fresh gradient: line 10 of Liu and Talwar's Algorithm 2 as it is printed.
+
+        The error of the estimate is then bounded by nothing, as its batches and its refreshes count on the drift.
+        """
+        return replace(state, belief=replace(state.belief, drift=torch.where(mask, 0.0, state.belief.drift)))
+
+    # ------------------------------------------------------------ what may be claimed
+    def declared(self) -> Tensor:
+        """The zCDP that no run exceeds, `(runs,)`."""
+        return self.budget
+
+    def events(self, run: int) -> list[Event]:
+        """All releases of a run, as the accountant reads them: one Gaussian release that costs the budget.
+
+        An example is in one batch. What it pays for in a tree are Gaussian releases whose squared multipliers add up
+        to no more than that, whatever was released before.
+
+        Raises:
+          ValueError: if the budget is infinite.
+        """
+        return [Event((0.5 / float(self.budget[run])) ** 0.5, self.relation, FRESH)]
+
+    def assumptions(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
+        """What the sensitivity of a run rests on, with what the run saw of it."""
+        longest, change = (float(_per_run(v, self.budget)[run]) for v in (self.gradient_bound, self.smoothness))
+        what = f"gradients are at most {longest:g} long and differ by at most {change:g} times the move"
+        if self.samples.basis == "enforced":
+            return (Assumption(f"{what} (clipped)", "enforced", True),)
+        if exceeded := int(meter.exceeded[run]):
+            seen = f"every example's {what} (the means of {exceeded} of {int(meter.calls[run])} batches were longer)"
+            return (Assumption(seen, "checked", False),)
+        return (Assumption(f"every example's {what}", self.samples.basis),)
+
+    def guarantee(
+        self,
+        state: SpiderState,
+        delta: float,
+        streams: Streams,
+        *,
+        not_covered: tuple[str, ...] = (),
+        method: Method | None = None,
+    ) -> tuple[Guarantee, ...]:
+        """What each run may claim for all its releases, whenever it stopped.
+
+        Args:
+          state: after the run.
+          delta: in (0, 1).
+          streams: the runs' randomness; whether it is a secret, and whether runs share it, is part of the claim.
+          not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+          method: the accountant, as `privacy.accounting.account`.
+
+        Returns:
+          One a run. A run that refuted G or M claims nothing (`Guarantee.holds`); without noise epsilon is infinite.
+        """
+        claims, about_runs = [], assumptions_of(streams)
+        for run, budget in enumerate(self.budget.tolist()):
+            assumptions, left = (*about_runs, *self.assumptions(state.meter, run)), not_covered
+            if int(state.meter.exceeded[run]) and STATISTICS_WITHOUT_NOISE not in left:
+                left = (*left, STATISTICS_WITHOUT_NOISE)
+            if budget < float("inf"):
+                claims.append(account(self.events(run), delta, method, assumptions=assumptions, not_covered=left))
+            else:
+                claims.append(Guarantee(budget, delta, self.relation, "no noise", assumptions, left))
+        return tuple(claims)
+
+    def take(self, index: Tensor) -> "Spider":
+        """The oracle of some of the runs."""
+        return replace(
+            self,
+            samples=self.samples.take(index),
+            noise_multiplier=_take(self.noise_multiplier, index),
+            budget=self.budget[index],
+            refresh=self.refresh.take(index),
+            batches=self.batches.take(index),
+            gradient_bound=_take(self.gradient_bound, index),
+            smoothness=_take(self.smoothness, index),
+            term_sensitivity=_take(self.term_sensitivity, index),
+        )

@@ -31,6 +31,8 @@ class Sample:
 def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> Sample:
     """The examples of one release.
 
+    A batch of fixed size takes time of its own size (`distinct`); a Poisson batch tosses a coin for every example.
+
     Args:
       sampling: whole, fixed-size or Poisson; a fresh batch has no place in a data set that is there already.
       num_examples: of the data set, at least 1; those of a fixed-size sampling.
@@ -104,7 +106,9 @@ def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call
 
 def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> Sample:
     """Each example by a coin of its own, packed to the left and padded to the longest batch."""
-    chosen = streams.uniform(purpose, call, num_examples) < rate
+    # Coins of 32 bits: the rate is rounded down to a multiple of 2^-32, which is the private side.
+    coins = torch.stack(streams.words(purpose, call, -(-num_examples // 4)), dim=-1).flatten(1)[:, :num_examples]
+    chosen = coins < math.floor(rate * 2**32)
     sizes = chosen.sum(1)
     longest = max(1, int(sizes.max()))
     present = torch.arange(longest, device=chosen.device) < sizes[:, None]

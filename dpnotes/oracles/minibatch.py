@@ -45,7 +45,8 @@ class MinibatchGradient:
     2 presumes of the norms is compared with them during the run.
 
     Formal guarantees:
-      The answer has the sensitivity of `privacy.events.clipped_sensitivity`. Clipped, that is enforced for any loss.
+      The answer has the sensitivity of `privacy.events.clipped_sensitivity`, in exact arithmetic (in float32 rounding
+      exceeds it by up to 1e-5 of itself, see `ClippedGradient`). Clipped, that is enforced for any loss.
       Unclipped, it holds while no gradient is longer than `norm_bound`, of this data set and of its neighbour. A run
       that sees a longer one claims nothing; that it saw none shows nothing for its neighbours. What a random batch
       gains by sampling rests on nobody learning who was in it. The counts of the check are exact, so no guarantee

@@ -34,7 +34,7 @@ def plain(device: str, batch: int, norm: Norm, autocast: torch.dtype | None) -> 
     inputs, labels = data(device, batch)
     model = conv_net(norm=norm).to(device)
     if device == "cuda":
-        inputs, model = inputs.to(memory_format=torch.channels_last), model.to(memory_format=torch.channels_last)
+        inputs, model = inputs.to(memory_format=torch.channels_last), model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=STEP_SIZE)
 
     def step() -> None:

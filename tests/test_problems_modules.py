@@ -469,7 +469,7 @@ def test_evaluation_in_blocks() -> None:
     blocks = made("convolution", max_examples_at_once=3)[0].evaluate(x, inputs, labels)
     same(blocks[0], loss)
     same(blocks[1], accuracy)
-    with pytest.raises(ValueError, match="to be None: no statistics are needed"):
+    with pytest.raises(ValueError, match="Expected statistics_from to be None"):
         problem.evaluate(x, inputs, labels, torch.zeros(1, 2, dtype=torch.int64))
     with pytest.raises(ValueError, match="Expected equal lengths"):
         problem.evaluate(x, inputs, labels[:3])
@@ -761,6 +761,9 @@ def test_bfloat16_passes_give_float32_answers_close_by() -> None:
     )
     error = (found.norms() / expected.norms() - 1).abs().max()
     assert 1e-5 < error < 0.05, "bfloat16 was used, and is close"
+    # Norms are those of the sums that are contracted, closer than the precision of the passes.
+    one = torch.eye(6)[:2]
+    assert (found.weighted_sum(one).norm(dim=1) / found.norms().diag()[:2] - 1).abs().max() < 1 / 256
     for total in (found.weighted_sum(weights), plain.weighted_sum(weights)):
         assert (total - expected.weighted_sum(weights)).norm() < 0.05 * expected.weighted_sum(weights).norm()
 
@@ -787,3 +790,23 @@ def test_compiled_passes_give_the_same_sum() -> None:
     plain, compiled = made("small ConvNet")[0], made("small ConvNet", compile=True)[0]
     x, weights = points(plain), normal(2, 5, name="weights")
     same(compiled.gradients(x).weighted_sum(weights), plain.gradients(x).weighted_sum(weights))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("autocast", [None, torch.bfloat16])
+def test_the_gpu_answers_as_the_cpu_does(autocast: torch.dtype | None) -> None:
+    inputs, labels = normal(6, 3, 32, 32).float(), torch.arange(6) % CLASSES
+    module = conv_net(CLASSES, norm="group", width=16)
+    cpu = ModuleProblem(module, inputs, labels)
+    gpu = ModuleProblem(module, inputs.cuda(), labels.cuda(), autocast=autocast, channels_last=True)
+    x, weights = cpu.initial(Streams.of("gpu", [0])), torch.full((1, 6), 1 / 6)
+    expected, found, plain = cpu.gradients(x), gpu.gradients(x.cuda()), gpu.gradients(x.cuda())
+    assert (found.norms().cpu() / expected.norms() - 1).abs().max() < 0.05
+    total = expected.weighted_sum(weights)
+    for answer in (found.weighted_sum(weights.cuda()), plain.weighted_sum(weights.cuda())):
+        assert answer.dtype == torch.float32 and (answer.cpu() - total).norm() < 0.05 * total.norm()
+    # Norms are those of the sums that are contracted, far closer than the precision of the passes.
+    for example in range(6):
+        one = torch.zeros(1, 6, device="cuda")
+        one[0, example] = 1
+        assert float(found.weighted_sum(one).norm() / found.norms()[0, example]) == pytest.approx(1, rel=1 / 256)

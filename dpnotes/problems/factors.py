@@ -241,7 +241,8 @@ class Lookups:
         return Lookups(self.indices[index], self.errors[index], self.num_rows)
 
 
-LAYERS = (nn.Linear, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, nn.Embedding, nn.modules.batchnorm._BatchNorm)
+_BATCH_NORMS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d
+_LAYERS = nn.Linear, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, nn.Embedding, *_BATCH_NORMS
 
 
 def supported(layer: nn.Module) -> bool:
@@ -251,11 +252,11 @@ def supported(layer: nn.Module) -> bool:
       >>> supported(nn.Conv2d(3, 8, 3)), supported(nn.Conv2d(3, 8, 3, padding="same")), supported(nn.Bilinear(1, 1, 1))
       (True, False, False)
     """
-    if isinstance(layer, nn.Conv2d):
-        return type(layer) is nn.Conv2d and layer.padding_mode == "zeros" and isinstance(layer.padding, tuple)
-    # A subclass may compute something else.
-    known = type(layer) in LAYERS or type(layer) in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-    return known and not (isinstance(layer, nn.Embedding) and layer.sparse)
+    if isinstance(layer, nn.Conv2d) and (layer.padding_mode != "zeros" or isinstance(layer.padding, str)):
+        return False
+    if isinstance(layer, nn.Embedding) and layer.sparse:
+        return False
+    return type(layer) in _LAYERS  # a subclass may compute something else
 
 
 def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
@@ -297,7 +298,7 @@ def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
         normalised = nn.functional.group_norm(inputs, layer.num_groups, eps=layer.eps)
         between = tuple(range(2, errors.dim()))
     else:
-        assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
+        assert isinstance(layer, _BATCH_NORMS)
         normalised = nn.functional.batch_norm(inputs, layer.running_mean, layer.running_var, eps=layer.eps)
         between = tuple(range(2, errors.dim()))
     normalised = normalised.mul_(errors)

@@ -465,10 +465,11 @@ class ModuleProblem:
         self._check_points(x)
         inputs = inputs if isinstance(inputs, tuple) else (inputs,)
         validate.same_length(labels=labels, **{f"inputs[{i}]": tensor for i, tensor in enumerate(inputs)})
-        if (statistics_from is None) == bool(self._batch_norms):
-            need = "training examples (batches, batch)" if self._batch_norms else "None: no statistics are needed"
-            raise ValueError(f"Expected statistics_from={statistics_from} to be {need}.")
+        if statistics_from is None and self._batch_norms:
+            raise ValueError("Expected statistics_from=None to be training examples (batches, batch) to normalise by.")
         if statistics_from is not None:
+            if not self._batch_norms:
+                raise ValueError("Expected statistics_from to be None: no batch normalisation is in training mode.")
             check(statistics_from, len(statistics_from), self.num_examples)
         loss, correct = x.new_zeros(len(x)), x.new_zeros(len(x))
         step = self._max_examples_at_once or _EVALUATED_AT_ONCE

@@ -106,19 +106,20 @@ def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
     exactly(found.ritz_values(), torch.linalg.eigvalsh(matrices))
 
 
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-5)])
-def test_lanczos_stays_orthogonal_when_ritz_values_converge(dtype: torch.dtype, tolerance: float):
-    # An outlier converges within a few products; without re-orthogonalisation it comes back as ghosts.
-    spectrum = torch.linspace(0, 1, 300, dtype=dtype)
-    spectrum[-1] = 100
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-7)])
+@pytest.mark.parametrize("dim", [300, 200_000])
+def test_lanczos_stays_orthogonal_when_ritz_values_converge(dtype: torch.dtype, tolerance: float, dim: int):
+    # Outliers converge within a few products; without re-orthogonalisation they come back as ghosts, and with inner
+    # products in float32 long vectors with a few large entries are orthogonal to 1e-4 only.
+    spectrum = torch.linspace(0, 0.01, dim, dtype=dtype)
+    spectrum[:10] = torch.linspace(0.1, 1, 10)
     seen = []
-    matrix = lanczos(lambda v: seen.append(v) or spectrum * v, starts(2, 300).to(dtype), num_products=60)
-    basis = torch.stack(seen, dim=1).double()
-    assert float((basis @ basis.mT - torch.eye(60)).abs().max()) < tolerance
+    matrix = lanczos(lambda v: seen.append(v) or spectrum * v, starts(1, dim).to(dtype), num_products=30)
+    basis = torch.cat(seen).double()
+    assert float((basis @ basis.mT - torch.eye(30)).abs().max()) < tolerance
+    assert int((matrix.ritz_values() > 0.05).sum()) == 10
     assert matrix.diagonal.dtype == torch.float64
-    assert ((matrix.ritz_values() > 50).sum(-1) == 1).all()
-    projected = basis @ (spectrum.double() * basis).mT
-    torch.testing.assert_close(torch.diagonal(projected, dim1=1, dim2=2), matrix.diagonal, rtol=0, atol=100 * tolerance)
+    torch.testing.assert_close((basis * spectrum * basis).sum(1), matrix.diagonal[0], rtol=0, atol=10 * tolerance)
 
 
 def test_an_invariant_subspace_ends_each_run_by_itself_and_is_exact():
@@ -317,7 +318,7 @@ def test_start_vectors_that_are_almost_orthogonal_fail_as_announced():
     # All are below the quantile at 2e-3, and none is far below it at 1e-6.
     assert misses(interval(failure_probability=1e-6), torch.tensor(-1e-4)) == 0
     spectrum[0] = -0.5
-    assert misses(interval(failure_probability=0.3), torch.tensor(-0.5)) == 20
+    assert misses(interval(failure_probability=0.3), torch.tensor(-0.5)) == 20, "control"
 
 
 def test_the_start_component_is_the_quantile_of_a_random_unit_vector():

@@ -11,12 +11,13 @@ since the `q_j` are orthonormal,
     c^2 (p_0(l)^2 + ... + p_k(l)^2) <= 1    after k products.
 
 The sum grows without bound as `l` falls below the smallest Ritz value, and `c^2` has a Beta(1/2, (dim - 1)/2)
-distribution, so `l` is above the point where the sum is one over the quantile of `c^2`. With the last term alone this
-is the bound of van Dorsselaer, Hochstenbach and van der Vorst, "Computing probabilistic bounds for extreme eigenvalues
-of symmetric matrices with the Lanczos method", SIAM J. Matrix Anal. Appl. 22(3), 2000, and Hochstenbach, "Probabilistic
-upper bounds for the matrix two-norm", J. Sci. Comput. 57, 2013, doi:10.1007/s10915-013-9716-x. The whole sum (one over
-the Christoffel function) is sharper and costs the same; no sharper bound follows from the same k products and the
-same event, since the Gauss-Radau rule with a node at `l` attains it.
+distribution (it is larger where the eigenvalue is multiple), so `l` is above the point where the sum is one over the
+quantile of `c^2`. With the last term alone this is the bound of van Dorsselaer, Hochstenbach and van der Vorst,
+"Computing probabilistic bounds for extreme eigenvalues of symmetric matrices with the Lanczos method", SIAM J. Matrix
+Anal. Appl. 22(3), 2000, and Hochstenbach, "Probabilistic upper bounds for the matrix two-norm", J. Sci. Comput. 57,
+2013, doi:10.1007/s10915-013-9716-x. The whole sum (one over the Christoffel function) is sharper and costs the same; no
+sharper bound follows from the same k products and the same event, since the Gauss-Radau rule with a node at `l` attains
+it.
 
 Three consequences. The event is the same whatever k, so stopping when the interval is narrow enough costs no failure
 probability. The width is at most `sinh^2(acosh(1/c) / (2k - 2))` of the spread of the Ritz values, whatever the
@@ -40,7 +41,7 @@ Product = Callable[[Tensor], Tensor]
 
 _KAHAN = math.sqrt(0.5)  # a vector that lost more of its norm than this is orthogonalised once more
 _PRODUCT_ERROR = 4.0  # machine epsilons
-_BREAKDOWN = 4.0  # errors of a product: what is left of a vector below this is nothing but errors
+_BREAKDOWN = 4.0  # errors of a step: what is left of a vector below this is nothing but errors
 _DIRECTIONS = 4.0  # standard deviations of the component along one direction of an error without preferred direction
 _CHECK_EVERY = 4  # products between two looks at whether a run may stop
 _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap to 50 / 15^6, a relative 4e-6
@@ -156,7 +157,7 @@ class Tridiagonal:
       num_products: `(...)` int64, steps of each run.
       invariant: `(...)` bool: the Krylov space is invariant up to rounding, so nothing was left.
       finite: `(...)` bool: every product was finite. The entries of the others stop before it.
-      product_error: of one product, in norm, relative to the spectral norm.
+      rounding: norm of the error of a step, of the product and of ours, relative to the spectral norm.
     """
 
     diagonal: Tensor
@@ -164,7 +165,7 @@ class Tridiagonal:
     num_products: Tensor
     invariant: Tensor
     finite: Tensor
-    product_error: float
+    rounding: float
 
     def ritz_values(self) -> Tensor:
         """All Ritz values in ascending order, `(..., steps)`; of a run that ended early some are its first entry."""
@@ -191,9 +192,9 @@ def lanczos(
     `num_products` (at most `dim`) steps. A run that ended is sent zeros and its products are not looked at; what it
     reports does not depend on the rest of the batch.
 
-    Keeps `num_products` vectors for each start vector, in its type. A product makes two passes over those so far, and
-    two more if orthogonalising took over 0.3 of its norm. The tridiagonal entries are float64 whatever that type;
-    products of norm below 1e-150 count as zero.
+    Keeps `num_products` float64 vectors for each start vector, and passes over those so far twice a product, or four
+    times if orthogonalising took over 0.3 of its norm. All but the products is float64: in float32 the inner products
+    of long vectors with a few large entries lose half of their digits. Products of norm below 1e-150 count as zero.
 
     Args:
       hvp: from vectors `(..., dim)` to products with symmetric matrices, `(..., dim)`.
@@ -218,12 +219,13 @@ def lanczos(
         raise ValueError(f"Expected start, {start.dtype} of shape {tuple(start.shape)}, to be floating, (..., dim).")
     error = _PRODUCT_ERROR * torch.finfo(start.dtype).eps if product_error is None else product_error
     validate.between(0, 1, product_error=error)
+    rounding = error + math.sqrt(start.shape[-1]) * torch.finfo(torch.float64).eps  # inner products round at random
     *batch, dim = start.shape
-    q = start.reshape(-1, dim)
-    norm = torch.linalg.vector_norm(q, dim=1, dtype=torch.float64)
+    q = start.reshape(-1, dim).double()
+    norm = torch.linalg.vector_norm(q, dim=1)
     if not bool((torch.isfinite(norm) & (norm > 0)).all()):
         raise ValueError("Expected start vectors that are finite and not zero.")
-    q = q / norm[:, None].to(q)
+    q = q / norm[:, None]
     size, runs = min(num_products, dim), len(q)
     running = torch.ones_like(norm, dtype=torch.bool) if active is None else active.expand(batch).reshape(-1).clone()
     basis = q.new_zeros(runs, size, dim)
@@ -236,37 +238,37 @@ def lanczos(
         steps = torch.arange(size, device=q.device)
         padded = torch.where(steps < taken[:, None], diagonal, diagonal[:, :1])
         tensors = (t.view([*batch, *t.shape[1:]]) for t in (padded, off_diagonal, taken, invariant, finite))
-        return Tridiagonal(*tensors, product_error=error)
+        return Tridiagonal(*tensors, rounding=rounding)
 
     for step in range(size):
         if not bool(running.any()):
             break
         q = torch.where(running[:, None], q, 0)
         basis[:, step] = q
-        product = hvp(q.view(start.shape))
+        product = hvp(q.view(start.shape).to(start.dtype))
         if product.shape != start.shape:
             raise ValueError(f"Expected a product of shape {tuple(start.shape)}, got {tuple(product.shape)}.")
-        w = product.reshape(runs, dim).to(q)
-        norm = torch.linalg.vector_norm(w, dim=1, dtype=torch.float64)
+        w = product.reshape(runs, dim).double()
+        norm = torch.linalg.vector_norm(w, dim=1)
         failed = running & ~torch.isfinite(norm)
         finite &= ~failed
         running = running & ~failed
         if not bool(running.all()):
             w = torch.where(running[:, None], w, 0)
         largest = torch.maximum(largest, torch.where(running, norm, 0))
-        alpha = (w * q).sum(1, dtype=torch.float64)
-        w = torch.addcmul(w, q, alpha[:, None].to(w), value=-1)
+        alpha = torch.linalg.vecdot(w, q)
+        w = torch.addcmul(w, q, alpha[:, None], value=-1)
         if step:
-            w = torch.addcmul(w, basis[:, step - 1], off_diagonal[:, step - 1, None].to(w), value=-1)
+            w = w.addcmul_(basis[:, step - 1], off_diagonal[:, step - 1, None], value=-1)
         w, beta = _orthogonalise(w, basis[:, : step + 1])
         diagonal[:, step] = torch.where(running, alpha, 0)
         off_diagonal[:, step] = torch.where(running, beta, 0)
         taken += running
         # The whole space is invariant, whatever rounding left.
-        ended = running & ((beta <= _BREAKDOWN * error * largest) | (step + 1 == dim))
+        ended = running & ((beta <= _BREAKDOWN * rounding * largest) | (step + 1 == dim))
         invariant |= ended
         running = running & ~ended
-        q = w / torch.where(running, beta, 1)[:, None].to(w)
+        q = w / torch.where(running, beta, 1)[:, None]
         if stop is not None and (step + 1) % _CHECK_EVERY == 0 and step + 1 < size:
             running &= ~stop(result()).reshape(-1)
     return result()
@@ -274,14 +276,14 @@ def lanczos(
 
 def _orthogonalise(w: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
     """Take the part along `basis`, `(runs, steps, dim)`, from `w`, `(runs, dim)`; with the norm of the rest."""
-    before = torch.linalg.vector_norm(w, dim=1, dtype=torch.float64)
+    before = torch.linalg.vector_norm(w, dim=1)
     w = _subtract_projection(w, basis)
-    after = torch.linalg.vector_norm(w, dim=1, dtype=torch.float64)
+    after = torch.linalg.vector_norm(w, dim=1)
     # Twice is enough (Parlett, The symmetric eigenvalue problem, 1998, section 6.9).
     again = after < _KAHAN * before
     if bool(again.any()):
         w = torch.where(again[:, None], _subtract_projection(w, basis), w)
-        after = torch.linalg.vector_norm(w, dim=1, dtype=torch.float64)
+        after = torch.linalg.vector_norm(w, dim=1)
     return w, after
 
 
@@ -520,9 +522,8 @@ def _bounds(matrix: Tridiagonal, dim: int, failure_probability: float) -> tuple[
     unit = torch.where(norm > 0, norm, 1)[:, None]
     smallest = ritz[:, :1]
     diagonal, off = (matrix.diagonal.flatten(0, -2) - smallest) / unit, off / unit
-    error = matrix.product_error
-    gap = _largest_gap(diagonal, off, steps, invariant, error, dim, failure_probability)
-    upper = smallest[:, 0] + error * steps.sqrt() * norm
+    gap = _largest_gap(diagonal, off, steps, invariant, matrix.rounding, dim, failure_probability)
+    upper = smallest[:, 0] + matrix.rounding * steps.sqrt() * norm
     lower = smallest[:, 0] - gap * norm
     lower, upper = torch.where(known, lower, -torch.inf), torch.where(known, upper, torch.inf)
     return lower.view(matrix.finite.shape), upper.view(matrix.finite.shape)
@@ -538,7 +539,7 @@ def _largest_gap(
     off_diagonal: Tensor,
     steps: Tensor,
     invariant: Tensor,
-    product_error: float,
+    rounding: float,
     dim: int,
     failure_probability: float,
 ) -> Tensor:
@@ -547,20 +548,20 @@ def _largest_gap(
     Everything is in units of the spectral norm; the diagonal is relative to the smallest Ritz value.
 
     Below the Ritz values the ratios `-p_j / p_(j-1)` are positive: they are the pivots `d_j` of the shifted matrix over
-    `b_j`, `d_j = a_j - l - b_(j-1)^2 / d_(j-1)`. An error f_j of the product, with component `x' f_j` along the
+    `b_j`, `d_j = a_j - l - b_(j-1)^2 / d_(j-1)`. An error f_j of a step, with component `x' f_j` along the
     eigenvector, adds `x' f_j / (c p_(j-1)(l))` to the pivot. Pivots and |p_j| grow as `l` falls, so taking the bounds
     on |c| and |x' f_j|, with the worse sign, keeps the induction: |q_j' x| is at least what the recurrence gives.
     """
-    along = product_error * min(1.0, _DIRECTIONS / math.sqrt(dim))
+    along = rounding * min(1.0, _DIRECTIONS / math.sqrt(dim))
     component = _start_component(dim, failure_probability) - along
     if component <= 0:  # rounding may have taken all of it
         return torch.full_like(diagonal[:, 0], torch.inf)
     last = torch.arange(diagonal.shape[1]) == steps[:, None] - 1
     # What is left of an invariant space is error: any vector of at most this norm.
-    floor = _BREAKDOWN * product_error
+    floor = _BREAKDOWN * rounding
     off_diagonal = torch.where(last & invariant[:, None], off_diagonal.clamp_min(floor), off_diagonal)
     # The q_j are orthonormal up to rounding; where the last one is an error, its component is at most 1.
-    needed = torch.log1p(invariant + 8 * product_error * steps.double()) - 2 * math.log(component)
+    needed = torch.log1p(invariant + 8 * rounding * steps.double()) - 2 * math.log(component)
     ratio = along / component
     square, log_off = off_diagonal**2, torch.where(off_diagonal > 0, off_diagonal, 1).log()
 
@@ -583,7 +584,7 @@ def _largest_gap(
     points = torch.linspace(0, 1, _POINTS, dtype=torch.float64)[:, None]
     for _ in range(_ROUNDS):
         tried = torch.lerp(close, far, points)
-        index = is_too_far(tried.exp()).to(torch.uint8).argmax(0).clamp_min(0)
+        index = is_too_far(tried.exp()).to(torch.uint8).argmax(0)  # the first
         far = tried.gather(0, index[None])[0]
         close = tried.gather(0, (index - 1).clamp_min(0)[None])[0]
     return far.exp()

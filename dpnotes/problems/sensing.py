@@ -1,6 +1,6 @@
 """Phase retrieval and quadratic sensing from examples, with gradients by example that are never written out."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -45,6 +45,12 @@ class SensingGradients:
         # One product for all runs: their factors side by side.
         total = self.measurements.mT @ factors.transpose(0, 1).flatten(1)
         return total.unflatten(1, (runs, rank)).transpose(0, 1).flatten(1)
+
+    def minus(self, other: "SensingGradients") -> "SensingGradients":
+        """The differences to the same examples' gradients at other points, factored too: `a_i (r_i p_i - s_i q_i)'`."""
+        one, two = (g.residuals[..., None] * g.projections for g in (self, other))
+        ones = torch.ones_like(self.residuals)
+        return replace(self, losses=self.losses - other.losses, residuals=ones, projections=one - two)
 
 
 @dataclass(frozen=True, eq=False)

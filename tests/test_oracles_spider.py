@@ -1,0 +1,572 @@
+"""The SPIDER oracle against the laws: neighbours, budgets, exactness, noise, bits, and examples that are used once."""
+
+import io
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.core import FRESH, Ledger, Price, Relation, Release, Status
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive
+from dpnotes.oracles import samples as samples_module
+from dpnotes.oracles import spider as module
+from dpnotes.oracles.samples import DataSetSamples, VirtualSamples, shuffled
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.events import CombinationError
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.museum import module_with_line_replaced
+from dpnotes.privacy.tree import Tree
+from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.sensing import QuadraticSensing
+from dpnotes.problems.separable import Cosine, Linear, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.states import flatten, restore
+from dpnotes.streams import Streams
+
+G, M, N, DIM = 0.5, 2.0, 12, 3
+REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT
+PATH = Refresh.path_length(1.0, M)
+
+
+def every(runs: int) -> Tensor:
+    return torch.ones(runs, dtype=torch.bool)
+
+
+def budget(runs: int, rho: float = math.inf) -> Tensor:
+    return torch.full((runs,), rho, dtype=torch.float64)
+
+
+def normal(name: str, *shape: int) -> Tensor:
+    return Streams.of(name, ["a"]).normal("x", 0, math.prod(shape)).view(shape)
+
+
+def bowls(slopes: Tensor, curvatures: Tensor) -> CustomProblem:
+    """Examples `slope . x + curvature |x|^2 / 2`: differences of gradients are `curvature * move`."""
+    return CustomProblem(lambda x, a, c: x @ a + c * (x @ x) / 2, slopes.shape[1], slopes, curvatures)
+
+
+def population(noise: float = 0.5, dim: int = DIM) -> VirtualData:
+    return VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Sine(noise), dim)]))
+
+
+def silent(dim: int = DIM) -> VirtualData:
+    """Examples that are all alike."""
+    return VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Linear(0.0), dim)]))
+
+
+def exact(samples: Any, runs: int, **more: Any) -> Spider:
+    options = {"refresh": PATH, "batches": Batches(4, 3), "gradient_bound": 50.0, "smoothness": 50.0} | more
+    return Spider(samples, Exact(), 0.0, budget(runs), **options)
+
+
+def walk(oracle: Any, x: Tensor, streams: Streams, steps: int, size: float = 0.1, state: Any = None) -> list[tuple]:
+    """Estimates along a path that is the same for every oracle, with state and point."""
+    state, seen = oracle.init(x) if state is None else state, []
+    for _ in range(steps):
+        state, estimate = oracle.estimate(state, x, streams, every(len(x)))
+        seen.append((state, x, estimate))
+        x = x + size * Streams.of("walk", ["a"]).normal("step", int(state.meter.calls[0]), x.shape[1]).to(x)
+    return seen
+
+
+@dataclass
+class Spy:
+    """A mechanism that shows what it was asked to release."""
+
+    requests: list[Release] = field(default_factory=list)
+
+    def init(self, x: Tensor) -> Tensor:
+        return Exact().init(x)
+
+    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Any, restart: Any) -> Tensor:
+        return Gaussian().cost(state, noise_multiplier, sampling, restart)
+
+    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+        self.requests.append(request)
+        return Exact().release(state, request, streams)
+
+
+# ---------------------------------------------------------------- law 1: neighbours
+def answers(problem: CustomProblem, relation: Relation, runs: int = 60, make: Any = DataSetSamples) -> list[Release]:
+    """What a fresh gradient and a difference of many runs, each with its own order, are asked to release."""
+    spy = Spy()
+    oracle = Spider(make(problem), spy, 1.0, budget(runs, 1.0), PATH, Batches(4, 3), G, M, relation=relation)
+    x = torch.zeros(runs, DIM, dtype=torch.float64)
+    streams = Streams.of("answers", range(runs))
+    state, _ = oracle.estimate(oracle.init(x), x, streams, every(runs))
+    oracle.estimate(state, x + 0.1, streams, every(runs))
+    return spy.requests
+
+
+def data(scale: float) -> tuple[Tensor, Tensor]:
+    """Slopes and curvatures of examples; at scale 3 all are longer than G, and all differences than M |move|."""
+    slopes = normal("slopes", N, DIM)
+    slopes = scale * G * slopes / torch.linalg.vector_norm(slopes, dim=1, keepdim=True)
+    return slopes, scale * M * torch.where(torch.arange(N) % 2 == 0, 1.0, -1.0).double()
+
+
+def moves(relation: Relation, make: Any = DataSetSamples) -> tuple[Tensor, Tensor]:
+    """The largest change of both answers over all neighbours, and their sensitivities."""
+    slopes, curvatures = data(3.0)
+    base = answers(bowls(slopes, curvatures), relation, make=make)
+    largest = torch.zeros(2, dtype=torch.float64)
+    for example in range(N):
+        other = [slopes.clone(), curvatures.clone()]
+        for tensor in other:
+            tensor[example] = 0 if relation == ZERO else -tensor[example]
+        moved = answers(bowls(*other), relation, make=make)
+        for place, (one, two) in enumerate(zip(base, moved, strict=True)):
+            change = torch.linalg.vector_norm(one.answer.value - two.answer.value, dim=1).max()
+            largest[place] = torch.maximum(largest[place], change)
+    assert all(r.answer.sampling == FRESH and r.answer.basis == "enforced" for r in base)
+    return largest, torch.stack([r.answer.l2_sensitivity[0] for r in base])
+
+
+@pytest.mark.parametrize("relation", [REPLACE, ZERO])
+def test_a_neighbour_moves_gradients_and_differences_by_at_most_the_sensitivity(relation):
+    largest, sensitivity = moves(relation)
+    assert (largest <= sensitivity * (1 + 1e-12)).all() and (largest > 0.9 * sensitivity).all()
+    times, move = (2 if relation == REPLACE else 1), 0.1 * math.sqrt(DIM)
+    assert sensitivity.tolist() == pytest.approx([times * G / 4, times * M * move / 3])
+
+
+def test_control_without_clipping_a_neighbour_moves_the_answer_further():
+    line = "kept = torch.where(norms.isfinite(), torch.where(norms > most, most / norms, 1.0), 0.0)"
+    broken = module_with_line_replaced(samples_module, line, "kept = torch.ones_like(norms)")
+    largest, sensitivity = moves(REPLACE, broken.DataSetSamples)
+    assert (largest > 2.9 * sensitivity).all()
+
+
+def test_differences_in_factors_are_those_written_out():
+    signal = torch.tensor([[1.0], [0.5], [-1.0], [0.2]], dtype=torch.float64)
+    problem = QuadraticSensing.sample(signal, 30, seed=0)
+    runs, streams = 2, Streams.of(0, range(2))
+    x, y = normal("sensing x", runs, 4), normal("sensing y", runs, 4)
+    start, count = torch.tensor([0, 3]), torch.tensor([20, 11])
+    for bound in (1e9, 2.0, 0.0):
+        found = DataSetSamples(problem, 7).batch(start, count, streams, start).difference(x, y, budget(2, bound))
+        for run in range(runs):
+            places = torch.arange(int(start[run]), int(start[run] + count[run]))[None]
+            examples = shuffled(places, 30, streams.take(torch.tensor([run])), "samples")[0]
+            a, target = problem.measurements[examples], problem.targets[examples]
+            gradients = [((a @ p) ** 2 - target)[:, None] * (a @ p)[:, None] * a for p in (x[run], y[run])]
+            rows = gradients[0] - gradients[1]
+            norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+            assert torch.allclose(found[run], (rows * (bound / norms).clamp_max(1)).mean(0), atol=1e-10)
+
+
+def test_an_example_without_a_finite_gradient_counts_as_zero():
+    slopes, curvatures = data(0.5)
+    broken = CustomProblem(
+        lambda x, a, c, bad: x @ a + c * (x @ x) / 2 + bad * (1000 * bad * x.sum()).exp(), DIM, slopes, curvatures,
+        (torch.arange(N) == 5).double(),
+    )  # fmt: skip
+    x = torch.ones(1, DIM, dtype=torch.float64)
+    assert not broken.gradients(x).norms().isfinite().all()
+    batch = DataSetSamples(broken).batch(torch.tensor([0]), torch.tensor([N]), Streams.of(0, ["a"]), torch.tensor([0]))
+    kept = torch.arange(N) != 5
+    gradient = (slopes + curvatures[:, None])[kept].sum(0) / N
+    assert torch.allclose(batch.gradient(x, budget(1, 1e9))[0], gradient, atol=1e-12)
+    assert torch.allclose(batch.difference(x, 0 * x, budget(1, 1e9))[0], curvatures[kept].sum() / N * x[0], atol=1e-12)
+
+
+# ---------------------------------------------------------------- law 2: budgets
+@pytest.mark.parametrize("mechanism", [Gaussian(), Tree(8), Tree(8, optimal=True)])
+def test_spent_is_at_most_declared_and_what_the_ledger_says(mechanism):
+    runs, steps = 3, 40
+    tree = isinstance(mechanism, Tree)
+    unit = mechanism.max_cost(1.0) if tree else 0.5
+    rho = torch.tensor([0.1, 1.0, 10.0], dtype=torch.float64)
+    z = (unit / rho) ** 0.5
+    oracle = Spider(
+        VirtualSamples(population(), 10**9), mechanism, z, rho * (1 + 1e-12), Refresh.path_length(0.6, M, 8),
+        Batches(1000, 10, 100.0), 4.0, 4.0, 2 * 4.0 / 1000 if tree else None,
+    )  # fmt: skip
+    ledger = Ledger()
+    seen = walk(oracle, torch.zeros(runs, DIM, dtype=torch.float64), Streams.of(0, range(runs)), steps)
+    for _, _, estimate in seen:
+        assert (estimate.status == Status.OK).all()
+        ledger.add(estimate.price)
+    meter = seen[-1][0].meter
+    assert (meter.refreshes > 3).all() and (meter.refreshes < steps / 2).all()
+    assert torch.allclose(meter.spent, ledger.rho(), rtol=1e-9)
+    assert (meter.spent <= oracle.declared()).all() and (ledger.rho() <= oracle.declared()).all()
+    assert (meter.spent > 0.9 * oracle.declared()).all()
+    shared = torch.stack([price.rho() for price in ledger.prices]).sum(0)
+    assert (shared > 3 * oracle.declared()).all(), "control: composed as if the batches shared examples"
+
+
+def test_a_sum_longer_than_its_tree_is_refused_or_begun_anew():
+    def run(longest):
+        oracle = Spider(
+            VirtualSamples(silent(), 10**9), Tree(4), 1.0, budget(1, 1.6), Refresh.path_length(1e9, M, longest),
+            Batches(100), G, M, 1.0,
+        )  # fmt: skip
+        return walk(oracle, torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"]), 6)
+
+    assert [int(e.status) for _, _, e in run(None)] == [Status.OK] * 4 + [Status.BUDGET_EXHAUSTED] * 2
+    seen = run(4)
+    assert all(int(e.status) == Status.OK for _, _, e in seen) and int(seen[-1][0].meter.refreshes) == 2
+
+
+# ---------------------------------------------------------------- law 3: exactness
+def test_without_noise_the_estimate_is_the_gradient():
+    runs, task = 2, silent()
+    seen = walk(exact(VirtualSamples(task, 10**6), runs), normal("x", runs, DIM), Streams.of(0, range(runs)), 30)
+    refreshes = int(seen[-1][0].meter.refreshes[0])
+    assert 1 < refreshes < 25
+    for _, x, estimate in seen:
+        assert torch.allclose(estimate.gradient, task.landscape.gradient(x), atol=1e-10)
+
+
+def test_a_batch_of_all_examples_has_their_mean_gradient_and_difference():
+    slopes, curvatures = data(1.0)
+    problem, x, y = bowls(slopes, curvatures), normal("x", 2, DIM), normal("y", 2, DIM)
+    none, all_of_them, huge = torch.zeros(2).long(), torch.full((2,), N), budget(2, 1e9)
+    for at_once in (5, 4096):
+        batch = DataSetSamples(problem, at_once).batch(none, all_of_them, Streams.of(0, range(2)), none)
+        assert torch.allclose(batch.gradient(x, huge), slopes.mean(0) + curvatures.mean() * x, atol=1e-12)
+        assert torch.allclose(batch.difference(x, y, huge), curvatures.mean() * (x - y), atol=1e-12)
+
+
+def test_a_difference_sees_the_same_examples_at_both_points():
+    # Additive noise cancels in a difference: the error is that of the last fresh gradient, to the bit of a sum.
+    data_with = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Linear(5.0), DIM)]))
+    x, streams = torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"])
+    seen = walk(exact(VirtualSamples(data_with, 10**6), 1), x, streams, 4, 0.01)
+    errors = [estimate.gradient - data_with.landscape.gradient(x) for _, x, estimate in seen]
+    assert errors[0].norm() > 0.1 and all(torch.allclose(e, errors[0], atol=1e-12) for e in errors)
+    line = "return self.examples.gradient(x) - self.examples.gradient(previous)"
+    broken = module_with_line_replaced(samples_module, line, "return self.examples.gradient(x) - bound[:, None] * 0")
+    seen = walk(exact(broken.VirtualSamples(data_with, 10**6), 1), x, streams, 4)
+    assert (seen[-1][2].gradient - data_with.landscape.gradient(seen[-1][1]) - errors[0]).norm() > 0.1, "control"
+
+
+# ---------------------------------------------------------------- law 4: noise
+def errors(oracle: Spider, runs: int, dim: int, steps: int) -> tuple[list[Tensor], list[tuple]]:
+    x = torch.zeros(runs, dim, dtype=torch.float64)
+    seen = walk(oracle, x, Streams.of("noise", range(runs)), steps, 0.02)
+    assert int(seen[-1][0].meter.refreshes[0]) == 1
+    return [estimate.gradient - silent(dim).landscape.gradient(x) for _, x, estimate in seen], seen
+
+
+def test_noise_of_a_sum_is_the_tree_s_or_that_of_all_moves():
+    runs, dim, steps, s = 2000, 16, 8, 0.01
+    common = {"refresh": Refresh.path_length(1e9, M), "gradient_bound": G, "smoothness": M}
+    source = VirtualSamples(silent(dim), 10**9)
+    tree = Spider(source, Tree(8), 3.0, budget(runs, 1.0), batches=Batches(100, 200), term_sensitivity=s, **common)
+    plain = Spider(source, Gaussian(), 3.0, budget(runs, 1.0), batches=Batches(100, 200), **common)
+    by_tree, _ = errors(tree, runs, dim, steps)
+    by_moves, seen = errors(plain, runs, dim, steps)
+    moved = [(after[1] - before[1])[0].norm().item() for before, after in zip(seen, seen[1:], strict=False)]
+    terms = torch.tensor([2 * G / 100, *(2 * M * move / 200 for move in moved)])
+    # 32,000 numbers: a standard deviation is off by 0.4% with one standard error; 2% is beyond 5 of them.
+    for t in range(1, steps + 1):
+        of_tree = 3.0 * s * math.sqrt(t.bit_count())
+        of_moves = 3.0 * float(terms[:t].square().sum().sqrt())
+        assert by_tree[t - 1].std().item() == pytest.approx(of_tree, rel=0.02)
+        assert by_moves[t - 1].std().item() == pytest.approx(of_moves, rel=0.02)
+        for wrong in (0.95, 1.05):
+            assert by_tree[t - 1].std().item() != pytest.approx(wrong * of_tree, rel=0.02)
+    assert by_tree[7].std() < 0.7 * by_tree[6].std(), "control: the noise of independent terms never falls"
+    pair = torch.stack([by_moves[0].flatten(), (by_moves[1] - by_moves[0]).flatten()])
+    assert abs(float(torch.corrcoef(pair)[0, 1])) < 0.03
+
+
+# ---------------------------------------------------------------- law 5: bits, belief and meter
+def small_oracle(runs: int, mechanism: Any) -> Spider:
+    tree = isinstance(mechanism, Tree)
+    return Spider(
+        VirtualSamples(population(), torch.tensor([10**6, 10**6, 900, 10**6])[:runs]),
+        mechanism,
+        torch.linspace(2.0, 5.0, runs, dtype=torch.float64),
+        budget(runs, 2.0),
+        Refresh.path_length(torch.linspace(0.3, 0.9, runs), M, 16),
+        Batches(200, 20, 50.0),
+        2.0,
+        torch.full((runs,), M),
+        0.02 if tree else None,
+    )
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(), Tree(16)])
+def test_a_batch_of_runs_is_the_runs_one_by_one_and_a_resumed_one_the_whole(mechanism):
+    runs, steps = 4, 25
+    oracle, streams, x = small_oracle(runs, mechanism), Streams.of("runs", range(runs)), normal("start", runs, DIM)
+    whole = drive(Descent(0.1), oracle, Descent(0.1).init(x, oracle), streams, steps)
+    assert whole.status.tolist() == [Status.OK, Status.OK, Status.DATA_EXHAUSTED, Status.OK]
+    for run in range(runs):
+        index = torch.tensor([run])
+        alone = oracle.take(index)
+        state = drive(Descent(0.1), alone, Descent(0.1).init(x[index], alone), streams.take(index), steps)
+        assert torch.allclose(state.x, whole.x[index], atol=1e-10)
+        assert state.oracle.meter.used.item() == whole.oracle.meter.used[run]
+        assert state.oracle.meter.refreshes.item() == whole.oracle.meter.refreshes[run]
+    half = drive(Descent(0.1), oracle, Descent(0.1).init(x, oracle), streams, 11)
+    buffer = io.BytesIO()
+    torch.save(flatten(half), buffer)
+    buffer.seek(0)
+    stored = torch.load(buffer, weights_only=True)
+    resumed = drive(Descent(0.1), oracle, restore(Descent(0.1).init(x, oracle), stored), streams, steps - 11)
+    for name, tensor in flatten(whole).items():
+        assert torch.equal(tensor, flatten(resumed)[name]), name
+    other = drive(Descent(0.1), oracle, Descent(0.1).init(x, oracle), Streams.of("others", range(runs)), steps)
+    assert not torch.allclose(other.x, whole.x, atol=1e-3), "control: other streams"
+
+
+def test_restoring_never_moves_the_meter_back():
+    oracle, streams = small_oracle(2, Gaussian()), Streams.of(0, range(2))
+    seen = walk(oracle, normal("start", 2, DIM), streams, 9, 0.02)
+    saved, now, mask = seen[3][0], seen[-1][0], torch.tensor([True, False])
+    for refresh in (False, True):
+        back = oracle.rollback(now, saved, mask, refresh=refresh)
+        for name, tensor in flatten(now.meter).items():
+            assert torch.equal(flatten(back.meter)[name], tensor)
+        assert torch.equal(back.belief.point[0], seen[3][1][0]) and torch.equal(back.belief.point[1], seen[-1][1][1])
+        after, estimate = oracle.estimate(back, seen[3][1], streams, every(2))
+        assert after.meter.refreshes[0] - now.meter.refreshes[0] == int(refresh)
+        assert (after.meter.used > now.meter.used).all() and (after.meter.calls == now.meter.calls + 1).all()
+        # Asked again where it was, the restored sum says the same: its difference is 0, and so is its noise.
+        assert torch.equal(estimate.gradient[0], seen[3][2].gradient[0]) != refresh
+
+
+def test_a_restored_sum_of_a_tree_is_refused_and_a_fresh_one_is_not():
+    oracle, streams = small_oracle(1, Tree(16)), Streams.of(0, ["a"])
+    seen = walk(oracle, normal("start", 1, DIM), streams, 6, 0.01)
+    saved, now = seen[2][0], seen[-1][0]
+    with pytest.raises(CombinationError, match="restored has paid for its blocks"):
+        oracle.estimate(oracle.rollback(now, saved, every(1), refresh=False), seen[2][1], streams, every(1))
+    state, estimate = oracle.estimate(
+        oracle.rollback(now, saved, every(1), refresh=True), seen[2][1], streams, every(1)
+    )
+    assert int(estimate.status) == Status.OK and int(state.meter.refreshes) == int(now.meter.refreshes) + 1
+
+
+def test_a_jump_back_counts_as_the_move_that_it_is():
+    for rule, expected in ((Refresh.path_length(1e9, M), 2 * M * 3.0), (Refresh.squared_moves(1e9), 2 * 9.0)):
+        oracle = exact(VirtualSamples(silent(), 10**6), 1, refresh=rule)
+        x, streams = torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"])
+        away = torch.tensor([[3.0, 0.0, 0.0]], dtype=torch.float64)
+        state = oracle.init(x)
+        for point in (x, away, x):
+            state, _ = oracle.estimate(state, point, streams, every(1))
+        assert float(state.belief.drift) == pytest.approx(expected)
+
+
+# ---------------------------------------------------------------- examples are used once
+@dataclass
+class Counting:
+    """A data set that keeps the examples it was asked for."""
+
+    problem: Any
+    asked: list[int] = field(default_factory=list)
+
+    @property
+    def num_examples(self) -> int:
+        return self.problem.num_examples
+
+    @property
+    def dim(self) -> int:
+        return self.problem.dim
+
+    @property
+    def constants(self) -> dict:
+        return {}
+
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> Any:
+        assert examples is not None
+        return self.problem.gradients(x, examples)
+
+    def take(self, index: Tensor) -> "Counting":
+        return self
+
+
+def places_of(spider: Any, total: int = 60) -> tuple[list[int], list[int]]:
+    """Which places of the order each release used, of a run that goes on until its data are exhausted."""
+    used: list[int] = []
+
+    @dataclass
+    class Source:
+        inner: Any
+
+        total = torch.tensor(60)
+        basis = "enforced"
+
+        def batch(self, start, count, streams, call):
+            used.extend(range(int(start), int(start + count)))
+            return self.inner.batch(start, count, streams, call)
+
+        def take(self, index):
+            return self
+
+    problem = bowls(normal("slopes", total, DIM), normal("curvatures", total))
+    oracle = spider(Source(DataSetSamples(problem)), Exact(), 0.0, budget(1), PATH, Batches(9, 4), 5.0, 5.0)
+    seen = walk(oracle, torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"]), 15)
+    return used, [int(e.status) for _, _, e in seen]
+
+
+def test_no_example_is_used_twice_and_a_run_without_enough_of_them_ends():
+    used, status = places_of(Spider)
+    assert len(used) == len(set(used)) and max(used) < 60 and len(used) > 50
+    assert status[0] == Status.OK and status[-1] == Status.DATA_EXHAUSTED
+    broken = module_with_line_replaced(module, "meter.used + used,", "used,")
+    used, status = places_of(broken.Spider)
+    assert len(used) > len(set(used)), "control: a cursor that goes back"
+
+
+def test_exhausted_data_are_refused_before_anything_is_drawn_and_the_rest_goes_on():
+    class Deaf(VirtualSamples):
+        def batch(self, start, count, streams, call):
+            assert (start + count <= 1000).all()
+            return super().batch(start, count, streams, call)
+
+    oracle = exact(Deaf(silent(), torch.tensor([1000, 100])), 2, batches=Batches(80, 15))
+    state = oracle.init(torch.zeros(2, DIM, dtype=torch.float64))
+    seen = walk(oracle, torch.zeros(2, DIM, dtype=torch.float64), Streams.of(0, range(2)), 3, 1e-4, state)
+    assert [e.status.tolist() for _, _, e in seen] == [[0, 0], [0, 0], [0, Status.DATA_EXHAUSTED]]
+    assert seen[-1][0].meter.used.tolist() == [110, 95] and seen[-1][0].meter.calls.tolist() == [3, 2]
+    assert torch.equal(seen[-1][2].gradient[1], torch.zeros(DIM)) and seen[-1][2].cost.tolist() == [30, 0]
+    assert not seen[-1][2].price.charged[1]
+    idle = torch.tensor([False, False])
+    same, estimate = oracle.estimate(seen[-1][0], seen[-1][1], Streams.of(0, range(2)), idle)
+    assert same is seen[-1][0] and estimate.status.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("num_examples", [1, 2, 3, 7, 64, 101, 1000])
+def test_a_shuffled_order_holds_every_example_once(num_examples):
+    places = torch.arange(num_examples).expand(3, -1)
+    order = shuffled(places, num_examples, Streams.of(0, range(3)), "test")
+    assert torch.equal(order.sort(1).values, places)
+    if num_examples > 60:
+        assert torch.equal(shuffled(places[:, 10:20], num_examples, Streams.of(0, range(3)), "test"), order[:, 10:20])
+        assert not torch.equal(order[0], order[1])
+
+
+def test_a_shuffled_order_puts_examples_anywhere():
+    runs, n = 20_000, 30
+    order = shuffled(torch.arange(n).expand(runs, n), n, Streams.of(0, range(runs)), "test")
+
+    def chi_squared(found: Tensor, cells: int) -> float:
+        counts = torch.bincount(found, minlength=cells).double()
+        expected = runs / cells
+        return float(((counts - expected) ** 2 / expected).sum() - (cells - 1)) / math.sqrt(2 * (cells - 1))
+
+    # Seven statistics, each above 5 standard deviations with probability below 1e-4.
+    assert max(chi_squared(order[:, place], n) for place in (0, 1, 7, 15, 29)) < 5
+    for first, second in ((order[:, 3], order[:, 4]), (order[:, 2], order[:, 17])):
+        assert chi_squared(first * (n - 1) + second - (second > first).long(), n * (n - 1)) < 5
+    assert chi_squared(order[:, :2].min(1).values, n) > 5, "control: not uniform"
+
+
+# ---------------------------------------------------------------- rules
+def test_when_a_fresh_gradient_is_due():
+    def refreshes(rule: Refresh, sizes: list[float]) -> list[int]:
+        oracle = exact(VirtualSamples(silent(), 10**6), 1, refresh=rule)
+        x, streams, found = torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"]), []
+        state = oracle.init(x)
+        for call, size in enumerate([0.0, *sizes]):
+            x = x + torch.tensor([[size, 0.0, 0.0]])
+            before = int(state.meter.refreshes)
+            state, _ = oracle.estimate(state, x, streams, every(1))
+            found += [call] if int(state.meter.refreshes) > before else []
+        return found
+
+    assert refreshes(Refresh.every(3), [0.0] * 8) == [0, 3, 6]
+    assert refreshes(Refresh.path_length(1.0, M), [0.25] * 8) == [0, 2, 4, 6, 8]
+    assert refreshes(Refresh.squared_moves(0.125), [0.25] * 8) == [0, 2, 4, 6, 8]
+    assert refreshes(Refresh.squared_moves(0.125), [0.5] + [0.25] * 7) == [0, 1, 3, 5, 7]
+    assert refreshes(Refresh.path_length(1.0, M, longest=3), [0.01] * 8) == [0, 3, 6]
+
+
+def test_batches_grow_with_the_move_and_keep_a_term_below_its_sensitivity():
+    spy, largest = Spy(), torch.tensor([1.0, 1e-3, 1e-3, 1e-12], dtype=torch.float64)
+    oracle = Spider(
+        VirtualSamples(silent(), 10**18), spy, 1.0, budget(4, 1.0), Refresh.path_length(1e30, M),
+        Batches(1000, 7, 300.0), G, M, largest,
+    )  # fmt: skip
+    x, streams = torch.zeros(4, DIM, dtype=torch.float64), Streams.of(0, range(4))
+    state, first = oracle.estimate(oracle.init(x), x, streams, every(4))
+    assert first.cost.tolist() == [1000, 1000, 1000, 2 * G * 1e12]
+    move = torch.tensor([0.1, 0.1, 1e-9, 0.1], dtype=torch.float64)
+    state, second = oracle.estimate(state, x + move[:, None] * torch.tensor([1.0, 0.0, 0.0]), streams, every(4))
+    assert second.cost.tolist() == [120, 800, 14, 8 * 10**11]
+    for request in spy.requests:
+        assert (request.answer.l2_sensitivity <= largest * (1 + 1e-12)).all()
+        assert torch.allclose(request.noise_std, largest)
+
+
+def test_forgotten_drift_lets_the_error_grow():
+    rules = {"batches": Batches(10_000, 50), "refresh": Refresh.path_length(3.0, M)}
+    oracle = exact(VirtualSamples(population(), 10**9), 200, **rules)
+    streams, x = Streams.of(0, range(200)), torch.zeros(200, DIM, dtype=torch.float64)
+    found = {}
+    for printed in (False, True):
+        state, point, total = oracle.init(x), x, []
+        for step in range(60):
+            state, estimate = oracle.estimate(state, point, streams, every(200))
+            if printed and step % 5 == 4:
+                state = oracle.forget_drift(state, every(200))
+            total.append((estimate.gradient - population().landscape.gradient(point)).square().sum(1).mean())
+            point = point + 0.1 * Streams.of("forget", range(200)).normal("step", step, DIM)
+        found[printed] = torch.stack(total[40:]).mean().item(), int(state.meter.refreshes.sum())
+    assert found[True][1] == 200 < found[False][1]
+    assert found[True][0] > 3 * found[False][0]
+
+
+# ---------------------------------------------------------------- what may be claimed, and what is refused
+def test_a_claim_names_its_bounds_and_a_refuted_one_claims_nothing():
+    streams, x = Streams.of(0, range(2)), torch.full((2, DIM), 1.5, dtype=torch.float64)
+    oracle = small_oracle(2, Tree(16))
+    seen = walk(oracle, x, streams, 5)
+    claims = oracle.guarantee(seen[-1][0], 1e-6, streams)
+    assert all(c.holds and c.relation == REPLACE for c in claims)
+    assert all("every example's gradients are at most 2 long" in str(c) for c in claims)
+    wrong = replace(oracle, gradient_bound=0.1)
+    seen = walk(wrong, x, streams, 5)
+    refuted = wrong.guarantee(seen[-1][0], 1e-6, streams)
+    assert not any(c.holds for c in refuted) and "batches were longer" in str(refuted[0])
+    clipped = exact(DataSetSamples(bowls(*data(3.0))), 1)
+    state = walk(clipped, torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"]), 2)[-1][0]
+    (claim,) = clipped.guarantee(state, 1e-6, Streams.of(0, ["a"]))
+    assert claim.epsilon == math.inf and "clipped" in str(claim)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"batches": Batches(2000)}, r"Expected total=1000 >= 2000, .*too few examples in run 0 by 1000"),
+        ({"budget": budget(1, 0.01)}, r"Expected budget=0.01 >= 0.125, .*too small by a factor of 3.53553"),
+        ({"gradient_bound": 0.0}, "gradient_bound=0.0 > 0"),
+        ({"smoothness": -1.0}, "smoothness=-1.0 > 0"),
+        ({"term_sensitivity": 0.0}, "term_sensitivity=0.0 > 0"),
+        ({"noise_multiplier": math.nan}, "noise_multiplier=nan"),
+        ({"budget": torch.tensor(1.0)}, "one a run"),
+        ({"relation": Relation.ADD_OR_REMOVE}, "relation="),
+    ],
+)
+def test_bad_parameters_are_refused(change, message):
+    good = {
+        "samples": VirtualSamples(silent(), 1000), "mechanism": Gaussian(), "noise_multiplier": 2.0,
+        "budget": budget(1, 1.0), "refresh": PATH, "batches": Batches(10), "gradient_bound": G, "smoothness": M,
+    }  # fmt: skip
+    Spider(**good)
+    with pytest.raises(ValueError, match=message):
+        Spider(**good | change)
+
+
+def test_bad_rules_are_refused():
+    for make, message in (
+        (lambda: Refresh.path_length(0.0, M), "kappa=0.0 > 0"),
+        (lambda: Refresh.squared_moves(torch.tensor([1.0, -2.0])), "kappa=-2.0 > 0"),
+        (lambda: Refresh.every(0), "longest=0 >= 1"),
+        (lambda: Batches(0.0), "first=0.0 > 0"),
+        (lambda: Batches(1.0, 1.0, -1.0), "per_gradient=-1.0 >= 0"),
+        (lambda: VirtualSamples(silent(), 0.5), "total=0.5"),
+        (lambda: DataSetSamples(bowls(*data(1.0)), 0), "examples_at_once=0 >= 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()

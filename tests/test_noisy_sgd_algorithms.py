@@ -20,6 +20,7 @@ from dpnotes.papers.noisy_sgd.algorithms import (
     least_noise,
     no_noise,
     noisy_sgd,
+    noisy_sgd_on_fresh_data,
     theorem_3_1_noise,
 )
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND, SENSITIVITY
@@ -27,6 +28,8 @@ from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
+from dpnotes.problems.separable import DoubleWell, Linear, Separable
+from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
 
 N = 40
@@ -199,7 +202,7 @@ def test_an_exceeded_bound_ends_every_argument_that_rests_on_it():
     assert "exceeded by" in str(above.readings[0]["transcript"].accounted)
     # Unchecked, the arguments rest on the event's probability and on no certainty.
     blind = descend([by_hand(1.0)], norm_bound=50.0, check=0).readings[0]["transcript"].accounted
-    assert blind.holds and "every gradient norm" not in str(blind) and "with probability 0.999" in str(blind)
+    assert blind.holds and "every gradient norm" not in str(blind) and "but for a probability of 0.001" in str(blind)
 
 
 def test_the_premises_of_theorem_3_3_are_part_of_the_result():
@@ -294,6 +297,50 @@ def test_where_lemma_3_2_fails_the_run_says_so_and_assumption_b_still_holds():
         assert all("eta" not in statement and "c_1" not in statement for statement in broken(reading["theorem 3.3"]))
         assert reading["assumption B"].accounted.holds and reading["assumption B"].accounted.epsilon < 1
     assert broke == {10: False, 400: True}
+
+
+# ---------------------------------------------------------------- fresh data
+def on_fresh_data(noise: list[NoiseChoice], **more: Any):
+    data = VirtualData(Separable([(DoubleWell(1.0), 2)]), Separable([(Linear(0.5), 2)]))
+    options: dict[str, Any] = {
+        "batch_size": 100, "norm_bound": 6.0, "step_size": 0.1, "num_steps": 150, "delta": 1e-6,
+        "x": torch.zeros(len(noise), 2, dtype=torch.float64), "streams": Streams.of(0, range(len(noise))),
+    } | more  # fmt: skip
+    x, streams = options.pop("x"), options.pop("streams")
+    return noisy_sgd_on_fresh_data(data, noise, x, streams, **options), data
+
+
+def test_on_fresh_data_the_iterates_are_those_of_the_numbered_lines():
+    runs, data = on_fresh_data([by_hand(0.1), by_hand(0.3)], num_steps=4)
+    streams = Streams.of(0, range(2))
+    x = torch.zeros(2, 2, dtype=torch.float64)
+    for t in range(4):
+        xi = torch.tensor([[0.1], [0.3]], dtype=torch.float64) * streams.normal("gaussian mechanism", t, 2)
+        x = x - 0.1 * (data.fresh(100, streams, "fresh batch: examples", t).gradient(x) + xi)
+    assert (runs.x - x).abs().max() < 1e-12
+
+
+def test_noise_leaves_a_saddle_and_no_noise_stays():
+    runs, data = on_fresh_data([by_hand(0.1)] * 20)
+    assert (runs.state.status == Status.FINISHED).all()
+    assert (data.landscape.smallest_eigenvalue(runs.x) > 0.5).double().mean() > 0.9
+    quiet, _ = on_fresh_data([no_noise()] * 2, batch_size=10**18, num_steps=100)
+    assert (data.landscape.smallest_eigenvalue(quiet.x) < -0.9).all()
+
+
+def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
+    known = Premises(sigma=2.0)
+    fresh, _ = on_fresh_data([by_hand(0.5)], premises=known)
+    sampled, _ = on_fresh_data([by_hand(0.5)], premises=known, sampling=Sampling.fixed_size(100, 10**6))
+    assert torch.equal(fresh.x, sampled.x)
+    once = account([Event(0.5 / (2 * 6.0 / 100), REPLACE)], 1e-6).epsilon
+    assert fresh.guarantees[0].epsilon == pytest.approx(once)
+    assert "assumption B" not in fresh.readings[0]
+    claim = sampled.readings[0]["assumption B"].accounted
+    moved = SENSITIVITY(n=10**6, B=100, sigma=2.0)["batch"]
+    event = Event(0.5 / moved, REPLACE, Sampling.fixed_size(100, 10**6), 150)
+    assert claim.epsilon == pytest.approx(account([event], 1e-6).epsilon)
+    assert "drawn from 1000000 examples" in str(sampled.guarantees[0])
 
 
 # ---------------------------------------------------------------- what else is said

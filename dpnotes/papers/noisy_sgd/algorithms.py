@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import WHOLE, Guarantee, Ledger, Problem, Relation, Sampling
+from dpnotes.core import FRESH, Guarantee, Ledger, Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import Observer, drive
+from dpnotes.oracles.fresh import FreshData, FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.terms import BatchGradientState, assumptions_of
+from dpnotes.oracles.terms import BatchGradientState, Terms, assumptions_of
 from dpnotes.papers.noisy_sgd.calculators import PRIVACY_NOISE, SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.calibration import noise_multiplier
@@ -330,7 +331,7 @@ def clipped_noisy_sgd(
     state, ledger = _descend(oracle, x, streams, step_size, observe)
     claims = oracle.guarantee(_of(state), delta, streams, not_covered=not_covered)
     readings = tuple(
-        {"theorem 3.1": Reading(_theorem_3_1(choice, oracle, i, streams, claim.not_covered), claim)}
+        {"theorem 3.1": Reading(_theorem_3_1(choice, oracle.terms, i, streams, claim.not_covered), claim)}
         for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
     )
     return Runs(state, ledger, claims, readings)
@@ -426,7 +427,76 @@ def noisy_sgd(
     state, ledger = _descend(oracle, x, streams, step_size, observe)
     claims = oracle.guarantee(_of(state), delta, streams, not_covered=not_covered)
     readings = tuple(
-        _readings(choice, oracle, i, claim, premises, step_size, streams)
+        _readings(choice, oracle.terms, i, claim, premises, step_size, streams, problem.num_examples)
+        for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
+    )
+    return Runs(state, ledger, claims, readings)
+
+
+def noisy_sgd_on_fresh_data(
+    data: FreshData,
+    noise: Sequence[NoiseChoice],
+    x: Tensor,
+    streams: Streams,
+    *,
+    batch_size: int,
+    norm_bound: float,
+    step_size: float,
+    num_steps: int,
+    delta: float,
+    sampling: Sampling = FRESH,
+    bound_basis: Basis = "assumed",
+    premises: Premises = NOT_KNOWN,
+    observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
+) -> Runs:
+    """Algorithm 2 as `noisy_sgd`, on examples that are drawn for each batch, as many as one likes.
+
+    For the theorems: the variance of a minibatch, the constants and the Hessian of such data are known, and batches may
+    be as large as the theorems ask for. What may be claimed depends on what the batches are declared to be
+    (`FreshGradient`).
+
+    Args:
+      data: such as `problems.virtual.VirtualData`.
+      noise: Delta of each run.
+      x: `(runs, dim)`, x_0.
+      streams: one key a run.
+      batch_size: B, at least 1.
+      norm_bound: C, above 0.
+      step_size: eta, above 0.
+      num_steps: T, at least 1.
+      delta: in (0, 1), of the guarantees.
+      sampling: FRESH, or `Sampling.fixed_size(B, n)` for an account of what the noise is worth on n examples.
+      bound_basis: what C rests on: proved, measured or assumed.
+      premises: what is known of the examples.
+      observe: called after every step, see `drive`.
+      not_covered: what else depends on the data.
+
+    Returns:
+      The runs; `readings["assumption B"]` only for a declared number of examples.
+
+    Raises:
+      ValueError: as `noisy_sgd`.
+
+    Example:
+      >>> from dpnotes.problems.separable import DoubleWell, Linear, Separable
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(DoubleWell(1.0), 2)]), Separable([(Linear(0.5), 2)]))
+      >>> noise = NoiseChoice(0.1, 1.0, 1e-6, "by hand")
+      >>> runs = noisy_sgd_on_fresh_data(
+      ...     data, [noise], torch.zeros(1, 2), Streams.of(0, ["saddle"]), batch_size=10**6, norm_bound=5.0,
+      ...     step_size=0.1, num_steps=200, delta=1e-6
+      ... )
+      >>> runs.x.abs().round(decimals=0)  # from the saddle at 0 to a minimum
+      tensor([[1., 1.]])
+    """
+    noise_std, mechanism = _levels(noise)
+    oracle = FreshGradient(data, batch_size, noise_std, norm_bound, num_steps, sampling, bound_basis, mechanism)
+    state, ledger = _descend(oracle, x, streams, step_size, observe)
+    claims = oracle.guarantee(_of(state), delta, streams, not_covered=not_covered)
+    num_examples = 0 if sampling == FRESH else sampling.num_examples
+    readings = tuple(
+        _readings(choice, oracle.terms, i, claim, premises, step_size, streams, num_examples)
         for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
     )
     return Runs(state, ledger, claims, readings)
@@ -445,14 +515,11 @@ def _oracle(
     augment: bool,
     divisor: float | None,
 ) -> MinibatchGradient:
-    validate.at_least(1, num_runs=len(noise))
-    silent = {choice.std == 0 for choice in noise}
-    if len(silent) > 1:
-        raise ValueError("Expected noise in all runs or in none: call twice.")
+    noise_std, mechanism = _levels(noise)
     return MinibatchGradient(
         problem,
         sampling,
-        torch.tensor([choice.std for choice in noise], dtype=torch.float64),
+        noise_std,
         norm_bound,
         num_steps,
         relation,
@@ -461,12 +528,22 @@ def _oracle(
         check,
         augment,
         divisor,
-        Exact() if True in silent else Gaussian(),
+        mechanism,
     )
 
 
+def _levels(noise: Sequence[NoiseChoice]) -> tuple[Tensor, Mechanism]:
+    """Standard deviations `(runs,)`, and the mechanism that adds such noise, or none."""
+    validate.at_least(1, num_runs=len(noise))
+    silent = {choice.std == 0 for choice in noise}
+    if len(silent) > 1:
+        raise ValueError("Expected noise in all runs or in none: call twice.")
+    mechanism = Exact() if True in silent else Gaussian()
+    return torch.tensor([choice.std for choice in noise], dtype=torch.float64), mechanism
+
+
 def _descend(
-    oracle: MinibatchGradient, x: Tensor, streams: Streams, step_size: float, observe: Observer | None
+    oracle: MinibatchGradient | FreshGradient, x: Tensor, streams: Streams, step_size: float, observe: Observer | None
 ) -> tuple[DescentState, Ledger]:
     validate.same_length(x=x, noise=oracle.noise_std, streams=streams)
     oracle = replace(oracle, noise_std=oracle.noise_std.to(x.device))
@@ -481,37 +558,38 @@ def _of(state: DescentState) -> BatchGradientState:
     return state.oracle
 
 
-def _accounted(epsilon: float, choice: NoiseChoice, oracle: MinibatchGradient, run: int) -> Assumption:
+def _accounted(choice: NoiseChoice, terms: Terms, run: int) -> Assumption:
     """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
-    found = math.inf if choice.std == 0 else account(oracle.events(run), choice.delta).epsilon
+    found = math.inf if choice.std == 0 else account([terms.event(run)], choice.delta).epsilon
     said = (
-        f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({epsilon:g}, {choice.delta:g})-DP "
-        f"(accounted: epsilon = {found:.4g}, {oracle.relation})"
+        f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({choice.epsilon:g}, {choice.delta:g})-DP "
+        f"(accounted: epsilon = {found:.4g}, {terms.relation})"
     )
-    return Assumption(said, "checked", found <= epsilon)
+    return Assumption(said, "checked", found <= choice.epsilon)
 
 
 def _theorem_3_1(
-    choice: NoiseChoice, oracle: MinibatchGradient, run: int, streams: Streams, not_covered: tuple[str, ...]
+    choice: NoiseChoice, terms: Terms, run: int, streams: Streams, not_covered: tuple[str, ...]
 ) -> Guarantee:
-    clipped = Assumption(f"gradients are clipped to {oracle.norm_bound:g}", "enforced", True)
-    assumptions = *assumptions_of(streams), clipped, *choice.premises, _accounted(choice.epsilon, choice, oracle, run)
+    clipped = Assumption(f"gradients are clipped to {terms.norm_bound:g}", "enforced", True)
+    assumptions = *assumptions_of(streams), clipped, *choice.premises, _accounted(choice, terms, run)
     return Guarantee(
-        choice.epsilon, choice.delta, oracle.relation, f"nominal: {choice.origin}", assumptions, not_covered
+        choice.epsilon, choice.delta, terms.relation, f"nominal: {choice.origin}", assumptions, not_covered
     )
 
 
 def _readings(
     choice: NoiseChoice,
-    oracle: MinibatchGradient,
+    terms: Terms,
     run: int,
     claim: Guarantee,
     premises: Premises,
     step_size: float,
     streams: Streams,
+    num_examples: int,
 ) -> dict[str, Reading]:
     """The arguments by name; `claim` is the accounted one, with what the run saw of C."""
-    C, T, epsilon = oracle.norm_bound, oracle.num_steps, choice.epsilon
+    C, T, epsilon = terms.norm_bound, terms.num_steps, choice.epsilon
     failure = choice.delta if premises.failure is None else premises.failure
     both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
     accounted_both = TOTAL_DELTA(
@@ -519,13 +597,12 @@ def _readings(
     )
     joint = TRANSCRIPT_DELTA(delta=choice.delta, failure=failure)["delta"]
     accounted_joint = TRANSCRIPT_DELTA(delta=claim.delta, failure=failure)["delta"]
-    certain = f"with probability {1 - failure:g} no example of a data set has a gradient above {C:g} in its own run"
-    of_both = (
-        f"with probability {1 - failure:g} no example of either of two neighbours has a gradient above {C:g} in the "
-        "run on one of them"
+    but_for = f"but for a probability of {failure:g}"
+    alone, together = (
+        Assumption(f"{but_for}, no example of {whose} has a gradient above {C:g} in {run_on}", "assumed")
+        for whose, run_on in (("a data set", "its own run"), ("either of two neighbours", "the run on one of them"))
     )
-    alone, together = Assumption(certain, "assumed"), Assumption(of_both, "assumed")
-    algorithm_1 = *choice.premises, _accounted(epsilon, choice, oracle, run)
+    algorithm_1 = *choice.premises, _accounted(choice, terms, run)
     theorem = _premises_of_theorem_3_3(premises, step_size, T)
 
     def reading(
@@ -534,7 +611,7 @@ def _readings(
         # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
         seen = (a for a in claim.assumptions if a.basis == "checked")
         rests = (*assumptions_of(streams), *seen, of)
-        nominal = Guarantee(epsilon, delta, oracle.relation, name, (*rests, *nominal_only), claim.not_covered)
+        nominal = Guarantee(epsilon, delta, terms.relation, name, (*rests, *nominal_only), claim.not_covered)
         return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
 
     readings = {
@@ -542,9 +619,8 @@ def _readings(
         "premises": reading("the premises of Theorem 3.3", both["delta"], accounted_both["delta"], algorithm_1, alone),
         "transcript": reading("an event of the transcript", joint, accounted_joint, algorithm_1, together),
     }
-    fixed = oracle.sampling == WHOLE or oracle.sampling.scheme == "fixed-size"
-    if premises.sigma is not None and fixed and oracle.relation == Relation.REPLACE_ONE:
-        readings["assumption B"] = _by_assumption_b(oracle, run, claim, premises.sigma, streams)
+    if premises.sigma is not None and num_examples and terms.relation == Relation.REPLACE_ONE:
+        readings["assumption B"] = _by_assumption_b(terms, run, claim, premises.sigma, streams, num_examples)
     return readings
 
 
@@ -562,17 +638,18 @@ def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: in
     )
 
 
-def _by_assumption_b(oracle: MinibatchGradient, run: int, claim: Guarantee, sigma: float, streams: Streams) -> Reading:
-    n = oracle.problem.num_examples
-    batch_size = n if oracle.sampling == WHOLE else oracle.sampling.batch_size
+def _by_assumption_b(
+    terms: Terms, run: int, claim: Guarantee, sigma: float, streams: Streams, num_examples: int
+) -> Reading:
+    batch_size = terms.sampling.batch_size if terms.sampling.scheme == "fixed-size" else num_examples
     # The sum over the batch moves by B times what the mean does, whatever it is divided by.
-    moved = SENSITIVITY(n=n, B=batch_size, sigma=sigma)["batch"] * batch_size / oracle.terms.divisor
-    std = float(oracle.noise_std[run])
+    moved = SENSITIVITY(n=num_examples, B=batch_size, sigma=sigma)["batch"] * batch_size / terms.divisor
+    std = float(terms.noise_std[run])
     assumption = Assumption(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
     rests = *assumptions_of(streams), assumption
     if std == 0:
         return Reading(None, replace(claim, assumptions=rests))
-    event = Event(std / moved, oracle.relation, oracle.sampling, oracle.num_steps)
+    event = replace(terms.event(run), noise_multiplier=std / moved)
     return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))

@@ -1,0 +1,169 @@
+"""Descent that tries to drift away wherever the gradient is small, and returns the point it cannot leave."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Estimate, Oracle, Status
+from dpnotes.states import select
+from dpnotes.streams import Streams
+
+Repeat = Literal["restore", "refresh", "go on"]
+
+
+class RestorableOracle(Oracle, Protocol):
+    """An oracle that goes back to what it believed, or begins anew; its meter does neither."""
+
+    def rollback(self, now: Any, saved: Any, mask: Tensor, *, refresh: bool) -> Any:
+        """The state with the belief of `saved` in the runs of `mask`; with `refresh`, the next estimate is fresh."""
+        ...
+
+
+@dataclass(frozen=True)
+class DriftEscapeState:
+    """Where each run is.
+
+    `x` `(runs, dim)`; `anchor` and `anchor_gradient` `(runs, dim)`, the point under test and the estimate there;
+    `attempt` (0: descending) and `elapsed`, steps of the attempt; `steps`, `tests` (points that were tested),
+    `escapes`, and `status`; all `(runs,)`. Then the oracle's state, and the one at the anchor.
+    """
+
+    x: Tensor
+    anchor: Tensor
+    anchor_gradient: Tensor
+    attempt: Tensor
+    elapsed: Tensor
+    steps: Tensor
+    tests: Tensor
+    escapes: Tensor
+    status: Tensor
+    oracle: Any
+    saved: Any
+
+
+@dataclass(frozen=True)
+class DriftEscape:
+    """Algorithm 1 of "Private Stochastic Optimization for Achieving Second-Order Stationary Points" (arXiv:2505.15647).
+
+    Gaussian-perturbed SGD: the perturbation is the noise that the oracle's privacy needs. The algorithm, by its lines:
+      g_t <- P_Grad_Oracle                                       (`oracle.estimate`)
+      if |g_t| <= 3 chi: x~ <- x_{t-1}                           (`step`: `trigger`)
+        for q = 1 ... Q:                                         (`step`: `again`)
+          x_t <- x~; for tau = 1 ... T_esc: x_t <- x_{t-1} - eta g_t
+            if |x_t - x~| >= S: escaped                          (`step`: `escaped`)
+        if not escaped in any: return                            (`step`: `done`, FINISHED)
+      else x_t <- x_{t-1} - eta g_t
+    3 chi is `threshold`, T_esc is `attempt_length`, S is `radius`, Q is `attempts`.
+
+    Differences from the paper: the point returned is x~, which was tested; printed is the last iterate, up to a radius
+    away from it (`return_tested=False`). The first step of an attempt uses the estimate that is there already: asked
+    again, an oracle that remembers its point has a difference of 0, and uses up a batch. What becomes of the oracle
+    when the point jumps back is not said; `repeat` decides:
+      "restore": its belief goes back with the point. No example more, but all attempts share the noise of the sum, so
+        that Q of them succeed hardly more often than one. Needs independent noise (a `Tree` refuses).
+      "refresh": the next estimate is a fresh gradient. Attempts are independent, and every one costs a large batch.
+      "go on": the oracle sees a jump, a difference over the way back. Noise is shared, and added to.
+
+    Args:
+      step_size: eta, above 0.
+      threshold: above 0, in the units of a gradient.
+      attempt_length: at least 2, the steps of an attempt.
+      radius: above 0, in the units of a length.
+      attempts: Q, at least 1.
+      repeat: what the oracle believes when an attempt is repeated; the first two need an oracle with `rollback`.
+      return_tested: whether x~ is returned.
+
+    Raises:
+      ValueError: outside these domains.
+    """
+
+    step_size: float
+    threshold: float
+    attempt_length: int
+    radius: float
+    attempts: int
+    repeat: Repeat = "refresh"
+    return_tested: bool = True
+
+    def __post_init__(self) -> None:
+        validate.positive(step_size=self.step_size, threshold=self.threshold, radius=self.radius)
+        validate.at_least(2, attempt_length=self.attempt_length)
+        validate.at_least(1, attempts=self.attempts)
+        validate.one_of(("restore", "refresh", "go on"), repeat=self.repeat)
+
+    def init(self, x: Tensor, oracle: Oracle) -> DriftEscapeState:
+        """Start every run at its row of `x`, `(runs, dim)`."""
+        none, state = torch.zeros(len(x), dtype=torch.int64, device=x.device), oracle.init(x)
+        return DriftEscapeState(x, x, torch.zeros_like(x), none, none, none, none, none, none, state, state)
+
+    def step(self, state: DriftEscapeState, oracle: Oracle, streams: Streams) -> tuple[DriftEscapeState, Estimate]:
+        """One estimate and the move it makes, of the runs whose status is OK; the others stay where they are."""
+        running = state.status == Status.OK
+        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
+        moves = running & (estimate.status == Status.OK)
+        gradient = estimate.gradient
+        trigger = moves & (state.attempt == 0) & (_norm(gradient) <= self.threshold)
+        anchor = select(trigger, state.x, state.anchor)
+        anchor_gradient = select(trigger, gradient, state.anchor_gradient)
+        saved = state.saved
+        if self.repeat == "restore" and bool(trigger.any()):
+            saved = select(trigger, oracle_state, saved)
+
+        x = state.x - self.step_size * gradient
+        finite = x.isfinite().all(1)
+        moved = moves & finite
+        attempt = torch.where(trigger, 1, state.attempt)
+        elapsed = torch.where(attempt > 0, torch.where(trigger, 1, state.elapsed + 1), 0)
+        testing = moved & (attempt > 0)
+        escaped = testing & (_norm(x - anchor) >= self.radius)
+        failed = testing & ~escaped & (elapsed >= self.attempt_length)
+        done = failed & (attempt >= self.attempts)
+        again = failed & ~done
+
+        if bool(again.any()):
+            back = anchor
+            if self.repeat == "restore":
+                oracle_state = _restorable(oracle).rollback(oracle_state, saved, again, refresh=False)
+                back = anchor - self.step_size * anchor_gradient
+            elif self.repeat == "refresh":
+                oracle_state = _restorable(oracle).rollback(oracle_state, oracle_state, again, refresh=True)
+            x = select(again, back, x)
+        if self.return_tested:
+            x = select(done, anchor, x)
+        # Of a restored attempt the first step is made already.
+        elapsed = torch.where(again, int(self.repeat == "restore"), elapsed)
+        attempt = torch.where(escaped, 0, torch.where(again, attempt + 1, attempt))
+        status = torch.where(running, estimate.status, state.status)
+        status = torch.where(done, int(Status.FINISHED), status)
+        status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
+        new = DriftEscapeState(
+            select(moved, x, state.x),
+            anchor,
+            anchor_gradient,
+            select(moved, attempt, state.attempt),
+            select(moved, elapsed, state.elapsed),
+            state.steps + moved.long(),
+            state.tests + trigger.long(),
+            state.escapes + escaped.long(),
+            status,
+            oracle_state,
+            saved,
+        )
+        return new, estimate
+
+    def output(self, state: DriftEscapeState) -> Tensor:
+        """The point returned by the runs that finished, else the last iterate, `(runs, dim)`."""
+        return state.x
+
+
+def _norm(vectors: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+
+
+def _restorable(oracle: Any) -> RestorableOracle:
+    if not hasattr(oracle, "rollback"):
+        raise TypeError(f"Expected an oracle with rollback, as Spider has, or repeat='go on'; got {oracle!r}.")
+    return oracle

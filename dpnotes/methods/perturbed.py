@@ -1,0 +1,74 @@
+"""Descent with isotropic noise in every step: the baseline that escapes saddles without looking for them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Estimate, Oracle, Status
+from dpnotes.states import select
+from dpnotes.streams import Streams
+
+_PURPOSE = "perturbed descent"
+
+
+@dataclass(frozen=True)
+class PerturbedDescentState:
+    """Point `(runs, dim)`, steps taken and status `(runs,)`, and the oracle's state."""
+
+    x: Tensor
+    steps: Tensor
+    status: Tensor
+    oracle: Any
+
+
+@dataclass(frozen=True)
+class PerturbedDescent:
+    """Perturbed SGD of Jin, Netrapalli, Ge, Kakade and Jordan (2021), arXiv:1902.04811.
+
+    `x <- x - eta (g + xi)`, where g is the oracle's estimate and `xi ~ N(0, perturbation^2 / d I)` is drawn for every
+    step. With an oracle whose noise is Gaussian it changes nothing but that noise's scale; it is a baseline for those
+    without. Runs until the oracle ends them.
+
+    Args:
+      step_size: eta, above 0.
+      perturbation: r, above 0, in the units of a gradient.
+
+    Raises:
+      ValueError: outside these domains.
+    """
+
+    step_size: float
+    perturbation: float
+
+    def __post_init__(self) -> None:
+        validate.positive(step_size=self.step_size, perturbation=self.perturbation)
+
+    def init(self, x: Tensor, oracle: Oracle) -> PerturbedDescentState:
+        """Start every run at its row of `x`, `(runs, dim)`."""
+        steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        return PerturbedDescentState(x, steps, steps.clone(), oracle.init(x))
+
+    def step(
+        self, state: PerturbedDescentState, oracle: Oracle, streams: Streams
+    ) -> tuple[PerturbedDescentState, Estimate]:
+        """One step of the runs whose status is OK; the others stay where they are."""
+        running = state.status == Status.OK
+        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
+        moves = running & (estimate.status == Status.OK)
+        dim = state.x.shape[1]
+        noise = streams.normal(_PURPOSE, state.steps, dim).mul_(self.perturbation / dim**0.5)
+        x = state.x - self.step_size * (estimate.gradient + noise).to(state.x)
+        finite = x.isfinite().all(1)
+        moved = moves & finite
+        status = torch.where(running, estimate.status, state.status)
+        status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
+        return PerturbedDescentState(
+            select(moved, x, state.x), state.steps + moved.long(), status, oracle_state
+        ), estimate
+
+    def output(self, state: PerturbedDescentState) -> Tensor:
+        """The last iterate, `(runs, dim)`."""
+        return state.x

@@ -1,0 +1,179 @@
+"""Descent on a gradient estimate that moves off saddles by a perturbation now and then: Liu and Talwar's loop."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Estimate, Oracle, Status
+from dpnotes.states import select
+from dpnotes.streams import Streams
+
+_PURPOSE = "spider descent: saddle perturbation"
+
+
+class DriftingOracle(Oracle, Protocol):
+    """An oracle whose drift can be forgotten, which only the printed algorithm asks for."""
+
+    def forget_drift(self, state: Any, mask: Tensor) -> Any:
+        """The state with a drift of 0 in the runs of `mask`, `(runs,)` bool."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of each run, `(runs,)`, so that runs of different ones are one batch."""
+
+    num_steps: Tensor
+    step_size: Tensor
+    threshold: Tensor
+    window: Tensor
+    perturbation: Tensor
+
+
+@dataclass(frozen=True)
+class SpiderDescentState:
+    """Where each run is.
+
+    `x` `(runs, dim)`; `frozen`, how many steps until the next perturbation is allowed; `previous`, the norm of the last
+    direction; `steps`, `perturbations` and `status`; all `(runs,)`. Then the settings and the oracle's state.
+    """
+
+    x: Tensor
+    frozen: Tensor
+    previous: Tensor
+    steps: Tensor
+    perturbations: Tensor
+    status: Tensor
+    settings: Settings
+    oracle: Any
+
+
+@dataclass(frozen=True)
+class StochasticSpider:
+    """Algorithm 2 "Stochastic Spider" of Liu and Talwar (2024), arXiv:2410.07502v1: what is not the oracle's.
+
+    The algorithm, by its lines, t = 0 ... T-1:
+       2: frozen_{-1} = 1                                                    (`init`)
+       3: while t < T                                                        (FINISHED after the last step)
+     4-8: grad_t from O1 or O2, drift                                        (`oracle.estimate`, `oracles.spider`)
+     5,7: frozen_t = frozen_{t-1} - 1                                        (`step`)
+       9: if the gradient is at most gamma log^3(..) and frozen_{t-1} <= 0   (`step`: `saddle`)
+      10:   frozen_t = Gamma, drift_t = 0                                    (`step`; the drift as printed only)
+      11:   direction = grad_t + TREE(t) + g_t, g_t ~ N(0, zeta^2 / d I)     (`step`)
+      13: else direction = grad_t + TREE(t)
+      15: x_{t+1} = x_t - eta direction                                      (`step`)
+    gamma log^3(..) is `threshold`, Gamma is `window`, zeta is `perturbation`.
+
+    Two lines differ from the paper, unless `as_printed`:
+       9: it is the gradient estimate at x_t that is compared with the threshold. Printed is the last direction,
+          |grad_{t-1}|, which belongs to x_{t-1} and holds the perturbation of that step; the test is free, since it
+          reads what was released.
+      10: the drift is left alone. Set to 0 without a query of O1, it no longer bounds the estimate's error, which
+          then grows with the square root of the number of windows.
+    A window is a whole number of steps, rounded up.
+
+    The theorem speaks of the list of all points: keep them with `observe` of `methods.loop.drive`.
+
+    Args:
+      num_steps: T, whole numbers of at least 1.
+      step_size: eta, above 0; the paper's is 1 / M.
+      threshold: above 0, in the units of a gradient.
+      window: Gamma, at least 1.
+      perturbation: zeta, at least 0, in the units of a gradient: the length of the perturbation is about that.
+      as_printed: whether lines 9 and 10 are the printed ones; needs an oracle with `forget_drift`.
+
+    Numbers are one for all runs or `(runs,)`.
+
+    Raises:
+      ValueError: outside these domains.
+    """
+
+    num_steps: int | Tensor
+    step_size: float | Tensor
+    threshold: float | Tensor
+    window: float | Tensor
+    perturbation: float | Tensor
+    as_printed: bool = False
+
+    def __post_init__(self) -> None:
+        for steps in torch.as_tensor(self.num_steps).flatten().tolist():
+            validate.at_least(1, num_steps=steps)
+        for name in ("step_size", "threshold", "window"):
+            for number in torch.as_tensor(getattr(self, name)).flatten().tolist():
+                validate.positive(**{name: number})
+        for number in torch.as_tensor(self.perturbation).flatten().tolist():
+            validate.non_negative(perturbation=number)
+
+    def init(self, x: Tensor, oracle: Oracle) -> SpiderDescentState:
+        """Start every run at its row of `x`, `(runs, dim)`."""
+        steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+
+        def rows(value: float | Tensor) -> Tensor:
+            return torch.as_tensor(value, dtype=torch.float64, device=x.device).expand(len(x)).clone()
+
+        settings = Settings(
+            torch.as_tensor(self.num_steps, device=x.device).expand(len(x)).clone(),
+            rows(self.step_size),
+            rows(self.threshold),
+            rows(self.window).ceil().long(),
+            rows(self.perturbation),
+        )
+        previous = torch.full_like(settings.threshold, torch.inf)
+        return SpiderDescentState(
+            x, steps + 1, previous, steps, steps.clone(), steps.clone(), settings, oracle.init(x)
+        )  # fmt: skip
+
+    def step(self, state: SpiderDescentState, oracle: Oracle, streams: Streams) -> tuple[SpiderDescentState, Estimate]:
+        """One step of the runs whose status is OK; the others stay where they are."""
+        running, with_ = state.status == Status.OK, state.settings
+        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
+        moves = running & (estimate.status == Status.OK)
+        direction = estimate.gradient
+        # ---- line 9
+        tested = state.previous if self.as_printed else _norm(direction)
+        saddle = moves & (tested <= with_.threshold) & (state.frozen <= 0)
+        # ---- line 10
+        frozen = torch.where(saddle, with_.window, state.frozen - 1)
+        if self.as_printed:
+            oracle_state = _drifting(oracle).forget_drift(oracle_state, saddle)
+        # ---- line 11
+        if bool(saddle.any()):
+            dim = state.x.shape[1]
+            scale = torch.where(saddle, with_.perturbation / dim**0.5, 0.0)[:, None]
+            direction = direction + (scale * streams.normal(_PURPOSE, state.steps, dim)).to(direction)
+        # ---- line 15
+        x = state.x - (with_.step_size[:, None] * direction).to(state.x)
+        finite = x.isfinite().all(1)
+        moved = moves & finite
+        steps = state.steps + 1
+        status = torch.where(running, estimate.status, state.status)
+        status = torch.where(moved & (steps >= with_.num_steps), int(Status.FINISHED), status)
+        status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
+        new = SpiderDescentState(
+            select(moved, x, state.x),
+            select(moved, frozen, state.frozen),
+            select(moved, _norm(direction), state.previous),
+            select(moved, steps, state.steps),
+            state.perturbations + saddle.long(),
+            status,
+            with_,
+            oracle_state,
+        )
+        return new, estimate
+
+    def output(self, state: SpiderDescentState) -> Tensor:
+        """The last iterate, `(runs, dim)`."""
+        return state.x
+
+
+def _norm(vectors: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+
+
+def _drifting(oracle: Any) -> DriftingOracle:
+    if not hasattr(oracle, "forget_drift"):
+        raise TypeError(f"Expected an oracle with forget_drift, as Spider has, for as_printed; got {oracle!r}.")
+    return oracle

@@ -1,0 +1,311 @@
+"""Stochastic Spider, drift escape and perturbed SGD against loops written as the papers write them, for one run."""
+
+import io
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.core import Status
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.drift_escape import DriftEscape
+from dpnotes.methods.loop import drive
+from dpnotes.methods.perturbed import PerturbedDescent
+from dpnotes.methods.spider_descent import StochasticSpider
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.samples import VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.events import CombinationError
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.tree import Tree
+from dpnotes.problems.separable import Cosine, Linear, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.states import flatten, restore
+from dpnotes.streams import Streams
+
+DIM, M = 4, 2.0
+ONE = torch.tensor([True])
+
+
+def data(noise: float = 0.5) -> VirtualData:
+    features = Sine(noise) if noise else Linear(0.0)
+    return VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(features, DIM)]))
+
+
+def oracle(runs: int, mechanism: Any = None, total: Any = 10**12, noise: float = 0.5, **more: Any) -> Spider:
+    mechanism = mechanism or Gaussian()
+    silent = isinstance(mechanism, Exact)
+    budget = torch.full((runs,), math.inf if silent else 1.0, dtype=torch.float64)
+    options: dict[str, Any] = {
+        "refresh": Refresh.path_length(0.8, M, 64), "batches": Batches(2000, 50, 500.0), "gradient_bound": 2.0,
+        "smoothness": M, "term_sensitivity": 0.005 if isinstance(mechanism, Tree) else None,
+    } | more  # fmt: skip
+    return Spider(VirtualSamples(data(noise), total), mechanism, 0.0 if silent else 3.0, budget, **options)
+
+
+def start(runs: int, scale: float = 1.0) -> Tensor:
+    return scale * Streams.of("start", range(runs)).normal("x", 0, DIM)
+
+
+# ---------------------------------------------------------------- stochastic Spider
+def by_lines(method: StochasticSpider, source: Spider, x: Tensor, streams: Streams) -> tuple[Tensor, list[int], int]:
+    """Algorithm 2 of Liu and Talwar for one run, with its while loop; where it ended, where it perturbed, O1 calls."""
+    state, t, frozen, previous, where = source.init(x), 0, 1, None, []
+    while t < int(method.num_steps):
+        state, estimate = source.estimate(state, x, streams, ONE)
+        gradient, allowed = estimate.gradient, frozen <= 0
+        frozen = frozen - 1
+        if method.as_printed:
+            small = previous is not None and float(previous.norm()) <= float(method.threshold)
+        else:
+            small = float(gradient.norm()) <= float(method.threshold)
+        direction = gradient
+        if small and allowed:
+            frozen = math.ceil(method.window)
+            where.append(t)
+            if method.as_printed:
+                state = source.forget_drift(state, ONE)
+            scale = float(method.perturbation) / math.sqrt(DIM)
+            direction = gradient + scale * streams.normal("spider descent: saddle perturbation", t, DIM)
+        x = x - float(method.step_size) * direction
+        previous = direction
+        t += 1
+    return x, where, int(state.meter.refreshes)
+
+
+@pytest.mark.parametrize("as_printed", [False, True])
+@pytest.mark.parametrize("mechanism", [Tree(64), Gaussian(), Exact()])
+def test_stochastic_spider_is_the_algorithm_line_by_line(mechanism, as_printed):
+    runs, streams = 2, Streams.of("lines", range(2))
+    method = StochasticSpider(60, 1 / M, 0.12, 4.5, 0.2, as_printed)
+    source, x = oracle(runs, mechanism), start(runs)
+    seen: list[Tensor] = []
+    state = drive(
+        method, source, method.init(x, source), streams, 100,
+        observe=lambda going, state, estimate: seen.append(state.perturbations.clone()),
+    )  # fmt: skip
+    assert (state.status == Status.FINISHED).all() and state.steps.tolist() == [60] * 2
+    counts = torch.stack([torch.zeros(runs).long(), *seen]).diff(dim=0)
+    for run in range(runs):
+        index = torch.tensor([run])
+        end, where, refreshes = by_lines(method, source.take(index), x[index], streams.take(index))
+        assert torch.allclose(state.x[run], end[0], atol=1e-10)
+        assert counts[:, run].nonzero()[:, 0].tolist() == where and len(where) > 1
+        assert all(later - earlier >= 6 for earlier, later in zip(where, where[1:], strict=False))
+        assert int(state.oracle.meter.refreshes[run]) == refreshes
+
+
+def test_the_perturbation_moves_off_a_saddle_and_nothing_else_does():
+    # The origin is the top of all cosines' wells: the gradient is 0 there, and without noise it stays so.
+    source, x, streams = (
+        oracle(20, Exact(), noise=0.0),
+        torch.zeros(20, DIM, dtype=torch.float64),
+        Streams.of(0, range(20)),
+    )
+    assert float(data(0.0).landscape.smallest_eigenvalue(x)[0]) < 0
+
+    def end(perturbation: float) -> Tensor:
+        method = StochasticSpider(60, 1 / M, 0.05, 20, perturbation)
+        return drive(method, source, method.init(x, source), streams, 100).x
+
+    assert (data(0.0).landscape.smallest_eigenvalue(end(0.01)) > 0).all()
+    assert torch.equal(end(0.0), x), "control"
+
+
+def test_the_printed_reset_of_the_drift_lets_the_error_grow():
+    def error(as_printed: bool) -> tuple[float, int]:
+        runs = 100
+        source = oracle(runs, Exact(), refresh=Refresh.path_length(2.0, M), batches=Batches(10**5, 20))
+        # Perturbed every few steps, so that there is always something to move away from.
+        method = StochasticSpider(150, 0.2, 10.0, 3, 0.3, as_printed)
+        found: list[float] = []
+
+        def observe(going: Tensor, state: Any, estimate: Any) -> None:
+            exact = data().landscape.gradient(state.oracle.belief.point)
+            found.append(float((estimate.gradient - exact).square().sum(1).mean()))
+
+        state = drive(method, source, method.init(start(runs), source), Streams.of(0, range(runs)), 200, None, observe)
+        return sum(found[100:]) / 50, int(state.oracle.meter.refreshes.sum())
+
+    (corrected, refreshed), (printed, forgotten) = error(False), error(True)
+    assert printed > 2 * corrected and forgotten < refreshed / 2
+
+
+def test_runs_with_settings_of_their_own_are_the_runs_one_by_one_and_resumed_ones_the_whole():
+    runs, streams, x = 3, Streams.of("own", range(3)), start(3)
+    lists: Any = ([30, 40, 50], [0.5, 0.3, 0.1], [0.1, 0.2, 0.3], [3, 5, 7], [0.1, 0.0, 0.2])
+    source = oracle(runs, Tree(64), torch.tensor([10**9, 10**9, 20_000]))
+    columns: Any = [torch.tensor(values) for values in lists]
+    method = StochasticSpider(*columns)
+    whole = drive(method, source, method.init(x, source), streams, 60)
+    assert whole.status.tolist() == [Status.FINISHED, Status.FINISHED, Status.DATA_EXHAUSTED]
+    for run in range(runs):
+        index, one = torch.tensor([run]), StochasticSpider(*(values[run] for values in lists))
+        alone = drive(one, source.take(index), one.init(x[index], source.take(index)), streams.take(index), 60)
+        assert torch.allclose(alone.x[0], whole.x[run], atol=1e-6) and alone.steps[0] == whole.steps[run]
+    half = drive(method, source, method.init(x, source), streams, 17)
+    buffer = io.BytesIO()
+    torch.save(flatten(half), buffer)
+    buffer.seek(0)
+    restored = restore(method.init(x, source), torch.load(buffer, weights_only=True))
+    resumed = flatten(drive(method, source, restored, streams, 43))
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in flatten(whole).items())
+
+
+# ---------------------------------------------------------------- drift escape
+def by_loops(method: DriftEscape, source: Any, x: Tensor, streams: Streams, most: int) -> tuple[Tensor, int, bool]:
+    """Algorithm 1 of drift escape for one run, with its nested loops: the end, how often it asked, did it return."""
+    state, asked = source.init(x), 0
+
+    def ask(state: Any, x: Tensor) -> tuple[Any, Tensor]:
+        nonlocal asked
+        asked += 1
+        state, estimate = source.estimate(state, x, streams, ONE)
+        return state, estimate.gradient
+
+    while asked < most:
+        state, gradient = ask(state, x)
+        if float(gradient.norm()) > method.threshold:
+            x = x - method.step_size * gradient
+            continue
+        anchor, first, saved, escaped = x, gradient, state, False
+        for attempt in range(method.attempts):
+            x, known = anchor, first if attempt == 0 else None
+            if attempt and method.repeat == "restore":
+                state, known = source.rollback(state, saved, ONE, refresh=False), first
+            elif attempt and method.repeat == "refresh":
+                state = source.rollback(state, state, ONE, refresh=True)
+            for _ in range(method.attempt_length):
+                if known is None:
+                    state, known = ask(state, x)
+                x, known = x - method.step_size * known, None
+                escaped = float((x - anchor).norm()) >= method.radius
+                if escaped:
+                    break
+            if escaped:
+                break
+        if not escaped:
+            return (anchor if method.return_tested else x), asked, True
+    return x, asked, False
+
+
+@pytest.mark.parametrize("return_tested", [True, False])
+@pytest.mark.parametrize("repeat", ["restore", "refresh", "go on"])
+def test_drift_escape_is_the_algorithm_loop_by_loop(repeat, return_tested):
+    runs, streams = 6, Streams.of("loops", range(6))
+    method = DriftEscape(0.3, 0.5, 5, 0.4, 3, repeat, return_tested)
+    source, x = oracle(runs, refresh=Refresh.squared_moves(0.2)), start(runs, 0.2)
+    state = drive(method, source, method.init(x, source), streams, 400)
+    assert (state.status == Status.FINISHED).all() and (state.escapes > 0).any()
+    for run in range(runs):
+        index = torch.tensor([run])
+        end, asked, returned = by_loops(method, source.take(index), x[index], streams.take(index), 400)
+        assert returned and torch.allclose(state.x[run], end[0], atol=1e-10) and int(state.steps[run]) == asked
+        assert int(state.oracle.meter.calls[run]) == asked
+    away = torch.linalg.vector_norm(state.x - state.anchor, dim=1)
+    assert (away == 0).all() if return_tested else ((away > 0) & (away < method.radius)).all()
+
+
+def test_fresh_gradients_are_asked_for_again_where_attempts_refresh():
+    found = {}
+    for repeat in ("restore", "refresh", "go on"):
+        method, source = DriftEscape(0.3, 0.5, 5, 3.0, 4, repeat), oracle(1, refresh=Refresh.squared_moves(1e9))
+        x = torch.full((1, DIM), math.pi, dtype=torch.float64)  # a minimum: no attempt leaves
+        state = drive(method, source, method.init(x, source), Streams.of(0, ["a"]), 100)
+        assert state.status.tolist() == [Status.FINISHED] and state.tests.tolist() == [1]
+        found[repeat] = int(state.oracle.meter.refreshes), int(state.steps)
+    assert found == {"restore": (1, 5 + 3 * 4), "refresh": (4, 4 * 5), "go on": (1, 4 * 5)}
+
+
+def test_restored_attempts_share_their_noise_and_refreshed_ones_do_not():
+    # Nothing but the noise of the fresh gradient: restored, the attempts are copies of one another.
+    def ends(repeat: Any) -> float:
+        source = oracle(200, batches=Batches(300, 10**9), refresh=Refresh.squared_moves(1e9), noise=0.0)
+        method = DriftEscape(0.3, 10.0, 4, 0.07, 8, repeat)
+        x = torch.full((200, DIM), math.pi, dtype=torch.float64)
+        state = drive(method, source, method.init(x, source), Streams.of("shared", range(200)), 33)
+        return float((state.escapes > 0).double().mean())
+
+    shared, independent = ends("restore"), ends("refresh")
+    assert 0.1 < shared < 0.6
+    # A success in eight attempts, if they are independent: 200 runs, five standard errors.
+    expected = 1 - (1 - shared) ** 8
+    assert abs(independent - expected) < 0.2 and independent > shared + 0.2
+
+
+def test_a_tree_refuses_to_restore_and_does_refresh():
+    x = torch.full((1, DIM), math.pi, dtype=torch.float64)
+    for repeat in ("restore", "refresh"):
+        method, source = DriftEscape(0.3, 0.5, 5, 3.0, 4, repeat), oracle(1, Tree(64))
+        if repeat == "restore":
+            with pytest.raises(CombinationError, match="restored has paid"):
+                drive(method, source, method.init(x, source), Streams.of(0, ["a"]), 100)
+        else:
+            state = drive(method, source, method.init(x, source), Streams.of(0, ["a"]), 100)
+            assert state.status.tolist() == [Status.FINISHED]
+
+
+def test_fresh_noise_needs_no_rollback():
+    source = FreshGradient(data(), 10_000, torch.full((2,), 0.02, dtype=torch.float64), 5.0, 500)
+    method = DriftEscape(0.3, 0.2, 10, 0.4, 5, "go on")
+    state = drive(method, source, method.init(start(2), source), Streams.of(0, range(2)), 500)
+    assert state.status.tolist() == [Status.FINISHED] * 2
+    with pytest.raises(TypeError, match="repeat='go on'"):
+        method = DriftEscape(0.3, 0.2, 10, 0.4, 5)
+        drive(method, source, method.init(start(2), source), Streams.of(0, range(2)), 500)
+    with pytest.raises(TypeError, match="forget_drift"):
+        printed = StochasticSpider(5, 0.1, 0.1, 5, 0.1, as_printed=True)
+        drive(printed, source, printed.init(start(2), source), Streams.of(0, range(2)), 5)
+
+
+# ---------------------------------------------------------------- baselines
+def test_perturbed_descent_adds_noise_of_the_length_that_was_asked_for():
+    runs, dim = 400, 100
+    flat = VirtualData(Separable([(Linear(0.0), dim)]), Separable([(Linear(0.0), dim)]))
+    source = Spider(
+        VirtualSamples(flat, 10**6), Exact(), 0.0, torch.full((runs,), math.inf, dtype=torch.float64),
+        Refresh.every(5), Batches(10), 1.0, 1.0,
+    )  # fmt: skip
+    method, x = PerturbedDescent(0.5, 2.0), torch.zeros(runs, dim, dtype=torch.float64)
+    state = drive(method, source, method.init(x, source), Streams.of(0, range(runs)), 4)
+    # 40,000 numbers: one standard error is 0.35%.
+    assert state.x.std().item() == pytest.approx(0.5 * 2.0 / 10 * 2, rel=0.02)
+    assert state.x.std().item() != pytest.approx(0.5 * 2.0 / 10 * 4, rel=0.02), "control: steps share their noise"
+    assert torch.equal(method.output(state), state.x) and state.steps.tolist() == [4] * runs
+
+
+def test_plain_dp_spider_is_a_fresh_gradient_every_so_many_steps():
+    source = oracle(2, refresh=Refresh.every(7))
+    method = Descent(0.3)
+    state = drive(method, source, method.init(start(2), source), Streams.of(0, range(2)), 30)
+    assert (
+        state.oracle.meter.refreshes.tolist() == [5, 5] and (data().landscape.gradient(state.x).norm(dim=1) < 0.2).all()
+    )
+    assert (state.oracle.meter.spent <= source.declared()).all()
+
+
+@pytest.mark.parametrize("method", [PerturbedDescent(1e308, 1.0), DriftEscape(1e308, 1e-9, 5, 1.0, 2, "go on")])
+def test_a_step_out_of_the_numbers_ends_the_run(method):
+    source = oracle(2)
+    x = 1e300 * start(2)
+    state = drive(method, source, method.init(x, source), Streams.of(0, range(2)), 50)
+    assert state.status.tolist() == [Status.DIVERGED] * 2 and state.x.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: StochasticSpider(0, 0.1, 0.1, 5, 0.1), "num_steps=0 >= 1"),
+        (lambda: StochasticSpider(5, 0.1, 0.0, 5, 0.1), "threshold=0.0 > 0"),
+        (lambda: StochasticSpider(5, 0.1, 0.1, 5, torch.tensor([0.1, -1.0])), "perturbation=-1.0 >= 0"),
+        (lambda: DriftEscape(0.1, 0.1, 1, 0.1, 5), "attempt_length=1 >= 2"),
+        (lambda: DriftEscape(0.1, 0.1, 5, 0.0, 5), "radius=0.0 > 0"),
+        (lambda: DriftEscape(0.1, 0.1, 5, 0.1, 5, "twice"), "repeat='twice'"),  # type: ignore[arg-type]
+        (lambda: PerturbedDescent(0.1, 0.0), "perturbation=0.0 > 0"),
+    ],
+)
+def test_bad_parameters_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -16,7 +16,7 @@ from dpnotes.privacy.events import Event
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.streams import Streams
 
-_PURPOSE = "fresh batch: examples"
+PURPOSE = "fresh batch: examples"
 
 
 class FreshBatch(Protocol):
@@ -121,7 +121,7 @@ class FreshGradient:
         granted, status = terms.grant(state, active)
         if not bool(granted.any()):
             return state, terms.refuse(x, granted, status)
-        mean = self.data.fresh(self.batch_size, streams, _PURPOSE, calls).gradient(x)
+        mean = self.data.fresh(self.batch_size, streams, PURPOSE, calls).gradient(x)
         found = terms.too_long(mean, self.batch_size).long()
         new, gradient, price = terms.release(state, mean, granted, (found, found), streams)
         return new, Estimate(gradient, price, torch.where(granted, self.batch_size, 0), status)

@@ -1,0 +1,185 @@
+"""The setting that the experiments share: one double well of d at its hill, and Theorem 3.5's parameters for it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpnotes.experiments import Spec
+from dpnotes.measure.stationarity import sosp_level
+from dpnotes.papers.noisy_sgd.calculators import CLOSED_LOOP
+from dpnotes.papers.noisy_sgd.experiments.paths import Block, Instances, Means, Setting, noisy_paths, normal_means
+from dpnotes.problems.separable import Cosine, DoubleWell, Linear, Separable
+from dpnotes.streams import Streams
+
+# Wells that are parabolas beyond 1.05 of their width have the smoothness 2.3075 gamma and the curvature 2 gamma at the
+# minimum. Wells up to their width alone would have both equal: steps of 1/L would forget the last iterate.
+_EDGE = 1.05
+_STEEPNESS = 3 * _EDGE**2 - 1
+# The bound on the gap is strict.
+_MARGIN = 1.02
+# Constants that the paper does not give. c_eta = 1/(128 c) is what the proof of Lemma B.3 asks for; c, c_1 and c_2 are
+# 1, which is a choice of units for n and epsilon: no exponent depends on it.
+CONSTANTS = {"c": 1.0, "c_1": 1.0, "c_2": 1.0, "c_eta": 1 / 128}
+
+
+@dataclass(frozen=True)
+class Wells:
+    """`sum_i phi(x_i)` in `dim` double wells of smoothness 1, with Assumption B's sigma in the first coordinate.
+
+    The start is the hill of the first well and the minimum of all others, so the gap does not grow with `dim`. The
+    noise of a gradient is `z a sin(x_1)`, bounded and zero at the start: batches alone do not leave the saddle.
+
+    Args:
+      dim: at least 2.
+      f_max: above 0, 1.02 times the gap.
+      sigma: above 0, of Assumption B.
+
+    Example:
+      >>> wells = Wells(8, f_max=1.0, sigma=0.01)
+      >>> round(wells.smoothness, 6), round(wells.gap * 1.02, 6), round(wells.saddle_level, 4)
+      (1.0, 1.0, 0.2069)
+    """
+
+    dim: int
+    f_max: float
+    sigma: float
+
+    @property
+    def width(self) -> float:
+        """Where the minima are."""
+        return math.sqrt(4 * self.gap * _STEEPNESS)
+
+    @property
+    def gap(self) -> float:
+        """`F(x_0) - min F`."""
+        return self.f_max / _MARGIN
+
+    @property
+    def landscape(self) -> Separable:
+        """F."""
+        return Separable([(DoubleWell(1 / _STEEPNESS, self.width, _EDGE * self.width), self.dim)])
+
+    @property
+    def features(self) -> Separable:
+        """What the examples differ by."""
+        slope = self.sigma / math.sqrt(-2 / math.expm1(-2))
+        return Separable([(Cosine(slope), 1), (Linear(0.0), self.dim - 1)])
+
+    @property
+    def smoothness(self) -> float:
+        """L."""
+        return self.landscape.constants["smoothness"].value
+
+    @property
+    def hessian_lipschitz(self) -> float:
+        """rho."""
+        return self.landscape.constants["hessian_lipschitz"].value
+
+    @property
+    def saddle_level(self) -> float:
+        """The accuracy below which the start is not second-order stationary, `gamma^2 / rho`."""
+        return 1 / _STEEPNESS**2 / self.hessian_lipschitz
+
+    def start(self, runs: int, device: torch.device | str = "cpu") -> Tensor:
+        """`(runs, dim)` float64."""
+        x = torch.full((runs, self.dim), self.width, dtype=torch.float64, device=device)
+        x[:, 0] = 0.0
+        return x
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What Theorem 3.5 sets: alpha, eta, T, Delta, and the batch size by our rule."""
+
+    alpha: float
+    step_size: float
+    num_steps: int
+    noise_std: float
+    batch_size: int
+
+
+def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) -> Parameters:
+    """Theorem 3.5 with the corrected constants, given n, d, epsilon, delta and the constants of the class.
+
+    Delta cancels in alpha. It is the least that lets the step size be 1/L, and the batch is the smallest that allows
+    this Delta: `sigma / sqrt(B) <= Delta` and `epsilon < c_1 T B^2 / n^2`. Then `T = 64 L f_max / alpha^2`, the least
+    that the theorem has.
+
+    Raises:
+      ValueError: as `CLOSED_LOOP`: where the theorem says nothing.
+
+    Example:
+      >>> found = parameters(Wells(8, f_max=1.0, sigma=0.01), 60_000, 1.0, 1e-6)
+      >>> round(found.alpha, 3), found.num_steps, round(found.step_size, 6)
+      (0.177, 2037, 1.0)
+    """
+    given = {
+        "n": num_examples, "d": wells.dim, "epsilon": epsilon, "delta": delta, "L": wells.smoothness,
+        "f_max": wells.f_max, "sigma": wells.sigma, "rho": wells.hessian_lipschitz, **CONSTANTS,
+    }  # fmt: skip
+    free = CLOSED_LOOP(B=num_examples, **given)
+    noise, bound = float(free["Delta"]), float(free["C"])
+    window = CONSTANTS["c_2"] * bound / noise * math.sqrt(-math.log(delta) / (CONSTANTS["c_1"] * epsilon))
+    batch_size = math.ceil(max((wells.sigma / noise) ** 2, window))
+    found = CLOSED_LOOP(B=batch_size, **given)
+    alpha, step, steps, std = (float(found[name]) for name in ("alpha", "eta", "T", "Delta"))
+    return Parameters(alpha, step, math.ceil(steps), std, batch_size)
+
+
+def draw_factors(spec: Spec, streams: Streams) -> Tensor:
+    """The factor of each run's landscape, log-uniform between the spec's `smallest_factor` and 1."""
+    return spec["smallest_factor"] ** streams.uniform("instance", 0, 1)[:, 0]
+
+
+def levels(
+    wells: Wells,
+    streams: Streams,
+    given: list[Parameters],
+    factors: Tensor,
+    features: Separable | None = None,
+    means: Means = normal_means,
+) -> list[Tensor]:
+    """`sosp_level` of every iterate of every run, by exact gradients and Hessians: `(T,)` float32 each.
+
+    Memory: 4 bytes an iterate, and what `noisy_paths` holds.
+    """
+    device = factors.device
+    setting = Setting(
+        torch.tensor([p.step_size for p in given], dtype=torch.float64, device=device),
+        torch.tensor([p.noise_std for p in given], dtype=torch.float64, device=device),
+        torch.tensor([p.batch_size for p in given], dtype=torch.float64, device=device),
+        torch.tensor([p.num_steps for p in given], device=device),
+    )
+    parts: list[list[Tensor]] = [[] for _ in given]
+    blocks = noisy_paths(
+        Instances(wells.landscape, factors),
+        features or wells.features,
+        wells.start(len(given), device),
+        streams,
+        setting,
+        means,
+    )
+    for block in blocks:
+        found = level(block, wells.hessian_lipschitz).T
+        for run, row in zip(block.going.tolist(), found, strict=True):
+            parts[run].append(row)
+    return [torch.cat(part) for part in parts]
+
+
+def level(block: Block, hessian_lipschitz: float) -> Tensor:
+    """`sosp_level` of a block's iterates, `(iterates, going)` float32."""
+    norms = torch.linalg.vector_norm(block.instances.gradient(block.points), dim=-1)
+    return sosp_level(norms, block.instances.smallest_eigenvalue(block.points), hessian_lipschitz).float()
+
+
+def log_spaced(low: float, high: float, count: int) -> list[float]:
+    """Numbers with a constant ratio, to four digits so that they can be read.
+
+    Example:
+      >>> log_spaced(1.0, 100.0, 3)
+      [1.0, 10.0, 100.0]
+    """
+    return [float(f"{value:.4g}") for value in np.geomspace(low, high, count)]

@@ -1,0 +1,120 @@
+"""The saddle experiments of noisy SGD: fast paths against the real oracle, decision rules, one tiny cell each."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpnotes.experiments import Context, Spec
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.papers.noisy_sgd.experiments import EXPERIMENTS, slopes
+from dpnotes.papers.noisy_sgd.experiments.paths import Instances, Setting, noisy_paths
+from dpnotes.papers.noisy_sgd.experiments.wells import Wells, parameters
+from dpnotes.problems.separable import Linear, Separable
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+
+def changed(spec: Spec, **parameters) -> Spec:
+    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
+
+
+def frame_of(experiment, spec: Spec) -> pd.DataFrame:
+    parts = [experiment.run_cell(spec, cell, Context("cpu", 10**9)) for cell in experiment.cells(spec)]
+    return pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
+
+
+def test_every_experiment_has_both_profiles_and_a_rule():
+    for experiment in EXPERIMENTS:
+        for profile in ("quick", "paper"):
+            rule = experiment.spec(profile)["decision_rule"].lower()
+            assert all(outcome in rule for outcome in ("reproduced if", "not reproduced if", "undecided"))
+            assert experiment.cells(experiment.spec(profile))
+
+
+# ---------------------------------------------------------------- paths and parameters
+@pytest.mark.parametrize("additive", [False, True])
+def test_paths_in_blocks_are_those_of_descent_on_the_oracle(additive):
+    wells = Wells(5, f_max=1.0, sigma=0.3)
+    features = Separable([(Linear(0.2), 3), (Linear(0.0), 2)]) if additive else wells.features
+    streams, start, steps = Streams.of("paths", range(3)), wells.start(3), [40, 25, 40]
+    std = torch.tensor([0.05, 0.1, 0.02], dtype=torch.float64)
+    ones = torch.ones(3, dtype=torch.float64)
+    setting = Setting(0.7 * ones, std, 16 * ones, torch.tensor(steps))
+    instances = Instances(wells.landscape, ones)
+    paths: list[list[torch.Tensor]] = [[], [], []]
+    for block in noisy_paths(instances, features, start, streams, setting, numbers_at_once=100):
+        for run, points in zip(block.going.tolist(), block.points.unbind(1), strict=True):
+            paths[run].append(points)
+    oracle = FreshGradient(VirtualData(wells.landscape, features), 16, std, norm_bound=10.0, num_steps=40)
+    method, seen = Descent(0.7), [start]
+    state = method.init(start, oracle)
+    drive(method, oracle, state, streams, 40, observe=lambda going, state, estimate: seen.append(state.x))
+    for run, num_steps in enumerate(steps):
+        found = torch.cat(paths[run])
+        assert len(found) == num_steps
+        torch.testing.assert_close(found, torch.stack(seen)[:num_steps, run], rtol=0, atol=1e-11)
+    assert float((torch.cat(paths[0])[1:] - start[0]).abs().min()) > 0  # control: the noise did move every coordinate
+
+
+def test_the_parameters_are_the_theorems():
+    wells = Wells(8, f_max=1.0, sigma=0.01)
+    found = parameters(wells, 6e5, 1.0, 1e-6)
+    assert found.step_size == pytest.approx(1 / wells.smoothness)
+    assert found.num_steps == np.ceil(64 * wells.f_max / (found.step_size * found.alpha**2))
+    assert found.noise_std >= wells.sigma / found.batch_size**0.5
+    assert 1.0 < found.num_steps * found.batch_size**2 / 6e5**2 * 1.001
+    assert found.alpha < wells.saddle_level  # so the start is no alpha-SOSP
+    with pytest.raises(ValueError, match="alpha"):
+        parameters(wells, 1e4, 1.0, 1e-6)
+
+
+# ---------------------------------------------------------------- slopes
+def reached(exponents: dict[str, float], spread: float = 0.02, stays: bool = True) -> pd.DataFrame:
+    draws, rows = np.random.default_rng(0), []
+    for point in slopes.points(slopes.QUICK):
+        for repeat in range(20):
+            value = point["value"] ** exponents[point["knob"]] * np.exp(spread * draws.normal())
+            rows.append({"knob": point["knob"], "value": point["value"], "noise": True, "repeat": repeat})
+            rows[-1] |= {"reached": value, "alpha": point["value"] ** exponents[point["knob"]], "saddle_level": 0.1}
+    control = {"knob": "n", "value": 6e4, "noise": False, "alpha": 0.2, "saddle_level": 0.1}
+    rows += [{**control, "repeat": r, "reached": 0.1 if stays else 0.01} for r in range(20)]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict", "said"),
+    [
+        ({}, "reproduced", "20 of 20 runs stay"),
+        ({"n": -0.6}, "undecided", "n: -0.600"),
+        ({"d": 0.15}, "undecided", "steeper: the bound is not tight here"),
+        ({"d": 0.5}, "not reproduced", "worse"),
+        ({"epsilon": -0.3}, "not reproduced", "worse"),
+        ({"f_max": 1.0}, "not reproduced", "worse"),  # the exponent as printed
+    ],
+)
+def test_the_rule_on_slopes(change, verdict, said):
+    decision = slopes.decide(reached({**slopes.EXPONENTS, **change}), slopes.QUICK)
+    assert decision.verdict == verdict and said in decision.reason
+
+
+def test_slopes_that_are_too_uncertain_or_runs_that_left_without_noise_are_not_reproduced():
+    assert slopes.decide(reached(slopes.EXPONENTS, spread=2.0), slopes.QUICK).verdict == "undecided"
+    left = slopes.decide(reached(slopes.EXPONENTS, stays=False), slopes.QUICK)
+    assert left.verdict == "not reproduced" and "0 of 20" in left.reason
+    lost = reached(slopes.EXPONENTS)
+    lost.loc[0, "reached"] = np.inf
+    assert slopes.decide(lost, slopes.QUICK).reason == "1 of 420 runs diverged"
+
+
+def test_a_tiny_suite_of_slopes_runs():
+    ranges = {"n": [6e4, 9e4], "epsilon": [0.01, 0.015], "d": [300.0, 600.0], "f_max": [0.5, 2.0]}
+    spec = changed(slopes.QUICK, ranges=ranges, points=2, repeats=2)
+    frame = frame_of(slopes, spec)
+    assert len(frame) == 2 * (4 * 2 + 1) and set(frame["knob"]) == set(slopes.EXPONENTS)
+    assert (frame.loc[frame["noise"], "reached"] < frame.loc[frame["noise"], "alpha"]).all()
+    assert "without noise 2 of 2" in slopes.decide(frame, spec).reason
+    alone = slopes.run_cell(spec, slopes.cells(spec)[-1], Context("cpu", 10**9))
+    np.testing.assert_array_equal(alone["reached"], frame["reached"].to_numpy()[-len(alone["reached"]) :])

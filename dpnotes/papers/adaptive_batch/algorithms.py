@@ -1,0 +1,401 @@
+"""Stochastic Spider with adaptive batches and the tree mechanism: the algorithm of Liu and Talwar (2024).
+
+"Adaptive Batch Size for Privately Finding Second-Order Stationary Points", arXiv:2410.07502v1.
+
+Letters of the paper in the bodies below: alpha accuracy, gamma bound of an estimate's error, G, M, rho Lipschitz,
+smoothness and Hessian-Lipschitz constants of every example's loss, B initial gap, kappa threshold of the drift, b and
+b_t batches, sigma noise of a node of the tree, T steps, Gamma window, zeta perturbation, n examples, d dimension.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Guarantee, Ledger
+from dpnotes.methods.loop import Observer, drive
+from dpnotes.methods.spider_descent import SpiderDescentState, StochasticSpider
+from dpnotes.oracles.samples import Samples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.papers.adaptive_batch.calculators import theorem
+from dpnotes.privacy.calibration import tree_std
+from dpnotes.privacy.mechanisms import Exact
+from dpnotes.privacy.tree import Tree
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """All numbers of a run.
+
+    Args:
+      accuracy: alpha (and gamma), above 0, in the units of a gradient.
+      gradient_bound: G, above 0.
+      smoothness: M, above 0, and at least sqrt(rho alpha).
+      hessian_lipschitz: rho, above 0.
+      drift_threshold: kappa, above 0, in the units of a gradient.
+      first_batch: b, of a fresh gradient.
+      batch_per_gradient: examples of a difference, over M times the move.
+      noise_multiplier: sigma of a node over the largest sensitivity of a term, replace-one; 0 without privacy.
+      num_steps: T.
+      step_size: eta, at most 1 / M.
+      threshold: what a gradient estimate is compared with.
+      window: Gamma, steps.
+      perturbation: zeta.
+      max_leaves: the longest sum of a tree; a longer one is begun anew.
+      origin: where the numbers come from.
+
+    Raises:
+      ValueError: outside these domains, saying by how much.
+    """
+
+    accuracy: float
+    gradient_bound: float
+    smoothness: float
+    hessian_lipschitz: float
+    drift_threshold: float
+    first_batch: float
+    batch_per_gradient: float
+    noise_multiplier: float
+    num_steps: int
+    step_size: float
+    threshold: float
+    window: float
+    perturbation: float
+    max_leaves: int
+    origin: str
+
+    def __post_init__(self) -> None:
+        validate.positive(accuracy=self.accuracy, kappa=self.drift_threshold, step_size=self.step_size)
+        validate.positive(G=self.gradient_bound, M=self.smoothness, rho=self.hessian_lipschitz)
+        check_smoothness(self.smoothness, self.hessian_lipschitz, self.accuracy, self.step_size)
+
+    @property
+    def term_sensitivity(self) -> float:
+        """How far an example that is replaced moves a term of the sum at most, `2 max(G / b, |g| / b_t)`."""
+        return 2 * max(self.gradient_bound / self.first_batch, 1 / self.batch_per_gradient)
+
+    @property
+    def budget(self) -> float:
+        """zCDP of a run: what the first leaf of a tree pays."""
+        if not self.noise_multiplier:
+            return math.inf
+        return Tree(self.max_leaves).max_cost(self.noise_multiplier)
+
+
+def check_smoothness(smoothness: float, hessian_lipschitz: float, accuracy: float, step_size: float) -> None:
+    """Refuse what the theorem's premises exclude: M below sqrt(rho alpha), or a step above 1 / M.
+
+    Raises:
+      ValueError: if so, saying by how much.
+
+    Example:
+      >>> check_smoothness(2.0, 1.0, 0.25, 0.75)
+      Traceback (most recent call last):
+      ValueError: Expected step_size=0.75 <= 1/M=0.5: too large by a factor of 1.5.
+    """
+    curvature = math.sqrt(hessian_lipschitz * accuracy)
+    if smoothness < curvature:
+        raise ValueError(
+            f"Expected M={smoothness:.6g} >= sqrt(rho alpha)={curvature:.6g}: too small by a factor of "
+            f"{curvature / smoothness:.4g}, every point has a curvature that is small enough."
+        )
+    if step_size * smoothness > 1 + 1e-12:
+        raise ValueError(
+            f"Expected step_size={step_size:.6g} <= 1/M={1 / smoothness:.6g}: too large by a factor of "
+            f"{step_size * smoothness:.4g}."
+        )
+
+
+def theorem_3_11(
+    num_examples: float,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    gradient_bound: float,
+    smoothness: float,
+    hessian_lipschitz: float,
+    initial_gap: float,
+    failure: float = 0.01,
+    constants: str = "paper",
+) -> Parameters:
+    """The parameters of Theorem 3.11 at its accuracy.
+
+    At the size of a laptop they are vacuous: the threshold of line 9, `gamma log^3(..)`, exceeds G unless n is above
+    1e10 or so, so that every iterate counts as a saddle. And where privacy asks for larger batches than sampling does
+    the printed noise is not private: the claim of such a run says what it is. `practical` is for running.
+
+    Args:
+      num_examples: n.
+      dim: d.
+      epsilon: above 0.
+      delta: in (0, 1).
+      gradient_bound: G, above 0.
+      smoothness: M, above 0.
+      hessian_lipschitz: rho, above 0.
+      initial_gap: B, above 0.
+      failure: iota, in (0, 1).
+      constants: "paper", "corrected" or "one", see `calculators`.
+
+    Raises:
+      ValueError: outside these domains, or if the theorem says nothing of so few examples.
+
+    Example:
+      >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
+      >>> found = theorem_3_11(1e8, 100, 1.0, 1e-6, **sizes)
+      >>> round(found.accuracy, 5), round(found.threshold, 1), found.threshold > found.gradient_bound
+      (0.00504, 3.9, True)
+    """
+    validate.one_of(("paper", "corrected", "one"), constants=constants)
+    validate.positive(num_examples=num_examples, epsilon=epsilon, gradient_bound=gradient_bound)
+    validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz, initial_gap=initial_gap)
+    validate.at_least(1, dim=dim)
+    validate.between(0, 1, delta=delta, failure=failure)
+    found = theorem(
+        float(num_examples), dim, epsilon, delta, gradient_bound, smoothness, hessian_lipschitz, initial_gap, failure,
+        constants,
+    )  # fmt: skip
+    number = {name: float(value) for name, value in found.items()}
+    sensitivity = 2 * max(gradient_bound / number["batch"], 1 / number["batch_per_gradient"])
+    steps = math.ceil(number["steps"])
+    return Parameters(
+        accuracy=number["alpha"],
+        gradient_bound=gradient_bound,
+        smoothness=smoothness,
+        hessian_lipschitz=hessian_lipschitz,
+        drift_threshold=number["kappa"],
+        first_batch=number["batch"],
+        batch_per_gradient=number["batch_per_gradient"],
+        noise_multiplier=number["sigma"] / sensitivity,
+        num_steps=steps,
+        step_size=number["step_size"],
+        threshold=number["threshold"],
+        window=number["window"],
+        perturbation=number["perturbation"],
+        max_leaves=steps,
+        origin=f"Theorem 3.11, constants={constants}",
+    )
+
+
+def practical(
+    accuracy: float,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    gradient_bound: float,
+    smoothness: float,
+    hessian_lipschitz: float,
+    initial_gap: float,
+    error_share: float = 0.25,
+    threshold_factor: float = 2.0,
+    window_factor: float = 5.0,
+    steps_factor: float = 4.0,
+    max_leaves: int = 2**16,
+) -> Parameters:
+    """Parameters that have the theorem's exponents, with numbers in place of its logarithms.
+
+    The error of an estimate has four parts: the noise of the tree and of the examples, each of the fresh gradient and
+    of the differences. Batches are such that each part of the examples has a root mean square of `error_share *
+    accuracy`, and the tree too, with half of its levels live; so an error is half the accuracy by default. kappa is G,
+    or as large as it can be without more examples for the differences. Those of line 9 and 10 are `threshold_factor *
+    accuracy` and `window_factor M / sqrt(rho accuracy)`, in which a perturbation grows by exp(window_factor); the
+    perturbation is as long as the accuracy.
+
+    Args:
+      accuracy: gamma, above 0.
+      dim: d.
+      epsilon: above 0; infinite for a run without noise.
+      delta: in (0, 1).
+      gradient_bound: G, above 0.
+      smoothness: M, above 0.
+      hessian_lipschitz: rho, above 0.
+      initial_gap: B, above 0.
+      error_share: above 0.
+      threshold_factor: from 1 to 4.
+      window_factor: above 0.
+      steps_factor: above 0: T is so many times B M / gamma^2.
+      max_leaves: one for all runs that are to be compared: the noise grows with its logarithm.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
+      >>> found = practical(0.01, 100, 1.0, 1e-6, **sizes)
+      >>> round(found.first_batch), found.num_steps, round(found.window, 1)
+      (406273, 40000, 50.0)
+    """
+    validate.positive(accuracy=accuracy, gradient_bound=gradient_bound, smoothness=smoothness)
+    validate.positive(hessian_lipschitz=hessian_lipschitz, initial_gap=initial_gap, error_share=error_share)
+    validate.positive(threshold_factor=threshold_factor, window_factor=window_factor, steps_factor=steps_factor)
+    validate.at_least(1, dim=dim, max_leaves=max_leaves)
+    error = error_share * accuracy
+    multiplier = private = 0.0
+    if epsilon < math.inf:
+        multiplier = tree_std(epsilon, delta, 1.0, max_leaves)
+        # 2 / s, where s is the sensitivity at which the noise of half of the levels is the error.
+        private = 2 * multiplier * math.sqrt(dim * max_leaves.bit_length() / 2) / error
+    kappa = max(gradient_bound, private * error**2)
+    return Parameters(
+        accuracy=accuracy,
+        gradient_bound=gradient_bound,
+        smoothness=smoothness,
+        hessian_lipschitz=hessian_lipschitz,
+        drift_threshold=kappa,
+        first_batch=max(gradient_bound * private, (gradient_bound / error) ** 2),
+        batch_per_gradient=max(private, kappa / error**2),
+        noise_multiplier=multiplier,
+        num_steps=math.ceil(steps_factor * initial_gap * smoothness / accuracy**2),
+        step_size=1 / smoothness,
+        threshold=threshold_factor * accuracy,
+        window=window_factor * smoothness / math.sqrt(hessian_lipschitz * accuracy),
+        perturbation=accuracy,
+        max_leaves=max_leaves,
+        origin="practical",
+    )
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A finished batch of runs: where they ended, what they released, what they may claim."""
+
+    state: SpiderDescentState
+    ledger: Ledger
+    guarantees: tuple[Guarantee, ...]
+
+    @property
+    def x(self) -> Tensor:
+        """Last iterates, `(runs, dim)`."""
+        return self.state.x
+
+
+def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.device | str = "cpu") -> Spider:
+    """The oracle of runs with these parameters, one each.
+
+    Raises:
+      ValueError: if their trees differ in length, some have noise and some none, or there are too few examples for one
+        fresh gradient.
+
+    Example:
+      >>> from dpnotes.oracles.samples import VirtualSamples
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
+      >>> sizes = {"gradient_bound": 2.0, "smoothness": 2.0, "hessian_lipschitz": 1.0, "initial_gap": 8.0}
+      >>> oracle = spider_of([practical(0.1, 4, 1.0, 1e-6, **sizes)], VirtualSamples(data, 10**12))
+      >>> oracle.declared()
+      tensor([0.0280], dtype=torch.float64)
+    """
+    leaves, noisy = parameters[0].max_leaves, parameters[0].noise_multiplier > 0
+    if any(p.max_leaves != leaves or (p.noise_multiplier > 0) != noisy for p in parameters):
+        raise ValueError(
+            "Expected parameters of one max_leaves, all with noise or all without, got max_leaves="
+            f"{sorted({p.max_leaves for p in parameters})} and noise_multiplier="
+            f"{sorted({p.noise_multiplier for p in parameters})}: runs share their mechanism."
+        )
+
+    def rows(name: str) -> Tensor:
+        return torch.tensor([getattr(p, name) for p in parameters], dtype=torch.float64, device=device)
+
+    return Spider(
+        samples,
+        Tree(leaves) if noisy else Exact(),
+        rows("noise_multiplier"),
+        rows("budget"),
+        Refresh.path_length(rows("drift_threshold"), rows("smoothness"), leaves),
+        Batches(rows("first_batch"), 1.0, rows("batch_per_gradient")),
+        rows("gradient_bound"),
+        rows("smoothness"),
+        rows("term_sensitivity"),
+    )
+
+
+def method_of(parameters: Sequence[Parameters], as_printed: bool = False) -> StochasticSpider:
+    """The method of runs with these parameters, one each.
+
+    Example:
+      >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
+      >>> method_of([practical(gamma, 4, 1.0, 1e-6, **sizes) for gamma in (0.1, 0.2)]).num_steps
+      tensor([400, 100])
+    """
+
+    def rows(name: str) -> Tensor:
+        return torch.tensor([getattr(p, name) for p in parameters], dtype=torch.float64)
+
+    return StochasticSpider(
+        rows("num_steps").long(),
+        rows("step_size"),
+        rows("threshold"),
+        rows("window"),
+        rows("perturbation"),
+        as_printed,
+    )
+
+
+def stochastic_spider(
+    samples: Samples,
+    parameters: Parameters | Sequence[Parameters],
+    x: Tensor,
+    streams: Streams,
+    *,
+    delta: float,
+    as_printed: bool = False,
+    max_steps: int | None = None,
+    observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
+) -> Runs:
+    """Private search for second-order stationary points, many runs at once.
+
+    Algorithm 2 of Liu and Talwar (2024), arXiv:2410.07502v1, by its lines: 2 to 8, 13 and the drift are
+    `oracles.spider.Spider`'s with a `Tree` (Algorithm 1), the batches of Algorithm 3 its `samples`', lines 9 to 15
+    `methods.spider_descent.StochasticSpider`'s; where they differ from the paper stands there. Line 17 returns the list
+    of all iterates, one of which is what is looked for: `observe` sees them all, and which one to publish has to be
+    found privately.
+
+    Formal guarantees:
+      Every run is `parameters.budget`-zCDP under replace-one, and the guarantees list what that means as
+      (epsilon, delta), for all that it released, whenever it stopped. It rests on G and M, enforced where the samples
+      clip, else assumed.
+
+    Args:
+      samples: examples that are used once.
+      parameters: of each run, or of all.
+      x: `(runs, dim)` initial points, chosen without looking at the data.
+      streams: one key a run.
+      delta: in (0, 1), for the guarantees.
+      as_printed: whether lines 9 and 10 are the printed ones.
+      max_steps: stops runs earlier than their T.
+      observe: called after every step, see `drive`.
+      not_covered: what else depends on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+
+    Returns:
+      The runs; those that ran out of examples or budget say so in `state.status`.
+
+    Raises:
+      ValueError: if an argument is outside its domain, the numbers of runs disagree, or there are too few examples for
+        one fresh gradient.
+
+    Example:
+      >>> from dpnotes.oracles.samples import VirtualSamples
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
+      >>> sizes = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0, "initial_gap": 8.0}
+      >>> choice = practical(0.1, 4, 1.0, 1e-6, **sizes)
+      >>> saddle, streams = torch.zeros(2, 4, dtype=torch.float64), Streams.of(0, ["a", "b"])
+      >>> runs = stochastic_spider(VirtualSamples(data, 10**9), choice, saddle, streams, delta=1e-6, max_steps=100)
+      >>> bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.1).all()), round(runs.guarantees[0].epsilon, 2)
+      (True, 1.0)
+    """
+    validate.between(0, 1, delta=delta)
+    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    validate.same_length(x=x, parameters=chosen, streams=streams)
+    oracle, method, ledger = spider_of(chosen, samples, x.device), method_of(chosen, as_printed), Ledger()
+    steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps
+    state = drive(method, oracle, method.init(x, oracle), streams, steps, ledger, observe)
+    return Runs(state, ledger, oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered))

@@ -1,0 +1,123 @@
+"""Stochastic Spider with parameters of the theory and with practical ones."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.core import Relation, Status
+from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
+from dpnotes.papers.adaptive_batch.algorithms import (
+    Parameters,
+    method_of,
+    practical,
+    spider_of,
+    stochastic_spider,
+    theorem_3_11,
+)
+from dpnotes.problems.sensing import QuadraticSensing
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+DIM, DELTA = 4, 1e-6
+SIZES: Any = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0, "initial_gap": 8.0}
+DATA = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]))
+SADDLE = torch.zeros(3, DIM, dtype=torch.float64)
+
+
+def choice(accuracy: float = 0.1, epsilon: float = 1.0, **more: Any) -> Parameters:
+    return practical(accuracy, DIM, epsilon, DELTA, **SIZES | more)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.01, math.inf])
+def test_runs_find_a_second_order_stationary_point_within_their_claim(epsilon):
+    streams, seen = Streams.of("sosp", range(3)), []
+    runs = stochastic_spider(
+        VirtualSamples(DATA, 10**14), choice(epsilon=epsilon), SADDLE, streams, delta=DELTA, max_steps=120,
+        observe=lambda going, state, estimate: seen.append((state.oracle.belief.point, estimate.gradient)),
+    )  # fmt: skip
+    assert (DATA.landscape.gradient(runs.x).norm(dim=1) < 0.1).all()
+    assert (DATA.landscape.smallest_eigenvalue(runs.x) > -math.sqrt(0.1)).all()
+    assert (DATA.landscape.smallest_eigenvalue(SADDLE) < -math.sqrt(0.1)).all(), "control: where they began"
+    errors = torch.stack([(DATA.landscape.gradient(x) - gradient).norm(dim=1) for x, gradient in seen])
+    assert 0.005 < errors.square().mean().sqrt() < 0.1 / 2
+    for claim in runs.guarantees:
+        assert claim.holds and claim.relation == Relation.REPLACE_ONE
+        assert claim.epsilon == pytest.approx(epsilon, rel=1e-6) and claim.epsilon <= epsilon
+    if epsilon < math.inf:
+        assert (runs.ledger.rho() <= runs.state.oracle.meter.spent * (1 + 1e-9)).all()
+
+
+def test_runs_of_their_own_accuracy_are_one_batch():
+    choices = [choice(accuracy) for accuracy in (0.05, 0.1, 0.2)]
+    streams = Streams.of("own", range(3))
+    whole = stochastic_spider(VirtualSamples(DATA, 10**14), choices, SADDLE, streams, delta=DELTA, max_steps=60)
+    for run, one in enumerate(choices):
+        index = torch.tensor([run])
+        alone = stochastic_spider(
+            VirtualSamples(DATA, 10**14), one, SADDLE[index], streams.take(index), delta=DELTA, max_steps=60
+        )
+        assert torch.allclose(alone.x[0], whole.x[run], atol=1e-9)
+    used = whole.state.oracle.meter.used
+    assert used[0] > used[1] > used[2]
+
+
+def test_the_paper_s_parameters_are_vacuous_and_its_noise_is_not_private():
+    sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
+    for n, constants in ((1e8, "paper"), (1e9, "paper"), (1e9, "corrected")):
+        found = theorem_3_11(n, 100, 1.0, DELTA, **sizes, constants=constants)
+        assert found.threshold > found.gradient_bound, "every point is taken for a saddle"
+    samples, x, claims = VirtualSamples(DATA, 10**10), SADDLE[:1], {}
+    for constants in ("paper", "corrected"):
+        # Privacy asks for more examples than sampling does.
+        oracle = spider_of([theorem_3_11(1e10, 100, 0.01, DELTA, **sizes, constants=constants)], samples)
+        (claims[constants],) = oracle.guarantee(oracle.init(x), DELTA, Streams.of(0, ["a"]))
+    assert claims["corrected"].epsilon == pytest.approx(0.01, rel=1e-6)
+    assert claims["paper"].epsilon > 0.1
+
+
+def test_the_printed_lines_can_be_run():
+    streams = Streams.of("printed", range(3))
+    ends: dict[bool, Tensor] = {}
+    for as_printed in (False, True):
+        few = choice(steps_factor=0.02)
+        runs = stochastic_spider(VirtualSamples(DATA, 10**14), few, SADDLE, streams, delta=DELTA, as_printed=as_printed)
+        assert (runs.state.status == Status.FINISHED).all() and runs.state.steps.tolist() == [few.num_steps] * 3
+        ends[as_printed] = runs.x
+    assert not torch.allclose(ends[False], ends[True])
+
+
+def test_a_data_set_is_clipped_and_ends_where_its_examples_do():
+    signal = torch.ones(DIM, 1, dtype=torch.float64)
+    problem = QuadraticSensing.sample(signal, 5_000, seed=0)
+    loose = choice(2.0, 10.0, smoothness=8.0, steps_factor=100.0)
+    streams = Streams.of("sensing", range(2))
+    x = problem.initial(streams, 0.5)
+    runs = stochastic_spider(DataSetSamples(problem), loose, x, streams, delta=DELTA, max_steps=200)
+    assert (runs.state.status == Status.DATA_EXHAUSTED).all() and (runs.state.oracle.meter.used <= 5_000).all()
+    assert all(c.holds and "(clipped)" in str(c) and c.epsilon <= 10 for c in runs.guarantees)
+    assert (problem.gradients(runs.x).losses.mean(1) < 0.7 * problem.gradients(x).losses.mean(1)).all()
+
+
+def test_what_is_wrong_is_said_with_by_how_much():
+    samples, streams = VirtualSamples(DATA, 10**6), Streams.of(0, range(3))
+    with pytest.raises(ValueError, match=r"Expected total=1000000 >= \d+, .*too few examples in run 0 by \d+"):
+        stochastic_spider(samples, choice(0.001), SADDLE, streams, delta=DELTA)
+    with pytest.raises(ValueError, match=r"Expected M=4 >= sqrt\(rho alpha\)=10: too small by a factor of 2.5"):
+        choice(0.1, hessian_lipschitz=1000.0)
+    with pytest.raises(ValueError, match=r"Expected step_size=0.5 <= 1/M=0.25: too large by a factor of 2"):
+        Parameters(**{**choice().__dict__, "step_size": 0.5})
+    with pytest.raises(ValueError, match="kappa=0.0 > 0"):
+        Parameters(**{**choice().__dict__, "drift_threshold": 0.0})
+    with pytest.raises(ValueError, match="accuracy=-1.0 > 0"):
+        choice(-1.0)
+    with pytest.raises(ValueError, match="runs share their mechanism"):
+        spider_of([choice(), choice(epsilon=math.inf)], VirtualSamples(DATA, 10**14))
+    with pytest.raises(ValueError, match="the theorem says nothing"):
+        theorem_3_11(100.0, 10, 1.0, DELTA, **SIZES)
+    with pytest.raises(ValueError, match="parameters: 2"):
+        stochastic_spider(samples, [choice(), choice()], SADDLE, streams, delta=DELTA)
+    assert method_of([choice(), choice(0.2)]).num_steps.tolist() == [12800, 3200]  # type: ignore[union-attr]

@@ -200,7 +200,7 @@ class _Progress:
 def _execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: _Plan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
-    context = Context(plan.device, plan.memory_bytes)
+    context = Context(plan.device, plan.memory_bytes, checkpoint=store.cell_stem(folder, cell).with_suffix(".pt"))
     started = time.perf_counter()
     try:
         columns = store.as_columns(experiment.run_cell(Spec.from_json(spec), json.loads(text), context))

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -149,6 +150,8 @@ class Context:
       chunking: how each call of `in_chunks` went; goes into the manifest.
       spent: privacy events, as `record_spent` was told; goes into the manifest.
       notes: lines for the person who watches; shown when the cell is finished.
+      checkpoint: a path of this cell's own, for work in a long one that is to survive a crash; it belongs to the code,
+        the spec and the data as they are now. Its folder may not be there yet; the cell removes the file in the end.
     """
 
     device: str
@@ -156,6 +159,7 @@ class Context:
     chunking: list[Chunking] = field(default_factory=list)
     spent: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    checkpoint: Path | None = None
 
     def in_chunks(
         self, function: Callable[[range], Columns], num_runs: int, bytes_per_run: int

@@ -1,0 +1,294 @@
+"""Accuracy against epsilon, for a network and a data set: what the image and the text experiments have in common.
+
+The published epsilon of a run is nominal: it goes into Theorem 3.3 with c_2 = 1, as if a bound C of all gradients held.
+Beside it stands what the accountant finds for the noise that was added, as if C held. Only with clipping is that so.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from dpnotes.core import Relation, Sampling, Status
+from dpnotes.experiments import Context, Decision, Spec
+from dpnotes.experiments.spec import Cell
+from dpnotes.guarantees import TUNED_ON_PRIVATE_DATA, Guarantee
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, calibrated_noise, no_noise, theorem_3_1_noise
+from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
+from dpnotes.papers.noisy_sgd.training import METRICS, Checkpoint, Evaluation, Training, evaluated_steps, train
+from dpnotes.privacy.accounting import account
+from dpnotes.privacy.events import Event, clipped_sensitivity
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.problems.datasets.dataset import Dataset, permutation
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_BYTES_A_PARAMETER = 180  # while noise is drawn, see `training.train`
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained on what.
+
+    Args:
+      module: the network; its parameters are where a run starts.
+      data: on the CPU.
+      only: beginnings of the names that are drawn anew for each run; None: all; []: none.
+    """
+
+    module: nn.Module
+    data: Dataset
+    only: list[str] | None = None
+
+
+def rule(margin: float, drop: float, close: list[float]) -> str:
+    """The decision rule in words, the same for all networks."""
+    near = f"; and the loss against the run without privacy at epsilon in {close} is below {margin:g}" if close else ""
+    return (
+        "Test accuracy after the last step, as differences within a repeat, with 95% t-intervals over repeats. "
+        "Reproduced if, each with its whole interval, the gain from the smallest epsilon to the largest is above 0; the "
+        f"gain from each epsilon to the next is above -{drop:g}{near}. Not reproduced if one of these intervals lies "
+        "wholly on the other side. Undecided otherwise, and if a run did not finish."
+    )
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One a run; null is the run without privacy. All epsilons of a repeat come before the next repeat."""
+    repeats = range(spec["first_repeat"], spec["first_repeat"] + spec["repeats"])
+    return [{"repeat": repeat, "epsilon": epsilon} for repeat in repeats for epsilon in [*spec["epsilons"], None]]
+
+
+# ---------------------------------------------------------------- one run
+def steps_of(spec: Spec, num_examples: int) -> tuple[int, int]:
+    """Steps in all, and steps an epoch."""
+    an_epoch = num_examples // spec["batch_size"]
+    return spec["epochs"] * an_epoch, an_epoch
+
+
+def norm_bound(spec: Spec, num_examples: int) -> float:
+    """C: a number, or Lemma 3.2 at the constants in the spec (which nobody knows of a network)."""
+    given = spec["norm_bound"]
+    if not isinstance(given, dict):
+        return given
+    num_steps, _ = steps_of(spec, num_examples)
+    unused = {"alpha": 1.0, "c_eta": 1.0}  # of other sets of constants than the paper's
+    return float(GRADIENT_BOUND(n=num_examples, T=num_steps, delta=spec["delta"], **given, **unused)["C"])
+
+
+@cache
+def _noise(
+    epsilon: float | None,
+    clipped: bool,
+    delta: float,
+    bound: float,
+    batch_size: int,
+    num_examples: int,
+    num_steps: int,
+    c_1: float,
+    c_2: float,
+) -> NoiseChoice:
+    """Delta; kept, as all repeats ask for the same and a calibration takes a second."""
+    if epsilon is None:
+        return no_noise()
+    if not clipped:
+        sizes = {"batch_size": batch_size, "num_examples": num_examples, "num_steps": num_steps}
+        return theorem_3_1_noise(epsilon, delta, norm_bound=bound, **sizes, c_1=c_1, c_2=c_2)
+    how = {"sampling": Sampling.poisson(batch_size / num_examples), "relation": Relation.ZERO_OUT}
+    return calibrated_noise(epsilon, delta, norm_bound=bound, **how, num_steps=num_steps, divisor=batch_size)
+
+
+def oracle_of(spec: Spec, epsilon: float | None, problem: ModuleProblem) -> MinibatchGradient:
+    """Algorithm 2 with batches of fixed size; or Algorithm 1 with Poisson batches, whose accountant is the tighter.
+
+    The run without privacy is plain SGD.
+    """
+    n, B = problem.num_examples, spec["batch_size"]
+    num_steps, _ = steps_of(spec, n)
+    bound = norm_bound(spec, n)
+    noise = _noise(epsilon, spec["clipped"], spec["delta"], bound, B, n, num_steps, spec["c_1"], spec["c_2"])
+    poisson = spec["clipped"]
+    return MinibatchGradient(
+        problem,
+        Sampling.poisson(B / n) if poisson else Sampling.fixed_size(B, n),
+        torch.tensor([noise.std], dtype=torch.float64),
+        bound,
+        num_steps,
+        Relation.ZERO_OUT if poisson else Relation.REPLACE_ONE,
+        clipped=spec["clipped"] and epsilon is not None,
+        bound_basis="assumed" if isinstance(spec["norm_bound"], dict) else "measured",
+        check=0,  # with batch normalisation no example has a gradient of its own
+        augment=spec["augment"],
+        divisor=B,
+        mechanism=Exact() if epsilon is None else Gaussian(),
+    )
+
+
+def accounted(oracle: MinibatchGradient, guarantee: Guarantee) -> dict[str, float]:
+    """Epsilons that the accountant finds for the noise, as if C held: for the batches as they were drawn, and kinder.
+
+    The kinder reading takes the batches for Poisson ones and says that a neighbour lacks an example: the noise counts
+    twice as much then as where an example is replaced, and the accountant (PLD) loses nothing.
+    """
+    std = float(oracle.noise_std[0])
+    kinder = math.inf
+    if std:
+        poisson = Sampling.poisson(oracle.sampling.rate)
+        moved = clipped_sensitivity(oracle.norm_bound, oracle.terms.divisor, Relation.ZERO_OUT, poisson)
+        event = Event(std / moved, Relation.ZERO_OUT, poisson, oracle.num_steps)
+        kinder = account([event], guarantee.delta).epsilon
+    return {"accounted": guarantee.epsilon, "accounted_poisson": kinder}
+
+
+def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], Task]) -> dict[str, Any]:
+    """Train one network; a row for each evaluation."""
+    made = task(spec, cell)
+    data = _on(made.data, context.device)
+    gpu = context.device == "cuda"
+    problem = ModuleProblem(
+        made.module,
+        data.train_inputs,
+        data.train_labels,
+        # bfloat16 rounds by up to 1/256: the sum of clipped gradients could be longer than its sensitivity says.
+        autocast=torch.bfloat16 if gpu and not spec["clipped"] else None,
+        channels_last=gpu,
+        max_examples_at_once=spec["examples_at_once"],
+    )
+    oracle = oracle_of(spec, cell["epsilon"], problem)
+    num_steps, an_epoch = steps_of(spec, problem.num_examples)
+    every = spec["evaluate_every"] * an_epoch
+    # Runs of a repeat share their start, their batches and their noise up to its scale: differences are paired.
+    streams = Streams.of(spec["seed"], [cell["repeat"]], context.device)
+    evaluation = Evaluation(data, every, _batches_for_statistics(spec, problem, context.device))
+    checkpoint = None
+    if context.checkpoint is not None:
+        settings = {**spec.parameters, "cell": cell}
+        checkpoint = Checkpoint(context.checkpoint, spec["checkpoint_every"] * an_epoch, settings)
+    finished: list[Training] = []
+
+    def one(rows: range) -> dict[str, np.ndarray]:
+        start = problem.initial(streams, only=made.only)
+        finished.append(
+            train(
+                oracle,
+                start,
+                streams,
+                evaluation,
+                step_size=spec["step_size"],
+                checkpoint=checkpoint,
+                report=context.report,
+            )
+        )
+        return {"status": finished[-1].status.cpu().numpy()}
+
+    # One run: this refuses what does not fit before the first step.
+    columns = context.in_chunks(one, 1, problem.bytes_per_run + _BYTES_A_PARAMETER * problem.dim)
+    training = finished[-1]
+    (guarantee,) = oracle.guarantee(training.oracle_state, spec["delta"], streams, not_covered=(TUNED_ON_PRIVATE_DATA,))
+    found = accounted(oracle, guarantee)
+    if cell["epsilon"] is not None:
+        context.record_spent(
+            mechanism="gaussian",
+            nominal=cell["epsilon"],
+            rho=float(oracle.declared()[0]),
+            **{name: float(f"{value:.6g}") for name, value in found.items()},
+            delta=spec["delta"],
+            relation=str(oracle.relation),
+            sampling=oracle.sampling.scheme,
+            steps=num_steps,
+            norm_bound=oracle.norm_bound,
+            bound="enforced" if oracle.clipped else oracle.bound_basis,
+            shared_noise=True,
+        )
+    if checkpoint is not None:
+        checkpoint.path.unlink(missing_ok=True)
+    steps = np.array(evaluated_steps(num_steps, every))
+    return {
+        "repeat": cell["repeat"],
+        "epsilon": math.inf if cell["epsilon"] is None else float(cell["epsilon"]),
+        "step": steps,
+        "epoch": steps / an_epoch,
+        **dict(zip(METRICS, training.curves[0].double().cpu().numpy().T, strict=True)),
+        "noise_std": float(oracle.noise_std[0]),
+        "norm_bound": oracle.norm_bound,
+        **found,
+        "enforced": oracle.clipped,
+        "exceeded": int(training.oracle_state.meter.exceeded[0]),
+        "finished": bool(columns["status"][0] == Status.FINISHED),
+    }
+
+
+def _on(data: Dataset, device: str) -> Dataset:
+    tensors = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+    return data if device == "cpu" else replace(data, **{name: getattr(data, name).to(device) for name in tensors})
+
+
+def _batches_for_statistics(spec: Spec, problem: ModuleProblem, device: str) -> torch.Tensor | None:
+    """Training examples of which the statistics of batch normalisation are computed, the same in all runs."""
+    if not problem.mixes_examples:
+        return None
+    size = spec["batch_size"]
+    number = min(spec["statistics_batches"], problem.num_examples // size)
+    order = permutation("statistics", spec["seed"], problem.num_examples)[: number * size]
+    return order.view(number, size).to(device)
+
+
+# ---------------------------------------------------------------- what came out
+def last(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """The rows after the last step."""
+    return frame[frame["step"] == frame["step"].max()]
+
+
+def bands(frame: "pd.DataFrame", metric: str = "test_accuracy") -> "pd.DataFrame":
+    """Mean, smallest and largest over repeats after the last step, by nominal epsilon (Figures 1 and 3 of the paper).
+
+    With the accounted epsilons beside it; infinite is the run without privacy.
+    """
+    by = last(frame).groupby("epsilon")
+    table = by[metric].agg(["mean", "min", "max", "count"])
+    return table.join(by[["accounted", "accounted_poisson", "noise_std"]].first()).reset_index()
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    final = last(frame)
+    if lost := int((~final["finished"]).sum()):
+        return Decision("undecided", f"{lost} of {len(final)} runs did not finish")
+    table = final.pivot(index="repeat", columns="epsilon", values="test_accuracy")
+    private = sorted(epsilon for epsilon in table.columns if math.isfinite(epsilon))
+    steps = list(zip(private[:-1], private[1:], strict=True))
+    # What is asked: that a gain lies above a limit.
+    asked = [(private[0], private[-1], 0.0), *((low, high, -spec["drop"]) for low, high in steps)]
+    asked += [(math.inf, epsilon, -spec["margin"]) for epsilon in spec["close"]]
+    answers = []
+    for start, end, limit in asked:
+        mean, low, high = mean_interval((table[end] - table[start]).to_numpy())
+        said = f"epsilon {start:g} to {end:g}: {mean:+.4f} in [{low:+.4f}, {high:+.4f}], limit {limit:g}"
+        answers.append((said, True if low > limit else False if high < limit else None))
+    if all(answer for _, answer in answers):
+        return Decision("reproduced", "; ".join(said for said, _ in answers))
+    verdict = "not reproduced" if any(answer is False for _, answer in answers) else "undecided"
+    against = [said for said, answer in answers if answer is (False if verdict == "not reproduced" else None)]
+    return Decision(verdict, f"{len(table)} repeats; gain of accuracy from {'; '.join(against)}")
+
+
+def mean_interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Mean and 95% t-interval; of one value everything."""
+    from scipy import stats
+
+    mean = float(values.mean())
+    if len(values) == 1:
+        return mean, -math.inf, math.inf
+    error = float(stats.sem(values))
+    if error == 0:
+        return mean, mean, mean
+    low, high = stats.t.interval(0.95, len(values) - 1, mean, error)
+    return mean, float(low), float(high)

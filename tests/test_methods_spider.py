@@ -165,19 +165,20 @@ def by_loops(method: DriftEscape, source: Any, x: Tensor, streams: Streams, most
         state, estimate = source.estimate(state, x, streams, ONE)
         return state, estimate.gradient
 
+    length, attempts = int(method.attempt_length), int(method.attempts)
     while asked < most:
         state, gradient = ask(state, x)
         if float(gradient.norm()) > method.threshold:
             x = x - method.step_size * gradient
             continue
         anchor, first, saved, escaped = x, gradient, state, False
-        for attempt in range(method.attempts):
+        for attempt in range(attempts):
             x, known = anchor, first if attempt == 0 else None
             if attempt and method.repeat == "restore":
                 state, known = source.rollback(state, saved, ONE, refresh=False), first
             elif attempt and method.repeat == "refresh":
                 state = source.rollback(state, state, ONE, refresh=True)
-            for _ in range(method.attempt_length):
+            for _ in range(length):
                 if known is None:
                     state, known = ask(state, x)
                 x, known = x - method.step_size * known, None
@@ -206,6 +207,19 @@ def test_drift_escape_is_the_algorithm_loop_by_loop(repeat, return_tested):
         assert int(state.oracle.meter.calls[run]) == asked
     away = torch.linalg.vector_norm(state.x - state.anchor, dim=1)
     assert (away == 0).all() if return_tested else ((away > 0) & (away < method.radius)).all()
+
+
+def test_attempts_of_runs_with_settings_of_their_own_are_those_of_the_runs_one_by_one():
+    runs, streams, x = 3, Streams.of("own", range(3)), start(3, 0.2)
+    lists: Any = ([0.3, 0.2, 0.1], [0.5, 0.4, 0.6], [5, 4, 8], [0.4, 0.3, 0.5], [3, 2, 4])
+    columns: Any = [torch.tensor(values) for values in lists]
+    source, method = oracle(runs, refresh=Refresh.squared_moves(0.2)), DriftEscape(*columns)
+    whole = drive(method, source, method.init(x, source), streams, 400)
+    assert whole.status.tolist() == [Status.FINISHED] * 3
+    for run in range(runs):
+        index, one = torch.tensor([run]), DriftEscape(*(values[run] for values in lists))
+        alone = drive(one, source.take(index), one.init(x[index], source.take(index)), streams.take(index), 400)
+        assert torch.allclose(alone.x[0], whole.x[run], atol=1e-6) and alone.steps[0] == whole.steps[run]
 
 
 def test_fresh_gradients_are_asked_for_again_where_attempts_refresh():

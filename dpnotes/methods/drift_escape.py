@@ -8,6 +8,8 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Estimate, Oracle, Status
+from dpnotes.methods import per_run
+from dpnotes.methods.per_run import rows
 from dpnotes.states import select
 from dpnotes.streams import Streams
 
@@ -23,12 +25,23 @@ class RestorableOracle(Oracle, Protocol):
 
 
 @dataclass(frozen=True)
+class Settings:
+    """The parameters of each run, `(runs,)`, so that runs of different ones are one batch."""
+
+    step_size: Tensor
+    threshold: Tensor
+    attempt_length: Tensor
+    radius: Tensor
+    attempts: Tensor
+
+
+@dataclass(frozen=True)
 class DriftEscapeState:
     """Where each run is.
 
     `x` `(runs, dim)`; `anchor` and `anchor_gradient` `(runs, dim)`, the point under test and the estimate there;
     `attempt` (0: descending) and `elapsed`, steps of the attempt; `steps`, `tests` (points that were tested),
-    `escapes`, and `status`; all `(runs,)`. Then the oracle's state, and the one at the anchor.
+    `escapes`, and `status`; all `(runs,)`. Then the settings, the oracle's state, and the one at the anchor.
     """
 
     x: Tensor
@@ -40,6 +53,7 @@ class DriftEscapeState:
     tests: Tensor
     escapes: Tensor
     status: Tensor
+    settings: Settings
     oracle: Any
     saved: Any
 
@@ -76,58 +90,68 @@ class DriftEscape:
       repeat: what the oracle believes when an attempt is repeated; the first two need an oracle with `rollback`.
       return_tested: whether x~ is returned.
 
+    Numbers are one for all runs or `(runs,)`.
+
     Raises:
       ValueError: outside these domains.
     """
 
-    step_size: float
-    threshold: float
-    attempt_length: int
-    radius: float
-    attempts: int
+    step_size: float | Tensor
+    threshold: float | Tensor
+    attempt_length: int | Tensor
+    radius: float | Tensor
+    attempts: int | Tensor
     repeat: Repeat = "refresh"
     return_tested: bool = True
 
     def __post_init__(self) -> None:
-        validate.positive(step_size=self.step_size, threshold=self.threshold, radius=self.radius)
-        validate.at_least(2, attempt_length=self.attempt_length)
-        validate.at_least(1, attempts=self.attempts)
+        per_run.positive(step_size=self.step_size, threshold=self.threshold, radius=self.radius)
+        per_run.at_least(2, attempt_length=self.attempt_length)
+        per_run.at_least(1, attempts=self.attempts)
         validate.one_of(("restore", "refresh", "go on"), repeat=self.repeat)
 
     def init(self, x: Tensor, oracle: Oracle) -> DriftEscapeState:
         """Start every run at its row of `x`, `(runs, dim)`."""
         none, state = torch.zeros(len(x), dtype=torch.int64, device=x.device), oracle.init(x)
-        return DriftEscapeState(x, x, torch.zeros_like(x), none, none, none, none, none, none, state, state)
+        settings = Settings(
+            rows(self.step_size, x),
+            rows(self.threshold, x),
+            rows(self.attempt_length, x, torch.int64),
+            rows(self.radius, x),
+            rows(self.attempts, x, torch.int64),
+        )
+        return DriftEscapeState(x, x, torch.zeros_like(x), none, none, none, none, none, none, settings, state, state)
 
     def step(self, state: DriftEscapeState, oracle: Oracle, streams: Streams) -> tuple[DriftEscapeState, Estimate]:
         """One estimate and the move it makes, of the runs whose status is OK; the others stay where they are."""
-        running = state.status == Status.OK
+        running, with_ = state.status == Status.OK, state.settings
         oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
         moves = running & (estimate.status == Status.OK)
         gradient = estimate.gradient
-        trigger = moves & (state.attempt == 0) & (_norm(gradient) <= self.threshold)
+        trigger = moves & (state.attempt == 0) & (_norm(gradient) <= with_.threshold)
         anchor = select(trigger, state.x, state.anchor)
         anchor_gradient = select(trigger, gradient, state.anchor_gradient)
         saved = state.saved
         if self.repeat == "restore" and bool(trigger.any()):
             saved = select(trigger, oracle_state, saved)
 
-        x = state.x - self.step_size * gradient
+        step_size = with_.step_size[:, None]
+        x = state.x - (step_size * gradient).to(state.x)
         finite = x.isfinite().all(1)
         moved = moves & finite
         attempt = torch.where(trigger, 1, state.attempt)
         elapsed = torch.where(attempt > 0, torch.where(trigger, 1, state.elapsed + 1), 0)
         testing = moved & (attempt > 0)
-        escaped = testing & (_norm(x - anchor) >= self.radius)
-        failed = testing & ~escaped & (elapsed >= self.attempt_length)
-        done = failed & (attempt >= self.attempts)
+        escaped = testing & (_norm(x - anchor) >= with_.radius)
+        failed = testing & ~escaped & (elapsed >= with_.attempt_length)
+        done = failed & (attempt >= with_.attempts)
         again = failed & ~done
 
         if bool(again.any()):
             back = anchor
             if self.repeat == "restore":
                 oracle_state = _restorable(oracle).rollback(oracle_state, saved, again, refresh=False)
-                back = anchor - self.step_size * anchor_gradient
+                back = anchor - (step_size * anchor_gradient).to(anchor)
             elif self.repeat == "refresh":
                 oracle_state = _restorable(oracle).rollback(oracle_state, oracle_state, again, refresh=True)
             x = select(again, back, x)
@@ -149,6 +173,7 @@ class DriftEscape:
             state.tests + trigger.long(),
             state.escapes + escaped.long(),
             status,
+            with_,
             oracle_state,
             saved,
         )

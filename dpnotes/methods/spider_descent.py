@@ -6,8 +6,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Estimate, Oracle, Status
+from dpnotes.methods import per_run
+from dpnotes.methods.per_run import rows
 from dpnotes.states import select
 from dpnotes.streams import Streams
 
@@ -99,27 +100,19 @@ class StochasticSpider:
     as_printed: bool = False
 
     def __post_init__(self) -> None:
-        for steps in torch.as_tensor(self.num_steps).flatten().tolist():
-            validate.at_least(1, num_steps=steps)
-        for name in ("step_size", "threshold", "window"):
-            for number in torch.as_tensor(getattr(self, name)).flatten().tolist():
-                validate.positive(**{name: number})
-        for number in torch.as_tensor(self.perturbation).flatten().tolist():
-            validate.non_negative(perturbation=number)
+        per_run.at_least(1, num_steps=self.num_steps)
+        per_run.positive(step_size=self.step_size, threshold=self.threshold, window=self.window)
+        per_run.non_negative(perturbation=self.perturbation)
 
     def init(self, x: Tensor, oracle: Oracle) -> SpiderDescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""
         steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-
-        def rows(value: float | Tensor) -> Tensor:
-            return torch.as_tensor(value, dtype=torch.float64, device=x.device).expand(len(x)).clone()
-
         settings = Settings(
-            torch.as_tensor(self.num_steps, device=x.device).expand(len(x)).clone(),
-            rows(self.step_size),
-            rows(self.threshold),
-            rows(self.window).ceil().long(),
-            rows(self.perturbation),
+            rows(self.num_steps, x, torch.int64),
+            rows(self.step_size, x),
+            rows(self.threshold, x),
+            rows(self.window, x).ceil().long(),
+            rows(self.perturbation, x),
         )
         previous = torch.full_like(settings.threshold, torch.inf)
         return SpiderDescentState(

@@ -15,9 +15,11 @@ from dpnotes.notebook.teaching import (
     claims_table,
     near,
     picture,
+    picture_if_any,
     predict,
     provenance,
     results_table,
+    table_if_any,
 )
 from dpnotes.papers.budget_schedules.claims import CLAIMS
 from dpnotes.theory.claims import select
@@ -145,6 +147,26 @@ def test_the_picture_of_a_result_says_what_has_to_be_said():
 
     assert finished("current") == ("A line.", [], "not accounted: the scaling")
     assert finished("stale") == ("STALE: code changed. A line.", ["STALE"], "not accounted: the scaling")
+
+
+def test_a_missing_result_has_empty_axes_and_a_table_without_rows():
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("there is nothing to draw")
+
+    missing = result("missing", {})
+    shown = picture_if_any(missing, refuse, refuse, widths=(1, 2))
+    assert repr(shown) == "MISSING: dpnotes run toy.mean --profile quick. Nothing to see yet."
+    assert [text.get_text() for axes in shown.figure.axes for text in axes.texts] == ["MISSING"] * 2
+    table = table_if_any(missing, refuse, {"x": "{x}"})
+    assert (table.columns, table.rows) == (["x"], []) and table.caption.startswith("MISSING")
+
+
+@pytest.mark.parametrize("state, said", [("current", ""), ("stale", "STALE: code changed")])
+def test_any_other_result_is_drawn_and_tabulated(state: str, said: str):
+    shown = picture_if_any(result(state, MANIFEST), lambda axes: plots.curve(axes, [1, 2], [3, 4]), lambda: "A line.")
+    assert len(shown.figure.axes[0].lines) == 1 and repr(shown) == f"{said}. A line.".removeprefix(". ")
+    table = table_if_any(result(state, MANIFEST), lambda frame: pd.DataFrame({"x": [1.5]}), {"x": "{x:.2f}"})
+    assert table.rows == [["1.50"]] and table.caption == said
 
 
 def sample(x: int) -> int:

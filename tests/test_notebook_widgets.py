@@ -160,6 +160,17 @@ def test_sliders_keep_the_value_they_are_given():
     assert control.value == 1e-8 and [option[1] for option in control.options][:2] == [1e-10, 1e-9]
     with pytest.raises(ValueError, match="low=0"):
         log_slider("delta", 0, 1, value=1)
+    for value, near in ((0, "0.1"), (3, "1 or 10"), (1000, "100")):
+        with pytest.raises(ValueError, match=f"for instance {near}\\.$"):
+            log_slider("noise", 0.1, 100, value=value, per_decade=1)
+
+
+def test_a_log_slider_may_have_a_zero():
+    control = log_slider("noise", 0.1, 10, value=0, per_decade=1, zero=True)
+    assert control.value == 0 and [option[0] for option in control.options] == ["0", "0.1", "1", "10"]
+    control.value = 0.1
+    with pytest.raises(ValueError, match=r"for instance 0 or 0\.1"):
+        log_slider("noise", 0.1, 10, value=0.05, per_decade=1, zero=True)
 
 
 # ---------------------------------------------------------------- plots

@@ -269,6 +269,47 @@ def picture(result: store.Result, figure: "Figure", description: str) -> "Pictur
     return plots.Picture(figure, description)
 
 
+def picture_if_any(
+    result: store.Result,
+    draw: Callable[..., Any],
+    describe: Callable[[], str],
+    widths: Sequence[float] = (1,),
+    size: tuple[float, float] = (7.2, 3.8),
+) -> "Picture":
+    """Draw a result, or empty axes with their stamp where it is missing.
+
+    Args:
+      result: as loaded from the store.
+      draw: `draw(*axes)`, called if there are rows.
+      describe: what there is to see, likewise.
+      widths: relative widths of the panels.
+      size: in inches.
+    """
+    from dpnotes.notebook import plots
+
+    figure, panels = plots.new_figure(widths, size)
+    if result.state == "missing":
+        return picture(result, figure, "Nothing to see yet.")
+    draw(*panels)
+    return picture(result, figure, describe())
+
+
+def table_if_any(
+    result: store.Result, rows: Callable[["pd.DataFrame"], "pd.DataFrame"], formats: Mapping[str, str]
+) -> Table:
+    """A `results_table` of a result, or its headings alone where it is missing.
+
+    Args:
+      result: as loaded from the store.
+      rows: from the result's frame to the rows to show, called if there are any.
+      formats: as in `results_table`.
+    """
+    stamp = store.stamp(result) or ""
+    if result.state == "missing":
+        return Table([*formats], [], stamp)
+    return results_table(rows(result.frame), formats, stamp)
+
+
 def _machine(environment: Mapping[str, Any]) -> str:
     return f"torch {environment['versions']['torch']} on {environment['name']}"
 

@@ -7,6 +7,7 @@ nor moves, it works wherever ipywidgets do, and a test drives it without a brows
 """
 
 import base64
+import bisect
 import html
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -267,7 +268,9 @@ def slider(description: str, low: float, high: float, value: float, step: float 
     return ipywidgets.FloatSlider(**options, readout_format=f".{max(0, -math.floor(math.log10(step) + 1e-9))}f")
 
 
-def log_slider(description: str, low: float, high: float, value: float, per_decade: int = 10) -> Any:
+def log_slider(
+    description: str, low: float, high: float, value: float, per_decade: int = 10, zero: bool = False
+) -> Any:
     """A slider over a log scale with `per_decade` values a decade, each rounded to two digits.
 
     Python and the browser share its list of values, so neither rounds what the other sees.
@@ -278,6 +281,7 @@ def log_slider(description: str, low: float, high: float, value: float, per_deca
       high: largest value.
       value: where it starts, one of the values (an error lists its neighbours).
       per_decade: values a decade; 10 gives 1, 1.3, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 7.9, 10, and 3 gives 1, 2.2, 4.6, 10.
+      zero: whether 0 stands before the least value, for what may be switched off.
 
     Raises:
       ValueError: unless 0 < low < high, or if `value` is not one of the values.
@@ -288,13 +292,16 @@ def log_slider(description: str, low: float, high: float, value: float, per_deca
     >>> log_slider("delta", 1e-10, 1e-3, value=3e-8, per_decade=1)
     Traceback (most recent call last):
     ValueError: Expected value=3e-08 to be on the slider, for instance 1e-08 or 1e-07.
+    >>> log_slider("noise", 0.001, 1, value=0.01, per_decade=1, zero=True).options[:3]
+    (('0', 0.0), ('0.001', 0.001), ('0.01', 0.01))
     """
     if not 0 < low < high:
         raise ValueError(f"Expected 0 < low={low!r} < high={high!r}.")
     places = range(round(per_decade * math.log10(low)), round(per_decade * math.log10(high)) + 1)
-    values = [float(f"{10 ** (place / per_decade):.1e}") for place in places]
+    values = [0.0] * zero + [float(f"{10 ** (place / per_decade):.1e}") for place in places]
     if value not in values:
-        near = sorted(sorted(values, key=lambda other: abs(math.log(other / value)))[:2])
-        raise ValueError(f"Expected value={value!r} to be on the slider, for instance {near[0]:g} or {near[1]:g}.")
+        above = bisect.bisect(values, value)
+        near = " or ".join(f"{number:g}" for number in values[max(above - 1, 0) : above + 1])
+        raise ValueError(f"Expected value={value!r} to be on the slider, for instance {near}.")
     options = [(f"{number:,.0f}" if 10 <= number < 1e7 else f"{number:g}", number) for number in values]
     return ipywidgets.SelectionSlider(options=options, value=value, description=description)

@@ -27,7 +27,7 @@ def test_levels_lie_closer_where_the_function_is_low():
     draw_level_lines(drawn, lambda p: p[:, 0], (0, 1), (0, 1), num_levels=10)
     (filled,) = drawn.collections
     assert isinstance(filled, ContourSet)
-    gaps = np.diff(filled.levels)
+    gaps = np.diff(np.asarray(filled.levels, dtype=float))
     assert (np.diff(gaps) > 0).all()
 
 

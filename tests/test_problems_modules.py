@@ -279,6 +279,24 @@ def test_both_ways_to_a_norm_were_taken() -> None:
     assert isinstance(terms(large, normal(3, 4, 20), normal(3, 4, 30))["weight"], Outer)
 
 
+def test_no_gradient_hides_from_its_norm_by_cancellation() -> None:
+    # Two positions whose outer products nearly cancel: in float32 the inner products sum to 0, or to anything.
+    a, e = normal(1, 1, 64).float(), 1e5 * normal(1, 1, 64, name="e").float()
+    nearly = 1 + 3e-5
+    inputs, errors = torch.cat([a, a * nearly], 1), torch.cat([e, -e], 1)
+    layer = nn.Conv2d(64, 64, 1)
+    for term in (
+        Outer(inputs, errors),
+        Patches(inputs.mT[..., None], errors.mT[..., None], layer),
+        Lookups(torch.zeros(1, 2, dtype=torch.int64), torch.cat([e, -e * nearly], 1), 3),
+    ):
+        true = float(term.write().norm())
+        assert math.sqrt(float(term.squared_norms())) == pytest.approx(true, rel=1e-3)
+    products = [tensor.double() @ tensor.double().mT for tensor in (inputs, errors)]
+    control = (inputs @ inputs.mT * (errors @ errors.mT)).sum().clamp_min(0).sqrt()
+    assert abs(float(control) - float((products[0] * products[1]).sum().sqrt())) > 1.0
+
+
 def test_float32_norms_are_close() -> None:
     module, inputs = MODULES["wide convolution"]()
     labels = torch.arange(5) % CLASSES

@@ -28,6 +28,9 @@ from torch.nn.grad import conv2d_weight
 
 # Numbers that a norm may write out at once: as much as a CPU has cache for, or what fills a GPU.
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
+# The share of a sum that is left, below which it is too near its own rounding: of float32 1e-6 at most, so that a norm
+# is off by less than a thousandth.
+_CANCELLED = 1e-3
 
 
 class Term(Protocol):
@@ -92,10 +95,10 @@ class Outer:
         if written < by_inner_products:
             return _written_norms(self, size)
         found = [
-            _inner_products(self.inputs[block].mT).mul_(_inner_products(self.errors[block].mT)).sum((1, 2))
+            _summed(_inner_products(self.inputs[block].mT), _inner_products(self.errors[block].mT))
             for block in _blocks(self.inputs, 2 * positions**2)
         ]
-        return torch.cat(found).clamp_min_(0)
+        return _without_cancellation(torch.cat(found, dim=1), self, size)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """See `Term`."""
@@ -138,19 +141,21 @@ class Patches:
     def squared_norms(self) -> Tensor:
         """See `Term`."""
         by_inner_products, written, size, _ = self.costs()
+        size += math.prod(self.layer.kernel_size) * self.inputs[0].numel()
         if written < by_inner_products:
-            return _written_norms(self, size + math.prod(self.layer.kernel_size) * self.inputs[0].numel())
+            return _written_norms(self, size)
         groups = self.layer.groups
         pixels, positions = self.inputs[0, 0].numel(), self.errors[0, 0].numel()
         found = [
-            self._patch_products(self.inputs[block].unflatten(1, (groups, -1)).flatten(0, 1))
-            .mul_(_inner_products(self.errors[block].unflatten(1, (groups, -1)).flatten(0, 1).flatten(2)))
-            .sum((1, 2))
-            .view(-1, groups)
-            .sum(1)
+            _summed(
+                self._patch_products(self.inputs[block].unflatten(1, (groups, -1)).flatten(0, 1)),
+                _inner_products(self.errors[block].unflatten(1, (groups, -1)).flatten(0, 1).flatten(2)),
+            )
+            .view(2, -1, groups)
+            .sum(2)
             for block in _blocks(self.inputs, groups * (pixels**2 + 2 * positions**2))
         ]
-        return torch.cat(found).clamp_min_(0)
+        return _without_cancellation(torch.cat(found, dim=1), self, size)
 
     def _patch_products(self, images: Tensor) -> Tensor:
         """Inner products of all pairs of patches of each image, `(batch, positions, positions)`.
@@ -217,12 +222,13 @@ class Lookups:
     def squared_norms(self) -> Tensor:
         """See `Term`."""
         found = [
-            _inner_products(self.errors[block].mT)
-            .mul_(self.indices[block, :, None] == self.indices[block, None])
-            .sum((1, 2))
+            _summed(
+                (self.indices[block, :, None] == self.indices[block, None]).to(_wide(self.errors)),
+                _inner_products(self.errors[block].mT),
+            )
             for block in _blocks(self.indices, 2 * self.indices.shape[1] ** 2)
         ]
-        return torch.cat(found).clamp_min_(0)
+        return _without_cancellation(torch.cat(found, dim=1), self, self.num_rows * self.errors.shape[2])
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """See `Term`."""
@@ -330,8 +336,23 @@ def _square(tensor: Tensor) -> Tensor:
     return torch.linalg.vector_norm(tensor.flatten(1), dim=1, dtype=_wide(tensor)).square_()
 
 
-def _written_norms(term: Outer | Patches, numbers: int) -> Tensor:
-    blocks = _blocks(term.inputs, numbers)
+def _summed(first: Tensor, second: Tensor) -> Tensor:
+    """Sums of the products of inner products, and below them what they would be if none cancelled, `(2, batch)`."""
+    lengths = (first.diagonal(dim1=1, dim2=2) * second.diagonal(dim1=1, dim2=2)).clamp_min_(0).sqrt_()
+    most = (lengths[:, None] @ (first != 0).to(lengths) @ lengths[:, :, None]).flatten()
+    return torch.stack([first.mul_(second).sum((1, 2)), most])
+
+
+def _without_cancellation(found: Tensor, term: "Outer | Patches | Lookups", numbers: int) -> Tensor:
+    """The sums; written out where they cancel, since rounding could hide a gradient of any length from the clipping."""
+    squares, most = found
+    if len(doubtful := (squares < _CANCELLED * most).nonzero()[:, 0]):
+        squares[doubtful] = _written_norms(term.take(doubtful), numbers)
+    return squares
+
+
+def _written_norms(term: "Outer | Patches | Lookups", numbers: int) -> Tensor:
+    blocks = _blocks(term.errors, numbers)
     return torch.cat([Written(term.take(block).write()).squared_norms() for block in blocks])
 
 

@@ -18,9 +18,9 @@ RULE = (
     "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds (98.75%, so that the "
     "four hold jointly with 95%) contains the exponent of Theorem 3.5 and is at most 0.05 to either side: -1/2 in n, "
     "-1/2 in epsilon, 1/4 in d, 1/2 in f_max at constant L (the theorem prints 1, which its proof does not give and "
-    "units forbid). Reproduced if all four pass, and without noise every run stays at the saddle. Not reproduced if an "
-    "interval lies on the side of a larger alpha than the exponent promises, or a run without noise leaves the saddle. "
-    "Undecided otherwise; a slope on the other side is called steeper: the bound is not tight there."
+    "units forbid). Reproduced if all four pass, and without noise every run stays at the saddle. Not reproduced if "
+    "an interval lies on the side of a larger alpha than the exponent promises, or a run without noise leaves the "
+    "saddle. Undecided otherwise; a slope on the other side is called steeper: the bound is not tight there."
 )
 EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 COMMON: dict[str, Any] = {

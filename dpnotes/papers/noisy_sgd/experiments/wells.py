@@ -21,7 +21,8 @@ _STEEPNESS = 3 * _EDGE**2 - 1
 # The bound on the gap is strict.
 _MARGIN = 1.02
 # Constants that the paper does not give. c_eta = 1/(128 c) is what the proof of Lemma B.3 asks for; c, c_1 and c_2 are
-# 1, which is a choice of units for n and epsilon: no exponent depends on it.
+# 1, which is a choice of units for n and epsilon: no exponent depends on it, but c_2 = 1 is too small for epsilon to be
+# more than nominal.
 CONSTANTS = {"c": 1.0, "c_1": 1.0, "c_2": 1.0, "c_eta": 1 / 128}
 
 
@@ -153,7 +154,7 @@ def levels(
         torch.tensor([p.batch_size for p in given], dtype=torch.float64, device=device),
         torch.tensor([p.num_steps for p in given], device=device),
     )
-    parts: list[list[Tensor]] = [[] for _ in given]
+    found = [torch.empty(p.num_steps, device=device) for p in given]
     blocks = noisy_paths(
         Instances(wells.landscape, factors),
         features or wells.features,
@@ -163,10 +164,9 @@ def levels(
         means,
     )
     for block in blocks:
-        found = level(block, wells.hessian_lipschitz).T
-        for run, row in zip(block.going.tolist(), found, strict=True):
-            parts[run].append(row)
-    return [torch.cat(part) for part in parts]
+        for run, row in zip(block.going.tolist(), level(block, wells.hessian_lipschitz).T, strict=True):
+            found[run][block.first : block.first + len(row)] = row
+    return found
 
 
 def level(block: Block, hessian_lipschitz: float) -> Tensor:

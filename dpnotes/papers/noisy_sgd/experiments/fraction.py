@@ -1,0 +1,121 @@
+"""Theorem 3.4: at least half of the iterates are alpha-SOSPs; and what more noise, less noise and none do to that."""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.spec import Cell
+from dpnotes.measure.stationarity import fraction_of_sosp
+from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "Reproduced if with the theorem's noise at least half of the iterates are alpha-SOSPs in every run and for every "
+    "number of examples, and without noise none is. Not reproduced if with it the median run has fewer than half for "
+    "some number of examples, or a run without noise has one. Undecided otherwise. Further multiples of the noise, at "
+    "the same step size and number of steps, are shown and decide nothing."
+)
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "fraction",
+    "epsilon": 1.0,
+    "delta": 1e-6,
+    "d": 8,
+    "f_max": 1.0,
+    "sigma": 0.01,
+    # So that the start of no run is an alpha-SOSP.
+    "smallest_factor": 0.95,
+}
+QUICK = Spec(
+    "noisy_sgd",
+    "fraction",
+    "quick",
+    {
+        **COMMON,
+        "num_examples": [6e4, 1.2e5],
+        "multiples": [0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 4.0, 16.0, 64.0],
+        "repeats": 20,
+    },
+)
+PAPER = Spec(
+    "noisy_sgd",
+    "fraction",
+    "paper",
+    {
+        **COMMON,
+        "num_examples": [6e4, 1.2e5, 2.4e5, 4.8e5, 9.6e5],
+        "multiples": [0.0, *(float(10.0**k) for k in range(-12, 0)), 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0],
+        "repeats": 100,
+    },
+)
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One cell a number of examples."""
+    return [{"num_examples": size} for size in spec["num_examples"]]
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """Every multiple of Delta, `repeats` runs each, with the step size and the number of steps of the theorem's."""
+    wells = Wells(spec["d"], spec["f_max"], spec["sigma"])
+    found = parameters(wells, cell["num_examples"], spec["epsilon"], spec["delta"])
+    rows = [(multiple, repeat) for multiple in spec["multiples"] for repeat in range(spec["repeats"])]
+
+    def run(chosen: range) -> dict[str, np.ndarray]:
+        part = [rows[i] for i in chosen]
+        names = [f"{cell['num_examples']:g}/{multiple:g}/{repeat}" for multiple, repeat in part]
+        streams = Streams.of(spec["seed"], names, context.device)
+        given = [replace(found, noise_std=found.noise_std * multiple) for multiple, _ in part]
+        paths = levels(wells, streams, given, draw_factors(spec, streams))
+        # A level is a gradient norm that stands for both conditions.
+        shares = [fraction_of_sosp(p, p.new_zeros(p.shape), found.alpha, wells.hessian_lipschitz) for p in paths]
+        return {"fraction": np.array([float(share) for share in shares])}
+
+    columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim + 4 * found.num_steps)
+    return {
+        "num_examples": np.full(len(rows), cell["num_examples"]),
+        "multiple": np.array([multiple for multiple, _ in rows]),
+        "repeat": np.array([repeat for _, repeat in rows]),
+        "alpha": np.full(len(rows), found.alpha),
+        "num_steps": np.full(len(rows), found.num_steps),
+        **columns,
+    }
+
+
+def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a number of examples and multiple: the least, the median and the largest fraction over runs."""
+    groups = frame.groupby(["num_examples", "multiple"])
+    return groups["fraction"].agg(["min", "median", "max"]).reset_index()
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    table = summary(frame)
+    own, none = table[table["multiple"] == 1], table[table["multiple"] == 0]
+    medians = table[table["multiple"] > 0].groupby("multiple")["median"].min()
+    enough = medians.index[medians >= 0.5].to_numpy()
+    facts = (
+        f"with the theorem's noise the least fraction is {own['min'].min():.3f}, the least median "
+        f"{own['median'].min():.3f}; without noise the largest is {none['max'].max():.3f}; the median run has half at "
+        + (f"{enough.min():g} to {enough.max():g} times that noise" if len(enough) else "no multiple of it")
+    )
+    if own["median"].min() < 0.5 or none["max"].max() > 0:
+        return Decision("not reproduced", facts)
+    return Decision("reproduced" if own["min"].min() >= 0.5 else "undecided", facts)
+
+
+EXPERIMENT = Experiment(
+    paper="noisy_sgd",
+    name="fraction",
+    title="Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise",
+    question="Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+)

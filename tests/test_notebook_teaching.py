@@ -169,6 +169,18 @@ def test_any_other_result_is_drawn_and_tabulated(state: str, said: str):
     assert table.rows == [["1.50"]] and table.caption == said
 
 
+def test_a_stale_result_may_lack_a_column_and_a_current_one_may_not():
+    def rows(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[["renamed"]]
+
+    table = table_if_any(result("stale", MANIFEST), rows, {"x": "{x}"})
+    assert table.rows == [] and table.caption == "STALE: code changed"
+    shown = picture_if_any(result("stale", MANIFEST), lambda axes: rows(result("stale", MANIFEST).frame), lambda: "")
+    assert repr(shown) == "STALE: code changed. Nothing to see yet."
+    with pytest.raises(KeyError, match="renamed"):
+        table_if_any(result("current", MANIFEST), rows, {"x": "{x}"})
+
+
 def sample(x: int) -> int:
     """A docstring."""
     y = x < 2

@@ -9,7 +9,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpnotes.experiments import store
 from dpnotes.theory.claims import Claim
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from dpnotes.notebook.plots import Picture
     from dpnotes.notebook.widgets import Explorer
+
+T = TypeVar("T")
 
 
 # ---------------------------------------------------------------- exercises
@@ -276,7 +278,7 @@ def picture_if_any(
     widths: Sequence[float] = (1,),
     size: tuple[float, float] = (7.2, 3.8),
 ) -> "Picture":
-    """Draw a result, or empty axes with their stamp where it is missing.
+    """Draw a result, or leave the axes empty under its stamp: where it is missing, or stale and of other columns.
 
     Args:
       result: as loaded from the store.
@@ -288,16 +290,18 @@ def picture_if_any(
     from dpnotes.notebook import plots
 
     figure, panels = plots.new_figure(widths, size)
-    if result.state == "missing":
-        return picture(result, figure, "Nothing to see yet.")
-    draw(*panels)
-    return picture(result, figure, describe())
+
+    def drawn() -> str:
+        draw(*panels)
+        return describe()
+
+    return picture(result, figure, _if_any(result, drawn, "Nothing to see yet."))
 
 
 def table_if_any(
     result: store.Result, rows: Callable[["pd.DataFrame"], "pd.DataFrame"], formats: Mapping[str, str]
 ) -> Table:
-    """A `results_table` of a result, or its headings alone where it is missing.
+    """A `results_table` of a result, or its headings alone: where it is missing, or stale and of other columns.
 
     Args:
       result: as loaded from the store.
@@ -305,9 +309,18 @@ def table_if_any(
       formats: as in `results_table`.
     """
     stamp = store.stamp(result) or ""
+    return _if_any(result, lambda: results_table(rows(result.frame), formats, stamp), Table([*formats], [], stamp))
+
+
+def _if_any(result: store.Result, show: Callable[[], T], nothing: T) -> T:
     if result.state == "missing":
-        return Table([*formats], [], stamp)
-    return results_table(rows(result.frame), formats, stamp)
+        return nothing
+    try:
+        return show()
+    except KeyError:
+        if not result.stale:
+            raise
+        return nothing  # a column was renamed since
 
 
 def _machine(environment: Mapping[str, Any]) -> str:

@@ -1,0 +1,487 @@
+"""Drift escape with adaptive DP-SPIDER: the single-machine algorithms of an anonymous submission.
+
+"Private Stochastic Optimization for Achieving Second-Order Stationary Points", arXiv:2505.15647, Algorithms 1 and 2.
+
+Letters of the paper in the bodies below: alpha accuracy, chi bound of an estimate's error, psi its scale (of the noise
+of the examples, sigma, and of the mechanism, r sqrt(d)), G, M, rho Lipschitz, smoothness and Hessian-Lipschitz
+constants of every example's loss, U range of the risk, eta step size, T_esc, S, Q length, radius and number of
+attempts, kappa threshold of the drift, b1, b2 batches, n examples, d dimension.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Guarantee, Ledger
+from dpnotes.methods.drift_escape import DriftEscape, DriftEscapeState, Repeat
+from dpnotes.methods.loop import Observer, drive
+from dpnotes.oracles.samples import Samples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.papers.drift_escape.calculators import PARAMETERS, RATE
+from dpnotes.privacy.calibration import gaussian_std
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class Escape:
+    """The parameters of Algorithm 1.
+
+    Args:
+      accuracy: alpha, above 0, in the units of a gradient.
+      smoothness: M, above 0, and at least sqrt(rho alpha).
+      hessian_lipschitz: rho, above 0.
+      step_size: eta, at most 1 / M.
+      threshold: 3 chi.
+      attempt_length: T_esc, steps.
+      radius: S, in the units of a length.
+      attempts: Q.
+      num_steps: T, the steps at most.
+      origin: where the numbers come from.
+
+    Raises:
+      ValueError: outside these domains, saying by how much.
+    """
+
+    accuracy: float
+    smoothness: float
+    hessian_lipschitz: float
+    step_size: float
+    threshold: float
+    attempt_length: int
+    radius: float
+    attempts: int
+    num_steps: int
+    origin: str
+
+    def __post_init__(self) -> None:
+        validate.positive(alpha=self.accuracy, M=self.smoothness, rho=self.hessian_lipschitz, step_size=self.step_size)
+        curvature = math.sqrt(self.hessian_lipschitz * self.accuracy)
+        if self.smoothness < curvature:
+            raise ValueError(
+                f"Expected M={self.smoothness:.6g} >= sqrt(rho alpha)={curvature:.6g}: too small by a factor of "
+                f"{curvature / self.smoothness:.4g}, which the theorem excludes."
+            )
+        if self.step_size * self.smoothness > 1 + 1e-12:
+            raise ValueError(
+                f"Expected step_size={self.step_size:.6g} <= 1/M={1 / self.smoothness:.6g}: too large by a factor of "
+                f"{self.step_size * self.smoothness:.4g}."
+            )
+
+
+def theorem_1(
+    sigma: float,
+    r: float,
+    dim: int,
+    *,
+    smoothness: float,
+    hessian_lipschitz: float,
+    risk_range: float,
+    failure: float = 0.1,
+    constants: str = "paper",
+    C: float = 1.0,
+    s: float = 1.0,
+) -> Escape:
+    """The parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
+
+    At the size of a laptop they are vacuous: with s = 10 and psi = 1e-8 the accuracy is 2.4e-4, an attempt has 8e8
+    steps and a run 2e22 of them. `practical_escape` is for running.
+
+    Args:
+      sigma: norm-sub-Gaussian scale of the noise of the examples, above 0.
+      r: standard deviation of the added noise in a coordinate, above 0.
+      dim: d.
+      smoothness: M, above 0.
+      hessian_lipschitz: rho, above 0.
+      risk_range: U, above 0.
+      failure: omega, in (0, 1).
+      constants: "paper", "corrected" or "one", see `calculators`.
+      C: the constant of the concentration inequalities, above 0.
+      s: the constant of the paper that is "sufficiently large", above 0.
+
+    Raises:
+      ValueError: outside these domains, M < sqrt(rho alpha) among them, or if (5) has no solution.
+
+    Example:
+      >>> found = theorem_1(1e-8, 1e-10, 100, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0, s=10.0)
+      >>> f"{found.accuracy:.1e} {found.attempt_length:.1e} {found.num_steps:.1e}"
+      '2.4e-04 7.7e+08 2.4e+22'
+    """
+    found = PARAMETERS(
+        C=C, s=s, sigma=sigma, r=r, d=dim, M=smoothness, rho=hessian_lipschitz, U=risk_range, omega=failure,
+        constants=constants,
+    )  # fmt: skip
+    number = {name: float(value) for name, value in found.items()}
+    return Escape(
+        accuracy=number["alpha"],
+        smoothness=smoothness,
+        hessian_lipschitz=hessian_lipschitz,
+        step_size=number["eta"],
+        threshold=3 * number["chi"],
+        attempt_length=max(2, math.ceil(number["T_esc"])),
+        radius=number["S"],
+        attempts=math.ceil(number["Q"]),
+        num_steps=math.ceil(number["T"]),
+        origin=f"Theorem 1, constants={constants}",
+    )
+
+
+def practical_escape(
+    accuracy: float,
+    *,
+    smoothness: float,
+    hessian_lipschitz: float,
+    risk_range: float,
+    step_size: float | None = None,
+    length_factor: float = 8.0,
+    radius_factor: float = 0.3,
+    attempts: int = 8,
+    steps_factor: float = 4.0,
+) -> Escape:
+    """Parameters that have the theorem's exponents, with numbers in place of its logarithms (s and iota are 1).
+
+    chi is a fourth of the accuracy, as in (4), and the noise psi of the oracle should be at most half of chi. Then
+    `T_esc = length_factor / (eta sqrt(rho alpha))`, in which a deviation grows by exp(length_factor),
+    `S = radius_factor sqrt(alpha / rho)`, and `T = steps_factor U / (eta chi^2)`.
+
+    Args:
+      accuracy: alpha, above 0.
+      smoothness: M, above 0.
+      hessian_lipschitz: rho, above 0.
+      risk_range: U, above 0.
+      step_size: eta, at most 1 / M; if None the paper's `sqrt(rho alpha) / M^2`. Batches above `M / (2 sqrt(rho
+        alpha))`, which SPIDER's are, do escape with 1 / M.
+      length_factor: from 5 to 10.
+      radius_factor: above 0.
+      attempts: Q, from 8 to 20.
+      steps_factor: above 0.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> found = practical_escape(0.04, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
+      >>> found.step_size, found.attempt_length, round(found.radius, 3), found.num_steps
+      (0.2, 200, 0.06, 200000)
+    """
+    validate.positive(accuracy=accuracy, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
+    validate.positive(risk_range=risk_range, length_factor=length_factor, radius_factor=radius_factor)
+    validate.positive(steps_factor=steps_factor)
+    curvature, chi = math.sqrt(hessian_lipschitz * accuracy), accuracy / 4
+    eta = min(curvature / smoothness, 1.0) / smoothness if step_size is None else step_size
+    validate.positive(step_size=eta)
+    return Escape(
+        accuracy=accuracy,
+        smoothness=smoothness,
+        hessian_lipschitz=hessian_lipschitz,
+        step_size=eta,
+        threshold=3 * chi,
+        attempt_length=max(2, math.ceil(length_factor / (eta * curvature) * (1 - 1e-12))),
+        radius=radius_factor * math.sqrt(accuracy / hessian_lipschitz),
+        attempts=attempts,
+        num_steps=math.ceil(steps_factor * risk_range / (eta * chi**2) * (1 - 1e-12)),
+        origin="practical",
+    )
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """All numbers of a run: those of Algorithm 1, and of Algorithm 2.
+
+    Args:
+      escape: of Algorithm 1.
+      gradient_bound: G, above 0.
+      drift_threshold: kappa, above 0, in the units of a length squared.
+      first_batch: b1, of a fresh gradient.
+      batch: b2, of a difference.
+      noise_multiplier: the noise of a release over its sensitivity, replace-one; 0 without privacy.
+      origin: where the numbers come from.
+
+    Raises:
+      ValueError: outside these domains.
+    """
+
+    escape: Escape
+    gradient_bound: float
+    drift_threshold: float
+    first_batch: float
+    batch: float
+    noise_multiplier: float
+    origin: str
+
+    def __post_init__(self) -> None:
+        validate.positive(G=self.gradient_bound, kappa=self.drift_threshold, b1=self.first_batch, b2=self.batch)
+        validate.non_negative(noise_multiplier=self.noise_multiplier)
+
+    @property
+    def budget(self) -> float:
+        """zCDP of a run."""
+        return 0.5 / self.noise_multiplier**2 if self.noise_multiplier else math.inf
+
+
+def theorem_2(
+    num_examples: float,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    gradient_bound: float,
+    smoothness: float,
+    hessian_lipschitz: float,
+    risk_range: float,
+    failure: float = 0.1,
+    constants: str = "paper",
+) -> Parameters:
+    """The parameters of Theorem 2, with those of Theorem 1 at the noise that its oracle then has.
+
+    They are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above M^2 / rho,
+    which is an error here, and n = 1e20 gives 0.06. The batches add up to more than n besides: a run ends with
+    DATA_EXHAUSTED. `practical` is for running.
+
+    Args:
+      num_examples: n.
+      dim: d, at least 2.
+      epsilon: above 0.
+      delta: in (0, 1).
+      gradient_bound: G, above 0.
+      smoothness: M, above 0.
+      hessian_lipschitz: rho, above 0.
+      risk_range: U, above 0.
+      failure: omega, in (0, 1).
+      constants: "paper" (with c1 = c2 = 1 for the constants of the noise, which the paper leaves open), "corrected" or
+        "one" (with noise that is private), see `calculators`.
+
+    Raises:
+      ValueError: outside these domains, saying which inequality failed.
+
+    Example:
+      >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
+      >>> theorem_2(1e12, 100, 1.0, 1e-6, **sizes)
+      Traceback (most recent call last):
+      ValueError: Expected M=1 >= sqrt(rho alpha)=3.72174: the error alpha is too large by a factor 13.85 for the
+      assumption of Section 2.
+      >>> round(theorem_2(1e20, 100, 1.0, 1e-6, **sizes).escape.accuracy, 3)
+      0.06
+    """
+    sizes = {"G": gradient_bound, "M": smoothness, "rho": hessian_lipschitz, "U": risk_range}
+    found = RATE(n=num_examples, d=dim, epsilon=epsilon, delta=delta, **sizes, constants=constants)
+    escape = theorem_1(
+        float(found["sigma"]), float(found["r"]), dim, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz,
+        risk_range=risk_range, failure=failure, constants=constants,
+    )  # fmt: skip
+    printed = constants == "paper"
+    # The printed variance is c1 G^2 log(1/delta) / (b1 epsilon)^2, and the sensitivity 2 G / b1.
+    multiplier = math.sqrt(math.log(1 / delta)) / (2 * epsilon) if printed else gaussian_std(epsilon, delta)
+    return Parameters(
+        escape,
+        gradient_bound,
+        float(found["kappa"]),
+        float(found["b_1"]),
+        float(found["b_2"]),
+        multiplier,
+        f"Theorem 2, constants={constants}",
+    )
+
+
+def practical(
+    escape: Escape,
+    dim: int,
+    epsilon: float,
+    delta: float,
+    *,
+    gradient_bound: float,
+    error_share: float = 0.25,
+    private_drift: float = 64.0,
+    sampling_drift: float = 16.0,
+) -> Parameters:
+    """An oracle for an escape, with the exponents of Theorem 2 and numbers in place of its logarithms.
+
+    The error of an estimate has four parts: noise of the mechanism and of the examples, each of the fresh gradient and
+    of the differences since. Batches are such that each part has a root mean square of at most `error_share * chi`, so
+    the error is half of chi by default. kappa balances fresh gradients and differences: it is `private_drift
+    (G / M)^(2/3) (eta chi)^(4/3)` where privacy asks for the larger fresh batch, and `sampling_drift (G / M) eta chi`
+    where sampling does. With 1 in place of 64 a single step reaches kappa, and every gradient is a fresh one.
+
+    Args:
+      escape: Algorithm 1's parameters.
+      dim: d.
+      epsilon: above 0; infinite for a run without noise.
+      delta: in (0, 1).
+      gradient_bound: G, above 0.
+      error_share: above 0.
+      private_drift: above 0.
+      sampling_drift: above 0.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> escape = practical_escape(0.04, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
+      >>> found = practical(escape, 100, 1.0, 1e-6, gradient_bound=1.0)
+      >>> round(found.first_batch), round(found.batch), round(found.drift_threshold, 4)
+      (160000, 6046, 0.032)
+    """
+    validate.positive(gradient_bound=gradient_bound, error_share=error_share)
+    validate.positive(private_drift=private_drift, sampling_drift=sampling_drift)
+    validate.at_least(1, dim=dim)
+    chi = escape.threshold / 3
+    error, step = error_share * chi, escape.step_size * chi
+    multiplier = gaussian_std(epsilon, delta) if epsilon < math.inf else 0.0
+    length = gradient_bound / escape.smoothness
+
+    if 2 * multiplier * math.sqrt(dim) * error > gradient_bound:
+        kappa = private_drift * length ** (2 / 3) * step ** (4 / 3)
+    else:
+        kappa = sampling_drift * length * step
+
+    def batch(longest: float) -> float:
+        return max(1.0, (longest / error) ** 2, 2 * multiplier * math.sqrt(dim) * longest / error)
+
+    first, later = batch(gradient_bound), batch(escape.smoothness * math.sqrt(kappa))
+    return Parameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A finished batch of runs: where they ended, what they released, what they may claim."""
+
+    state: DriftEscapeState
+    ledger: Ledger
+    guarantees: tuple[Guarantee, ...]
+
+    @property
+    def x(self) -> Tensor:
+        """What was returned, or last iterates, `(runs, dim)`."""
+        return self.state.x
+
+
+def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.device | str = "cpu") -> Spider:
+    """The oracle of Algorithm 2 for runs with these parameters, one each.
+
+    Raises:
+      ValueError: if some have noise and some none, or there are too few examples for one fresh gradient.
+
+    Example:
+      >>> from dpnotes.oracles.samples import VirtualSamples
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
+      >>> escape = practical_escape(0.1, smoothness=2.0, hessian_lipschitz=1.0, risk_range=8.0)
+      >>> choice = practical(escape, 4, 1.0, 1e-6, gradient_bound=2.0)
+      >>> spider_of([choice], VirtualSamples(data, 10**9)).declared()
+      tensor([0.0280], dtype=torch.float64)
+    """
+    noisy = parameters[0].noise_multiplier > 0
+    if any((p.noise_multiplier > 0) != noisy for p in parameters):
+        raise ValueError(
+            "Expected parameters all with noise or all without, got noise_multiplier="
+            f"{sorted({p.noise_multiplier for p in parameters})}: runs share their mechanism."
+        )
+
+    def rows(name: str) -> Tensor:
+        return torch.tensor([getattr(p, name) for p in parameters], dtype=torch.float64, device=device)
+
+    return Spider(
+        samples,
+        Gaussian() if noisy else Exact(),
+        rows("noise_multiplier"),
+        rows("budget"),
+        Refresh.squared_moves(rows("drift_threshold")),
+        Batches(rows("first_batch"), rows("batch")),
+        rows("gradient_bound"),
+        torch.tensor([p.escape.smoothness for p in parameters], dtype=torch.float64, device=device),
+    )
+
+
+def method_of(escapes: Sequence[Escape], repeat: Repeat = "refresh", return_tested: bool = True) -> DriftEscape:
+    """Algorithm 1 for runs with these parameters, one each.
+
+    Example:
+      >>> sizes = {"smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
+      >>> method_of([practical_escape(alpha, **sizes) for alpha in (0.04, 0.16)]).attempt_length
+      tensor([200,  50])
+    """
+
+    def rows(name: str) -> Tensor:
+        return torch.tensor([getattr(e, name) for e in escapes], dtype=torch.float64)
+
+    return DriftEscape(
+        rows("step_size"),
+        rows("threshold"),
+        rows("attempt_length").long(),
+        rows("radius"),
+        rows("attempts").long(),
+        repeat,
+        return_tested,
+    )
+
+
+def drift_escape(
+    samples: Samples,
+    parameters: Parameters | Sequence[Parameters],
+    x: Tensor,
+    streams: Streams,
+    *,
+    delta: float,
+    repeat: Repeat = "refresh",
+    return_tested: bool = True,
+    max_steps: int | None = None,
+    observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
+) -> Runs:
+    """Private search for a second-order stationary point that knows when it has found one, many runs at once.
+
+    Algorithm 1 of the paper is `methods.drift_escape.DriftEscape`, Algorithm 2 `oracles.spider.Spider` with `Gaussian`;
+    their docstrings have the numbered lines and where they differ from the paper. In short: the sensitivity is that of
+    an example replaced, and the noise that of an exact accountant; drift is of the moves that were made, jumps back
+    included; what becomes of the oracle at a repeated attempt is `repeat`; the point returned is the one that was
+    tested; and examples that are used up end a run, where the paper's batches ask for more than there are.
+
+    Formal guarantees:
+      Every run is `parameters.budget`-zCDP under replace-one, and the guarantees list what that means as
+      (epsilon, delta), for all that it released, whenever it stopped. It rests on G and M, enforced where the samples
+      clip, else assumed.
+
+    Args:
+      samples: examples that are used once.
+      parameters: of each run, or of all.
+      x: `(runs, dim)` initial points, chosen without looking at the data.
+      streams: one key a run.
+      delta: in (0, 1), for the guarantees.
+      repeat: what the oracle believes when an attempt is repeated.
+      return_tested: whether the tested point is returned, or as printed the last iterate.
+      max_steps: stops runs earlier than their T.
+      observe: called after every step, see `drive`.
+      not_covered: what else depends on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+
+    Returns:
+      The runs; FINISHED are those that returned a point.
+
+    Raises:
+      ValueError: if an argument is outside its domain, the numbers of runs disagree, or there are too few examples for
+        one fresh gradient.
+
+    Example:
+      >>> from dpnotes.oracles.samples import VirtualSamples
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
+      >>> escape = practical_escape(0.2, smoothness=4.0, hessian_lipschitz=1.0, risk_range=8.0, step_size=0.25)
+      >>> choice = practical(escape, 4, 1.0, 1e-6, gradient_bound=4.0)
+      >>> saddle, streams = torch.zeros(2, 4, dtype=torch.float64), Streams.of(0, ["a", "b"])
+      >>> runs = drift_escape(VirtualSamples(data, 10**12), choice, saddle, streams, delta=1e-6, max_steps=1000)
+      >>> runs.state.status.tolist(), bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.2).all())
+      ([1, 1], True)
+    """
+    validate.between(0, 1, delta=delta)
+    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    validate.same_length(x=x, parameters=chosen, streams=streams)
+    escapes = [p.escape for p in chosen]
+    oracle, method, ledger = spider_of(chosen, samples, x.device), method_of(escapes, repeat, return_tested), Ledger()
+    steps = max(e.num_steps for e in escapes) if max_steps is None else max_steps
+    state = drive(method, oracle, method.init(x, oracle), streams, steps, ledger, observe)
+    return Runs(state, ledger, oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered))

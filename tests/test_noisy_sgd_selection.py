@@ -11,9 +11,11 @@ from torch import Tensor
 
 from dpnotes.core import Relation, Sampling
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, noisy_sgd
-from dpnotes.papers.noisy_sgd.selection import Search, random_steps, select_stationary_point
+from dpnotes.papers.noisy_sgd.selection import Search, Selection, random_steps, select_stationary_point
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, Event
+from dpnotes.privacy.mechanisms import laplace
+from dpnotes.privacy.selection import SelectionState
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.streams import Streams
 
@@ -223,3 +225,25 @@ def test_bad_input_is_refused(make, message):
 def test_more_examples_find_closer_points():
     few, many = (replace(search(), num_examples=n) for n in (1000, 100_000))
     assert many.gradient_norm < few.gradient_norm and many.smallest_eigenvalue > few.smallest_eigenvalue
+
+
+def test_a_second_search_of_a_run_has_noise_of_its_own(monkeypatch):
+    drawn: list[float] = []
+
+    def spy(streams: Streams, purpose: str, call: Tensor) -> Tensor:
+        drawn.append(float(laplace(streams, purpose, call)))
+        return laplace(streams, purpose, call)
+
+    monkeypatch.setattr("dpnotes.privacy.selection.laplace", spy)
+    task = Search(1.0, 0.01, 1.0, 1.0, 1.0, 10**6, num_candidates=2, failure=0.05)
+    points, streams = [torch.full((1, 1), 0.5)] * 2, Streams.of(0, ["run"])
+
+    def search(state: SelectionState | None) -> Selection:
+        return select_stationary_point(task, points, lambda x: x[:, 0], lambda x: x[:, 0], streams, state)
+
+    first = search(None)
+    second = search(first.state)
+    assert first.asked.tolist() == second.asked.tolist() == [2]
+    assert len(set(drawn)) == len(drawn) == 6
+    search(None)  # the control
+    assert drawn[6:] == drawn[:3]

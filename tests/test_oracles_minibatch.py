@@ -17,8 +17,9 @@ from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.terms import Terms
 from dpnotes.privacy.accounting import account
+from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import CombinationError, events_of, merged
-from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.modules import ModuleProblem
@@ -222,6 +223,26 @@ def test_no_finite_budget_affords_a_release_without_noise():
     state, _ = run(oracle, x)
     assert state.status.tolist() == [Status.FINISHED] and state.steps.tolist() == [5]
     assert math.isinf(oracle.guarantee(state.oracle, 1e-5, STREAMS)[0].epsilon)
+
+
+@pytest.mark.parametrize("mechanism", [DiscreteGaussian(), Laplace()], ids=lambda m: type(m).__name__)
+def test_noise_that_is_not_gaussian_is_not_claimed_to_be(mechanism):
+    with pytest.raises(ValueError, match="to add Gaussian noise, which is what is claimed"):
+        oracle_of(network(), 1, mechanism=mechanism)
+
+
+def test_the_noise_shares_no_draws_with_the_batches():
+    with pytest.raises(ValueError, match="to have another purpose: batches draw from it"):
+        oracle_of(network(), 1, mechanism=Gaussian("minibatch: examples"))
+
+
+def test_a_run_claims_nothing_on_terms_that_it_has_overspent():
+    problem = network()
+    oracle = oracle_of(problem, 1, clipped=True)
+    state, _ = run(oracle, points(problem, 1))
+    assert oracle.guarantee(state.oracle, 1e-5, STREAMS)[0].holds  # the control
+    quieter = replace(oracle, noise_std=2 * oracle.noise_std)
+    assert not quieter.guarantee(state.oracle, 1e-5, STREAMS)[0].holds
 
 
 # ---------------------------------------------------------------- law 3: no noise, no clipping

@@ -254,6 +254,30 @@ def test_impossible_noise_is_refused(noise_std, sensitivity):
         Gaussian().release(value, request(value, noise_std, sensitivity), Streams.of(0, ["a"]))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"noise_std": torch.ones(1)},
+        {"noise_std": torch.ones(2, 1)},
+        {"call": torch.zeros(1, dtype=torch.int64)},
+        {"active": torch.tensor([True])},
+        {"answer": {"l2_sensitivity": torch.ones(1)}},
+        {"answer": {"value": torch.zeros(1, 2)}},  # two noisy copies of one answer, paid for once
+        {"answer": {"value": torch.zeros(3, 2)}},
+        {"answer": {"value": torch.zeros(2)}},
+    ],
+    ids=str,
+)
+def test_a_release_that_is_not_one_row_a_run_is_refused(change, no_draws):
+    streams = Streams.of(0, ["a", "b"])
+    asked = request(torch.zeros(2, 2), 1.0)
+    Gaussian().release(asked.answer.value, asked, streams)  # the control
+    answer = replace(asked.answer, **change.get("answer", {}))
+    asked = replace(asked, **({"answer": answer} | {k: v for k, v in change.items() if k != "answer"}))
+    with no_draws(), pytest.raises(ValueError, match="one (row )?a run, got"):
+        Gaussian().release(asked.answer.value, asked, streams)
+
+
 def test_a_generator_on_another_device_is_refused():
     value = torch.zeros(1, 2, dtype=torch.float64)
     elsewhere = Streams(torch.zeros(1, 2, dtype=torch.int64, device="meta"))

@@ -347,6 +347,40 @@ def test_what_no_distribution_holds_is_bounded_by_renyi_divergences(events):
     assert account(less, 1e-5).accountant == "privacy loss distributions", "control"
 
 
+@pytest.mark.parametrize(
+    ("level", "rate", "count"),
+    [
+        (1e5, 0.01, 10**9),
+        (1e7, 0.01, 10**9),
+        (1e8, 0.5, 10**9),
+        (1e8, 0.01, 10**6),
+        (1e10, 0.5, 10**6),
+        (1e12, 0.5, 1000),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["poisson", "fixed-size"])
+def test_rounding_is_not_privacy(level, rate, count, scheme):
+    # Of so much noise the composition is Gaussian, of mu = rate sqrt(count) / level, whatever is rounded on the way.
+    mu = rate * math.sqrt(count) / level
+    sampling, relation = Sampling.poisson(rate), ADD_OR_REMOVE
+    if scheme == "fixed-size":
+        sampling, relation = Sampling.fixed_size(round(1000 * rate), 1000), Relation.REPLACE_ONE
+    for delta in (0.02 * mu, 4e-4 * mu):  # less than the total variation, 0.4 mu
+        exact = rho_to_epsilon(mu * mu / 2, delta, "exact")
+        claimed = account([Event(level, relation, sampling, count)], delta).epsilon
+        assert exact * (1 - 1e-3) <= claimed < math.inf
+        assert exact > 0  # so that a claim of 0 is seen
+
+
+@pytest.mark.parametrize("delta", [1e-16, 1e-30, 1e-100])
+def test_the_conversions_of_a_tiny_cost_are_not_rounded_to_nothing(delta):
+    rho = 1e-30  # two answers are apart with probability 5.6e-16
+    for conversion in ("classic", "tight", "exact"):
+        claimed = rho_to_epsilon(rho, delta, conversion)
+        assert exact_delta(claimed, math.sqrt(2 * rho)) <= delta < exact_delta(0.0, math.sqrt(2 * rho))
+    assert exact_delta(1e-30, 1 / gaussian_std(1e-30, delta)) <= delta
+
+
 def test_accounting_never_takes_a_gigabyte():
     # Near the largest composition that is still held; numpy's arrays are what tracemalloc sees.
     def peak(count: int) -> float:

@@ -107,6 +107,8 @@ class MinibatchGradient:
         validate.at_least(0, check=self.check)
         validate.one_of(("whole", "fixed-size", "poisson"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
+        if getattr(self.mechanism, "purpose", None) == _PURPOSE:
+            raise ValueError(f"Expected mechanism={self.mechanism!r} to have another purpose: batches draw from it.")
         if self.sampling.scheme == "fixed-size" and self.sampling.num_examples != self.problem.num_examples:
             raise ValueError(
                 f"Expected sampling.num_examples={self.sampling.num_examples} to be the problem's "

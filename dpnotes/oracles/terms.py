@@ -21,9 +21,10 @@ from dpnotes.guarantees import (
     bound_was_checked,
 )
 from dpnotes.privacy.accounting import Method, account
+from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
-from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.mechanisms import Gaussian, Laplace
 from dpnotes.privacy.noise import TOLERANCE
 from dpnotes.streams import Streams
 
@@ -74,7 +75,7 @@ class Terms:
 
     Raises:
       CombinationError: if no accountant knows this sampling under this relation.
-      ValueError: outside these domains.
+      ValueError: outside these domains, or for a mechanism whose noise is not Gaussian.
 
     Example:
       >>> std = torch.tensor([0.5], dtype=torch.float64)
@@ -95,6 +96,8 @@ class Terms:
     def __post_init__(self) -> None:
         validate.at_least(1, num_steps=self.num_steps)
         validate.one_of(("enforced", "proved", "measured", "assumed"), basis=self.basis)
+        if isinstance(self.mechanism, DiscreteGaussian | Laplace):
+            raise ValueError(f"Expected mechanism={self.mechanism!r} to add Gaussian noise, which is what is claimed.")
         clipped_sensitivity(self.norm_bound, self.divisor, self.relation, self.sampling)
         valid = (self.noise_std >= 0) & self.noise_std.isfinite()
         if self.noise_std.dim() != 1 or self.noise_std.dtype != torch.float64 or not bool(valid.all()):
@@ -230,6 +233,8 @@ class Terms:
         claims, about_runs = [], assumptions_of(streams)
         for run, multiplier in enumerate(self.noise_multiplier.tolist()):
             assumptions = (*about_runs, *self.assumptions(state.meter, run))
+            if bool(state.meter.spent[run] > self.declared()[run] * (1 + TOLERANCE)):
+                assumptions = (*assumptions, Assumption("the run was on these terms throughout", "checked", False))
             left = not_covered
             if (self.basis == "measured" or int(state.meter.checked[run])) and STATISTICS_WITHOUT_NOISE not in left:
                 left = (*left, STATISTICS_WITHOUT_NOISE)

@@ -32,6 +32,8 @@ from dpnotes.sampling import FRESH, CombinationError, Noise, Scheme
 
 Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
+# Below this the better conversions are differences of nearly equal numbers, and may be rounded to 0.
+_LEAST_RHO = 1e-18
 
 
 def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:
@@ -51,7 +53,7 @@ def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -
     validate.one_of(CONVERSIONS, conversion=conversion)
     if rho == 0:
         return 0.0
-    if conversion == "classic":
+    if conversion == "classic" or rho < _LEAST_RHO:
         return rho + 2 * math.sqrt(rho * math.log(1 / delta))
     if conversion == "tight":
         return _tight_epsilon(rho, delta)
@@ -260,6 +262,9 @@ def _numerically(events: list[Event], delta: float, method: str) -> float:
 # Whole orders: between them the bounds for random batches interpolate, or sum slow series. Below 2 for whole batches.
 _ORDERS = (*range(2, 65), *range(66, 128, 4), *range(128, 257, 16), 320, 384, 448, 512, 640, 768, 896, 1024)
 _LOW_ORDERS = tuple(1 + k / 20 for k in range(1, 20))
+# More than the library's divergence of one release is rounded by (it takes the logarithm of a number near 1, off by up
+# to 4e-16), and the noise multiplier above which that is most of it.
+_ROUNDING, _QUIETEST = 1e-14, 1e6
 
 
 @lru_cache(maxsize=64)
@@ -301,21 +306,27 @@ def _renyi(events: tuple[Event, ...], delta: float, orders: tuple[float, ...]) -
 
 @lru_cache(maxsize=2**16)
 def _divergence(event: Event, order: float) -> float:
+    # What every kind of noise costs without sampling: no mixture over batches has more.
+    unsampled = event.count * order * 0.5 / event.noise_multiplier**2
+    known = event.sampling.rate == 1 and event.noise != "laplace"
+    if known or event.noise_multiplier > _QUIETEST:
+        divergence = unsampled
+    else:
+        divergence = min(unsampled, _library_divergence(event, order) + event.count * _ROUNDING)
+    # No divergence of an epsilon-DP mechanism is above epsilon.
+    return min(divergence, event.count / event.noise_multiplier) if event.noise in ("laplace", "pure") else divergence
+
+
+def _library_divergence(event: Event, order: float) -> float:
     import dp_accounting
     from dp_accounting import rdp
 
-    # Multipliers are over the relation's own sensitivity, which is what this accountant takes them for; whole batches
-    # cost the same under every relation.
+    # Multipliers are over the relation's own sensitivity, which is what this accountant takes them for.
     neighbours = dp_accounting.NeighboringRelation
     poisson = event.sampling.scheme == "poisson"
     accountant = rdp.RdpAccountant([order], neighbours.ADD_OR_REMOVE_ONE if poisson else neighbours.REPLACE_ONE)
-    if event.noise == "pure":
-        accountant.compose(dp_accounting.dp_event.ZCDpEvent(0.5 / event.noise_multiplier**2), event.count)
-    else:
-        accountant.compose(to_dp_event([event]))
-    divergence = max(0.0, float(accountant.rdp[0]))  # of much noise it is rounded to either side of 0
-    # No divergence of an epsilon-DP mechanism is above epsilon.
-    return min(divergence, event.count / event.noise_multiplier) if event.noise in ("laplace", "pure") else divergence
+    accountant.compose(to_dp_event([event]))
+    return max(0.0, float(accountant.rdp[0]))  # of much noise it is rounded to either side of 0
 
 
 def guarantee(

@@ -1,11 +1,14 @@
 """How much noise a guarantee needs: from (epsilon, delta) and a sensitivity to a scale, never on the wrong side."""
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 
 from dpnotes import validate
 from dpnotes.privacy.accounting import Method, account
 from dpnotes.privacy.events import Event
+
+_MOST_STD = 1e9  # in sensitivities: beyond, differences of probabilities are rounded away
 
 
 def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> float:
@@ -31,7 +34,13 @@ def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> f
     from dp_accounting import get_sigma_gaussian
 
     # The root to the last bits; then a little more, which is more than they and the product below can be wrong by.
-    return get_sigma_gaussian(epsilon, delta, tol=1e-300) * l2_sensitivity * (1 + 1e-11)
+    with warnings.catch_warnings():  # a tiny delta takes the logarithm of 0 on the way
+        warnings.simplefilter("ignore", RuntimeWarning)
+        std = get_sigma_gaussian(epsilon, delta, tol=1e-300)
+    if std > _MOST_STD:  # the root of what is rounded to 0: what suffices by the classic conversion instead
+        log = math.log(1 / delta)
+        std = (math.sqrt(epsilon + log) + math.sqrt(log)) / (math.sqrt(2) * epsilon)
+    return std * l2_sensitivity * (1 + 1e-11)
 
 
 def laplace_std(epsilon: float, sensitivity: float = 1.0) -> float:

@@ -173,7 +173,7 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
 
     Raises:
       CombinationError: see `Gaussian.release`.
-      ValueError: see `Gaussian.release`.
+      ValueError: see `Gaussian.release`; or if the answer, or what is said of it, is not one row a run.
 
     Example:
       >>> from dpnotes.core import Relation
@@ -186,6 +186,7 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
       is asked for with Exact().
     """
     noise_std, l2_sensitivity = request.noise_std, request.answer.l2_sensitivity
+    _check_rows(request.answer, streams, active=request.active, noise_std=noise_std, call=request.call)
     valid = (noise_std > 0) & noise_std.isfinite() & (l2_sensitivity >= 0) & l2_sensitivity.isfinite()
     if bool((request.active & ~valid).any()):
         run = int((request.active & ~valid).nonzero()[0])
@@ -212,9 +213,20 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
       add-or-remove-one; add-or-remove-one goes with sampling whole or poisson.
     """
     check_combination(answer.sampling, answer.relation, noise)
+    _check_rows(answer, streams, active=active)
     if streams.keys.device != answer.value.device:
         raise ValueError(f"Expected streams on the answer's device {answer.value.device}, got {streams.keys.device}.")
     invalid = active & ~(answer.l2_sensitivity >= 0)
     if bool(invalid.any()):
         run = int(invalid.nonzero()[0])
         raise ValueError(f"Expected l2_sensitivity={answer.l2_sensitivity[run].item()} >= 0 in run {run}.")
+
+
+def _check_rows(answer: Sensitive, streams: Streams, **named: Tensor) -> None:
+    """Refuse what is not one row a run: an answer that broadcasts would be released many times and paid for once."""
+    runs = len(streams.keys)
+    if answer.value.dim() != 2 or len(answer.value) != runs:
+        raise ValueError(f"Expected an answer of shape ({runs}, dim), one row a run, got {tuple(answer.value.shape)}.")
+    for name, tensor in {"l2_sensitivity": answer.l2_sensitivity, **named}.items():
+        if tuple(tensor.shape) != (runs,):
+            raise ValueError(f"Expected {name} of shape ({runs},), one a run, got {tuple(tensor.shape)}.")

@@ -25,11 +25,12 @@ _ALL_POINTS = 2**25  # of all levels
 _COMPOSED_POINTS = 2**22  # of a composition of them
 _LOG_TAIL = -50.0  # of the mass cut off a level; it is counted as lost privacy
 _TAIL = 1e-15  # of the mass cut off a composition, counted the same
+_QUIETEST = 1e6  # the largest noise multiplier: above it losses are smaller than the rounding of their probabilities
 _LOUDEST = 0.05  # the smallest noise multiplier: below it epsilon is in the hundreds, and exp(epsilon) soon overflows
 
 
 class LimitError(ValueError):
-    """A privacy loss distribution that is too large to hold."""
+    """A privacy loss distribution that is too large to hold, or too narrow for floating-point numbers."""
 
 
 class _Level(NamedTuple):
@@ -48,7 +49,8 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
       delta: in (0, 1).
 
     Raises:
-      LimitError: if a noise multiplier is below 0.05, or the distribution of all events would have over 2^22 points.
+      LimitError: if a noise multiplier is below 0.05 or above 1e6, or the distribution of all events would have over
+        2^22 points.
 
     Example:
       >>> from dpnotes.core import Relation, Sampling
@@ -76,6 +78,10 @@ def _composed(events: tuple[Event, ...]) -> Any:
             raise LimitError(
                 f"Expected noise_multiplier={level.multiplier:.4g} >= {_LOUDEST} (of all whole batches together): "
                 "less noise has an epsilon of hundreds, and a distribution too large to hold."
+            )
+        if level.multiplier > _QUIETEST:
+            raise LimitError(
+                f"Expected noise_multiplier={level.multiplier:.4g} <= {_QUIETEST:g}: rounding would decide the answer."
             )
     interval = _interval(levels)
     remove = _one_side(levels, "REMOVE", interval)

@@ -17,7 +17,7 @@ from dpnotes.guarantees import Assumption
 from dpnotes.oracles.terms import assumptions_of
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event, clipped_sensitivity
-from dpnotes.privacy.selection import AboveThreshold
+from dpnotes.privacy.selection import AboveThreshold, SelectionState
 from dpnotes.streams import Streams
 
 _PURPOSE = "noisy sgd: stationary point"
@@ -173,12 +173,14 @@ class Selection:
       found: whether there is one.
       asked: questions that were asked.
       price: of the whole search, whatever it found.
+      state: for another search with these streams. It holds the noisy threshold, which is a secret.
     """
 
     index: Tensor
     found: Tensor
     asked: Tensor
     price: Price
+    state: SelectionState
 
 
 def select_stationary_point(
@@ -187,6 +189,7 @@ def select_stationary_point(
     gradient_norm: Callable[[Tensor], Tensor],
     smallest_eigenvalue: Callable[[Tensor], Tensor],
     streams: Streams,
+    state: SelectionState | None = None,
 ) -> Selection:
     """The first of some random iterates that is, up to the search's slack, a second-order stationary point; private.
 
@@ -210,6 +213,8 @@ def select_stationary_point(
       gradient_norm: of the full-data mean gradient at `(runs, dim)`, `(runs,)`.
       smallest_eigenvalue: of the full-data Hessian, `(runs,)`, within `search.eigenvalue_error`.
       streams: one key a run.
+      state: `Selection.state` of the last search with these streams, None for the first one. A second search without it
+        draws the noise of the first, and what both may claim does not add up.
 
     Returns:
       The selection; a run that found none says so.
@@ -227,7 +232,9 @@ def select_stationary_point(
     """
     mechanism, device = search.mechanism, streams.keys.device
     everyone = torch.ones(len(streams), dtype=torch.bool, device=device)
-    state, price = mechanism.begin(mechanism.init(streams), streams, everyone)
+    state = mechanism.init(streams) if state is None else state
+    before = state.asked
+    state, price = mechanism.begin(state, streams, everyone)
     index = torch.full((len(streams),), -1, device=device)
     sensitivity = torch.ones(len(streams), dtype=torch.float64, device=device)
     most_norm = search.alpha + search.gradient_slack
@@ -243,4 +250,4 @@ def select_stationary_point(
         question = Sensitive(margin, sensitivity, search.relation, "assumed")
         state, yes = mechanism.ask(state, question, streams, everyone)
         index = torch.where(yes, place, index)
-    return Selection(index, index >= 0, state.asked, price)
+    return Selection(index, index >= 0, state.asked - before, price, state)

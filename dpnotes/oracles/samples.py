@@ -19,17 +19,14 @@ _WRITTEN_OUT = 2**24  # numbers: gradients of examples that are held at once whe
 
 
 class Batch(Protocol):
-    """Examples that were drawn, a batch a run; `bound` `(runs,)` is how long a term of the mean may be.
+    """Examples that were drawn, a batch a run, to be asked once or at two points."""
 
-    A source whose basis is "enforced" scales longer terms down; any other leaves them as they are.
-    """
+    def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
+        """The next term of SPIDER's sum, `(runs, dim)`; anything in runs whose batch is empty.
 
-    def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
-        """The mean of `grad f(x; z)`, `(runs, dim)`."""
-        ...
-
-    def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
-        """The mean of `grad f(x; z) - grad f(previous; z)`, `(runs, dim)`."""
+        The mean of `grad f(x; z)` where the sum is `new`, of `grad f(x; z) - grad f(previous; z)` in the other runs.
+        What is averaged may be `bound` long, `(runs,)`: a source whose basis is "enforced" scales it down to that.
+        """
         ...
 
 
@@ -41,7 +38,10 @@ class Samples(Protocol):
     @property
     def basis(self) -> Basis: ...  # noqa: D102
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> Batch:
-        """The examples `start ... start + count - 1` of each run, `(runs,)` int64 each; `call` is never used twice."""
+        """The examples `start ... start + count - 1` of each run, `(runs,)` int64 each; none where `count` is 0.
+
+        `call` `(runs,)` is a number that no other batch has.
+        """
         ...
 
     def take(self, index: Tensor) -> "Samples": ...  # noqa: D102
@@ -68,13 +68,12 @@ class VirtualBatch:
 
     examples: FreshBatch
 
-    def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
-        """The mean gradient at `x`, `(runs, dim)`."""
-        return self.examples.gradient(x)
-
-    def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
-        """The mean difference, `(runs, dim)`, of the same examples at both points."""
-        return self.examples.gradient(x) - self.examples.gradient(previous)
+    def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
+        """As `Batch.term`; the bound is not enforced."""
+        mean = self.examples.gradient(x)
+        if bool(new.all()):
+            return mean
+        return mean - self.examples.gradient(previous).masked_fill(new[:, None], 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +94,7 @@ class VirtualSamples:
       >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
       >>> samples = VirtualSamples(data, 10**15)
       >>> batch = samples.batch(torch.tensor([0]), torch.tensor([10**6]), Streams.of(0, ["a"]), torch.tensor([0]))
-      >>> batch.gradient(torch.zeros(1, 4), torch.ones(1)).shape
+      >>> batch.term(torch.zeros(1, 4), torch.zeros(1, 4), torch.tensor([True]), torch.ones(1)).shape
       torch.Size([1, 4])
     """
 
@@ -113,7 +112,7 @@ class VirtualSamples:
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> VirtualBatch:
         """A batch of its own for every call, wherever it starts."""
-        return VirtualBatch(self.data.fresh(count.double(), streams, _PURPOSE, call))
+        return VirtualBatch(self.data.fresh(count.double().clamp_min(1), streams, _PURPOSE, call))
 
     def take(self, index: Tensor) -> "VirtualSamples":
         """The source of some of the runs."""
@@ -172,8 +171,18 @@ class DataSetBatch:
     streams: Streams
     examples_at_once: int
 
+    def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
+        """As `Batch.term`; runs with a new sum have batches of another size, and are asked by themselves."""
+        found = torch.zeros_like(x)
+        for first in (True, False):
+            index = ((new == first) & (self.count > 0)).nonzero()[:, 0]
+            if len(index):
+                part, at, most = self._take(index), x[index], bound[index]
+                found[index] = part.gradient(at, most) if first else part.difference(at, previous[index], most)
+        return found
+
     def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
-        """The mean of the gradients at `x`, each no longer than `bound`, `(runs, dim)`."""
+        """The mean of the gradients at `x`, each no longer than `bound`, `(runs, dim)`; no batch may be empty."""
         return self._mean(lambda examples: self.problem.gradients(x, examples), bound, self.examples_at_once)
 
     def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
@@ -193,6 +202,10 @@ class DataSetBatch:
         return self._mean(
             lambda examples: self._written_out(x, examples).minus(self._written_out(previous, examples)), bound, at_once
         )
+
+    def _take(self, index: Tensor) -> "DataSetBatch":
+        problem, streams = self.problem.take(index), self.streams.take(index)
+        return DataSetBatch(problem, self.start[index], self.count[index], streams, self.examples_at_once)
 
     def _written_out(self, x: Tensor, examples: Tensor) -> WrittenOut:
         runs, batch = examples.shape

@@ -194,8 +194,8 @@ class Spider:
       2: drift_0 = kappa                                   (`Belief.terms` = 0: the first estimate is a fresh gradient)
       3: while #unused functions > b                       (DATA_EXHAUSTED where the batch needed is not there)
       4: if drift_t >= kappa                               (`Refresh.due`)
-      5:   grad_t = O1(x_t), drift_t = 0                   (`Batch.gradient`; the tree starts anew)
-      7: else grad_t = grad_{t-1} + O2(x_t, x_{t-1})       (`Batch.difference`)
+      5:   grad_t = O1(x_t), drift_t = 0                   (`Batch.term`; the tree starts anew)
+      7: else grad_t = grad_{t-1} + O2(x_t, x_{t-1})       (`Batch.term`)
      13: gradient estimate grad_t + TREE(t)                (`Mechanism.release`, `Belief.gradient`)
      15: drift_{t+1} = drift_t + |gradient estimate|       (`Refresh.drift`)
     The perturbation at saddles and the step are the method's (`methods.spider_descent`).
@@ -358,17 +358,9 @@ class Spider:
             return state, Estimate(torch.zeros_like(x), price, torch.zeros_like(need), status)
 
         spent = watch.charge(meter.filter, cost, granted, FRESH)
-        mean = torch.zeros_like(x)
-        for rows, fresh in ((granted & new, True), (granted & ~new, False)):
-            index = rows.nonzero()[:, 0]
-            if not len(index):
-                continue
-            source, start, count, call = self.samples.take(index), meter.used[index], need[index], meter.calls[index]
-            batch = source.batch(start, count, streams.take(index), call)
-            if fresh:
-                mean[index] = batch.gradient(x[index], bound[index])
-            else:
-                mean[index] = batch.difference(x[index], belief.point[index], bound[index])
+        used = torch.where(granted, need, 0)
+        batch = self.samples.batch(meter.used, used, streams, meter.calls)
+        mean = batch.term(x, belief.point, new, bound)
         exceeded = granted & self._too_long(mean, bound)
         answer = Sensitive(mean, sensitivity, self.relation, self.samples.basis, FRESH)
         request = Release(answer, noise_std, meter.calls, granted, restart=new)
@@ -381,7 +373,6 @@ class Spider:
             torch.where(granted, torch.where(new, 1, belief.terms + 1), belief.terms),
             noise,
         )
-        used = torch.where(granted, need, 0)
         counted = Meter(
             meter.calls + granted.long(),
             meter.used + used,

@@ -368,6 +368,8 @@ def run(
     from dpnotes import experiments as parts
 
     chosen = _chosen(names)
+    # A paper stands for those of its experiments that have the profile.
+    chosen = [experiment for experiment in chosen if profile in experiment.specs or experiment.id in names] or chosen
     for experiment in chosen:
         experiment.spec(profile)  # a wrong profile is said before the first long run
     for experiment in chosen:

@@ -283,6 +283,15 @@ def test_run_results_status_and_clean(toy: Path):
     call("clean", "--profile", "quick")
 
 
+def test_a_paper_stands_for_its_experiments_that_have_the_profile(toy: Path, monkeypatch: pytest.MonkeyPatch):
+    spec = Spec("toy", "cubes", "paper", {"decision_rule": "always"})
+    cubes = replace(TOY, name="cubes", specs={"paper": spec})
+    monkeypatch.setattr(cli, "all_experiments", lambda: [TOY, cubes])
+    said = call("run", "toy").stdout
+    assert "toy.squares quick: reproduced" in said and "cubes" not in said
+    assert "Expected profile='quick' to be one of: paper" in one_error("run", "toy.cubes")
+
+
 def test_a_stale_result_says_so_beside_its_numbers(toy: Path, monkeypatch: pytest.MonkeyPatch):
     call("run", "toy.squares")
     changed = replace(TOY, data=("other data",))

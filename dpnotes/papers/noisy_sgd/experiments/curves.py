@@ -55,8 +55,8 @@ def rule(margin: float, drop: float, close: list[float]) -> str:
     near = f"; and the loss against the run without privacy at epsilon in {close} is below {margin:g}" if close else ""
     return (
         "Test accuracy after the last step, as differences within a repeat, with 95% t-intervals over repeats. "
-        "Reproduced if, each with its whole interval, the gain from the smallest epsilon to the largest is above 0; the "
-        f"gain from each epsilon to the next is above -{drop:g}{near}. Not reproduced if one of these intervals lies "
+        "Reproduced if, each with its whole interval, the gain from the smallest epsilon to the largest is above 0; "
+        f"that from each epsilon to the next is above -{drop:g}{near}. Not reproduced if one of these intervals lies "
         "wholly on the other side. Undecided otherwise, and if a run did not finish."
     )
 
@@ -75,13 +75,15 @@ def steps_of(spec: Spec, num_examples: int) -> tuple[int, int]:
 
 
 def norm_bound(spec: Spec, num_examples: int) -> float:
-    """C: a number, or Lemma 3.2 at the constants in the spec (which nobody knows of a network)."""
+    """C: a number, or Lemma 3.2 as printed at the constants in the spec (which nobody knows of a network)."""
     given = spec["norm_bound"]
     if not isinstance(given, dict):
         return given
     num_steps, _ = steps_of(spec, num_examples)
     unused = {"alpha": 1.0, "c_eta": 1.0}  # of other sets of constants than the paper's
-    return float(GRADIENT_BOUND(n=num_examples, T=num_steps, delta=spec["delta"], **given, **unused)["C"])
+    return float(
+        GRADIENT_BOUND(n=num_examples, T=num_steps, delta=spec["delta"], **given, **unused, constants="paper")["C"]
+    )
 
 
 @cache

@@ -60,7 +60,7 @@ _QUICK: dict[str, Any] = {
     "checkpoint_every": 4,
     "repeats": 2,
 }
-# Lemma 3.2 needs constants that no network has; these are ones, so that C is 11.9.
+# Lemma 3.2 needs constants that no network has; these are ones, so that C is 12.0.
 _LEMMA_3_2 = {"L": 1.0, "f_max": 1.0, "sigma": 1.0, "c": 1.0}
 _PIXELS = (
     "The images are a JPEG-coded copy of CIFAR-10, off the official pixels by a root mean square of about 7 of 255."

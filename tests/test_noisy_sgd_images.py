@@ -1,0 +1,308 @@
+"""Accuracy against epsilon: the rule on made-up outcomes, the epsilons, and every task end to end on something tiny."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpnotes.core import Status
+from dpnotes.experiments import Context, Spec
+from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, finetuning, images
+from dpnotes.papers.noisy_sgd.experiments.curves import Task
+from dpnotes.problems import text
+from dpnotes.problems.architectures import load_pretrained, resnet18
+from dpnotes.problems.datasets.cola import Corpus, Sentences
+from dpnotes.problems.datasets.dataset import Dataset
+from dpnotes.problems.files import DataNotFound
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.streams import Streams
+
+ALL = (*images.EXPERIMENTS, *finetuning.EXPERIMENTS)
+TINY = {
+    "data": {"name": "toy", "classes": [0, 1], "train": 40, "test": 20, "pixels": 16},
+    "epsilons": [1.0],
+    "batch_size": 10,
+    "epochs": 2,
+    "evaluate_every": 1,
+    "checkpoint_every": 1,
+    "statistics_batches": 2,
+    "examples_at_once": 20,
+    "repeats": 1,
+}
+
+
+def tiny(experiment: str, profile: str = "paper", width: int = 2, **changes) -> Spec:
+    """A spec of an image experiment, with few small images and a narrow network."""
+    spec = next(e for e in images.EXPERIMENTS if e.name == experiment).spec(profile)
+    network = {**spec["network"], "width": width}
+    return Spec("noisy_sgd", experiment, profile, {**spec.parameters, **TINY, "network": network, **changes})
+
+
+def toy_images(classes: int = 2, pixels: int = 16) -> Dataset:
+    drawn = Streams.of("toy images", [0]).normal("images", 0, 60 * 3 * pixels**2).view(60, 3, pixels, pixels).float()
+    labels = torch.arange(60) % classes
+    return Dataset("toy", drawn[:40], labels[:40], drawn[40:], labels[40:], classes, "none needed", "here")
+
+
+def toy_task(spec: Spec, cell: dict) -> Task:
+    return Task(cifar10.network(spec["network"], 2), toy_images())
+
+
+def cell_of(spec: Spec, epsilon: float | None, task=toy_task, **context) -> dict:
+    return curves.run(spec, {"repeat": 0, "epsilon": epsilon}, Context("cpu", 10**10, **context), task)
+
+
+# ---------------------------------------------------------------- the rule
+def outcome(accuracy, spec: Spec = images.CONVNET.specs["paper"], noise: float = 1e-3, repeats: int = 10):
+    """A frame of accuracies by epsilon, with a little noise."""
+    draws = np.random.default_rng(0)
+    rows = [
+        {
+            "repeat": repeat,
+            "epsilon": epsilon,
+            "step": step,
+            "test_accuracy": accuracy(epsilon) * (step / 200) + noise * draws.normal(),
+            "finished": True,
+        }
+        for repeat in range(repeats)
+        for epsilon in [*spec["epsilons"], math.inf]
+        for step in (100, 200)
+    ]
+    return pd.DataFrame(rows)
+
+
+def rising(epsilon: float) -> float:
+    return 0.9 - 0.02 / epsilon
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "verdict", "said"),
+    [
+        (rising, "reproduced", "epsilon 0.125 to 8"),
+        (lambda e: 0.9, "undecided", "epsilon 0.125 to 8"),  # nothing gained, nothing lost
+        (lambda e: 1.8 - rising(e), "not reproduced", "epsilon 0.125 to 8"),  # falling
+        (lambda e: rising(e) - 0.1 * (e == 1.0), "not reproduced", "epsilon 0.5 to 1"),  # a dent
+        (lambda e: rising(e) + 0.1 * (e == math.inf), "not reproduced", "epsilon inf to 4"),  # far from no privacy
+        (lambda e: rising(e) + 0.045 * (e == math.inf), "undecided", "epsilon inf to 8"),  # at the margin
+    ],
+)
+def test_the_rule(accuracy, verdict: str, said: str):
+    noise = 2e-2 if verdict == "undecided" else 1e-3
+    decision = curves.decide(outcome(accuracy, noise=noise), images.CONVNET.specs["paper"])
+    assert decision.verdict == verdict and said in decision.reason
+
+
+def test_a_run_that_did_not_finish_and_a_single_repeat_decide_nothing():
+    spec = images.CONVNET.specs["paper"]
+    frame = outcome(rising)
+    frame.loc[5, "finished"] = False
+    assert curves.decide(frame, spec).reason == "1 of 80 runs did not finish"
+    assert curves.decide(outcome(rising, repeats=1), spec).verdict == "undecided"
+    assert curves.decide(outcome(rising, noise=0.1), spec).verdict == "undecided"
+
+
+def test_closeness_is_asked_only_where_the_paper_claims_it():
+    spec = images.CONVNET_LEMMA.specs["paper"]
+    assert spec["close"] == [] and "without privacy" not in spec["decision_rule"]
+    low = outcome(lambda e: rising(e) + 0.1 * (e == math.inf))
+    assert curves.decide(low, spec).verdict == "reproduced"
+
+
+def test_bands_are_mean_and_extremes_after_the_last_step():
+    frame = outcome(rising).assign(accounted=1.0, accounted_poisson=2.0, noise_std=0.1)
+    table = curves.bands(frame).set_index("epsilon")
+    assert list(table["count"]) == [10] * 8
+    last = frame[(frame["step"] == 200) & (frame["epsilon"] == 2.0)]["test_accuracy"]
+    assert table.loc[2.0, ["mean", "min", "max"]].tolist() == pytest.approx([last.mean(), last.min(), last.max()])
+
+
+# ---------------------------------------------------------------- the specs
+def test_specs_say_the_rule_and_list_each_run_once():
+    assert len({e.name for e in ALL}) == len(ALL)
+    for experiment in ALL:
+        for spec in experiment.specs.values():
+            rule = spec["decision_rule"].lower()
+            assert all(word in rule for word in ("reproduced if", "not reproduced if", "undecided"))
+            listed = curves.cells(spec)
+            assert len(listed) == spec["repeats"] * (len(spec["epsilons"]) + 1)
+            assert [cell["repeat"] for cell in listed] == sorted(cell["repeat"] for cell in listed)
+            assert set(spec["close"]) <= set(spec["epsilons"])
+        assert experiment.unaccounted and experiment.data
+
+
+def test_three_and_seven_repeats_make_ten():
+    first, more = (e.specs["paper"] for e in (images.CONVNET, images.CONVNET_MORE))
+    ours = {"first_repeat", "repeats"}
+    assert {k: v for k, v in first.parameters.items() if k not in ours} == {
+        k: v for k, v in more.parameters.items() if k not in ours
+    }
+    repeats = {cell["repeat"] for spec in (first, more) for cell in curves.cells(spec)}
+    assert repeats == set(range(10)) and len(curves.cells(first)) + len(curves.cells(more)) == 80
+
+
+def test_the_published_network_and_settings():
+    spec = images.CONVNET.specs["paper"]
+    assert sum(p.numel() for p in cifar10.network(spec["network"], 10).parameters()) == 2_274_880
+    assert curves.steps_of(spec, 50_000) == (2328, 97)
+    assert curves.norm_bound(spec, 50_000) == 2.5
+    # Lemma 3.2 with all constants 1: 2 + sqrt(ln(T/delta)) + sqrt(ln(nT)) + sqrt(ln(1/delta)).
+    logs = [math.log(2328 / 0.01), math.log(50_000 * 2328), math.log(100)]
+    expected = 2 + sum(map(math.sqrt, logs))
+    assert curves.norm_bound(images.CONVNET_LEMMA.specs["paper"], 50_000) == pytest.approx(expected)
+
+
+# ---------------------------------------------------------------- the epsilons
+class Sizes:
+    """What `oracle_of` asks of a problem."""
+
+    num_examples = 50_000
+
+    def augmented(self, streams: Streams, calls: torch.Tensor) -> "Sizes":
+        return self
+
+
+@pytest.mark.parametrize(("nominal", "poisson"), [(1.0, 1.18), (2.0, 8.56), (4.0, 115.4), (8.0, 848.7)])
+def test_nominal_epsilons_of_the_paper_are_not_the_accounted_ones(nominal: float, poisson: float):
+    spec = images.CONVNET.specs["paper"]
+    oracle = curves.oracle_of(spec, nominal, Sizes())  # type: ignore[arg-type]
+    assert float(oracle.noise_std[0]) == pytest.approx(2.5 * math.sqrt(2328 * math.log(100)) / (50_000 * nominal))
+    state = oracle.init(torch.zeros(1, 1))
+    (guarantee,) = oracle.guarantee(state, 0.01, Streams.of(0, ["a"]))
+    found = curves.accounted(oracle, guarantee)
+    assert found["accounted_poisson"] == pytest.approx(poisson, rel=5e-3)
+    assert found["accounted"] > found["accounted_poisson"] > nominal
+
+
+@pytest.mark.parametrize("epsilon", [0.125, 8.0])
+def test_the_clipped_family_is_as_private_as_it_says(epsilon: float):
+    spec = images.CONVNET_CLIPPED.specs["paper"]
+    oracle = curves.oracle_of(spec, epsilon, Sizes())  # type: ignore[arg-type]
+    (guarantee,) = oracle.guarantee(oracle.init(torch.zeros(1, 1)), 0.01, Streams.of(0, ["a"]))
+    found = curves.accounted(oracle, guarantee)
+    assert oracle.clipped and guarantee.holds
+    assert 0.999 * epsilon < found["accounted"] == found["accounted_poisson"] <= epsilon
+    less = replace(oracle, noise_std=oracle.noise_std * 0.95)
+    (control,) = less.guarantee(less.init(torch.zeros(1, 1)), 0.01, Streams.of(0, ["a"]))
+    assert control.epsilon > epsilon
+
+
+# ---------------------------------------------------------------- end to end
+@pytest.mark.parametrize("experiment", ["convnet", "convnet_clipped", "convnet_lemma", "resnet18"])
+def test_a_cell_of_each_family(experiment: str, tmp_path: Path):
+    spec = tiny(experiment)
+    path = tmp_path / "cell.pt"
+    context = Context("cpu", 10**10, checkpoint=path)
+    columns = curves.run(spec, {"repeat": 0, "epsilon": 1.0}, context, toy_task)
+    assert columns["step"].tolist() == [4, 8] and columns["epoch"].tolist() == [1.0, 2.0]
+    assert columns["finished"] and columns["noise_std"] > 0 and not path.exists()
+    assert columns["enforced"] == (experiment == "convnet_clipped")
+    assert np.isfinite(columns["train_loss"]).all() and (0 <= columns["test_accuracy"]).all()
+    (spent,) = context.spent
+    assert spent["rho"] > 0 and spent["nominal"] == 1.0 and spent["relation"]
+    assert len(context.notes) == 2
+    plain = cell_of(spec, None)
+    assert plain["epsilon"] == math.inf and plain["noise_std"] == 0 and not plain["enforced"]
+    assert plain["accounted"] == plain["accounted_poisson"] == math.inf
+
+
+def test_a_cell_goes_on_where_it_was_interrupted(tmp_path: Path):
+    spec, path = tiny("convnet"), tmp_path / "cell.pt"
+
+    class Killed(Exception):
+        pass
+
+    class Watched(list):
+        def append(self, line: str) -> None:
+            super().append(line)
+            if line.startswith("step 8/"):
+                raise Killed
+
+    with pytest.raises(Killed):
+        cell_of(spec, 1.0, checkpoint=path, notes=Watched())
+    assert path.exists()
+    lines: list[str] = []
+    resumed = cell_of(spec, 1.0, checkpoint=path, notes=lines)
+    assert [line[:8] for line in lines] == ["step 8/8"]
+    whole = cell_of(spec, 1.0)
+    for name in whole:
+        np.testing.assert_array_equal(resumed[name], whole[name])
+
+
+def test_runs_of_a_repeat_start_alike_and_those_of_two_do_not():
+    spec = tiny("convnet", epochs=1)
+    task = toy_task(spec, {})
+    problem = ModuleProblem(task.module, task.data.train_inputs, task.data.train_labels)
+    starts = [problem.initial(Streams.of(spec["seed"], [repeat])) for repeat in (0, 0, 1)]
+    assert torch.equal(starts[0], starts[1]) and not torch.equal(starts[0], starts[2])
+
+
+def test_too_little_memory_is_said_before_the_first_step():
+    with pytest.raises(MemoryError, match="bytes_per_run"):
+        curves.run(tiny("convnet"), {"repeat": 0, "epsilon": 1.0}, Context("cpu", 1000), toy_task)
+
+
+def test_the_images_of_a_spec(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(cifar10._LOADERS, "toy", lambda: toy_images(classes=4, pixels=32))
+    sizes = {"name": "toy", "classes": [3, 1], "train": 10, "test": 5, "pixels": 16}
+    task = cifar10.task(tiny("convnet", data=sizes), {})
+    data = task.data
+    assert data.train_inputs.shape == (10, 3, 16, 16) and data.test_inputs.shape == (5, 3, 16, 16)
+    assert data.num_classes == 2 and set(data.train_labels.tolist()) == {0, 1}
+    assert "16 x 16 pixels" in data.name and "normalised" in data.name
+
+
+# ---------------------------------------------------------------- pretrained networks
+def finetuned(name: str, **changes) -> Spec:
+    spec = next(e for e in finetuning.EXPERIMENTS if e.name == name).specs["paper"]
+    return Spec("noisy_sgd", name, "paper", {**spec.parameters, **TINY, **changes})
+
+
+def test_fine_tuning_a_network_of_other_classes_end_to_end():
+    data = toy_images(classes=4, pixels=8)
+    published = resnet18(7, width=2)
+    network = resnet18(data.num_classes, width=2)
+    assert not load_pretrained(network, published.state_dict())  # all but the head
+    task = finetuning.enlarged(network, data, image_size=32)
+    problem = ModuleProblem(task.module, data.train_inputs, data.train_labels)
+    views = problem.parameters(problem.initial(Streams.of(0, ["a", "b"]), only=task.only))
+    assert torch.equal(views["1.conv1.weight"][0], published.state_dict()["conv1.weight"])
+    assert not torch.equal(views["1.fc.weight"][0], views["1.fc.weight"][1])
+    columns = cell_of(finetuned("cifar100", augment=True), 1.0, lambda *_: task)
+    assert columns["finished"] and len(columns["step"]) == 2
+
+
+def test_fine_tuning_a_text_network_end_to_end():
+    words = ["dogs bark", "bark dogs the", "the cat sat", "sat sat the"]
+    corpus = Sentences(tuple(f"{words[i % 4]} {i}." for i in range(40)), torch.arange(40) % 2)
+    few = Sentences(corpus.texts[:6], corpus.labels[:6])
+    made = Corpus("toy", corpus, few, few, "none needed", "here")
+    data = text.tokenise(made, text.character_tokenizer, length=16)
+
+    def task(spec: Spec, cell: dict) -> Task:
+        return Task(text.random_bert(text.TINY_BERT, f"{spec['seed']}/{cell['repeat']}"), data, only=[])
+
+    columns = cell_of(finetuned("cola", statistics_batches=0), 1.0, task)
+    assert columns["finished"] and len(columns["step"]) == 2
+    assert columns["train_loss"][-1] < 10
+
+
+@pytest.mark.parametrize("experiment", finetuning.EXPERIMENTS, ids=lambda e: e.name)
+def test_without_the_published_weights_it_says_so(experiment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def missing(folder, file):
+        raise DataNotFound(f"Expected the {folder} file {file.name}")
+
+    pytest.importorskip("transformers") if experiment.name == "cola" else None
+    for module in ("pretrained", "text", "datasets.cifar"):
+        monkeypatch.setattr(f"dpnotes.problems.{module}.fetch", missing)
+    with pytest.raises(DataNotFound, match="Expected the"):
+        experiment.run_cell(experiment.specs["paper"], {"repeat": 0, "epsilon": 1.0}, Context("cpu", 10**10))
+
+
+def test_what_diverged_is_not_finished():
+    columns = cell_of(tiny("convnet", step_size=1e38), None)
+    assert not columns["finished"]
+    assert int(Status.DIVERGED) != int(Status.FINISHED)

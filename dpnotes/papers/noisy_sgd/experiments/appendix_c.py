@@ -95,7 +95,14 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         names = [f"{cell['outlier']:g}/{ratio:g}/{repeat}" for ratio, repeat in part]
         streams = Streams.of(spec["seed"], names, context.device)
         given = [replace(found, batch_size=math.ceil(1 / (ratio * found.noise_std**2))) for ratio, _ in part]
-        paths = levels(wells, streams, given, draw_factors(spec, streams), features, means)
+        paths = levels(
+            wells,
+            streams,
+            given,
+            draw_factors(spec, streams, torch.tensor([repeat for _, repeat in part])),
+            features,
+            means,
+        )
         shares = [fraction_of_sosp(p, p.new_zeros(p.shape), found.alpha, wells.hessian_lipschitz) for p in paths]
         return {
             "fraction": np.array([float(share) for share in shares]),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
@@ -71,7 +72,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         names = [f"{cell['num_examples']:g}/{multiple:g}/{repeat}" for multiple, repeat in part]
         streams = Streams.of(spec["seed"], names, context.device)
         given = [replace(found, noise_std=found.noise_std * multiple) for multiple, _ in part]
-        paths = levels(wells, streams, given, draw_factors(spec, streams))
+        paths = levels(wells, streams, given, draw_factors(spec, streams, torch.tensor([repeat for _, repeat in part])))
         # A level is a gradient norm that stands for both conditions.
         shares = [fraction_of_sosp(p, p.new_zeros(p.shape), found.alpha, wells.hessian_lipschitz) for p in paths]
         return {"fraction": np.array([float(share) for share in shares])}

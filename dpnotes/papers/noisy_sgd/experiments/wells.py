@@ -130,9 +130,19 @@ def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) 
     return Parameters(alpha, step, math.ceil(steps), std, batch_size)
 
 
-def draw_factors(spec: Spec, streams: Streams) -> Tensor:
-    """The factor of each run's landscape, log-uniform between the spec's `smallest_factor` and 1."""
-    return spec["smallest_factor"] ** streams.uniform("instance", 0, 1)[:, 0]
+def draw_factors(spec: Spec, streams: Streams, repeats: Tensor) -> Tensor:
+    """The factor of each run's landscape, log-uniform between the spec's `smallest_factor` and 1, `(runs,)`.
+
+    The repeats of a point share the range out among them, one stratum each, so that points are compared on the same
+    mixture of landscapes. An interval that takes repeats for independent is then too wide rather than too narrow.
+
+    Args:
+      spec: with `smallest_factor` and `repeats`.
+      streams: one key a run.
+      repeats: `(runs,)`, from 0 to `spec["repeats"] - 1`.
+    """
+    strata = (repeats.to(streams.keys.device) + streams.uniform("instance", 0, 1)[:, 0]) / spec["repeats"]
+    return spec["smallest_factor"] ** strata
 
 
 def levels(

@@ -86,6 +86,9 @@ class Streams:
         process; a guarantee may assume that the seed is secret (`guarantees.SEED_IS_SECRET`), which it may not of
         others (`guarantees.SEED_IS_PUBLIC`).
 
+    Raises:
+      ValueError: for keys of another type or shape.
+
     Example:
       >>> both = Streams.of("figure1", ["repeat 0", "repeat 1"])
       >>> alone = Streams.of("figure1", ["repeat 1"])
@@ -96,7 +99,9 @@ class Streams:
     __slots__ = ("_keys", "_secret")
 
     def __init__(self, keys: Tensor, secret: bool = False) -> None:
-        self._keys, self._secret = keys, secret
+        if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
+            raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
+        self._keys, self._secret = keys & _WORD, secret  # Philox sees 32 bits a word: what is compared is what is used
 
     @property
     def keys(self) -> Tensor:

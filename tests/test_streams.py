@@ -428,3 +428,13 @@ def test_a_tree_that_goes_on_with_a_fresh_seed_still_takes_its_old_noise_away(tm
     # The control: noise drawn anew for the old blocks would not cancel what was released.
     _, again = steps(tree.init(torch.zeros(1, 3, dtype=torch.float64)), fresh, range(3))
     assert not torch.isclose(first, again).any()
+
+
+def test_keys_are_what_philox_sees_of_them():
+    # Equal draws have equal keys, so that a claim about runs that share noise cannot miss them.
+    plain, high = (Streams(torch.tensor([[1 + more, 2]])) for more in (0, 2**32))
+    assert torch.equal(plain.keys, high.keys)
+    assert torch.equal(plain.normal("noise", 0, 3), high.normal("noise", 0, 3))
+    for keys in (torch.ones(1, 2), torch.ones(2, dtype=torch.int64), torch.ones(1, 3, dtype=torch.int64)):
+        with pytest.raises(ValueError, match="Expected keys"):
+            Streams(keys)

@@ -91,6 +91,8 @@ class FreshGradient:
         validate.at_least(1, batch_size=self.batch_size)
         validate.one_of(("fresh", "fixed-size"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
+        if getattr(self.mechanism, "purpose", None) == PURPOSE:
+            raise ValueError(f"Expected mechanism={self.mechanism!r} to have another purpose: batches draw from it.")
         if self.sampling.scheme == "fixed-size" and self.sampling.batch_size != self.batch_size:
             raise ValueError(f"Expected batch_size={self.batch_size} to be the sampling's {self.sampling.batch_size}.")
         _ = self.terms

@@ -31,7 +31,7 @@ SADDLE = torch.zeros(3, DIM, dtype=torch.float64)
 
 
 def choice(accuracy: float = 0.2, epsilon: float = 1.0, **more: Any) -> Parameters:
-    options: Any = SIZES | {"step_size": 0.25} | more
+    options: Any = SIZES | {"step_size": 0.25, "attempts": 3} | more
     escape = practical_escape(accuracy, **options)
     return practical(escape, DIM, epsilon, DELTA, gradient_bound=4.0)
 

@@ -76,17 +76,17 @@ def by_lines(method: StochasticSpider, source: Spider, x: Tensor, streams: Strea
 
 
 @pytest.mark.parametrize("as_printed", [False, True])
-@pytest.mark.parametrize("mechanism", [Tree(64), Gaussian(), Exact()])
+@pytest.mark.parametrize("mechanism", [Tree(64), Exact()])
 def test_stochastic_spider_is_the_algorithm_line_by_line(mechanism, as_printed):
     runs, streams = 2, Streams.of("lines", range(2))
-    method = StochasticSpider(60, 1 / M, 0.12, 4.5, 0.2, as_printed)
+    method = StochasticSpider(40, 1 / M, 0.12, 4.5, 0.2, as_printed)
     source, x = oracle(runs, mechanism), start(runs)
     seen: list[Tensor] = []
     state = drive(
         method, source, method.init(x, source), streams, 100,
         observe=lambda going, state, estimate: seen.append(state.perturbations.clone()),
     )  # fmt: skip
-    assert (state.status == Status.FINISHED).all() and state.steps.tolist() == [60] * 2
+    assert (state.status == Status.FINISHED).all() and state.steps.tolist() == [40] * 2
     counts = torch.stack([torch.zeros(runs).long(), *seen]).diff(dim=0)
     for run in range(runs):
         index = torch.tensor([run])
@@ -192,10 +192,9 @@ def by_loops(method: DriftEscape, source: Any, x: Tensor, streams: Streams, most
     return x, asked, False
 
 
-@pytest.mark.parametrize("return_tested", [True, False])
-@pytest.mark.parametrize("repeat", ["restore", "refresh", "go on"])
+@pytest.mark.parametrize(("repeat", "return_tested"), [("restore", True), ("refresh", False), ("go on", True)])
 def test_drift_escape_is_the_algorithm_loop_by_loop(repeat, return_tested):
-    runs, streams = 6, Streams.of("loops", range(6))
+    runs, streams = 3, Streams.of("loops", range(3))
     method = DriftEscape(0.3, 0.5, 5, 0.4, 3, repeat, return_tested)
     source, x = oracle(runs, refresh=Refresh.squared_moves(0.2)), start(runs, 0.2)
     state = drive(method, source, method.init(x, source), streams, 400)

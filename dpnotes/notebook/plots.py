@@ -51,12 +51,11 @@ def new_figure(
     return figure, tuple(axes)
 
 
-def png(figure: Figure, compress_level: int = 1) -> bytes:
+def png(figure: Figure) -> bytes:
     """Draw `figure` and return it as PNG: the same figure gives the same bytes, there is no date in them.
 
     Args:
       figure: a figure of `new_figure`.
-      compress_level: 1 (fast, for redraws) to 9 (small, for storing).
 
     >>> figure, _ = new_figure()
     >>> png(figure)[1:4]
@@ -67,7 +66,25 @@ def png(figure: Figure, compress_level: int = 1) -> bytes:
         raise TypeError(f"Expected figure.canvas={type(canvas).__name__} to be FigureCanvasAgg; use new_figure.")
     canvas.draw()
     buffer = io.BytesIO()
-    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(buffer, "png", compress_level=compress_level)
+    # Little compression: this is for redraws.
+    Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(buffer, "png", compress_level=1)
+    return buffer.getvalue()
+
+
+def for_storing(picture: bytes) -> bytes:
+    """A PNG in its 256 most needed colours, which takes less than half the room in a notebook and looks the same.
+
+    Args:
+      picture: a PNG of `png`.
+
+    >>> figure, (axes,) = new_figure()
+    >>> heat_map(axes, range(9), range(9), np.add.outer(range(9), range(9)), contours=[4])
+    >>> len(for_storing(png(figure))) < len(png(figure)) / 2
+    True
+    """
+    buffer = io.BytesIO()
+    with Image.open(io.BytesIO(picture)) as image:
+        image.quantize(256, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
     return buffer.getvalue()
 
 
@@ -90,7 +107,7 @@ class Picture:
         return self.description
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        data = {"text/plain": self.description, "image/png": base64.b64encode(png(self.figure, 9)).decode()}
+        data = {"text/plain": self.description, "image/png": base64.b64encode(for_storing(png(self.figure))).decode()}
         return data, {"image/png": {"alt": self.description}}
 
 

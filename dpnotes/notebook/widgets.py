@@ -174,7 +174,7 @@ class Explorer:
         return f"Explorer({', '.join(self.controls)})"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        picture = base64.b64encode(self.image.value).decode()
+        picture = base64.b64encode(plots.for_storing(self.image.value)).decode()
         return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "image/png": picture}
 
 

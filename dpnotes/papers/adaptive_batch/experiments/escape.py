@@ -1,0 +1,187 @@
+"""Batches and escape: below b = M / (2 lambda) descent at the step size 1 / M converges to the saddle."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.spec import Cell
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "On f(x; z) = ((M - lambda) z - lambda) x^2 / 2 the Lyapunov exponent of descent on batches of b changes its sign "
+    "where eta = 2 b lambda / M^2, to first order in lambda: at the step size 1 / M where b = M / (2 lambda). "
+    "Reproduced if, for both laws of z and in every row, the exponent's sign changes once, at 0.8 to 1.25 times that "
+    "boundary by interpolation, and exponents outside of that range are over 4 standard errors from 0; at most 10% of "
+    "runs escape at half the boundary or less, and at least 90% at twice the boundary or more; and, with coins and "
+    "batches of 1 at the step size 1 / M, the exponent is ln(4 lambda / M) / 2 within 4 standard errors. Not "
+    "reproduced if an exponent has the other sign by more than 4 standard errors at half or twice the boundary or "
+    "beyond, or either fraction is on the other side of 50%. Undecided otherwise."
+)
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "adaptive_batch.escape",
+    # Both in units of the deterministic escape: ln of the ratio of lengths, and steps times eta lambda.
+    "leaves_at": 8.0,
+    "window": 50.0,
+    "ratios": [0.25, 0.5, 0.8, 1.25, 2.0, 4.0],
+}
+QUICK = Spec(
+    "adaptive_batch",
+    "escape",
+    "quick",
+    {**COMMON, "repeats": 100, "curvatures": [0.0125, 0.025, 0.05], "batches": [1, 4], "curvature": 0.05},
+)
+PAPER = Spec(
+    "adaptive_batch",
+    "escape",
+    "paper",
+    {
+        **COMMON,
+        "repeats": 400,
+        "curvatures": [0.003125, 0.00625, 0.0125, 0.025, 0.05],
+        "batches": [1, 4, 16],
+        "curvature": 0.025,
+    },
+)
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One cell a row: a curvature at the step size 1 / M, or a batch size at one curvature; for either law of z."""
+    found: list[Cell] = []
+    for law in ("coins", "normal"):
+        found += [{"law": law, "curvature": curvature, "batch": 0} for curvature in spec["curvatures"]]
+        found += [{"law": law, "curvature": spec["curvature"], "batch": batch} for batch in spec["batches"]]
+    return found
+
+
+def points(spec: Spec, cell: Cell) -> list[tuple[int, float]]:
+    """Batch size and step size, in units of 1 / M, of a row: one of the two moves."""
+    lam, batch = cell["curvature"], cell["batch"]
+    if batch:
+        steps = [2 * batch * lam / ratio for ratio in spec["ratios"]]
+        return [(batch, step) for step in steps if step <= 1]
+    sizes = {max(1, round(ratio / (2 * lam))) for ratio in spec["ratios"]} | {1}
+    return [(size, 1.0) for size in sorted(sizes)]
+
+
+def batch_means(law: str, batch: int, streams: Streams, num_steps: int) -> Tensor:
+    """The mean of z over fresh batches, `(runs, num_steps)`: standard normals, or coins of +1 and -1.
+
+    Example:
+      >>> batch_means("coins", 1, Streams.of(0, ["a"]), 4).abs()
+      tensor([[1., 1., 1., 1.]], dtype=torch.float64)
+    """
+    if law == "normal":
+        return streams.normal("batches", 0, num_steps) / batch**0.5
+    from scipy.stats import binom
+
+    below = torch.from_numpy(binom.cdf(np.arange(batch), batch, 0.5))
+    heads = torch.searchsorted(below, streams.uniform("batches", 0, num_steps))
+    return 2 * heads.double() / batch - 1
+
+
+def factors(means: Tensor, curvature: float, step_size: float) -> Tensor:
+    """What a step multiplies x by, in units where M = 1: `1 + eta (lambda - (1 - lambda) z)`."""
+    return 1 + step_size * (curvature - (1 - curvature) * means)
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """All runs of a row; a run is a product of random factors."""
+    asked = [(size, step, repeat) for size, step in points(spec, cell) for repeat in range(spec["repeats"])]
+    lengths = {(size, step): round(spec["window"] / (step * cell["curvature"])) for size, step, _ in asked}
+
+    def run(chosen: range) -> dict[str, np.ndarray]:
+        part = [asked[i] for i in chosen]
+        exponents, escaped = np.empty(len(part)), np.empty(len(part), dtype=bool)
+        for size, step in dict.fromkeys(row[:2] for row in part):
+            here = [i for i, row in enumerate(part) if row[:2] == (size, step)]
+            names = [f"{cell['law']}/{cell['curvature']:g}/{size}/{step:g}/{part[i][2]}" for i in here]
+            means = batch_means(cell["law"], size, Streams.of(spec["seed"], names), lengths[size, step])
+            logs = factors(means, cell["curvature"], step).abs().log().cumsum(1)
+            exponents[here] = (logs[:, -1] / lengths[size, step]).numpy()
+            escaped[here] = (logs.amax(1) >= spec["leaves_at"]).numpy()
+        return {"exponent": exponents, "escaped": escaped}
+
+    columns = context.in_chunks(run, len(asked), 8 * 12 * max(lengths.values()))
+    sizes, steps = np.array([row[0] for row in asked]), np.array([row[1] for row in asked])
+    return {
+        "law": np.full(len(asked), cell["law"]),
+        "row": np.full(len(asked), f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M"),
+        "curvature": np.full(len(asked), cell["curvature"]),
+        "batch": sizes,
+        "step_size": steps,
+        "ratio": 2 * sizes * cell["curvature"] / steps,
+        "repeat": np.array([row[2] for row in asked]),
+        **columns,
+    }
+
+
+def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a point: exponent over eta lambda with its standard error, and the fraction that escaped."""
+    keys = ["law", "row", "curvature", "batch", "step_size", "ratio"]
+    table = frame.groupby(keys, sort=False).agg(
+        exponent=("exponent", "mean"), standard_error=("exponent", "sem"), escaped=("escaped", "mean")
+    )
+    return table.reset_index()
+
+
+def boundaries(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a row of the map: where the exponent changes its sign, over the prediction; NaN unless it does so once.
+
+    The exponent over eta lambda is `1 - 1 / ratio` to first order, so it is interpolated against `1 / ratio`.
+    """
+    import pandas as pd
+
+    rows = []
+    for (law, row, curvature), part in summary(frame).groupby(["law", "row", "curvature"], sort=False):
+        part = part.sort_values("ratio")
+        inverse, exponent = 1 / part["ratio"].to_numpy(), (part["exponent"] / part["step_size"]).to_numpy()
+        changes = np.flatnonzero(np.sign(exponent[1:]) != np.sign(exponent[:-1]))
+        found = np.nan
+        if len(changes) == 1:
+            i = int(changes[0])
+            share = exponent[i] / (exponent[i] - exponent[i + 1])
+            found = 1 / (inverse[i] + share * (inverse[i + 1] - inverse[i]))
+        rows.append({"law": law, "row": row, "curvature": curvature, "boundary": found})
+    return pd.DataFrame(rows)
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    table, found = summary(frame), boundaries(frame)
+    z = table["exponent"] / table["standard_error"]
+    below, above = table["ratio"] < 0.55, table["ratio"] > 1.8
+    stays, leaves = float(table.loc[below, "escaped"].max()), float(table.loc[above, "escaped"].min())
+    low, high = float(found["boundary"].min()), float(found["boundary"].max())
+    one = table[(table["law"] == "coins") & (table["batch"] == 1) & (table["step_size"] == 1.0)]
+    exact = np.log(4 * one["curvature"]) / 2
+    off = float(((one["exponent"] - exact) / one["standard_error"]).abs().max())
+    facts = (
+        f"the sign changes at {low:.2f} to {high:.2f} of the predicted boundary; at most {stays:.0%} of runs escape at "
+        f"half of it, at least {leaves:.0%} at twice of it; batches of one coin are {off:.1f} standard errors from "
+        f"ln(4 lambda / M) / 2"
+    )
+    if (z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5:
+        return Decision("not reproduced", facts)
+    away = (table["ratio"] < 0.8) | (table["ratio"] > 1.25)
+    sure = found["boundary"].between(0.8, 1.25).all() and (z[away].abs() > 4).all()
+    good = sure and stays <= 0.1 and leaves >= 0.9 and off <= 4
+    return Decision("reproduced" if good else "undecided", facts)
+
+
+EXPERIMENT = Experiment(
+    paper="adaptive_batch",
+    name="escape",
+    title="Escape from a saddle against batch size: the counterexample to Lemma 3.3",
+    question="Which batches let descent at the step size 1 / M leave a saddle of curvature -lambda?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+)

@@ -1,0 +1,152 @@
+"""What stochastic Spider needs: saddle perturbation or tree noise to leave, and a drift that nothing resets."""
+
+from dataclasses import replace
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.spec import Cell
+from dpnotes.papers.adaptive_batch.experiments.ramps import Block, Ramps, walk
+from dpnotes.papers.adaptive_batch.experiments.slopes import parameters
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "Every combination of saddle perturbation, tree noise and printed lines 9 and 10 (a perturbation resets the drift "
+    "without a fresh gradient) runs on the ramp along a ridge on which the examples agree. Growth is the mean squared "
+    "error of the estimates in the last eighth of the steps over that in the first. Reproduced if at least 95% of the "
+    "runs with perturbation or tree leave the ridge and none without either does; and if, in every combination, growth "
+    "is at least 2 with the lines as printed, and at most 1.25 without. Not reproduced if a run without either leaves, "
+    "at most half of the runs leave in a combination with either, or growth is below 1.25 as printed or above 2 as "
+    "corrected in some combination. Undecided otherwise."
+)
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "adaptive_batch.necessity",
+    "dim": 4,
+    # So small that the noise of a tree's node, alpha / sqrt(d), is what batches of the sampling regime allow for.
+    "epsilon": 0.01,
+    "ratio": 12.0,
+    "amplitude": 8.0,
+    # Both hold on all of the ramp: its slope is below the threshold, and a window below kappa.
+    "threshold": 6.0,
+    "window": 0.6,
+    # Of those that the whole ramp takes, 0.21 B / gamma^2: the errors are those on the ramp.
+    "share": 0.15,
+}
+QUICK = Spec("adaptive_batch", "necessity", "quick", {**COMMON, "accuracy": 0.02, "repeats": 20})
+PAPER = Spec("adaptive_batch", "necessity", "paper", {**COMMON, "accuracy": 0.005, "repeats": 100})
+_PARTS = 8  # of the steps
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One cell a combination of tree and printed lines; runs with and without perturbation are one batch."""
+    return [{"tree": tree, "as_printed": printed} for tree, printed in product((True, False), repeat=2)]
+
+
+def num_steps(spec: Spec) -> int:
+    """How many steps a run takes."""
+    return int(spec["share"] * spec["amplitude"] / spec["accuracy"] ** 2)
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """Runs of equal length on one instance; nothing stops them at a stationary point."""
+    asked = [(perturbed, repeat) for perturbed in (True, False) for repeat in range(spec["repeats"])]
+    steps = num_steps(spec)
+
+    def run(chosen: range) -> dict[str, Any]:
+        part = [asked[i] for i in chosen]
+        runs, one = len(part), np.ones(len(part))
+        # The draws of a repeat are the same in every combination.
+        streams = Streams.of(spec["seed"], [f"{repeat}" for _, repeat in part])
+        gamma = spec["accuracy"] * one
+        ramps = Ramps(torch.from_numpy(gamma), torch.full((runs,), spec["amplitude"]).double(), spec["dim"], True)
+        arm = "private" if cell["tree"] else "sampling"
+        given = parameters(
+            arm, gamma, spec["epsilon"] * one, spec["dim"], spec["amplitude"], spec["accuracy"], spec["ratio"]
+        )
+        kappa = spec["amplitude"] ** (1 / 3)
+        given = replace(
+            given,
+            saddle=spec["threshold"] * gamma,
+            window=np.floor(spec["window"] * kappa / (4 * gamma)),
+            perturbation=np.where([perturbed for perturbed, _ in part], given.perturbation, 0.0),
+            as_printed=cell["as_printed"],
+        )
+        squares, fresh, perturbations = np.zeros((_PARTS, runs)), np.zeros(runs), np.zeros(runs)
+        left = np.zeros(runs, dtype=bool)
+
+        def watch(block: Block) -> NDArray[np.bool_]:
+            points = torch.from_numpy(block.points)
+            errors = (ramps.gradient(points) - torch.from_numpy(block.estimates)).square().sum(-1).numpy()
+            places = (block.first + np.arange(len(errors))) * _PARTS // steps
+            np.add.at(squares, places, errors)
+            fresh[:] += block.fresh.sum(0)
+            perturbations[:] += block.perturbed.sum(0)
+            left[:] |= (np.abs(block.points[:, :, 1]) > np.pi / 2).any(0)
+            return np.zeros(runs, dtype=bool)
+
+        walk(ramps, given, streams, steps, watch)
+        counts = np.bincount(np.arange(steps) * _PARTS // steps, minlength=_PARTS)
+        mean = squares / counts[:, None] / spec["accuracy"] ** 2
+        return {
+            "left": left, "fresh": fresh, "windows": perturbations, "early": mean[0], "middle": mean[_PARTS // 2],
+            "late": mean[-1],
+        }  # fmt: skip
+
+    columns = context.in_chunks(run, len(asked), 8 * 60 * (spec["dim"] + 1))
+    if cell["tree"]:
+        context.record_spent(
+            mechanism="tree", relation="replace-one", data="synthetic", noise_multiplier=1 / spec["epsilon"],
+            nominal=True,
+        )  # fmt: skip
+    return {
+        "tree": np.full(len(asked), cell["tree"]),
+        "as_printed": np.full(len(asked), cell["as_printed"]),
+        "perturbed": np.array([perturbed for perturbed, _ in asked]),
+        "repeat": np.array([repeat for _, repeat in asked]),
+        **columns,
+    }
+
+
+def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a combination: the fraction that left; squared errors over gamma^2 in three eighths of the steps."""
+    table = frame.groupby(["perturbed", "tree", "as_printed"])[
+        ["left", "fresh", "windows", "early", "middle", "late"]
+    ].mean()
+    return table.assign(growth=table["late"] / table["early"]).reset_index()
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    table = summary(frame)
+    moved = table["perturbed"] | table["tree"]
+    leaves, stays = float(table.loc[moved, "left"].min()), float(table.loc[~moved, "left"].max())
+    printed = table["as_printed"].to_numpy(dtype=bool)
+    grows, kept = float(table.loc[printed, "growth"].min()), float(table.loc[~printed, "growth"].max())
+    facts = (
+        f"{leaves:.0%} or more leave the ridge with perturbation or tree, {stays:.0%} without either; as printed the "
+        f"squared error grows {grows:.1f} times or more, as corrected {kept:.2f} times or less"
+    )
+    if stays > 0 or leaves <= 0.5 or grows < 1.25 or kept > 2:
+        return Decision("not reproduced", facts)
+    good = leaves >= 0.95 and grows >= 2 and kept <= 1.25
+    return Decision("reproduced" if good else "undecided", facts)
+
+
+EXPERIMENT = Experiment(
+    paper="adaptive_batch",
+    name="necessity",
+    title="What stochastic Spider needs: saddle perturbation, tree, and a drift that is not reset",
+    question="Does the perturbation matter beside the tree's noise, and what does the printed reset of the drift do?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+)

@@ -1,0 +1,438 @@
+"""The hard instance, another one in every run, and stochastic Spider on it at the speed of a few sines.
+
+On a few coordinates a step of an oracle is all overhead. A draw is a function of its key, purpose and call, so the
+draws of many steps can be made at once and are the same; what remains of a step are some thirty operations on small
+arrays, which numpy does in a microsecond each.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpnotes.guarantees import Basis
+from dpnotes.methods.spider_descent import StochasticSpider
+from dpnotes.oracles.samples import Batch, VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.tree import Tree
+from dpnotes.problems.separable import Cosine, Separable, Sine, hard_instance
+from dpnotes.streams import Streams
+
+Array = NDArray[np.float64]
+_LEVELS = 40  # of a tree, more than any run has steps for
+# As the oracle's: the noise is that much more than its multiplier says.
+_MARGIN = 2.0**-40
+
+
+@dataclass(frozen=True, eq=False)
+class Ramps:
+    """`problems.separable.hard_instance`, with an accuracy and an amplitude of its own in every run.
+
+    Args:
+      accuracy: gamma, `(runs,)` float64.
+      amplitude: B, `(runs,)` float64, above `8 accuracy`.
+      dim: at least 3.
+      quiet_ridge: whether the examples agree on the ridge: no noise of theirs leads away from it.
+
+    Example:
+      >>> ramps = Ramps(torch.tensor([0.01, 0.1], dtype=torch.float64), torch.ones(2, dtype=torch.float64), 3)
+      >>> torch.linalg.vector_norm(ramps.gradient(ramps.start), dim=1), ramps.smallest_eigenvalue(ramps.start)
+      (tensor([0.0200, 0.2000], dtype=torch.float64), tensor([-0.2000, -0.6325], dtype=torch.float64))
+    """
+
+    accuracy: Tensor
+    amplitude: Tensor
+    dim: int
+    quiet_ridge: bool = False
+
+    @property
+    def _instances(self) -> list[tuple[Separable, Tensor]]:
+        pairs = zip(self.accuracy.tolist(), self.amplitude.tolist(), strict=True)
+        return [hard_instance(accuracy, self.dim, amplitude) for accuracy, amplitude in pairs]
+
+    @property
+    def frequency(self) -> Tensor:
+        """k, `(runs,)`."""
+        return 4 * self.accuracy / self.amplitude
+
+    @property
+    def hessian_lipschitz(self) -> Tensor:
+        """rho, `(runs,)`."""
+        found = [landscape.constants["hessian_lipschitz"].value for landscape, _ in self._instances]
+        return torch.tensor(found, dtype=torch.float64)
+
+    @property
+    def start(self) -> Tensor:
+        """`(runs, dim)`."""
+        return torch.stack([start for _, start in self._instances])
+
+    @property
+    def scales(self) -> tuple[Tensor, Tensor]:
+        """What a coordinate is multiplied by before its sine or tanh, and what that is multiplied by, `(runs, dim)`."""
+        before = torch.ones(len(self.accuracy), self.dim, dtype=torch.float64)
+        after = before.clone()
+        before[:, 0], after[:, 0] = self.frequency, -4 * self.accuracy
+        after[:, 1] = -2 * self.accuracy.sqrt()
+        return before, after
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """`(..., runs, dim)`."""
+        before, after = self.scales
+        inner = x * before
+        return after * torch.cat([inner[..., :2].sin(), inner[..., 2:].tanh()], -1)
+
+    def smallest_eigenvalue(self, x: Tensor) -> Tensor:
+        """`(..., runs)`."""
+        before, after = self.scales
+        inner = x * before
+        slopes = torch.cat([inner[..., :2].cos(), 1 - inner[..., 2:].tanh().square()], -1)
+        return (after * before * slopes).amin(-1)
+
+    def stationary(self, x: Tensor, norm: Tensor) -> Tensor:
+        """Whether points with gradients of this norm are gamma-SOSPs, `(..., runs)` bool."""
+        least = -(self.hessian_lipschitz * self.accuracy).sqrt()
+        return (norm <= self.accuracy) & (self.smallest_eigenvalue(x) >= least)
+
+    def take(self, index: Tensor) -> "Ramps":
+        """The instances of some of the runs."""
+        return replace(self, accuracy=self.accuracy[index], amplitude=self.amplitude[index])
+
+    @property
+    def features(self) -> Separable:
+        """`h_k = sin(x_k) / sqrt(dim)`: the examples' gradients differ by about 1, and by as much as the points do.
+
+        On a quiet ridge `h_2` is a cosine, whose slope is 0 there.
+        """
+        sine = Sine(self.dim**-0.5)
+        if not self.quiet_ridge:
+            return Separable([(sine, self.dim)])
+        return Separable([(sine, 1), (Cosine(self.dim**-0.5), 1), (sine, self.dim - 2)])
+
+
+@dataclass(frozen=True, eq=False)
+class _RampBatch:
+    """A batch a run of examples `F(x) + sum_k z_k h_k(x_k)`, by the mean of their z, `(runs, dim)`."""
+
+    ramps: Ramps
+    mean: Tensor
+
+    def gradient(self, x: Tensor) -> Tensor:
+        return self.ramps.gradient(x) + self.mean * self.ramps.features.gradient(x)
+
+
+@dataclass(frozen=True, eq=False)
+class _RampData:
+    """As `problems.virtual.VirtualData`, on a landscape of its own in every run."""
+
+    ramps: Ramps
+
+    def fresh(self, batch_size: Tensor, streams: Streams, purpose: str, call: Tensor) -> _RampBatch:
+        return _RampBatch(self.ramps, streams.normal(purpose, call, self.ramps.dim) / batch_size.sqrt()[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class RampSamples:
+    """Fresh examples of `Ramps`, so many a run that no run uses them up; `oracles.samples.Samples`."""
+
+    ramps: Ramps
+
+    @property
+    def _virtual(self) -> VirtualSamples:
+        return VirtualSamples(_RampData(self.ramps), 10**18)
+
+    @property
+    def total(self) -> Tensor:
+        """The same in all runs."""
+        return self._virtual.total
+
+    @property
+    def basis(self) -> Basis:
+        """What the bounds on examples rest on."""
+        return self._virtual.basis
+
+    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> Batch:
+        """A batch of its own for every call."""
+        return self._virtual.batch(start, count, streams, call)
+
+    def take(self, index: Tensor) -> "RampSamples":
+        """The source of some of the runs."""
+        return RampSamples(self.ramps.take(index))
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """What each run is given, `(runs,)` float64; gradient bound and smoothness are 1.
+
+    Args:
+      step_size: eta.
+      saddle: the threshold below which the gradient estimate is perturbed.
+      window: Gamma, whole numbers of steps.
+      perturbation: zeta.
+      kappa: of the drift.
+      first: examples of a fresh gradient.
+      least: of a difference, at least.
+      per_gradient: of a difference, over the last gradient estimate.
+      noise_multiplier: 0 with `mechanism="none"`.
+      term_sensitivity: s of a tree; infinite with others.
+      power: of a move in the drift, 1 (adaptive batches) or 2.
+      mechanism: "tree", "gaussian" or "none".
+      as_printed: whether lines 9 and 10 of the algorithm are the printed ones.
+    """
+
+    step_size: Array
+    saddle: Array
+    window: Array
+    perturbation: Array
+    kappa: Array
+    first: Array
+    least: Array
+    per_gradient: Array
+    noise_multiplier: Array
+    term_sensitivity: Array
+    power: int
+    mechanism: str
+    as_printed: bool = False
+
+    @property
+    def _arrays(self) -> dict[str, Array]:
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in named.items() if isinstance(value, np.ndarray)}
+
+    def take(self, index: NDArray[Any]) -> "Parameters":
+        """The parameters of some of the runs."""
+        return replace(self, **{name: value[index] for name, value in self._arrays.items()})
+
+    def oracle(self, ramps: Ramps, num_steps: int) -> tuple[StochasticSpider, Spider]:
+        """The method and the oracle that `first_stationary` runs, as the library has them."""
+        numbers = {name: torch.as_tensor(value) for name, value in self._arrays.items()}
+        mechanism = {"tree": Tree(num_steps), "gaussian": Gaussian(), "none": Exact()}[self.mechanism]
+        multiplier = numbers["noise_multiplier"]
+        if isinstance(mechanism, Tree):
+            cost = mechanism.max_cost(1.0) / multiplier**2
+        else:
+            cost = 0.5 / multiplier**2
+        oracle = Spider(
+            RampSamples(ramps),
+            mechanism,
+            multiplier,
+            cost,
+            Refresh(numbers["kappa"], 1.0, self.power),
+            Batches(numbers["first"], numbers["least"], numbers["per_gradient"]),
+            gradient_bound=1.0,
+            smoothness=1.0,
+            term_sensitivity=numbers["term_sensitivity"] if isinstance(mechanism, Tree) else None,
+        )
+        method = StochasticSpider(
+            num_steps,
+            numbers["step_size"],
+            numbers["saddle"],
+            numbers["window"],
+            numbers["perturbation"],
+            self.as_printed,
+        )
+        return method, oracle
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Iterates `first`, `first + 1`, ... of the runs that still go on; arrays are `(iterates, going, ...)`.
+
+    Args:
+      first: the number of the first of them, from 0.
+      going: indices of the runs, `(going,)`.
+      points: iterates.
+      estimates: what the oracle said there.
+      used: examples used before it was asked.
+      fresh: whether it answered with a fresh gradient.
+      perturbed: whether the step was perturbed.
+    """
+
+    first: int
+    going: NDArray[np.int64]
+    points: Array
+    estimates: Array
+    used: Array
+    fresh: NDArray[np.bool_]
+    perturbed: NDArray[np.bool_]
+
+
+def _levels(leaf: Any) -> Any:
+    """The level of the block that ends at a leaf, an array of whole numbers; -1 for leaf 0."""
+    return np.frexp((leaf & -leaf).astype(np.float64))[1] - 1
+
+
+def walk(
+    ramps: Ramps,
+    parameters: Parameters,
+    streams: Streams,
+    max_steps: int,
+    ended: Callable[[Block], NDArray[np.bool_]],
+    numbers_at_once: int = 2**18,
+) -> None:
+    """`methods.spider_descent.StochasticSpider` on `oracles.spider.Spider`, some 50 times faster, in blocks of steps.
+
+    The draws, and so the iterates up to rounding, are those of `Parameters.oracle` with these streams.
+
+    Args:
+      ramps: the instances.
+      parameters: of each run.
+      streams: one key a run.
+      max_steps: no run takes more.
+      ended: is given each block, and says which of the runs in it, `(going,)`, need not go on.
+      numbers_at_once: drawn in one go; memory is some ten times as many float64.
+    """
+    p, going = parameters, np.arange(len(streams))
+    dim = ramps.dim
+    before, after = (scale.numpy() for scale in ramps.scales)
+    slope = dim**-0.5
+    x = ramps.start.numpy().copy()
+    field, features_here, estimate, tree = (np.zeros_like(x) for _ in range(4))
+    prefixes = np.zeros((_LEVELS + 1, len(x), dim))
+    move, used, allowed = np.zeros(len(x)), np.zeros(len(x)), np.ones(len(x))
+    drift = np.full(len(x), np.inf)  # so that the first estimate is a fresh gradient
+    square = drift.copy()
+    leaf: Any = np.zeros(len(x), dtype=np.int64)
+    step = 0
+    while len(going) and step < max_steps:
+        count = len(going)
+        length = max(1, min(max_steps - step, numbers_at_once // (count * dim), 16 + step // 4))
+        rows = streams.take(torch.arange(count).repeat(length))
+        calls = torch.arange(step, step + length).repeat_interleave(count)
+        shape = (length, count, dim)
+        means = rows.normal("samples", calls, dim).numpy().reshape(shape)
+        scale = p.noise_multiplier * (1 + _MARGIN)
+        # What differences get if their batches are all of one size.
+        least = np.ceil(p.least)
+        even = p.mechanism != "tree" and not p.per_gradient.any()
+        if even:
+            means /= np.sqrt(least)[:, None]
+        if p.mechanism == "tree":
+            noise = rows.normal(Tree(1).purpose, calls, dim).numpy().reshape(shape)
+            noise *= (scale * p.term_sensitivity)[:, None]
+        elif p.mechanism == "gaussian":
+            noise = rows.normal(Gaussian().purpose, calls, dim).numpy().reshape(shape)
+            noise *= (2 * scale / least)[:, None]
+        points, estimates, needs = np.empty(shape), np.empty(shape), np.tile(least, (length, 1))
+        fresh, perturbed = np.zeros(shape[:2], dtype=bool), np.zeros(shape[:2], dtype=bool)
+        each = np.arange(count)
+        for i in range(length):
+            points[i] = x
+            last_field, last_features = field, features_here
+            field = x * before
+            np.sin(field[:, :2], out=field[:, :2])
+            np.tanh(field[:, 2:], out=field[:, 2:])
+            field *= after
+            features_here = np.cos(x)
+            if ramps.quiet_ridge:
+                features_here[:, 1] = -np.sin(x[:, 1])
+            features_here *= slope
+            # ---- how many examples
+            drift += move**p.power
+            new = drift >= p.kappa
+            any_new = bool(new.any())
+            if not even:
+                need = np.maximum(p.per_gradient * move, p.least)
+                if p.mechanism == "tree":
+                    need = np.maximum(need, move * (2 / p.term_sensitivity))
+                need = np.ceil(need, out=needs[i])
+                means[i] /= np.sqrt(need)[:, None]
+            # ---- a difference, or a fresh gradient
+            value = features_here - last_features
+            value *= means[i]
+            value += field
+            value -= last_field
+            if p.mechanism == "gaussian":
+                value += noise[i] * move[:, None]
+            if any_new:
+                fresh[i] = new
+                need = np.ceil(np.maximum(p.first, 2 / p.term_sensitivity))[new]
+                resized = np.sqrt(needs[i, new] / need)[:, None]
+                value[new] = field[new] + resized * means[i, new] * features_here[new]
+                if p.mechanism == "gaussian":
+                    value[new] += noise[i, new] * (least[new] / need)[:, None]
+                needs[i, new] = need
+                drift[new], leaf[new], tree[new] = 0.0, 0, 0.0
+            if p.mechanism == "tree":
+                leaf += 1
+                total = noise[i] + prefixes[_levels(leaf & (leaf - 1)), each]
+                prefixes[_levels(leaf), each] = total
+                value += total
+                value -= tree
+                tree = total
+            estimate = np.add(estimate, value, out=estimates[i])
+            if any_new:
+                estimate[new] = value[new]
+            # ---- the step
+            previous, square = square, np.einsum("ij,ij->i", estimate, estimate)
+            direction = estimate
+            small = (previous if p.as_printed else square) <= p.saddle**2
+            if small.any() and (small := small & (allowed <= step + i)).any():
+                perturbed[i] = small
+                allowed[small] = step + i + 1 + p.window[small]
+                if p.as_printed:
+                    drift[small] = 0.0
+                index = torch.as_tensor(small.nonzero()[0])
+                kicks = streams.take(index).normal("spider descent: saddle perturbation", step + i, dim).numpy()
+                direction = estimate.copy()
+                direction[small] += (p.perturbation[small] / dim**0.5)[:, None] * kicks
+                square = np.einsum("ij,ij->i", direction, direction)
+            move = np.sqrt(square)
+            move *= p.step_size
+            x = x - p.step_size[:, None] * direction
+        spent = np.concatenate([used[None], needs]).cumsum(0)
+        used = spent[-1]
+        done = ended(Block(step, going, points, estimates, spent[:-1], fresh, perturbed))
+        step += length
+        if done.any():
+            on = (~done).nonzero()[0]
+            going, p, streams = going[on], p.take(on), streams.take(torch.as_tensor(on))
+            before, after, x, field, features_here, estimate, tree = (
+                rest[on] for rest in (before, after, x, field, features_here, estimate, tree)
+            )
+            move, drift, used, allowed, square, leaf = (
+                rest[on] for rest in (move, drift, used, allowed, square, leaf)
+            )
+            prefixes = prefixes[:, on]
+
+
+def first_stationary(ramps: Ramps, parameters: Parameters, streams: Streams, max_steps: int) -> dict[str, Any]:
+    """What each run had used when it first stood at a gamma-SOSP of F, by its exact gradient and Hessian.
+
+    Returns:
+      Columns `(runs,)`: reached; used and steps before that point; fresh gradients and perturbations until then; the
+      largest and the root-mean-square error of the estimates until then, and the largest in the first and second half
+      of the steps, over gamma. Runs that did not get there have used NaN.
+    """
+    runs = len(streams)
+    found: dict[str, Any] = {name: np.zeros(runs) for name in ("fresh", "perturbations", "error", "mean_square")}
+    found |= {"reached": np.zeros(runs, dtype=bool), "used": np.full(runs, np.nan)}
+    found["steps"] = np.full(runs, max_steps)
+
+    def ended(block: Block) -> NDArray[np.bool_]:
+        here = ramps.take(torch.as_tensor(block.going))
+        points = torch.from_numpy(block.points)
+        gradients = here.gradient(points)
+        hits = here.stationary(points, gradients.norm(dim=-1)).numpy()
+        hit: NDArray[np.bool_] = np.logical_or.reduce(hits)
+        first = np.where(hit, hits.argmax(0), len(hits))
+        until = np.arange(len(hits))[:, None] < first
+        errors = (gradients - torch.from_numpy(block.estimates)).norm(dim=-1).numpy() / here.accuracy.numpy() * until
+        at = block.going
+        found["error"][at] = np.maximum(found["error"][at], errors.max(0))
+        found["mean_square"][at] += (errors**2).sum(0)
+        found["fresh"][at] += (block.fresh & until).sum(0)
+        found["perturbations"][at] += (block.perturbed & until).sum(0)
+        ends = at[hit]
+        found["reached"][ends] = True
+        found["steps"][ends] = block.first + first[hit]
+        found["used"][ends] = block.used[first[hit], hit.nonzero()[0]]
+        return hit
+
+    walk(ramps, parameters, streams, max_steps, ended)
+    mean_square = found.pop("mean_square") / np.maximum(found["steps"], 1)
+    return {**found, "typical_error": np.sqrt(mean_square)}

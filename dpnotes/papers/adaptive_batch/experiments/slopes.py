@@ -1,0 +1,281 @@
+"""Samples until the first second-order stationary point against gamma, d and epsilon: the exponents of four methods."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.spec import Cell
+from dpnotes.papers.adaptive_batch.experiments.ramps import Parameters, Ramps, first_stationary
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "The exponents are those of a limit, small gamma. On the instance, what comes next is less by one power of gamma: "
+    "the way down from the ridge beside that along it, the first fresh gradient beside the differences, a step beside "
+    "kappa. So ln(samples used) is fitted by a + b ln(gamma) + c gamma, with a 95% bootstrap interval of b over seeds; "
+    "the plain slope is printed beside it. A method passes if the interval contains its exponent (-2 adaptive batches "
+    "with the tree, -3 the same without noise, -7/3 SPIDER at step size 1/M, -5/2 at a step size of sqrt(gamma)) and "
+    "none of the other three, reaches at most 0.05 to either side, and rests on two decades of gamma. The plain slopes "
+    "of adaptive batches with the tree in d (1/2) and in epsilon (-1) pass likewise. Reproduced if all six pass, every "
+    "run arrives, and no estimate along any run is off by more than gamma. Not reproduced if a run does not arrive, an "
+    "estimate is off by more, or an interval lies more than 0.05 to the side of more samples than its exponent "
+    "promises. Undecided otherwise."
+)
+# In the order of how long they take.
+EXPONENTS = {"spider_sqrt": -5 / 2, "private": -2.0, "sampling": -3.0, "spider": -7 / 3}
+SWEEPS = {"d": 0.5, "epsilon": -1.0}
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "adaptive_batch.slopes",
+    # Every run has an instance of its own, with an amplitude B between the base and so many times as much.
+    "spread": 1.6,
+    # alpha = gamma / 12: noise of a tree of 10^6 leaves is up to sqrt(19) alpha on some estimates.
+    "ratio": 12.0,
+    "epsilon": 1e-5,
+    "max_steps": 20_000_000,
+}
+# `range` of gamma; `amplitude`, the base. A larger one brings the slope nearer to its limit, since the ridge costs less
+# of the way and a fresh gradient less of the samples, and more steps. The step size sqrt(gamma) takes 10^5 times as
+# many steps at the small end as at the large one, so it starts from as few as it can.
+QUICK = Spec(
+    "adaptive_batch",
+    "slopes",
+    "quick",
+    {
+        **COMMON,
+        "dim": 4,
+        "points": 9,
+        "repeats": 20,
+        "arms": {
+            "spider_sqrt": {"range": [0.002, 0.2], "amplitude": 1.65},
+            "private": {"range": [0.002, 0.2], "amplitude": 5.0},
+            "sampling": {"range": [0.002, 0.2], "amplitude": 5.0},
+            "spider": {"range": [0.002, 0.2], "amplitude": 3.3},
+        },
+        "sweeps": {
+            "d": {"range": [4.0, 400.0], "points": 5, "accuracy": 0.05, "amplitude": 3.3},
+            "epsilon": {"range": [1e-6, 1e-4], "points": 5, "accuracy": 0.05, "amplitude": 3.3},
+        },
+    },
+)
+PAPER = Spec(
+    "adaptive_batch",
+    "slopes",
+    "paper",
+    {
+        **COMMON,
+        "dim": 20,
+        "points": 17,
+        "repeats": 40,
+        "arms": {
+            "spider_sqrt": {"range": [0.001, 0.1], "amplitude": 1.65},
+            "private": {"range": [0.001, 0.1], "amplitude": 5.0},
+            "sampling": {"range": [0.001, 0.1], "amplitude": 5.0},
+            "spider": {"range": [0.001, 0.1], "amplitude": 3.3},
+        },
+        "sweeps": {
+            "d": {"range": [10.0, 1000.0], "points": 9, "accuracy": 0.02, "amplitude": 3.3},
+            "epsilon": {"range": [1e-6, 1e-4], "points": 9, "accuracy": 0.02, "amplitude": 3.3},
+        },
+    },
+)
+
+
+def parameters(
+    arm: str, accuracy: np.ndarray, epsilon: np.ndarray, dim: int, amplitude: float, largest: float, ratio: float
+) -> Parameters:
+    """What a method is given, with the papers' exponents and without logarithms; G = M = 1, alpha = gamma / ratio.
+
+    Adaptive batches are Theorem 3.11's, with the sensitivity of a replaced example, `b_t` of the last gradient, and a
+    node's noise of alpha / sqrt(d); epsilon is one over the noise multiplier of a node. What that costs in zCDP grows
+    with the logarithm of the number of steps, as all that is left out does. For SPIDER, `kappa = 64 (eta gamma)^(4/3)`
+    and the batches balance the terms of the error.
+
+    Args:
+      arm: of `EXPONENTS`.
+      accuracy: gamma, `(runs,)`.
+      epsilon: `(runs,)`.
+      dim: d.
+      amplitude: B, of the class.
+      largest: gamma at which the step size of "spider_sqrt" is 1 / M.
+      ratio: gamma over alpha, at least 1.
+    """
+    one, alpha = np.ones_like(accuracy), accuracy / ratio
+    step_size = np.sqrt(accuracy / largest) if arm == "spider_sqrt" else one
+    common: dict[str, Any] = {
+        "step_size": step_size,
+        "saddle": accuracy,
+        # Escape from a ridge of curvature 2 sqrt(gamma) takes a few times one over it.
+        "window": np.ceil(10 / (step_size * np.sqrt(accuracy))),
+        "perturbation": accuracy / 3,
+    }
+    base = one * amplitude ** (1 / 3)
+    if arm == "sampling":
+        return Parameters(
+            **common, kappa=base, first=1 / alpha**2, least=one, per_gradient=base / alpha**2, noise_multiplier=0 * one,
+            term_sensitivity=np.inf * one, power=1, mechanism="none",
+        )  # fmt: skip
+    if arm == "private":
+        kappa = np.maximum(alpha * dim**0.5 / epsilon, base)
+        return Parameters(
+            **common, kappa=kappa, first=1 / alpha**2, least=one, per_gradient=kappa / alpha**2,
+            noise_multiplier=1 / epsilon, term_sensitivity=alpha * epsilon / dim**0.5, power=1, mechanism="tree",
+        )  # fmt: skip
+    kappa = 64 * (step_size * accuracy) ** (4 / 3)
+    return Parameters(
+        **common, kappa=kappa, first=2 * dim**0.5 / (epsilon * alpha),
+        least=2 * (kappa * dim) ** 0.5 / (epsilon * alpha), per_gradient=0 * one, noise_multiplier=1 / epsilon,
+        term_sensitivity=np.inf * one, power=2, mechanism="gaussian",
+    )  # fmt: skip
+
+
+def spaced(ends: list[float], count: int) -> list[float]:
+    """Numbers with a constant ratio from one end to the other, to four digits so that they can be read.
+
+    Example:
+      >>> spaced([0.002, 0.2], 3)
+      [0.002, 0.02, 0.2]
+    """
+    return [float(f"{value:.4g}") for value in np.geomspace(ends[0], ends[1], count)]
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One cell, a batch of runs, a method; then one a dimension, and one of all epsilons. The longest come first."""
+    found: list[Cell] = [
+        {"law": arm, "arm": arm, "dim": spec["dim"], "amplitude": spec["arms"][arm]["amplitude"],
+         "epsilons": [spec["epsilon"]], "accuracies": spaced(spec["arms"][arm]["range"], spec["points"])}
+        for arm in EXPONENTS
+    ]  # fmt: skip
+    for law in SWEEPS:
+        given = spec["sweeps"][law]
+        values = spaced(given["range"], given["points"])
+        same = {"law": law, "arm": "private", "amplitude": given["amplitude"], "accuracies": [given["accuracy"]]}
+        if law == "d":
+            found += [{**same, "dim": round(value), "epsilons": [spec["epsilon"]]} for value in values]
+        else:
+            found.append({**same, "dim": spec["dim"], "epsilons": values})
+    return found
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """All runs of a cell as one batch, on the CPU: a step is too little work for a GPU."""
+    asked = [
+        (accuracy, epsilon, repeat)
+        for accuracy in cell["accuracies"]
+        for epsilon in cell["epsilons"]
+        for repeat in range(spec["repeats"])
+    ]
+    largest = max(cell["accuracies"])
+
+    def run(chosen: range) -> dict[str, Any]:
+        part = [asked[i] for i in chosen]
+        accuracy, epsilon = (np.array([row[place] for row in part]) for place in (0, 1))
+        names = [f"{cell['law']}/{cell['dim']}/{a:g}/{e:g}/{repeat}" for a, e, repeat in part]
+        streams = Streams.of(spec["seed"], names)
+        amplitude = cell["amplitude"] * spec["spread"] ** streams.uniform("instance", 0, 1)[:, 0]
+        ramps = Ramps(torch.from_numpy(accuracy), amplitude, cell["dim"])
+        given = parameters(
+            cell["arm"], accuracy, epsilon, cell["dim"], cell["amplitude"] * spec["spread"], largest, spec["ratio"]
+        )
+        return {"amplitude": amplitude, **first_stationary(ramps, given, streams, spec["max_steps"])}
+
+    columns = context.in_chunks(run, len(asked), 8 * 60 * (cell["dim"] + 1))
+    if cell["arm"] != "sampling":
+        context.record_spent(
+            mechanism="tree" if cell["arm"] == "private" else "gaussian", relation="replace-one", data="synthetic",
+            noise_multiplier=1 / max(cell["epsilons"]), nominal=True,
+        )  # fmt: skip
+    return {
+        "law": np.full(len(asked), cell["law"]),
+        "dim": np.full(len(asked), cell["dim"]),
+        "accuracy": np.array([row[0] for row in asked]),
+        "epsilon": np.array([row[1] for row in asked]),
+        "repeat": np.array([row[2] for row in asked]),
+        **columns,
+    }
+
+
+def knob_of(law: str) -> str:
+    """The column that moves: a method's laws are in gamma."""
+    return {"d": "dim", "epsilon": "epsilon"}.get(law, "accuracy")
+
+
+def fits(frame: "pd.DataFrame", corrected: bool = True) -> dict[str, Slope]:
+    """The slope of each law; in gamma with the next order, unless plain ones are asked for."""
+    found = {}
+    for law, part in frame.groupby("law", sort=False):
+        table = part.pivot(index="repeat", columns=knob_of(str(law)), values="used")
+        knob = table.columns.to_numpy(dtype=np.float64)
+        correction = knob if corrected and law in EXPONENTS else None
+        found[str(law)] = power_law(knob, table.to_numpy(), correction=correction)
+    return found
+
+
+def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a law: slope, interval, exponent, the plain slope, steps, and errors over gamma."""
+    import pandas as pd
+
+    rows, plain = [], fits(frame, corrected=False)
+    for law, fit in fits(frame).items():
+        part = frame[frame["law"] == law]
+        rows.append(
+            {
+                "law": law,
+                "slope": fit.slope,
+                "low": fit.low,
+                "high": fit.high,
+                "exponent": {**EXPONENTS, **SWEEPS}[law],
+                "plain": plain[law].slope,
+                "decades": fit.decades,
+                "most_steps": part["steps"].max(),
+                "largest_error": part["error"].max(),
+                "typical_error": part["typical_error"].mean(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    lost = int((~frame["reached"]).sum())
+    if lost:
+        return Decision("not reproduced", f"{lost} of {len(frame)} runs did not arrive")
+    words, bad, passed, plain = [], False, True, fits(frame, corrected=False)
+    for law, fit in fits(frame).items():
+        exponent = {**EXPONENTS, **SWEEPS}[law]
+        rivals = [other for name, other in EXPONENTS.items() if law in EXPONENTS and name != law]
+        # More samples than promised: a faster rise as gamma or epsilon falls, or as d rises.
+        bad |= (fit.low - exponent if law == "d" else exponent - fit.high) > 0.05
+        if fit.half_width > 0.05:
+            said = "too wide"
+        elif fit.decades < 1.999:
+            said = f"{fit.decades:.1f} decades only"
+        elif any(fit.contains(other) for other in rivals):
+            said = "the exponent of another method is in it"
+        else:
+            said = "ok" if fit.contains(exponent) else "missed"
+        passed &= said == "ok"
+        beside = f", plain {plain[law].slope:+.3f}" if law in EXPONENTS else ""
+        words.append(f"{law}: {fit}{beside}, predicted {exponent:+.3f} ({said})")
+    worst = float(frame["error"].max())
+    words.append(f"estimates are off by {worst:.2f} gamma at most")
+    if bad or worst > 1:
+        return Decision("not reproduced", "; ".join(words))
+    return Decision("reproduced" if passed else "undecided", "; ".join(words))
+
+
+EXPERIMENT = Experiment(
+    paper="adaptive_batch",
+    name="slopes",
+    title="Samples until a second-order stationary point: four methods against gamma, and against d and epsilon",
+    question="Do adaptive batches with the tree need gamma^-2 samples where SPIDER needs gamma^(-7/3)?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+)

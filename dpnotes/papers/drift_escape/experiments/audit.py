@@ -1,0 +1,129 @@
+"""Where the printed algorithm is less private than claimed: samples that come twice, a jump that no noise covers."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from dpnotes.core import Guarantee, Relation
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.spec import Cell
+from dpnotes.papers.drift_escape.experiments.releases import differences, one_pass
+from dpnotes.privacy.accounting import rho_to_epsilon
+from dpnotes.privacy.museum.exhibit import Exhibit, Setting
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "All releases are claimed to cost what one of them costs, as batches share no example. Reproduced if the epsilon "
+    "that the densities force (exact) and the lower bound of a sampled audit (confidence 99%) are at most the claim "
+    "for the corrected versions, and above it for the printed ones. Not reproduced if either exceeds the claim for a "
+    "corrected version, or the exact one does not for a printed version. Undecided otherwise."
+)
+COMMON = {
+    "decision_rule": RULE,
+    "seed": "audit",
+    "delta": 1e-5,
+    "noise_multiplier": 4.0,
+    "batch_size": 2,
+    "num_batches": 2,
+    "uses": [1, 4, 16, 64],  # of each example
+    "lengths": [2, 4, 8, 16],  # steps of an attempt, after which the point jumps back
+    "step": 0.05,
+}
+QUICK = Spec("drift_escape", "audit", "quick", {**COMMON, "audited": [16]})
+PAPER = Spec("drift_escape", "audit", "paper", {**COMMON, "audited": [4, 8, 16, 64]})
+
+
+def exhibit(spec: Spec, name: str, size: int) -> Exhibit:
+    """A mistake as the museum shows it: the release, the line, two neighbours, and what is claimed.
+
+    Args:
+      spec: the parameters.
+      name: "samples reused" or "jump not tracked".
+      size: how often every example is used, or the steps after which the point jumps back.
+    """
+    multiplier, delta = spec["noise_multiplier"], spec["delta"]
+    epsilon = rho_to_epsilon(0.5 / multiplier**2, delta, "exact")
+    claim = Guarantee(epsilon, delta, Relation.REPLACE_ONE, "exact Gaussian, parallel composition")
+    options = {"noise_multiplier": multiplier, "batch_size": spec["batch_size"]}
+    if name == "samples reused":
+        without = torch.zeros(spec["batch_size"] * spec["num_batches"], dtype=torch.float64)
+        changed, draws, release = 0, size * spec["num_batches"], one_pass
+        line, instead = "if int(places[-1]) >= total:", "if call >= noise.shape[1]:"
+        mistake = "The batches of the theorem add up to more than n examples, so that some are used again."
+        seen = "Theorem 2 with the number of steps of (72)"
+    else:
+        without = torch.zeros(spec["batch_size"] * (size + 1), dtype=torch.float64)
+        changed, draws, release = len(without) - 1, size + 1, differences
+        options |= {"step": spec["step"], "num_steps": size}
+        line, instead = "move = abs(points[call + 1] - points[call])", "move = step"
+        mistake = "An attempt ends, the index t goes back, and the noise is scaled to a step; the point moves farther."
+        seen = "Algorithm 1, lines 9 and 13, with Algorithm 2"
+    # A neighbour replaces one curvature of -1 by one of 1.
+    without[changed] = -1
+    included = without.clone()
+    included[changed] = 1
+    setting = Setting(without, included, draws, options)
+    return Exhibit(name, mistake, seen, release, release, line, instead, claim, setting)
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One cell a mistake and size."""
+    sizes = {"samples reused": spec["uses"], "jump not tracked": spec["lengths"]}
+    return [{"mistake": name, "size": size} for name, values in sizes.items() for size in values]
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """Exact epsilon of the corrected and of the printed version; audits of those sizes that are to be audited.
+
+    What is not audited is NaN. The attack on the printed version is made for it, that on the corrected one likewise.
+    """
+    found = exhibit(spec, cell["mistake"], cell["size"])
+    audited = cell["size"] in spec["audited"]
+    lower = [found.audit(printed, spec["seed"]).epsilon if audited else np.nan for printed in (False, True)]
+    return {
+        "mistake": np.array([cell["mistake"]] * 2),
+        "size": np.array([cell["size"]] * 2),
+        "printed": np.array([False, True]),
+        "claim": np.full(2, found.claim.epsilon),
+        "exact": np.array([found.exact(printed) for printed in (False, True)]),
+        "audited": np.array(lower),
+        "runs": np.full(2, found.design[1] if audited else 0),
+    }
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    rounding = 1 + 1e-9
+    # Used once, or after a single step, the printed version is the corrected one.
+    printed, corrected = frame[frame["printed"] & (frame["size"] > 1)], frame[~frame["printed"]]
+    facts = []
+    for name, part in printed.groupby("mistake", sort=False):
+        worst = part.loc[part["exact"].idxmax()]
+        of_audits = part[part["runs"] > 0]
+        facts.append(
+            f"{name}: epsilon {worst['exact']:.3g} at size {worst['size']} where {worst['claim']:.3g} is claimed, at "
+            f"least {of_audits['audited'].max():.3g} by audit"
+        )
+    broken = (corrected["exact"] > corrected["claim"] * rounding).any()
+    broken |= (corrected["audited"] > corrected["claim"]).any()
+    shown = (printed["exact"] > printed["claim"] * rounding).all()
+    audits = printed[printed["runs"] > 0]
+    caught = len(audits) > 0 and set(audits["mistake"]) == set(printed["mistake"])
+    caught &= bool((audits["audited"] > audits["claim"]).all())
+    verdict = "not reproduced" if broken or not shown else "reproduced" if caught else "undecided"
+    return Decision(verdict, "; ".join(facts))
+
+
+EXPERIMENT = Experiment(
+    paper="drift_escape",
+    name="audit",
+    title="The printed and the corrected releases: exact epsilon, and what an audit proves",
+    question="What is the true epsilon when samples are reused, or a jump back is not covered by the noise?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+)

@@ -1,0 +1,177 @@
+"""A bounded landscape with saddles of every curvature, and the practical parameters of Algorithm 1 at a noise level."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Constant
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.problems.landscapes import Saddle, check_points
+from dpnotes.problems.separable import Linear, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+
+_LOG_FACTOR = 0.5  # of the length of an attempt
+_RADIUS = 0.3  # over sqrt(alpha / rho)
+_CHI = 2.0  # over psi
+DEPTH = 8.0  # how far below sqrt(rho alpha) the ladder's curvatures go
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder:
+    """`F(x) = sum_k lam_k^3 cos(x_k / lam_k)`: bounded, and on top of it a hill of each curvature `lam_k`.
+
+    A slope in coordinate k is at most `lam_k^2`. So noise at the level psi hides the hills whose squared curvature is
+    below psi and no others, which makes F alike at all levels of noise. The Hessian's Lipschitz constant is 1, whatever
+    the curvatures; the smoothness is the largest of them.
+
+    Args:
+      curvatures: `(dim,)` float64, above 0.
+
+    Example:
+      >>> ladder = Ladder.down_to(0.1)
+      >>> ladder.dim, ladder.curvatures[:3]
+      (15, tensor([1.0000, 0.8409, 0.7071], dtype=torch.float64))
+      >>> origin = torch.zeros(ladder.dim, dtype=torch.float64)
+      >>> ladder.smallest_eigenvalue(origin), ladder.smallest_eigenvalue(math.pi * ladder.curvatures)
+      (tensor(-1., dtype=torch.float64), tensor(0.0884, dtype=torch.float64))
+    """
+
+    curvatures: Tensor
+
+    @staticmethod
+    def down_to(curvature: float) -> "Ladder":
+        """Curvatures from 1 in steps of a factor `2^(-1/4)` to the first one that is at most `curvature`, < 1."""
+        validate.between(0, 1, curvature=curvature)
+        rungs = math.ceil(-4 * math.log2(curvature)) + 1
+        return Ladder(2.0 ** (-torch.arange(rungs, dtype=torch.float64) / 4))
+
+    @property
+    def dim(self) -> int:
+        """Number of coordinates."""
+        return len(self.curvatures)
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """Global, all attained."""
+        height = float((self.curvatures**3).sum())
+        found = {
+            "smoothness": float(self.curvatures.max()),
+            "hessian_lipschitz": 1.0,
+            "minimum": -height,
+            "maximum": height,
+            "lipschitz": float(torch.linalg.vector_norm(self.curvatures**2)),
+        }
+        return {name: Constant(value, "proved", "a sum of cosines") for name, value in found.items()}
+
+    def constants_within(self, radius: float) -> dict[str, Constant]:
+        """The global ones."""
+        validate.positive(radius=radius)
+        return self.constants
+
+    @property
+    def saddle(self) -> Saddle:
+        """The top of all hills."""
+        gamma, index = self.curvatures.max(0)
+        origin = torch.zeros_like(self.curvatures)
+        return Saddle(origin, origin.index_fill(0, index, 1.0), float(gamma))
+
+    def value(self, x: Tensor) -> Tensor:
+        """`F(x)`, `(...)`."""
+        check_points(x, self.dim)
+        return (self.curvatures**3 * torch.cos(x / self.curvatures)).sum(-1)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """`(..., dim)`."""
+        check_points(x, self.dim)
+        return -(self.curvatures**2) * torch.sin(x / self.curvatures)
+
+    def hessian(self, x: Tensor) -> Tensor:
+        """Dense, `(..., dim, dim)`."""
+        return torch.diag_embed(self._diagonal(x))
+
+    def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
+        """Hessian times `v`, `(..., dim)`."""
+        return self._diagonal(x) * v
+
+    def smallest_eigenvalue(self, x: Tensor) -> Tensor:
+        """`(...)`."""
+        return self._diagonal(x).amin(-1)
+
+    def _diagonal(self, x: Tensor) -> Tensor:
+        check_points(x, self.dim)
+        return -self.curvatures * torch.cos(x / self.curvatures)
+
+    def to(self, device: str) -> "Ladder":
+        """The same on another device."""
+        return Ladder(self.curvatures.to(device))
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Equations (4) of the paper with constants that can be run: M = rho = 1, and powers of iota are 1.
+
+    `chi = 2 psi`, `alpha = 4 chi`, S = `radius` = 0.3 sqrt(alpha), eta = `step_size` and T_esc = `attempt_length` =
+    `0.5 mu / (eta sqrt(alpha))`, with the logarithm `mu = log2(40 sqrt2 S alpha^(1/4) / (sqrt(eta) r))`: the second
+    entry of (5) as its proof gives it.
+    """
+
+    psi: float
+    dim: int
+    step_size: float
+
+    @property
+    def chi(self) -> float:
+        """Bound of a gradient's error."""
+        return _CHI * self.psi
+
+    @property
+    def alpha(self) -> float:
+        """What the returned point should reach."""
+        return 4 * self.chi
+
+    @property
+    def threshold(self) -> float:
+        """3 chi."""
+        return 3 * self.chi
+
+    @property
+    def radius(self) -> float:
+        """S."""
+        return _RADIUS * self.alpha**0.5
+
+    @property
+    def privacy_std(self) -> float:
+        """r: of each coordinate of the Gaussian noise, whose square makes half of psi^2."""
+        return self.psi / (2 * self.dim) ** 0.5
+
+    @property
+    def mu(self) -> float:
+        """The logarithm."""
+        ratio = self.radius * self.alpha**0.25 / (self.step_size**0.5 * self.privacy_std)
+        return math.log2(40 * math.sqrt(2) * ratio)
+
+    @property
+    def attempt_length(self) -> int:
+        """T_esc."""
+        return math.ceil(_LOG_FACTOR * self.mu / (self.step_size * self.alpha**0.5))
+
+    def oracle(self, ladder: Ladder, runs: int, num_steps: int, device: str) -> FreshGradient:
+        """Gradients with fresh noise: Gaussian of level `psi / sqrt2`, and that of a batch of at most the same level.
+
+        The loss of an example is `F(x) + sum_k z_k sin(x_k) / sqrt(dim)`, z standard normal, so one gradient's variance
+        is at most 1 in all.
+        """
+        features = Separable([(Sine(self.dim**-0.5), self.dim)])
+        # The longest gradient: F's, and z is hardly ever longer than 6 sqrt(dim).
+        bound = ladder.constants["lipschitz"].value + 6.0
+        std = torch.full((runs,), self.privacy_std, dtype=torch.float64, device=device)
+        data = VirtualData(ladder.to(device), features)
+        return FreshGradient(data, math.ceil(2 / self.psi**2), std, bound, num_steps)
+
+
+def quiet_first(dim: int) -> Separable:
+    """Features without noise in the first coordinate, of total variance at most 1."""
+    return Separable([(Linear(0.0), 1), (Sine((dim - 1) ** -0.5), dim - 1)])

@@ -1,0 +1,185 @@
+"""Lemma 2 with a real oracle: do Q repeated attempts succeed more often than one, and what do they cost?"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpnotes.core import Estimate, Oracle
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.spec import Cell
+from dpnotes.methods.drift_escape import DriftEscape, Repeat
+from dpnotes.methods.loop import drive
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.samples import VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.papers.drift_escape.experiments.intervals import proportion
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "Lemma 2 is for independent attempts: all Q fail with probability p^Q, p that of one. For each oracle the runs "
+    "whose attempts all fail are counted, with 95% intervals, and p^Q has that of p. Reproduced if fresh noise and a "
+    "forced fresh gradient fail as often as p^Q at Q = 2 and Q = 4 (the intervals overlap), and a restored state does "
+    "not: at Q = 8 its interval lies above 10 p^Q and above a tenth of p. Not reproduced if at Q = 4 fresh noise or a "
+    "forced gradient fail more often than p^Q, or at Q = 8 a restored state fails as often as p^Q. Undecided otherwise."
+)
+ORACLES: dict[str, Repeat] = {"fresh noise": "go on", "restored": "restore", "forced": "refresh", "jump": "go on"}
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "repeats",
+    "dim": 10,
+    "curvature": 0.1,  # of the hill, over M = 1
+    "features": 0.3,  # length of the noise of one example's gradient
+    "first": 1_000_000,  # b1
+    "least": 100_000,  # b2
+    "multiplier": 1000.0,  # noise over sensitivity
+    "gradient_bound": 3.0,
+    "radius": 0.1,
+    "attempt_length": 26,
+    "attempts": 12,
+}
+QUICK = Spec("drift_escape", "repeats", "quick", {**COMMON, "repeats": 1000})
+PAPER = Spec("drift_escape", "repeats", "paper", {**COMMON, "repeats": 100_000})
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One cell an oracle."""
+    return [{"oracle": name} for name in ORACLES]
+
+
+def setting(spec: Spec) -> VirtualData:
+    """A hill of the given curvature between wells of curvature 1, all cosines; examples differ by sines."""
+    curvature, others = spec["curvature"], spec["dim"] - 1
+    hill, wells = Cosine(curvature**3, 1 / curvature), Cosine(1.0)
+    return VirtualData(
+        Separable([(hill, 1), (wells, others)]), Separable([(Sine(spec["features"] / spec["dim"] ** 0.5), spec["dim"])])
+    )
+
+
+def first_std(spec: Spec) -> float:
+    """Standard deviation of the privacy noise on a fresh gradient, each coordinate."""
+    return spec["multiplier"] * 2 * spec["gradient_bound"] / spec["first"]
+
+
+def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -> Oracle:
+    """SPIDER with a first batch whose noise all differences share; or the same noise, fresh for every gradient."""
+    data = setting(spec)
+    if name == "fresh noise":
+        std = torch.full((runs,), first_std(spec), dtype=torch.float64, device=device)
+        return FreshGradient(data, spec["first"], std, spec["gradient_bound"], num_steps)
+    budget = torch.full((runs,), 1.0 / spec["multiplier"] ** 2, dtype=torch.float64, device=device)
+    return Spider(
+        VirtualSamples(data, 10**15),
+        Gaussian(),
+        spec["multiplier"],
+        budget,
+        # An attempt has no room for a drift that would ask for a fresh gradient: its steps are well within the radius.
+        Refresh.squared_moves(4 * spec["radius"] ** 2),
+        Batches(spec["first"], spec["least"]),
+        spec["gradient_bound"],
+        smoothness=1.0,
+    )
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """From the top of the hill: how many attempts of the first test failed, and what they used, run by run."""
+    name = cell["oracle"]
+    most = spec["attempts"] * spec["attempt_length"] + 1
+    # Every gradient is small enough for a test: what is measured is the test.
+    method = DriftEscape(1.0, 1e9, spec["attempt_length"], spec["radius"], spec["attempts"], ORACLES[name])
+
+    def run(chosen: range) -> dict[str, np.ndarray]:
+        streams = Streams.of(spec["seed"], [f"{name}/{r}" for r in chosen], context.device)
+        oracle = make_oracle(spec, name, len(chosen), most, context.device)
+        x = torch.full((len(chosen), spec["dim"]), math.pi, dtype=torch.float64, device=context.device)
+        x[:, 0] = 0
+        failed = torch.full((len(chosen),), spec["attempts"], device=context.device)
+        used, steps = torch.zeros_like(failed), torch.zeros_like(failed)
+        attempt, escaped = torch.zeros_like(failed), torch.zeros_like(failed, dtype=torch.bool)
+
+        def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
+            left = (state.escapes > 0) & ~escaped[going]
+            failed[going[left]] = attempt[going[left]] - 1
+            testing = ~escaped[going]
+            per_step = estimate.cost if name == "fresh noise" else state.oracle.meter.used - used[going]
+            used[going[testing]] += per_step[testing]
+            steps[going[testing]] += 1
+            escaped[going[left]] = True
+            attempt[going] = torch.where(state.attempt > 0, state.attempt, attempt[going])
+
+        # After an escape a run tests the next point, which is not watched: a run ends with its last attempt, or here.
+        attempt += 1
+        drive(method, oracle, method.init(x, oracle), streams, most, observe=observe)
+        columns = {"failed": failed, "used": used, "steps": steps}
+        return {key: column.cpu().numpy() for key, column in columns.items()}
+
+    columns = context.in_chunks(run, spec["repeats"], 8 * 60 * spec["dim"])
+    count = spec["repeats"]
+    attempts = np.full(count, spec["attempts"])
+    return {"oracle": np.full(count, name), "repeat": np.arange(count), "attempts": attempts, **columns}
+
+
+def failures(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row an oracle and Q: how often all of Q attempts failed, p^Q, their 95% intervals, and examples used."""
+    import pandas as pd
+
+    rows = []
+    for name, part in frame.groupby("oracle", sort=False):
+        runs = len(part)
+        one = int((part["failed"] >= 1).sum())
+        low, high = proportion(one, runs)
+        for count in range(1, int(part["attempts"].iloc[0]) + 1):
+            hits = int((part["failed"] >= count).sum())
+            ends = proportion(hits, runs)
+            rows.append(
+                {
+                    "oracle": name, "Q": count, "fails": hits / runs, "low": ends[0], "high": ends[1],
+                    "independent": (one / runs) ** count, "independent_low": low**count,
+                    "independent_high": high**count, "used": float(part["used"].mean()),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    table = failures(frame).set_index(["oracle", "Q"]).sort_index()
+
+    def at(name: str, count: int) -> Any:
+        return table.loc[(name, count)]
+
+    def overlap(row: Any) -> bool:
+        return row["low"] <= row["independent_high"] and row["independent_low"] <= row["high"]
+
+    shared, one = at("restored", 8), at("restored", 1)
+    independent = all(overlap(at(name, count)) for name in ("fresh noise", "forced") for count in (2, 4))
+    dependent = shared["low"] > 10 * shared["independent_high"] and shared["low"] > one["fails"] / 10
+    worse = any(at(name, 4)["low"] > at(name, 4)["independent_high"] for name in ("fresh noise", "forced"))
+    facts = "; ".join(
+        f"{name}: one attempt fails in {at(name, 1)['fails']:.1%}, eight in {at(name, 8)['fails']:.2%} "
+        f"(independent: {at(name, 8)['independent']:.2g}), {at(name, 1)['used']:.3g} examples"
+        for name in ORACLES
+    )
+    if worse or overlap(shared):
+        return Decision("not reproduced", facts)
+    return Decision("reproduced" if independent and dependent else "undecided", facts)
+
+
+EXPERIMENT = Experiment(
+    paper="drift_escape",
+    name="repeats",
+    title="Lemma 2: repeated attempts with a state that is restored, refreshed, or has no memory",
+    question="Do Q attempts from one point fail independently when the oracle is SPIDER?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+)

@@ -1,0 +1,328 @@
+"""Theorem 1: what Algorithm 1 returns under fresh noise of a level psi, how often it escapes, and how often it errs."""
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpnotes.core import Estimate, Status
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.fits import power_law
+from dpnotes.experiments.spec import Cell
+from dpnotes.measure.stationarity import sosp_level
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.drift_escape import DriftEscape
+from dpnotes.methods.loop import drive
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.papers.drift_escape.experiments.intervals import proportion
+from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, Parameters, quiet_first
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "Parameters are equations (4) with practical constants, and what is returned is judged by exact gradients and "
+    "Hessians. Reproduced if (1) the bootstrap interval (95%) of the slope of ln max(|gradient|, lambda_-^2 / rho) at "
+    "the returned point against ln psi is at most 0.05 to either side and reaches into the range from the slope of "
+    "psi mu^2 to 1, for every step size that was run: the theorem's alpha is proportional to psi up to the logarithm "
+    "mu^2; (2) the 95% interval of the probability that an attempt leaves an alpha-strict saddle lies above 1/4 "
+    "(Corollary 1), and that one of two coupled ones does above 1/2 (Lemma 1), at every tilt; (3) false stops at full "
+    "length are no more often than (3/4)^Q, by the interval's lower end. Not reproduced if a slope's interval of that "
+    "width misses the range, an interval of (2) lies below its bound, (3) fails, or a run does not end. Undecided "
+    "otherwise."
+)
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "returned point",
+    "attempts": 8,
+    "steps_at_most": 100,  # attempt lengths of a run
+    "tilts": [0.0, 0.01, 0.1, 1.0],
+    "repeats_of_attempts": 400,
+    "Q": [1, 2, 4, 8],
+    "shorter": [1.0, 0.6],
+    "repeats_of_stops": 400,
+    "psi_of_stops": 0.01,
+    "dim_of_stops": 10,
+}
+QUICK = Spec(
+    "drift_escape",
+    "returned_point",
+    "quick",
+    {
+        **COMMON,
+        "psi": {"1/M": [1e-4, 1e-3, 1e-2]},
+        "repeats": 24,
+        "psi_of_attempts": [0.01],
+        "dims": [10],
+    },
+)
+PAPER = Spec(
+    "drift_escape",
+    "returned_point",
+    "paper",
+    {
+        **COMMON,
+        "psi": {"1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 4) for k in range(-16, -7)]},
+        "repeats": 100,
+        "psi_of_attempts": [1e-4, 1e-3, 1e-2],
+        "dims": [10, 100, 1000],
+        "repeats_of_attempts": 4000,
+        "repeats_of_stops": 4000,
+    },
+)
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """Runs of the algorithm over psi; single attempts at one saddle; runs from there with few and with short ones."""
+    found: list[Cell] = [
+        {"kind": "level", "step": step, "psi": psi, "dim": 0, "Q": spec["attempts"], "shorter": 1.0}
+        for step, values in spec["psi"].items()
+        for psi in values
+    ]
+    common = {"step": "1/M", "shorter": 1.0}
+    found += [
+        {"kind": "attempt", "psi": psi, "dim": dim, "Q": 1, **common}
+        for psi in spec["psi_of_attempts"]
+        for dim in spec["dims"]
+    ]
+    found += [
+        {"kind": "stop", "step": "1/M", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"], "Q": count,
+         "shorter": shorter}
+        for count in spec["Q"]
+        for shorter in spec["shorter"]
+    ]  # fmt: skip
+    return found
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """One kind of run; the columns are those of all kinds."""
+    rows = _attempts(spec, cell, context) if cell["kind"] == "attempt" else _runs(spec, cell, context)
+    count = len(rows["repeat"])
+    numbers = ("tilt", "level", "gradient", "curvature", "last", "steps", "tests", "num_coordinates", "step_size")
+    blank = dict.fromkeys(numbers, math.nan)
+    flags = dict.fromkeys(("finished", "false_stop", "escaped", "coupled"), False)
+    columns = {name: np.full(count, value) for name, value in (blank | flags | cell).items()}
+    return {**columns, **rows}
+
+
+def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[Parameters, int]:
+    """Those of a cell, and the length of its attempts."""
+    found = Parameters(cell["psi"], dim, 1.0)
+    if cell["step"] == "theorem":
+        found = replace(found, step_size=found.alpha**0.5)
+    return found, max(2, round(cell["shorter"] * found.attempt_length))
+
+
+def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """Algorithm 1 until it returns, from the top of all hills, or of the one whose curvature is just too much."""
+    if cell["kind"] == "level":
+        same = [psi for step, values in spec["psi"].items() if step == cell["step"] for psi in values]
+        ladder = Ladder.down_to(Parameters(min(same), 1, 1.0).alpha ** 0.5 / DEPTH)
+        begin = torch.zeros(ladder.dim, dtype=torch.float64)
+    else:
+        alpha = Parameters(cell["psi"], 1, 1.0).alpha
+        ladder, begin = single_hill(cell["dim"], alpha**0.5)
+    found, length = parameters(spec, cell, ladder.dim)
+    # The last iterate is what is printed; the tested point is in the state all the same.
+    method = DriftEscape(
+        found.step_size, found.threshold, length, found.radius, cell["Q"], "go on", return_tested=False
+    )
+    most = spec["steps_at_most"] * length
+    repeats = spec["repeats" if cell["kind"] == "level" else "repeats_of_stops"]
+
+    def run(chosen: range) -> dict[str, np.ndarray]:
+        names = [f"{cell['kind']}/{cell['step']}/{cell['psi']:g}/{cell['Q']}/{cell['shorter']}/{r}" for r in chosen]
+        streams = Streams.of(spec["seed"], names, context.device)
+        oracle = found.oracle(ladder, len(chosen), most, context.device)
+        x = begin.to(context.device).repeat(len(chosen), 1)
+        end = drive(method, oracle, method.init(x, oracle), streams, most)
+        landscape = ladder.to(context.device)
+
+        def judged(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            norms = torch.linalg.vector_norm(landscape.gradient(points), dim=1)
+            least = landscape.smallest_eigenvalue(points)
+            return sosp_level(norms, least, 1.0), norms, least.clamp_max(0).square()
+
+        level, gradient, curvature = judged(end.anchor)
+        columns = {
+            "level": level, "gradient": gradient, "curvature": curvature, "last": judged(end.x)[0],
+            "false_stop": curvature >= found.alpha * (1 - 1e-9), "finished": end.status == Status.FINISHED,
+            "steps": end.steps.double(), "tests": end.tests.double(),
+        }  # fmt: skip
+        return {name: column.cpu().numpy() for name, column in columns.items()}
+
+    columns = context.in_chunks(run, repeats, 8 * 40 * ladder.dim)
+    settings = {"num_coordinates": np.full(repeats, float(ladder.dim)), "step_size": np.full(repeats, found.step_size)}
+    return {"repeat": np.arange(repeats), **settings, **columns}
+
+
+def hill(alpha: float, tilt: float) -> tuple[float, float]:
+    """Curvature at the top of a hill, and the place on its side with slope `tilt alpha` and curvature -sqrt(alpha).
+
+    With `a sqrt(alpha)` on top, an angle away from it the curvature is `a cos` and the slope `a^2 sin` of theirs.
+
+    Example:
+      >>> import math
+      >>> curvature, place = hill(0.01, 1.0)
+      >>> round(curvature * math.cos(place / curvature), 6), round(curvature**2 * math.sin(place / curvature), 6)
+      (0.1, 0.01)
+    """
+    a = math.sqrt((1 + math.sqrt(1 + 4 * tilt**2)) / 2)
+    curvature = a * math.sqrt(alpha)
+    return curvature, curvature * math.acos(min(1.0, 1 / a))
+
+
+def single_hill(dim: int, curvature: float, place: float = 0.0) -> tuple[Ladder, Tensor]:
+    """A hill of this curvature in the first coordinate and wells of curvature 1 in the others, and the point on it.
+
+    Example:
+      >>> ladder, point = single_hill(3, 0.1)
+      >>> float(ladder.gradient(point).norm()) < 1e-12, round(float(ladder.smallest_eigenvalue(point)), 12)
+      (True, -0.1)
+    """
+    curvatures = torch.ones(dim, dtype=torch.float64)
+    curvatures[0] = curvature
+    point = math.pi * curvatures
+    point[0] = place
+    return Ladder(curvatures), point
+
+
+def _attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """Single attempts, in coupled pairs (Definition 4), from the side of one hill, all else at its minimum.
+
+    F is even, so the coupled path, with the noise along the hill reversed, is the mirror image of the one that starts
+    at the mirror image with the same noise. Data noise has no part along the hill: it is shared.
+    """
+    found, length = parameters(spec, cell, cell["dim"])
+    parts: list[dict[str, np.ndarray]] = []
+    for tilt in spec["tilts"]:
+        curvature, place = hill(found.alpha, tilt)
+        ladder, begin = single_hill(cell["dim"], curvature, place)
+        both = begin.repeat(2, 1)
+        both[1, 0] *= -1
+
+        def run(
+            chosen: range, tilt: float = tilt, ladder: Ladder = ladder, both: Tensor = both
+        ) -> dict[str, np.ndarray]:
+            names = [f"attempt/{cell['psi']:g}/{cell['dim']}/{tilt:g}/{r}" for r in chosen]
+            streams = Streams.of(spec["seed"], names * 2, context.device)  # the same noise on either side
+            ladder, start = ladder.to(context.device), both.to(context.device).repeat_interleave(len(names), 0)
+            data = VirtualData(ladder, quiet_first(cell["dim"]))
+            std = start.new_full((len(start),), found.privacy_std)
+            bound = ladder.constants["lipschitz"].value + 6.0
+            oracle = FreshGradient(data, math.ceil(2 / cell["psi"] ** 2), std, bound, length)
+            farthest = torch.zeros_like(std)
+
+            def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
+                moved = torch.linalg.vector_norm(state.x - start[going], dim=1)
+                farthest[going] = torch.maximum(farthest[going], moved)
+
+            method = Descent(found.step_size)
+            drive(method, oracle, method.init(start, oracle), streams, length, observe=observe)
+            one, other = (farthest >= found.radius).cpu().numpy().reshape(2, -1)
+            return {"escaped": one, "coupled": one | other}
+
+        columns = context.in_chunks(run, spec["repeats_of_attempts"], 2 * 8 * 40 * cell["dim"])
+        repeats = np.arange(spec["repeats_of_attempts"])
+        parts.append({"repeat": repeats, "tilt": np.full(len(repeats), tilt), **columns})
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def slopes(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a step size: the slope of each level against psi, with its interval.
+
+    `level` is that of the tested point, `last` of the last iterate, as printed; `gradient` and `curvature` are the
+    tested point's parts.
+    """
+    import pandas as pd
+
+    rows = []
+    for step, part in frame[frame["kind"] == "level"].groupby("step", sort=False):
+        for column in ("level", "last", "gradient"):
+            table = part.pivot(index="repeat", columns="psi", values=column)
+            psi = table.columns.to_numpy(dtype=np.float64)
+            log_psi = np.log(psi)
+            fit = power_law(psi, table.to_numpy())
+            dims, sizes = part.groupby("psi")["num_coordinates"].first(), part.groupby("psi")["step_size"].first()
+            with_logs = [p * Parameters(p, int(dims[p]), float(sizes[p])).mu ** 2 for p in psi]
+            rows.append(
+                {
+                    "step": step, "of": column, "slope": fit.slope, "low": fit.low, "high": fit.high,
+                    "half_width": fit.half_width,
+                    "over_psi": float(np.exp((np.log(table.to_numpy()) - log_psi).mean())),
+                    "with_logarithms": float(np.polynomial.polynomial.polyfit(log_psi, np.log(with_logs), 1)[1]),
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def escapes(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a saddle: how often single attempts and coupled pairs leave it, with 95% intervals."""
+    import pandas as pd
+
+    rows = []
+    for (psi, dim, tilt), part in frame[frame["kind"] == "attempt"].groupby(["psi", "dim", "tilt"]):
+        row = {"psi": psi, "dim": dim, "tilt": tilt, "runs": len(part)}
+        for name in ("escaped", "coupled"):
+            hits = int(part[name].sum())
+            row |= {name: hits / len(part)}
+            row[f"{name}_low"], row[f"{name}_high"] = proportion(hits, len(part))
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def false_stops(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a Q and length: how often what is returned is a strict saddle, with 95% intervals, against (3/4)^Q."""
+    import pandas as pd
+
+    rows = []
+    for (shorter, count), part in frame[frame["kind"] == "stop"].groupby(["shorter", "Q"]):
+        hits = int(part["false_stop"].sum())
+        low, high = proportion(hits, len(part))
+        rows.append(
+            {"shorter": shorter, "Q": count, "false_stops": hits / len(part), "low": low, "high": high,
+             "bound": 0.75 ** int(count)}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    whole = frame[frame["kind"] != "attempt"]
+    if lost := int((~whole["finished"]).sum()):
+        return Decision("not reproduced", f"{lost} of {len(whole)} runs did not end")
+    fits, left, stops = slopes(frame), escapes(frame), false_stops(frame)
+    of_level = fits[fits["of"] == "level"]
+    words = [
+        f"eta = {row['step']}: slope {row['slope']:+.3f} in [{row['low']:+.3f}, {row['high']:+.3f}], predicted "
+        f"{row['with_logarithms']:.3f} to 1"
+        for row in of_level.to_dict("records")
+    ]
+    words.append(
+        f"single attempts leave in {left['escaped'].min():.0%} or more, coupled in {left['coupled'].min():.0%}"
+    )
+    full = stops[stops["shorter"] == 1]
+    words.append("false stops " + ", ".join(f"{r['false_stops']:.1%} at Q = {r['Q']}" for r in full.to_dict("records")))
+    narrow = of_level["half_width"] <= 0.05
+    inside = of_level["low"].le(1) & (of_level["high"] >= of_level["with_logarithms"])
+    bad = (narrow & ~inside).any() or (left["escaped_high"] < 0.25).any() or (left["coupled_high"] < 0.5).any()
+    bad |= (full["low"] > full["bound"]).any()
+    good = (narrow & inside).all() and (left["escaped_low"] > 0.25).all() and (left["coupled_low"] > 0.5).all()
+    return Decision("not reproduced" if bad else "reproduced" if good else "undecided", "; ".join(words))
+
+
+EXPERIMENT = Experiment(
+    paper="drift_escape",
+    name="returned_point",
+    title="Theorem 1: the returned point against the noise, and the escapes it rests on",
+    question="Is the error of the returned point proportional to psi, and do attempts and repeats do what is promised?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+)

@@ -1,0 +1,204 @@
+"""Which steps leave a saddle whose curvature is noisy: the boundary eta = 2 b lambda / M^2, with and without SPIDER."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpnotes.core import Estimate
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.spec import Cell
+from dpnotes.methods.loop import drive
+from dpnotes.methods.spider_descent import StochasticSpider
+from dpnotes.oracles.samples import VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.mechanisms import Exact
+from dpnotes.problems.separable import Linear, Parabola, Separable
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "The example's loss is (-lambda + (M - lambda) z) x_1^2 / 2 with z normal, and growth is ln|x_1| over the steps. "
+    "The boundary of minibatch SGD is the root of E ln|1 + eta lambda - eta (M - lambda) z / sqrt(b)| in eta. "
+    "Reproduced if (1) for every batch size b with 2 b lambda / M^2 < 2 / M growth is positive at a step below the "
+    "boundary by the margin and negative at one above it, by 3 standard errors, and the boundary is within 25% of "
+    "2 b lambda / M^2; (2) at eta = 1/M growth is positive exactly for the b above M / (2 lambda), and at the "
+    "paper's step lambda / M^2 for all b, by 4 standard errors; (3) growth is the expectation everywhere, within 4 "
+    "standard errors. Not reproduced if a sign in (1) or (2) is wrong by as much, or (3) is off by 6. Undecided "
+    "otherwise. SPIDER is reported beside it."
+)
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "step size",
+    "curvature": 0.05,  # lambda, over M = 1
+    "batches": [1, 4, 16, 64],
+    "first": 1_000_000,  # SPIDER's fresh gradients
+    "every": 20,  # estimates between them
+    "start": 1e-3,
+    "factor": 10.0,  # by which |x_1| has grown when it has escaped
+}
+QUICK = Spec(
+    "drift_escape", "step_size", "quick", {**COMMON, "dim": 2, "num_steps": 2000, "repeats": 160, "margin": 0.2}
+)
+PAPER = Spec(
+    "drift_escape", "step_size", "paper", {**COMMON, "dim": 10, "num_steps": 10_000, "repeats": 1000, "margin": 0.05}
+)
+
+
+def boundary(batch: float, curvature: float) -> float:
+    """2 b lambda / M^2 with M = 1: where eta lambda is the loss by noise, (eta M)^2 / (2 b)."""
+    return 2 * batch * curvature
+
+
+def exact_growth(step_size: float, batch: float, curvature: float) -> float:
+    """`E ln|1 + eta lambda - eta (1 - lambda) z / sqrt(b)|` for standard normal z.
+
+    Example:
+      >>> round(exact_growth(0.01, 1e9, 0.05) / math.log(1 + 0.01 * 0.05), 6)
+      1.0
+    """
+    from scipy.integrate import quad
+
+    centre, spread = 1 + step_size * curvature, step_size * (1 - curvature) / batch**0.5
+
+    def integrand(z: float) -> float:
+        return math.log(abs(centre - spread * z) or 1e-300) * math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+
+    zero = centre / spread  # the logarithm's pole
+    return float(quad(integrand, -12, 12, points=[zero] if zero < 12 else None, limit=400)[0])
+
+
+def exact_boundary(batch: float, curvature: float) -> float:
+    """The step at which the exact growth is 0, for batches with a boundary below 2 / M.
+
+    Example:
+      >>> round(exact_boundary(1, 0.001) / boundary(1, 0.001), 2)
+      1.0
+    """
+    from scipy.optimize import brentq
+
+    guess = boundary(batch, curvature)
+    # Far beyond, where a step overshoots by more than the way, growth is positive again.
+    return float(brentq(lambda eta: exact_growth(eta, batch, curvature), guess / 4, 1.5 * guess))  # type: ignore[arg-type]
+
+
+def settings(spec: Spec) -> list[tuple[int, str, float]]:
+    """Batch sizes, names of step sizes, and step sizes."""
+    found = []
+    for batch in spec["batches"]:
+        if boundary(batch, spec["curvature"]) < 2:
+            edge, margin = exact_boundary(batch, spec["curvature"]), spec["margin"]
+            found += [(batch, "below", edge * (1 - margin)), (batch, "above", edge * (1 + margin))]
+        found += [(batch, "1/M", 1.0), (batch, "paper", spec["curvature"])]
+    return found
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """One cell an oracle."""
+    return [{"oracle": "minibatch"}, {"oracle": "SPIDER"}]
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """All batch sizes and steps as one batch, `repeats` runs each: growth, and when they had escaped."""
+    curvature, dim = spec["curvature"], spec["dim"]
+    rows = [(*setting, repeat) for setting in settings(spec) for repeat in range(spec["repeats"])]
+    data = VirtualData(
+        Separable([(Parabola(-curvature), 1), (Parabola(curvature), dim - 1)]),
+        Separable([(Parabola(1 - curvature), 1), (Linear(0.0), dim - 1)]),
+    )
+
+    def run(chosen: range) -> dict[str, np.ndarray]:
+        part = [rows[i] for i in chosen]
+        names = [f"{cell['oracle']}/{b}/{step}/{eta:g}/{r}" for b, step, eta, r in part]
+        streams = Streams.of(spec["seed"], names, context.device)
+        batch, eta = (
+            torch.tensor([row[i] for row in part], dtype=torch.float64, device=context.device) for i in (0, 2)
+        )
+        if cell["oracle"] == "minibatch":
+            refresh, batches = Refresh.every(1), Batches(batch)
+        else:
+            refresh, batches = Refresh.every(spec["every"]), Batches(float(spec["first"]), batch)
+        oracle = Spider(
+            VirtualSamples(data, 10**15), Exact(), 0.0, torch.full_like(eta, torch.inf), refresh, batches, 1.0, 1.0
+        )
+        method = StochasticSpider(spec["num_steps"], eta, 1e-300, 1, 0.0)  # plain steps
+        x = torch.full((len(part), dim), spec["start"], dtype=torch.float64, device=context.device)
+        escaped = torch.full_like(eta, torch.inf)
+
+        def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
+            out = (state.x[:, 0].abs() >= spec["factor"] * spec["start"]) & escaped[going].isinf()
+            escaped[going[out]] = state.steps[out].double()
+
+        end = drive(method, oracle, method.init(x, oracle), streams, spec["num_steps"], observe=observe)
+        growth = (end.x[:, 0].abs() / spec["start"]).log() / end.steps
+        return {"growth": growth.cpu().numpy(), "escaped_after": escaped.cpu().numpy()}
+
+    columns = context.in_chunks(run, len(rows), 8 * 60 * dim)
+    return {
+        "oracle": np.full(len(rows), cell["oracle"]),
+        "batch": np.array([row[0] for row in rows]),
+        "step": np.array([row[1] for row in rows]),
+        "step_size": np.array([row[2] for row in rows]),
+        "repeat": np.array([row[3] for row in rows]),
+        **columns,
+    }
+
+
+def summary(frame: "pd.DataFrame", curvature: float) -> "pd.DataFrame":
+    """One row a setting: growth with its standard error, the exact one of minibatch SGD, and who escaped when."""
+    import pandas as pd
+
+    rows = []
+    for key, part in frame.groupby(["oracle", "batch", "step", "step_size"], sort=False):
+        names: dict[str, Any] = dict(zip(("oracle", "batch", "step", "step_size"), key, strict=True))  # type: ignore[arg-type]
+        exact = exact_growth(names["step_size"], names["batch"], curvature)
+        rows.append(
+            {
+                **names, "growth": part["growth"].mean(), "standard_error": part["growth"].sem(),
+                "exact": exact if names["oracle"] == "minibatch" else math.nan,
+                "escaped": np.isfinite(part["escaped_after"]).mean(), "median_steps": part["escaped_after"].median(),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    curvature = spec["curvature"]
+    table = summary(frame, curvature)
+    descent = table[table["oracle"] == "minibatch"]
+    large = descent["batch"] > 1 / (2 * curvature)
+    grows = (descent["step"] == "paper") | (descent["step"] == "below") | ((descent["step"] == "1/M") & large)
+    z = np.where(grows, 1, -1) * descent["growth"] / descent["standard_error"]
+    needed = np.where(descent["step"].isin(["below", "above"]), 3, 4)
+    off = ((descent["growth"] - descent["exact"]) / descent["standard_error"]).abs().max()
+    edges = {b: exact_boundary(b, curvature) for b in spec["batches"] if boundary(b, curvature) < 2}
+    near = all(abs(edge / boundary(b, curvature) - 1) <= 0.25 for b, edge in edges.items())
+    spider = table[(table["oracle"] == "SPIDER") & (table["step"] == "1/M")]
+    facts = (
+        f"within {spec['margin']:.0%} growth changes its sign at eta M = "
+        + ", ".join(f"{edge:.3g} (b = {b}; 2 b lambda / M = {boundary(b, curvature):.3g})" for b, edge in edges.items())
+        + f"; all signs by {z.min():.1f} standard errors or more, the expectation missed by {off:.1f} at most; "
+        "SPIDER's growth at 1/M is "
+        + ", ".join(f"{r['growth']:+.3f} (b = {r['batch']})" for r in spider.to_dict("records"))
+    )
+    if (z < -needed).any() or off > 6:
+        return Decision("not reproduced", facts)
+    return Decision("reproduced" if (z > needed).all() and off <= 4 and near else "undecided", facts)
+
+
+EXPERIMENT = Experiment(
+    paper="drift_escape",
+    name="step_size",
+    title="The step of the escape lemma: a boundary in eta for every batch size",
+    question="When is the paper's step sqrt(rho alpha) / M^2 needed, and when does 1 / M leave the saddle?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+)

@@ -1,0 +1,323 @@
+"""The experiments of drift escape: their settings against definitions, decision rules, and tiny cells."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpnotes.experiments import Context, Spec
+from dpnotes.papers.drift_escape.experiments import (
+    EXPERIMENTS,
+    audit,
+    repeats,
+    returned_point,
+    sensing,
+    step_size,
+)
+from dpnotes.papers.drift_escape.experiments.intervals import proportion
+from dpnotes.papers.drift_escape.experiments.ladder import Ladder, Parameters
+from dpnotes.streams import Streams
+
+
+def changed(spec: Spec, **parameters: Any) -> Spec:
+    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
+
+
+def frame_of(experiment: Any, spec: Spec, cells: Any = None) -> pd.DataFrame:
+    chosen = experiment.cells(spec) if cells is None else cells
+    parts = [pd.DataFrame(experiment.run_cell(spec, cell, Context("cpu", 10**9))) for cell in chosen]
+    assert all(list(part.columns) == list(parts[0].columns) or set(part) == set(parts[0]) for part in parts)
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_every_experiment_has_both_profiles_and_a_rule():
+    for experiment in EXPERIMENTS:
+        for profile in ("quick", "paper"):
+            rule = experiment.spec(profile)["decision_rule"].lower()
+            assert all(outcome in rule for outcome in ("reproduced if", "not reproduced if", "undecided"))
+            assert experiment.cells(experiment.spec(profile))
+
+
+def test_intervals_of_proportions_hold_the_probability_as_often_as_they_say():
+    draws = np.random.default_rng(0).binomial(50, 0.3, size=2000)
+    ends = [proportion(int(hits), 50) for hits in draws]
+    assert np.mean([low <= 0.3 <= high for low, high in ends]) > 0.95  # Clopper and Pearson are conservative
+    assert np.mean([low <= 0.5 <= high for low, high in ends]) < 0.5, "control"
+
+
+# ---------------------------------------------------------------- the ladder
+def test_the_ladder_is_a_sum_of_cosines_with_a_hill_of_every_curvature():
+    ladder = Ladder.down_to(0.1)
+    x = Streams.of(0, ["x"]).normal("x", 0, ladder.dim).requires_grad_()
+    (gradient,) = torch.autograd.grad(ladder.value(x).sum(), x, create_graph=True)
+    torch.testing.assert_close(ladder.gradient(x), gradient)
+    v = torch.ones_like(x)
+    (product,) = torch.autograd.grad((gradient * v).sum(), x)
+    torch.testing.assert_close(ladder.hessian_vector(x, v), product)  # the diagonal, as the Hessian is one
+    torch.testing.assert_close(ladder.hessian(x)[0], torch.diag(product[0]))
+    torch.testing.assert_close(ladder.smallest_eigenvalue(x), product.amin(1))
+    saddle = ladder.saddle
+    torch.testing.assert_close(ladder.hessian_vector(saddle.point, saddle.direction), -saddle.gamma * saddle.direction)
+    # It is alike at all scales: half the curvature, half the length, a quarter of the slope.
+    smaller = Ladder(ladder.curvatures / 2)
+    torch.testing.assert_close(smaller.gradient(x / 2), ladder.gradient(x) / 4)
+
+
+def test_the_parameters_scale_as_equation_4_says():
+    one, other = Parameters(1e-2, 30, 1.0), Parameters(1e-4, 30, 1.0)
+    assert one.alpha / other.alpha == pytest.approx(100)
+    assert one.radius / other.radius == pytest.approx(10)
+    assert one.mu < other.mu < 2 * one.mu
+    assert other.attempt_length * one.mu / (one.attempt_length * other.mu) == pytest.approx(10, rel=0.05)
+    noise = 2 * one.dim * one.privacy_std**2
+    assert noise == pytest.approx(one.psi**2)  # half of psi^2 is the mechanism's
+    oracle = Parameters(1e-2, 15, 1.0).oracle(Ladder.down_to(0.1), 1, 10, "cpu")
+    assert 1 / oracle.batch_size <= one.psi**2 / 2
+
+
+@pytest.mark.parametrize("tilt", [0.0, 0.01, 0.1, 1.0])
+def test_attempts_start_at_alpha_strict_saddles_with_a_gradient_of_at_most_alpha(tilt):
+    alpha = 0.01
+    ladder, point = returned_point.single_hill(4, *returned_point.hill(alpha, tilt))
+    assert float(ladder.smallest_eigenvalue(point)) == pytest.approx(-math.sqrt(alpha))
+    assert float(ladder.gradient(point).norm()) == pytest.approx(tilt * alpha, abs=1e-9)
+
+
+# ---------------------------------------------------------------- the returned point
+TINY = changed(
+    returned_point.QUICK, psi={"1/M": [0.01, 0.03]}, repeats=3, repeats_of_attempts=5, repeats_of_stops=4, Q=[1, 2],
+    shorter=[1.0], tilts=[0.0, 0.1],
+)  # fmt: skip
+
+
+def returned(exponent: float = 1.0, escaped: float = 0.6, coupled: float = 0.8, power: float = 0.2) -> pd.DataFrame:
+    draws, rows = np.random.default_rng(0), []
+    blank = {"step": "1/M", "shorter": 1.0, "finished": True, "step_size": 1.0, "num_coordinates": 30.0}
+    for psi in (1e-4, 1e-3, 1e-2):
+        for repeat in range(20):
+            level = 3 * psi**exponent * np.exp(0.1 * draws.normal())
+            rows.append(
+                {**blank, "kind": "level", "psi": psi, "repeat": repeat, "level": level, "last": level,
+                 "gradient": level}
+            )  # fmt: skip
+    for repeat in range(1000):
+        hits = {"escaped": repeat < 1000 * escaped, "coupled": repeat < 1000 * coupled}
+        rows.append({**blank, "kind": "attempt", "psi": 0.01, "dim": 10, "tilt": 0.0, **hits})
+    for count in (1, 4):
+        rows += [
+            {**blank, "kind": "stop", "Q": count, "false_stop": repeat < 200 * power**count} for repeat in range(200)
+        ]
+    frame = pd.DataFrame(rows)
+    for column in ("escaped", "coupled", "false_stop"):
+        frame[column] = frame[column].eq(True)
+    return frame
+
+
+def test_the_rule_of_the_returned_point():
+    spec = returned_point.QUICK
+    assert returned_point.decide(returned(), spec).verdict == "reproduced"
+    for wrong in ({"exponent": 0.5}, {"exponent": 1.2}, {"escaped": 0.15}, {"coupled": 0.4}, {"power": 0.95}):
+        assert returned_point.decide(returned(**wrong), spec).verdict == "not reproduced", wrong
+    assert returned_point.decide(returned(escaped=0.26), spec).verdict == "undecided"
+    lost = returned()
+    lost.loc[0, "finished"] = False
+    assert returned_point.decide(lost, spec).reason == "1 of 460 runs did not end"
+
+
+def test_tiny_cells_of_the_returned_point():
+    frame = frame_of(returned_point.EXPERIMENT, TINY)
+    assert frame.groupby("kind").size().to_dict() == {"attempt": 10, "level": 6, "stop": 8}
+    assert frame[frame["kind"] == "level"]["finished"].all()
+    level = frame[frame["kind"] == "level"]
+    assert (level["level"] == level[["gradient", "curvature"]].max(axis=1)).all()
+    assert not (frame["escaped"] & ~frame["coupled"]).any()
+
+
+def test_coupled_attempts_share_all_noise_but_that_along_the_hill():
+    """By hand: the path with the noise along the hill reversed, from the same point."""
+    spec = changed(TINY, tilts=[0.01], repeats_of_attempts=40)
+    cell = next(cell for cell in returned_point.cells(spec) if cell["kind"] == "attempt")
+    frame = frame_of(returned_point.EXPERIMENT, spec, [cell])
+    found, length = returned_point.parameters(spec, cell, cell["dim"])
+    ladder, start = returned_point.single_hill(cell["dim"], *returned_point.hill(found.alpha, 0.01))
+    streams = Streams.of(spec["seed"], [f"attempt/0.01/10/0.01/{r}" for r in range(40)])
+    data = found.oracle(ladder, 40, length, "cpu")
+    batch = math.ceil(2 / cell["psi"] ** 2)
+    features = returned_point.quiet_first(cell["dim"])
+    left = torch.zeros(2, 40, dtype=torch.bool)
+    for side, sign in enumerate((1.0, -1.0)):
+        x = start.repeat(40, 1)
+        for step in range(length):
+            means = streams.normal("fresh batch: examples", step, cell["dim"]) / batch**0.5
+            noise = found.privacy_std * streams.normal("gaussian mechanism", step, cell["dim"])
+            noise[:, 0] *= sign
+            x = x - found.step_size * (ladder.gradient(x) + means * features.gradient(x) + noise)
+            left[side] |= (x - start).norm(dim=1) >= found.radius
+    assert data.batch_size == batch
+    assert frame["escaped"].tolist() == left[0].tolist()
+    assert frame["coupled"].tolist() == (left[0] | left[1]).tolist()
+    assert (left[0] != left[1]).any(), "control: the two are not the same path"
+
+
+# ---------------------------------------------------------------- repeats
+def failed(**chances: float) -> pd.DataFrame:
+    """Runs whose attempts fail with these chances: independent, or shared where the name ends in _shared."""
+    draws, rows = np.random.default_rng(0), []
+    for name, chance in chances.items():
+        shared = name.endswith("_shared")
+        for repeat in range(4000):
+            count = 12 * int(draws.random() < chance) if shared else min(12, draws.geometric(1 - chance) - 1)
+            rows.append(
+                {"oracle": name.removesuffix("_shared").replace("_", " "), "repeat": repeat, "attempts": 12,
+                 "failed": count, "used": 1, "steps": 1}
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_the_rule_of_repeats():
+    spec = repeats.QUICK
+    good = failed(fresh_noise=0.5, restored_shared=0.3, forced=0.2, jump=0.2)
+    assert repeats.decide(good, spec).verdict == "reproduced"
+    independent = failed(fresh_noise=0.5, restored=0.3, forced=0.2, jump=0.2)
+    assert repeats.decide(independent, spec).verdict == "not reproduced"
+    dependent = failed(fresh_noise=0.5, restored_shared=0.3, forced_shared=0.2, jump=0.2)
+    assert repeats.decide(dependent, spec).verdict == "not reproduced"
+
+
+def test_tiny_cells_of_repeats_count_attempts_and_examples():
+    spec = changed(repeats.QUICK, repeats=40, attempts=3)
+    frame = frame_of(repeats.EXPERIMENT, spec)
+    length, b1, b2 = spec["attempt_length"], spec["first"], spec["least"]
+    for name, part in frame.groupby("oracle"):
+        whole = part[part["failed"] == 3]
+        assert part["failed"].between(0, 3).all() and (part["steps"] <= 3 * length).all()
+        if name == "fresh noise":
+            assert (part["used"] == b1 * part["steps"]).all()
+            assert (whole["steps"] == 3 * length).all() and len(whole)
+        elif name == "restored":  # the first step of later attempts is made already
+            assert (part["used"] == b1 + b2 * (part["steps"] - 1)).all()
+        elif name == "forced":
+            assert (part["used"] == (b1 - b2) * (1 + part["failed"].clip(upper=2)) + b2 * part["steps"]).all()
+
+
+# ---------------------------------------------------------------- step size
+def test_the_exact_growth_is_the_expectation():
+    z = np.random.default_rng(0).normal(size=400_000)
+    for eta, batch in ((0.1, 1), (0.4, 4), (1.6, 16)):
+        logs = np.log(np.abs(1 + eta * 0.05 - eta * 0.95 * z / batch**0.5))
+        exact = step_size.exact_growth(eta, batch, 0.05)
+        assert abs(logs.mean() - exact) < 4 * logs.std() / len(z) ** 0.5
+    assert step_size.exact_boundary(4, 0.05) == pytest.approx(step_size.boundary(4, 0.05), rel=0.1)
+
+
+def grown(factor: float = 1.0, shift: float = 0.0) -> pd.DataFrame:
+    draws, rows, spec = np.random.default_rng(0), [], step_size.QUICK
+    for oracle in ("minibatch", "SPIDER"):
+        for batch, step, eta in step_size.settings(spec):
+            growth = factor * step_size.exact_growth(eta, batch, spec["curvature"]) + shift
+            for repeat in range(50):
+                rows.append(
+                    {"oracle": oracle, "batch": batch, "step": step, "step_size": eta, "repeat": repeat,
+                     "growth": growth + 1e-3 * eta * draws.normal(), "escaped_after": np.inf}
+                )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_the_rule_of_the_step_size():
+    spec = step_size.QUICK
+    assert step_size.decide(grown(), spec).verdict == "reproduced"
+    assert step_size.decide(grown(factor=-1.0), spec).verdict == "not reproduced"
+    assert step_size.decide(grown(shift=0.01), spec).verdict == "not reproduced"
+    assert step_size.decide(grown(factor=0.01), spec).verdict == "not reproduced"
+    noisy = grown()
+    noisy["growth"] += np.where(noisy["repeat"] % 2, 0.1, -0.1)
+    assert step_size.decide(noisy, spec).verdict == "undecided"
+
+
+def test_tiny_cells_of_the_step_size_are_minibatch_descent():
+    spec = changed(step_size.QUICK, num_steps=30, repeats=4, batches=[4])
+    frame = frame_of(step_size.EXPERIMENT, spec)
+    assert len(frame) == 2 * 4 * 4 and np.isfinite(frame["growth"]).all()
+    row = frame[(frame["step"] == "1/M") & (frame["oracle"] == "minibatch")].iloc[0]
+    streams, growth = Streams.of(spec["seed"], ["minibatch/4/1/M/1/0"]), 0.0
+    for call in range(30):
+        z = float(streams.normal("samples", call, 2)[0, 0]) / 2
+        growth += math.log(abs(1 + 0.05 - 0.95 * z))
+    assert row["growth"] == pytest.approx(growth / 30)
+
+
+# ---------------------------------------------------------------- audit
+def test_the_printed_releases_are_less_private_than_claimed_and_the_corrected_ones_are_not():
+    spec = changed(audit.QUICK, audited=[16], uses=[1, 16], lengths=[2, 16])
+    frame = frame_of(audit.EXPERIMENT, spec)
+    assert audit.decide(frame, spec).verdict == "reproduced"
+    # k uses are as k releases: the distance grows with the square root of k, and that of a jump with its length.
+    for name, size, factor in (("samples reused", 16, 4.0), ("jump not tracked", 16, 16.0)):
+        pair = audit.exhibit(spec, name, size)
+        assert pair.pair(True).mu / pair.pair(False).mu == pytest.approx(factor)  # type: ignore[union-attr]
+    private = frame.assign(exact=frame["claim"])
+    assert audit.decide(private, spec).verdict == "not reproduced"
+    leaking = frame.assign(audited=np.where(frame["printed"], frame["audited"], 2.0))
+    assert audit.decide(leaking, spec).verdict == "not reproduced"
+    missed = frame.assign(audited=np.where(frame["printed"], 0.5, frame["audited"]))
+    assert audit.decide(missed, spec).verdict == "undecided"
+
+
+# ---------------------------------------------------------------- sensing
+def left(**means: float) -> pd.DataFrame:
+    draws = np.random.default_rng(0)
+    others = ["step_size", "gradient", "smallest_eigenvalue", "test_accuracy", "steps", "used", "refreshes",
+              "clipped_at_start", "bias_at_start", "clipped_at_end", "bias_at_end"]  # fmt: skip
+    rows = [
+        {"stage": "main", "problem": "one", "method": name.replace("_", " ").replace("DP SGD", "DP-SGD"),
+         "left": mean + 0.01 * draws.normal(), **dict.fromkeys(others, 0.0)}
+        for name, mean in means.items()
+        for _ in range(5)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_the_rule_of_sensing():
+    spec = sensing.QUICK
+    assert sensing.decide(left(DP_SGD=0.5, drift_escape=0.2, adaptive_batch=0.9), spec).verdict == "reproduced"
+    assert sensing.decide(left(DP_SGD=0.1, drift_escape=0.2, adaptive_batch=0.9), spec).verdict == "not reproduced"
+    assert sensing.decide(left(DP_SGD=0.2, drift_escape=0.2, adaptive_batch=0.9), spec).verdict == "undecided"
+
+
+def test_tiny_cells_of_sensing(monkeypatch):
+    problem = {**sensing.QUICK["problems"]["matrix sensing"], "dim": 4, "num_examples": 1000}
+    spec = changed(sensing.QUICK, problems={"matrix sensing": problem}, repeats=2)
+    monkeypatch.setattr(sensing, "sampled_epsilon", lambda *args: 1.0)  # the accountant takes seconds
+    frame = frame_of(sensing.EXPERIMENT, spec)
+    main = sensing.main_cells(spec, frame)
+    assert len(frame) == 6 and len(main) == 6 and {cell["repeat"] % 2 for cell in main} == {1}
+    assert np.isfinite(frame["left"]).all() and (frame["used"] <= 1000).all()
+    spider = frame[frame["method"] != "DP-SGD"]
+    assert (spider["used"] > 0).all() and (spider["refreshes"] > 0).all()
+    monkeypatch.setattr(sensing, "sampled_epsilon", lambda *args: 1.1)
+    with pytest.raises(ValueError, match=r"cost epsilon=1.0 at most, not 1.1"):
+        sensing.run_cell(spec, sensing.cells(spec)[0], Context("cpu", 10**9))
+
+
+def test_what_clipping_moves_is_measured_exactly():
+    examples, _ = sensing.sensing_problem({"dim": 3, "rank": 1, "num_examples": 100, "noise": 0.0}, "seed", "cpu")
+    x = examples.initial(Streams.of(0, ["x"]), 0.5)
+    rows = torch.cat([examples.gradients(x, torch.tensor([[i]])).weighted_sum(torch.ones(1, 1)) for i in range(100)])
+    norms = rows.norm(dim=1)
+    clipped = (rows * (0.3 / norms).clamp_max(1)[:, None]).mean(0)
+    share, moved = sensing.clipping(examples, x, 0.3)
+    assert share == pytest.approx(float((norms > 0.3).double().mean())) and 0 < share < 1
+    assert moved == pytest.approx(float((clipped - rows.mean(0)).norm() / rows.mean(0).norm()), rel=1e-4)
+    assert sensing.clipping(examples, x, 1e9) == (0.0, 0.0)
+
+
+@pytest.mark.slow
+def test_the_noise_of_dp_sgd_costs_what_all_methods_spend():
+    for problem in sensing.QUICK["problems"].values():
+        options, count = problem["DP-SGD"], problem["num_examples"]
+        batch = round(options["batch"] * count)
+        spent = sensing.sampled_epsilon(options["noise_multiplier"], 1e-6, batch, count, options["num_steps"])
+        assert 0.99 < spent <= sensing.QUICK["epsilon"]

@@ -15,10 +15,15 @@ import dpnotes.privacy
 from dpnotes.core import FRESH, WHOLE, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.samples import VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
 from dpnotes.states import flatten, map_state, restore, select
 from dpnotes.streams import Streams
 
@@ -165,6 +170,14 @@ def batches(name: str, *first: Any) -> Any:
     return ORACLES[name](*first, torch.full((RUNS,), 0.5, dtype=torch.float64), norm_bound=9.0, num_steps=6)
 
 
+def spider(mechanism: Any, **options: Any) -> Spider:
+    data = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]))
+    budget = torch.full((RUNS,), 50.0, dtype=torch.float64)
+    return Spider(
+        VirtualSamples(data, 150), mechanism, 1.0, budget, Refresh.every(4), Batches(100, 10), 10.0, 9.0, **options
+    )
+
+
 ORACLES = classes_with(dpnotes.oracles, "init", "estimate", "declared", "take")
 MAKERS: dict[str, tuple[Callable[[], Any], ...]] = {
     "ClippedGradient": (clipped, adaptive, lambda: clipped(mechanism=Tree(64))),
@@ -173,6 +186,7 @@ MAKERS: dict[str, tuple[Callable[[], Any], ...]] = {
         lambda: batches("MinibatchGradient", quadratics(), Sampling.fixed_size(4, 10)),
     ),
     "FreshGradient": (lambda: batches("FreshGradient", Sphere(), 100),),
+    "Spider": (lambda: spider(Gaussian()), lambda: spider(Tree(8), term_sensitivity=0.2)),
 }
 
 

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from dpnotes.experiments import Context, Spec
+from dpnotes.oracles import spider
+from dpnotes.oracles.samples import DataSetSamples
 from dpnotes.papers.drift_escape.experiments import (
     EXPERIMENTS,
     audit,
@@ -19,6 +21,10 @@ from dpnotes.papers.drift_escape.experiments import (
 )
 from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.papers.drift_escape.experiments.ladder import Ladder, Parameters
+from dpnotes.privacy.audit import GaussianPair
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.museum.exhibit import module_with_line_replaced
+from dpnotes.problems.custom import CustomProblem
 from dpnotes.streams import Streams
 
 
@@ -264,6 +270,62 @@ def test_the_printed_releases_are_less_private_than_claimed_and_the_corrected_on
     assert audit.decide(leaking, spec).verdict == "not reproduced"
     missed = frame.assign(audited=np.where(frame["printed"], 0.5, frame["audited"]))
     assert audit.decide(missed, spec).verdict == "undecided"
+
+
+class GivenNoise:
+    """Streams whose normal numbers are given, `(runs, calls)`; all else is drawn from one key."""
+
+    def __init__(self, noise: torch.Tensor) -> None:
+        self.noise, self.streams = noise, Streams.of(0, ["order"] * len(noise))
+        self.keys = self.streams.keys
+
+    def __len__(self) -> int:
+        return len(self.noise)
+
+    def take(self, index: torch.Tensor) -> "GivenNoise":
+        return GivenNoise(self.noise[index])
+
+    def uniform(self, *args: Any) -> torch.Tensor:
+        return self.streams.uniform(*args)
+
+    def normal(self, purpose: str, call: torch.Tensor, size: int) -> torch.Tensor:
+        return self.noise.gather(1, call[:, None])
+
+
+def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """What the oracle releases for losses `z x^2 / 2 + x` on the way 0, 0.1, ..., 0.4 and back to 0."""
+    problem = CustomProblem(lambda x, z: (z[0] * x.square() / 2 + x).sum(), 1, data[:, None])
+    oracle = module.Spider(
+        DataSetSamples(problem), Gaussian(), 4.0, torch.full((len(noise),), torch.inf, dtype=torch.float64),
+        module.Refresh.squared_moves(1e9), module.Batches(2, 2), gradient_bound=2.0, smoothness=1.0,
+    )  # fmt: skip
+    active = torch.ones(len(noise), dtype=torch.bool)
+    state, released = oracle.init(torch.zeros(len(noise), 1, dtype=torch.float64)), []
+    for point in (0.0, 0.1, 0.2, 0.3, 0.4, 0.0):
+        x = torch.full((len(noise), 1), point, dtype=torch.float64)
+        state, estimate = oracle.estimate(state, x, GivenNoise(noise), active)
+        assert (estimate.status == 0).all()
+        released.append(estimate.gradient[:, 0])
+    return torch.stack(released, 1)
+
+
+def test_the_oracle_itself_pays_for_the_jump_back():
+    def farthest(module: Any) -> float:
+        """The largest distance that any one example makes."""
+        data, unit = torch.zeros(12, dtype=torch.float64), torch.eye(6, dtype=torch.float64)
+        found = []
+        for example in range(12):
+            low, high = data.index_fill(0, torch.tensor(example), -1), data.index_fill(0, torch.tensor(example), 1)
+            none = torch.zeros(1, 6, dtype=torch.float64)
+            base = path_of(module, low, none)[0]
+            shift = path_of(module, high, none)[0] - base
+            found.append(GaussianPair(base, shift, path_of(module, low, unit) - base).mu)
+        return max(found)
+
+    assert farthest(spider) == pytest.approx(1 / 4, rel=1e-9)
+    line = "noise_std = self._noise_std(sensitivity)"
+    printed = module_with_line_replaced(spider, line, "noise_std = self._noise_std(sensitivity.clamp_max(0.1))")
+    assert farthest(printed) == pytest.approx(4 / 4, rel=1e-9), "control: the jump is four steps long"
 
 
 # ---------------------------------------------------------------- sensing

@@ -303,6 +303,8 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         f"{row['with_logarithms']:.3f} to 1"
         for row in of_level.to_dict("records")
     ]
+    over = fits.groupby("of")["over_psi"].mean()
+    words.append(f"the tested point's error is {over['level']:.2f} psi, the last iterate's {over['last']:.2f}")
     words.append(
         f"single attempts leave in {left['escaped'].min():.0%} or more, coupled in {left['coupled'].min():.0%}"
     )

@@ -209,7 +209,7 @@ def make(
         method = StochasticSpider(steps, step_size, options["threshold"], options["window"], options["perturbation"])
     budget = torch.tensor([most * (0.5 if name == "drift escape" else 1.0) / multiplier**2], dtype=torch.float64)
     oracle = Spider(
-        samples, mechanism, multiplier, budget.to(device) * (1 + 1e-9), refresh, batches, clip, setting["smoothness"],
+        samples, mechanism, multiplier, budget.to(device), refresh, batches, clip, setting["smoothness"],
         term,
     )  # fmt: skip
     return method, oracle, steps + 1

@@ -484,7 +484,8 @@ def rate_map(
         over_n.axvline(np.log10(data["n"]), color=plots.GREY, linewidth=0.8)
         plots.log_axis(over_n, "x", 1e2, 1e12)
         plots.log_axis(over_n, "y", 1e-12, 1e3)
-        plots.label(over_n, x="examples n", title=f"over n at d = {data['d']:g}, each in its own unit")
+        unit = ", each in its own unit" if own_units else ""
+        plots.label(over_n, x="examples n", title=f"over n at d = {data['d']:g}{unit}")
         over_n.legend(frameon=False, fontsize=8, loc="lower left")
 
     def describe(data: Mapping[str, Any]) -> str:
@@ -502,7 +503,7 @@ def rate_map(
             f"Smallest: <b>{' = '.join(data['best'])}</b>.{vacuous}",
             f"<b>Along n at this d</b>: {crossings or 'the same one is smallest throughout'}.",
             f"<b>Smallest on the map</b>, where some rate is below 1: {share or 'nowhere'}.",
-            f"<b>Powers of n at the star</b>: {slopes}. In units of their own: {quantities}.",
+            f"<b>Powers of n at the star</b>: {slopes}." + f" In units of their own: {quantities}." * bool(own_units),
         ]
         return "".join(f'<div style="line-height: 1.6">{line}</div>' for line in lines)
 

@@ -18,6 +18,7 @@ STORED = Path(__file__).parents[1] / "notebooks" / "results"
 PRIVATE = {
     "budget_schedules.mnist35",
     "budget_schedules.quadratic",
+    "drift_escape.sensing",
     "noisy_sgd.convnet",
     "noisy_sgd.convnet_clipped",
 }

@@ -28,7 +28,7 @@ RULE = (
 )
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
-    "seed": "adaptive_batch.necessity",
+    "seed": "adaptive_batch.necessity: ramps",
     "dim": 4,
     # So small that the noise of a tree's node, alpha / sqrt(d), is what batches of the sampling regime allow for.
     "epsilon": 0.01,

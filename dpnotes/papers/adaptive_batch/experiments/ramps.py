@@ -274,7 +274,7 @@ def walk(
     ended: Callable[[Block], NDArray[np.bool_]],
     numbers_at_once: int = 2**18,
 ) -> None:
-    """`methods.spider_descent.StochasticSpider` on `oracles.spider.Spider`, some 50 times faster, in blocks of steps.
+    """`methods.spider_descent.StochasticSpider` on `oracles.spider.Spider`, some 60 times faster, in blocks of steps.
 
     The draws, and so the iterates up to rounding, are those of `Parameters.oracle` with these streams.
 
@@ -292,7 +292,7 @@ def walk(
     slope = dim**-0.5
     x = ramps.start.numpy().copy()
     field, features_here, estimate, tree = (np.zeros_like(x) for _ in range(4))
-    prefixes = np.zeros((_LEVELS + 1, len(x), dim))
+    prefixes = np.zeros((_LEVELS + 1, len(x), dim))  # the tree's noise up to the last block of a level; 0 at -1
     move, used, allowed = np.zeros(len(x)), np.zeros(len(x)), np.ones(len(x))
     drift = np.full(len(x), np.inf)  # so that the first estimate is a fresh gradient
     square = drift.copy()

@@ -31,7 +31,7 @@ EXPONENTS = {"spider_sqrt": -5 / 2, "private": -2.0, "sampling": -3.0, "spider":
 SWEEPS = {"d": 0.5, "epsilon": -1.0}
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
-    "seed": "adaptive_batch.slopes",
+    "seed": "adaptive_batch.slopes: first stationary points",
     # Every run has an instance of its own, with an amplitude B between the base and so many times as much.
     "spread": 1.6,
     # alpha = gamma / 12: noise of a tree of 10^6 leaves is up to sqrt(19) alpha on some estimates.

@@ -3,6 +3,7 @@
 import io
 import math
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, Ledger, Price, Relation, Release, Status
+from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles import samples as samples_module
 from dpnotes.oracles import spider as module
-from dpnotes.oracles.samples import DataSetSamples, VirtualSamples, shuffled
+from dpnotes.oracles.samples import ORDER_PURPOSE, DataSetSamples, VirtualSamples, shuffled
 from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.audit import GaussianPair
+from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import CombinationError
-from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
@@ -151,7 +155,7 @@ def test_differences_in_factors_are_those_written_out():
         found = DataSetSamples(problem, 7).batch(start, count, streams, start).difference(x, y, budget(2, bound))
         for run in range(runs):
             places = torch.arange(int(start[run]), int(start[run] + count[run]))[None]
-            examples = shuffled(places, 30, streams.take(torch.tensor([run])), "samples")[0]
+            examples = shuffled(places, 30, streams.take(torch.tensor([run])), ORDER_PURPOSE)[0]
             a, target = problem.measurements[examples], problem.targets[examples]
             gradients = [((a @ p) ** 2 - target)[:, None] * (a @ p)[:, None] * a for p in (x[run], y[run])]
             rows = gradients[0] - gradients[1]
@@ -211,6 +215,76 @@ def test_a_sum_longer_than_its_tree_is_refused_or_begun_anew():
     assert [int(e.status) for _, _, e in run(None)] == [Status.OK] * 4 + [Status.BUDGET_EXHAUSTED] * 2
     seen = run(4)
     assert all(int(e.status) == Status.OK for _, _, e in seen) and int(seen[-1][0].meter.refreshes) == 2
+
+
+class UnitDraws:
+    """Streams of equal keys whose run 0 has no noise, and run r the r-th number that a release draws."""
+
+    def __init__(self, keys: Streams, purpose: str) -> None:
+        self.keys, self.secret, self.purpose = keys.keys, False, purpose
+        self._inner = keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, index: Tensor) -> Streams:
+        return self._inner.take(index)
+
+    def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
+        assert purpose == self.purpose
+        draws = torch.arange(len(self) - 1)[:, None] == int(call[0]) * size + torch.arange(size)
+        return torch.cat([torch.zeros(1, size), draws.double()])
+
+
+LEAPS = (0.0, 0.1, 0.1, 0.3, "save", 0.7, 0.71, "back", 0.3, 0.5, "back", 0.45, 0.45, 0.6, 0.2, 0.21)
+
+
+def released(spider: Any, mechanism: Any, slopes: Tensor, curvatures: Tensor, refresh: bool, draws: int) -> Any:
+    """All estimates of a walk with leaps, rollbacks and fresh gradients, `(1 + draws, outputs)`, and the claim."""
+    runs, z = 1 + draws, 1.3
+    tree = isinstance(mechanism, Tree)
+    rho = mechanism.max_cost(z) if tree else 0.5 / z**2
+    oracle = spider(
+        DataSetSamples(bowls(slopes, curvatures)), mechanism, z, budget(runs, rho),
+        Refresh.path_length(1.1, M, 5 if tree else None), Batches(3, 1, 4.0), G, M, 2 * G / 3 if tree else None,
+    )  # fmt: skip
+    streams: Any = UnitDraws(Streams.of("leaps", ["a"] * runs), mechanism.purpose)
+    state, seen = oracle.init(torch.zeros(runs, 1, dtype=torch.float64)), []
+    saved = state
+    for leap in LEAPS:
+        if leap == "save":
+            saved = state
+        elif leap == "back":
+            state = oracle.rollback(state, saved, every(runs), refresh=refresh)
+        else:
+            x = torch.full((runs, 1), leap, dtype=torch.float64)
+            state, estimate = oracle.estimate(state, x, streams, every(runs))
+            assert (estimate.status == Status.OK).all()
+            seen.append(estimate.gradient)
+    return torch.cat(seen, 1), oracle.guarantee(state, 1e-3, Streams.of(0, ["a"] * runs))[0]
+
+
+@pytest.mark.parametrize(("mechanism", "refresh"), [(Gaussian(), False), (Tree(5), True)])
+def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(mechanism, refresh):
+    slopes, curvatures = 9 * G * torch.ones(40, 1).double(), 9 * M * torch.where(torch.arange(40) % 3 == 0, 1.0, -1.0)
+    draws = sum(leap not in ("save", "back") for leap in LEAPS)
+
+    def worst(spider: Any) -> tuple[float, float]:
+        base, claim = released(spider, mechanism, slopes, curvatures.double(), refresh, draws)
+        largest = 0.0
+        for example in range(40):
+            one, two = slopes.clone(), curvatures.double()
+            one[example], two[example] = -one[example], -two[example]
+            moved, _ = released(spider, mechanism, one, two, refresh, 0)
+            pair = GaussianPair(base[0], moved[0] - base[0], base[1:] - base[0])
+            largest = max(largest, pair.epsilon(1e-3))
+        return largest, claim.epsilon
+
+    found, claimed = worst(Spider)
+    assert 0.6 * claimed < found <= claimed * (1 + 1e-9)
+    broken = module_with_line_replaced(module, "meter.used + used,", "used,")
+    found, claimed = worst(broken.Spider)
+    assert found > 1.2 * claimed, "control: examples used again"
 
 
 # ---------------------------------------------------------------- law 3: exactness
@@ -379,6 +453,7 @@ class Counting:
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> Any:
         assert examples is not None
+        self.asked += examples.flatten().tolist()
         return self.problem.gradients(x, examples)
 
     def take(self, index: Tensor) -> "Counting":
@@ -437,6 +512,27 @@ def test_exhausted_data_are_refused_before_anything_is_drawn_and_the_rest_goes_o
     idle = torch.tensor([False, False])
     same, estimate = oracle.estimate(seen[-1][0], seen[-1][1], Streams.of(0, range(2)), idle)
     assert same is seen[-1][0] and estimate.status.tolist() == [0, 0]
+
+
+def used_by_a_resumed_run(folder: Path, source: Any, streams: Streams) -> list[int]:
+    problem = Counting(bowls(normal("slopes", 60, DIM), normal("curvatures", 60)))
+    oracle = Spider(source(problem), Exact(), 0.0, budget(1), Refresh.every(1), Batches(20), 5.0, 5.0)
+    method, x = Descent(0.1), torch.zeros(1, DIM, dtype=torch.float64)
+    state = drive(method, oracle, method.init(x, oracle), streams, 1)
+    checkpoint.save(folder / "run.pt", state, streams)
+    state, streams = checkpoint.resume(folder / "run.pt", state, None if streams.secret else streams)
+    drive(method, oracle, state, streams, 2)
+    assert len(problem.asked) == 60
+    return problem.asked
+
+
+def test_a_resumed_run_with_fresh_secret_keys_uses_no_example_again(tmp_path):
+    for streams in (Streams.of(0, ["a"]), Streams.secure(1)):
+        assert len(set(used_by_a_resumed_run(tmp_path, DataSetSamples, streams))) == 60
+    line = "order = Streams(torch.zeros_like(streams.keys)) if streams.secret else streams"
+    broken = module_with_line_replaced(samples_module, line, "order = streams")
+    # 20 and 40 of 60 at random are disjoint with probability below 1e-15.
+    assert len(set(used_by_a_resumed_run(tmp_path, broken.DataSetSamples, Streams.secure(1)))) < 60, "control"
 
 
 @pytest.mark.parametrize("num_examples", [1, 2, 3, 7, 64, 101, 1000])
@@ -532,6 +628,11 @@ def test_a_claim_names_its_bounds_and_a_refuted_one_claims_nothing():
     seen = walk(wrong, x, streams, 5)
     refuted = wrong.guarantee(seen[-1][0], 1e-6, streams)
     assert not any(c.holds for c in refuted) and "batches were longer" in str(refuted[0])
+    louder = replace(oracle, noise_multiplier=0.5, budget=budget(2, 30.0))
+    seen = walk(louder, x, streams, 5)
+    assert all(c.holds for c in louder.guarantee(seen[-1][0], 1e-6, streams))
+    refuted = oracle.guarantee(seen[-1][0], 1e-6, streams)
+    assert not any(c.holds for c in refuted) and "on these terms throughout" in str(refuted[0])
     clipped = exact(DataSetSamples(bowls(*data(3.0))), 1)
     state = walk(clipped, torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"]), 2)[-1][0]
     (claim,) = clipped.guarantee(state, 1e-6, Streams.of(0, ["a"]))
@@ -549,6 +650,16 @@ def test_a_claim_names_its_bounds_and_a_refuted_one_claims_nothing():
         ({"noise_multiplier": math.nan}, "noise_multiplier=nan"),
         ({"budget": torch.tensor(1.0)}, "one a run"),
         ({"relation": Relation.ADD_OR_REMOVE}, "relation="),
+        ({"budget": budget(1, math.nan)}, "budget=nan >= 0"),
+        ({"budget": budget(1, -1.0)}, "budget=-1.0 >= 0"),
+        ({"smoothness": torch.ones(2)}, r"smoothness of shape \(2,\) to be \(\) or \(1,\)"),
+        ({"refresh": Refresh.squared_moves(torch.ones(3))}, r"threshold of shape \(3,\)"),
+        ({"budget": budget(2, 1.0), "batches": Batches(torch.ones(1))}, r"first of shape \(1,\) to be \(\) or \(2,\)"),
+        ({"mechanism": Laplace()}, "to add Gaussian noise"),
+        ({"mechanism": DiscreteGaussian()}, "to add Gaussian noise"),
+        ({"mechanism": Gaussian("samples")}, "to have another purpose"),
+        ({"mechanism": Gaussian(ORDER_PURPOSE)}, "to have another purpose"),
+        ({"mechanism": Tree(1)}, "or a term_sensitivity"),
     ],
 )
 def test_bad_parameters_are_refused(change, message):
@@ -568,6 +679,9 @@ def test_bad_rules_are_refused():
         (lambda: Refresh.every(0), "longest=0 >= 1"),
         (lambda: Batches(0.0), "first=0.0 > 0"),
         (lambda: Batches(1.0, 1.0, -1.0), "per_gradient=-1.0 >= 0"),
+        (lambda: Batches(1.0, 1.0, math.nan), "per_gradient=nan to be finite"),
+        (lambda: Refresh(1.0, -1.0), "scale=-1.0 >= 0"),
+        (lambda: Refresh(1.0, power=3), "power=3 to be 0, 1 or 2"),
         (lambda: VirtualSamples(silent(), 0.5), "total=0.5"),
         (lambda: DataSetSamples(bowls(*data(1.0)), 0), "examples_at_once=0 >= 1"),
     ):

@@ -13,7 +13,8 @@ from dpnotes.core import ExampleGradients, Problem
 from dpnotes.guarantees import Basis
 from dpnotes.streams import Streams
 
-_PURPOSE = "samples"
+PURPOSE = "samples"
+ORDER_PURPOSE = "samples: order"
 _ROUNDS = 8
 _WRITTEN_OUT = 2**24  # numbers: gradients of examples that are held at once where they have no factors
 
@@ -112,7 +113,7 @@ class VirtualSamples:
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> VirtualBatch:
         """A batch of its own for every call, wherever it starts."""
-        return VirtualBatch(self.data.fresh(count.double().clamp_min(1), streams, _PURPOSE, call))
+        return VirtualBatch(self.data.fresh(count.double().clamp_min(1), streams, PURPOSE, call))
 
     def take(self, index: Tensor) -> "VirtualSamples":
         """The source of some of the runs."""
@@ -216,7 +217,7 @@ class DataSetBatch:
     def _mean(self, gradients_of: Callable[[Tensor], ExampleGradients], bound: Tensor, at_once: int) -> Tensor:
         last, total = self.problem.num_examples - 1, None
         for places in torch.arange(int(self.count.max()), device=self.count.device).split(at_once):
-            examples = shuffled((self.start[:, None] + places).clamp_max(last), last + 1, self.streams, _PURPOSE)
+            examples = shuffled((self.start[:, None] + places).clamp_max(last), last + 1, self.streams, ORDER_PURPOSE)
             gradients = gradients_of(examples)
             norms, most = gradients.norms(), bound[:, None]
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
@@ -232,6 +233,10 @@ class DataSetBatch:
 @dataclass(frozen=True, eq=False)
 class DataSetSamples:
     """The examples of a data set, each once, in a random order that every run has of its own; terms are clipped.
+
+    The order follows from the run's key, and a run that is resumed has to have the same one, or it would use examples
+    again. Secret keys are not kept (`methods.checkpoint` goes on with fresh ones), so all runs with secret streams have
+    one order, which is public. Privacy does not ask for a secret one; other streams in the middle of a run break it.
 
     Args:
       problem: the data set.
@@ -268,7 +273,8 @@ class DataSetSamples:
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> DataSetBatch:
         """The examples at these places of the order."""
-        return DataSetBatch(self.problem, start, count, streams, self.examples_at_once)
+        order = Streams(torch.zeros_like(streams.keys)) if streams.secret else streams
+        return DataSetBatch(self.problem, start, count, order, self.examples_at_once)
 
     def take(self, index: Tensor) -> "DataSetSamples":
         """The source of some of the runs."""
@@ -297,7 +303,7 @@ def shuffled(places: Tensor, num_examples: int, streams: Streams, purpose: str) 
     validate.at_least(1, num_examples=num_examples)
     wide = math.isqrt(num_examples - 1) + 1
     tall = -(-num_examples // wide)
-    tables = streams.uniform(f"{purpose}: order", 0, _ROUNDS * wide).split(wide, 1)
+    tables = streams.uniform(purpose, 0, _ROUNDS * wide).split(wide, 1)
 
     def permuted(place: Tensor) -> Tensor:
         left, right = place // tall, place % tall

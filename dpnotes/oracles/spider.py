@@ -9,11 +9,12 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import FRESH, Estimate, Guarantee, Mechanism, Price, Relation, Release, Sensitive, Status
 from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, Assumption
-from dpnotes.oracles.samples import Samples
-from dpnotes.oracles.terms import assumptions_of
-from dpnotes.privacy.accounting import Method, account
+from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, Samples
+from dpnotes.privacy.accounting import Method, account, assumptions_of
+from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
+from dpnotes.privacy.mechanisms import Laplace
 from dpnotes.states import select
 from dpnotes.streams import Streams
 
@@ -35,10 +36,20 @@ def _take(value: Any, index: Tensor) -> Any:
     return value[index] if isinstance(value, Tensor) and value.dim() else value
 
 
+def _numbers(value: Number) -> list[float]:
+    return value.flatten().tolist() if isinstance(value, Tensor) else [value]
+
+
 def _check_positive(**named: Number) -> None:
     for name, value in named.items():
-        for number in value.flatten().tolist() if isinstance(value, Tensor) else [value]:
+        for number in _numbers(value):
             validate.positive(**{name: number})
+
+
+def _check_non_negative(**named: Number) -> None:
+    for name, value in named.items():
+        for number in _numbers(value):
+            validate.non_negative(**{name: number})
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,9 @@ class Refresh:
             _check_positive(kappa=self.threshold)
         if self.longest is not None:
             validate.at_least(1, longest=self.longest)
+        _check_non_negative(scale=self.scale)
+        if self.power not in (0, 1, 2):
+            raise ValueError(f"Expected power={self.power} to be 0, 1 or 2.")
 
     @staticmethod
     def path_length(threshold: Number, smoothness: Number, longest: int | None = None) -> "Refresh":
@@ -129,8 +143,7 @@ class Batches:
 
     def __post_init__(self) -> None:
         _check_positive(first=self.first, least=self.least)
-        if bool((torch.as_tensor(self.per_gradient) < 0).any()):
-            raise ValueError(f"Expected per_gradient={self.per_gradient} >= 0.")
+        _check_non_negative(per_gradient=self.per_gradient)
 
     def wanted(self, bound: Tensor, new: Tensor) -> Tensor:
         """Sizes before rounding up, `(runs,)`: for a difference whose examples' are at most `bound`, or a new sum."""
@@ -242,8 +255,8 @@ class Spider:
     Numbers are one for all runs or `(runs,)`.
 
     Raises:
-      ValueError: outside these domains; if there are too few examples for one fresh gradient, or the budget does not
-        cover its release, saying by how much.
+      ValueError: outside these domains; for noise that is not Gaussian, or drawn from the stream of the batches; if
+        there are too few examples for one fresh gradient, or the budget does not cover its release, saying by how much.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples
@@ -281,12 +294,28 @@ class Spider:
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         if self.term_sensitivity is not None:
             _check_positive(term_sensitivity=self.term_sensitivity)
-        multiplier = torch.as_tensor(self.noise_multiplier)
-        if not bool(((multiplier >= 0) & multiplier.isfinite()).all()):
-            raise ValueError(f"Expected noise_multiplier={self.noise_multiplier} to be finite numbers >= 0.")
+        _check_non_negative(noise_multiplier=self.noise_multiplier)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:
             raise ValueError(f"Expected budget={self.budget} to be (runs,) and float64: one a run.")
+        _ = Filter(self.budget)
+        self._check_shapes()
+        self._check_mechanism()
         self._check_first()
+
+    def _check_shapes(self) -> None:
+        rules = {**vars(self.refresh), **vars(self.batches), "total": self.samples.total}
+        for name, value in {**vars(self), **rules}.items():
+            if isinstance(value, Tensor) and value.shape not in ((), self.budget.shape):
+                raise ValueError(f"Expected {name} of shape {tuple(value.shape)} to be () or {(len(self.budget),)}.")
+
+    def _check_mechanism(self) -> None:
+        said = f"Expected mechanism={self.mechanism!r} to"
+        if isinstance(self.mechanism, DiscreteGaussian | Laplace):
+            raise ValueError(f"{said} add Gaussian noise, which is what is claimed.")
+        if getattr(self.mechanism, "purpose", None) in (PURPOSE, ORDER_PURPOSE):
+            raise ValueError(f"{said} have another purpose: batches draw from it.")
+        if self.term_sensitivity is None and hasattr(self.mechanism, "max_leaves"):
+            raise ValueError(f"{said} have independent noise, or a term_sensitivity: the noise of a sum is constant.")
 
     def _check_first(self) -> None:
         """Refuse what ends every run before its first estimate."""
@@ -421,8 +450,9 @@ class Spider:
     def events(self, run: int) -> list[Event]:
         """All releases of a run, as the accountant reads them: one Gaussian release that costs the budget.
 
-        An example is in one batch. What it pays for in a tree are Gaussian releases whose squared multipliers add up
-        to no more than that, whatever was released before.
+        An example is in one batch. What it pays for in a tree are Gaussian releases whose costs add up to no more than
+        that, whatever was released before, and such releases are together no worse than the one (Smith and Thakurta
+        2022, arXiv:2210.17520).
 
         Raises:
           ValueError: if the budget is infinite.
@@ -459,13 +489,16 @@ class Spider:
           method: the accountant, as `privacy.accounting.account`.
 
         Returns:
-          One a run. A run that refuted G or M claims nothing (`Guarantee.holds`); without noise epsilon is infinite.
+          One a run. A run that refuted G or M, or spent more than this oracle's budget, claims nothing
+          (`Guarantee.holds`); without noise epsilon is infinite.
         """
         claims, about_runs = [], assumptions_of(streams)
         for run, budget in enumerate(self.budget.tolist()):
             assumptions, left = (*about_runs, *self.assumptions(state.meter, run)), not_covered
             if int(state.meter.exceeded[run]) and STATISTICS_WITHOUT_NOISE not in left:
                 left = (*left, STATISTICS_WITHOUT_NOISE)
+            if bool(state.meter.spent[run] > budget):
+                assumptions = (*assumptions, Assumption("the run was on these terms throughout", "checked", False))
             if budget < float("inf"):
                 claims.append(account(self.events(run), delta, method, assumptions=assumptions, not_covered=left))
             else:

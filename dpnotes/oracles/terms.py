@@ -12,15 +12,8 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import FRESH, Estimate, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
-from dpnotes.guarantees import (
-    STATISTICS_WITHOUT_NOISE,
-    Assumption,
-    Basis,
-    Guarantee,
-    assumptions_of_runs,
-    bound_was_checked,
-)
-from dpnotes.privacy.accounting import Method, account
+from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, Assumption, Basis, Guarantee, bound_was_checked
+from dpnotes.privacy.accounting import Method, account, assumptions_of
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
@@ -243,15 +236,3 @@ class Terms:
             else:
                 claims.append(Guarantee(math.inf, delta, self.relation, "no noise", assumptions, left))
         return tuple(claims)
-
-
-def assumptions_of(streams: Streams) -> tuple[Assumption, ...]:
-    """What all claims of runs with this randomness rest on.
-
-    Example:
-      >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][1:]
-      ['numbers are real (they are floating-point ones)',
-      'one alone is published of the runs that share their noise']
-    """
-    shared = len(torch.unique(streams.keys, dim=0)) < len(streams)
-    return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)

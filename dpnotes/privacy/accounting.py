@@ -25,10 +25,11 @@ from typing import Any, Literal, get_args
 
 from dpnotes import validate
 from dpnotes.core import Ledger
-from dpnotes.guarantees import Assumption, Guarantee, Relation
+from dpnotes.guarantees import Assumption, Guarantee, Relation, assumptions_of_runs
 from dpnotes.privacy import pld
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from dpnotes.sampling import FRESH, CombinationError, Noise, Scheme
+from dpnotes.streams import Streams
 
 Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
@@ -367,3 +368,15 @@ def guarantee(
         return Guarantee(epsilon, delta, relation, "exact Gaussian", assumptions, not_covered)
     epsilon = rho_to_epsilon(rho, delta, "tight")
     return Guarantee(epsilon, delta, relation, "zCDP filter, tight conversion", assumptions, not_covered)
+
+
+def assumptions_of(streams: Streams) -> tuple[Assumption, ...]:
+    """What all claims of runs with this randomness rest on.
+
+    Example:
+      >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][1:]
+      ['numbers are real (they are floating-point ones)',
+      'one alone is published of the runs that share their noise']
+    """
+    shared = len(streams.keys.unique(dim=0)) < len(streams)
+    return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)

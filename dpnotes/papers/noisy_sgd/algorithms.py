@@ -21,9 +21,9 @@ from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.oracles.fresh import FreshData, FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.terms import BatchGradientState, Terms, assumptions_of
+from dpnotes.oracles.terms import BatchGradientState, Terms
 from dpnotes.papers.noisy_sgd.calculators import PRIVACY_NOISE, SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
-from dpnotes.privacy.accounting import account
+from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.calibration import noise_multiplier
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.mechanisms import Exact, Gaussian

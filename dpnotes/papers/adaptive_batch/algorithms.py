@@ -354,8 +354,8 @@ def stochastic_spider(
     Algorithm 2 of Liu and Talwar (2024), arXiv:2410.07502v1, by its lines: 2 to 8, 13 and the drift are
     `oracles.spider.Spider`'s with a `Tree` (Algorithm 1), the batches of Algorithm 3 its `samples`', lines 9 to 15
     `methods.spider_descent.StochasticSpider`'s; where they differ from the paper stands there. Line 17 returns the list
-    of all iterates, one of which is what is looked for: `observe` sees them all, and which one to publish has to be
-    found privately.
+    of all iterates, one of which is what is looked for: `observe` sees them all, and `privacy.search` finds one to
+    publish.
 
     Formal guarantees:
       Every run is `parameters.budget`-zCDP under replace-one, and the guarantees list what that means as

@@ -1,4 +1,4 @@
-"""Which iterate to publish: a private search for a second-order stationary point.
+"""Which iterate to publish: a private search for a second-order stationary point, with AboveThreshold.
 
 Section 3.4 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), "Noise is All You Need: Private Second-Order Convergence
 of Noisy SGD", arXiv:2410.06878.
@@ -14,13 +14,12 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import WHOLE, Guarantee, Price, Relation, Sensitive
 from dpnotes.guarantees import Assumption
-from dpnotes.oracles.terms import assumptions_of
-from dpnotes.privacy.accounting import account
+from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.selection import AboveThreshold, SelectionState
 from dpnotes.streams import Streams
 
-_PURPOSE = "noisy sgd: stationary point"
+_PURPOSE = "search: stationary point"
 
 
 def random_steps(streams: Streams, num_iterates: int, num_candidates: int) -> Tensor:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from dpnotes.core import Relation, Sampling
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, noisy_sgd
-from dpnotes.papers.noisy_sgd.selection import Search, Selection, random_steps, select_stationary_point
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, Event
 from dpnotes.privacy.mechanisms import laplace
+from dpnotes.privacy.search import Search, Selection, random_steps, select_stationary_point
 from dpnotes.privacy.selection import SelectionState
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.streams import Streams

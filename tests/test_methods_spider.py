@@ -317,6 +317,10 @@ def test_a_step_out_of_the_numbers_ends_the_run(method):
         (lambda: DriftEscape(0.1, 0.1, 5, 0.0, 5), "radius=0.0 > 0"),
         (lambda: DriftEscape(0.1, 0.1, 5, 0.1, 5, "twice"), "repeat='twice'"),  # type: ignore[arg-type]
         (lambda: PerturbedDescent(0.1, 0.0), "perturbation=0.0 > 0"),
+        (
+            lambda: DriftEscape(torch.ones(2), 0.1, 5, 0.1, 5).init(start(3), oracle(3)),
+            r"shape \(2,\) to be \(\) or \(3,\)",
+        ),
     ],
 )
 def test_bad_parameters_are_refused(make, message):

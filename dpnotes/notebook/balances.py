@@ -483,7 +483,7 @@ def rate_map(
             plots.curve(over_n, n_grid, heights, label=name, style=style, log="xy")
         over_n.axvline(np.log10(data["n"]), color=plots.GREY, linewidth=0.8)
         plots.log_axis(over_n, "x", 1e2, 1e12)
-        plots.log_axis(over_n, "y", 1e-12, 1e3)
+        plots.log_axis(over_n, "y", *((1e-12, 1e3) if own_units else (1e-6, 10.0)))
         unit = ", each in its own unit" if own_units else ""
         plots.label(over_n, x="examples n", title=f"over n at d = {data['d']:g}{unit}")
         over_n.legend(frameon=False, fontsize=8, loc="lower left")

@@ -200,6 +200,16 @@ def test_a_wiped_figure_is_as_good_as_a_new_one():
     assert picture == drawn(lambda axes: draw(axes, 3.0))
 
 
+def test_bars_that_were_wiped_leave_the_legend():
+    _, (axes,) = plots.new_figure()
+    for count in (3, 2):
+        plots.wipe(axes)
+        axes.barh(range(count), range(count), label="bars")
+        plots.label(axes, legend=True)
+    legend = axes.get_legend()
+    assert legend is not None and [text.get_text() for text in legend.get_texts()] == ["bars"]
+
+
 def test_a_heat_map_can_be_wiped_and_drawn_again():
     def draw(axes, scale):
         plots.heat_map(axes, [1, 2, 3], [1, 2], scale * np.arange(6).reshape(2, 3), contours=[2.5, 3.5])

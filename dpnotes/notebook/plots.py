@@ -304,6 +304,7 @@ def wipe(axes: Axes) -> None:
     for kind in ("collections", "lines", "images", "patches", "texts"):  # contours take their labels with them
         for artist in [*getattr(axes, kind)]:
             artist.remove()
+    axes.containers.clear()  # of bars: each would keep its place in the legend
     axes.relim()
 
 

@@ -277,7 +277,7 @@ class GivenNoise:
 
     def __init__(self, noise: torch.Tensor) -> None:
         self.noise, self.streams = noise, Streams.of(0, ["order"] * len(noise))
-        self.keys = self.streams.keys
+        self.keys, self.secret = self.streams.keys, False
 
     def __len__(self) -> int:
         return len(self.noise)

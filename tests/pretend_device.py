@@ -88,7 +88,8 @@ class PretendTensor(Tensor):
 class PretendCuda(TorchDispatchMode):
     """The device while it is entered, with counts since `reset`.
 
-    `places` tells for each launch, wait and atomic sum the innermost line below `folder` and the operation.
+    `dtypes` are those that were computed in. `places` tells for each launch, wait, atomic sum and division by a number
+    of the host, which is a product here, the innermost line below `folder` and the operation.
     """
 
     current: "PretendCuda | None" = None
@@ -101,11 +102,14 @@ class PretendCuda(TorchDispatchMode):
     def reset(self) -> None:
         """Count from 0."""
         self.launches = self.waits = self.bytes = 0
-        self.places: dict[str, Counter[str]] = {"launch": Counter(), "wait": Counter(), "atomic": Counter()}
+        self.dtypes: set[torch.dtype] = set()
+        self.places: dict[str, Counter[str]] = {kind: Counter() for kind in ("launch", "wait", "atomic", "product")}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation on what is inside, after the checks that CUDA makes."""
         kwargs, packet = kwargs or {}, func.overloadpacket
+        if PretendTensor not in types and kwargs.get("device") != HIDDEN:
+            return func(*args, **kwargs)
         leaves, spec = tree_flatten((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         pretend = [t for t in tensors if isinstance(t, PretendTensor)]
@@ -113,8 +117,6 @@ class PretendCuda(TorchDispatchMode):
         here = asked[-1] == HIDDEN if asked else bool(pretend)
         if packet is _aten.copy_:
             here = isinstance(args[0], PretendTensor)
-        if not pretend and not here:
-            return func(*args, **kwargs)
         _refuse(func, args, kwargs, tensors)
         on_cpu = {PretendTensor: lambda t: t.inner, torch.device: lambda _: CPU}
         inner, named = tree_unflatten([on_cpu.get(type(leaf), lambda x: x)(leaf) for leaf in leaves], spec)
@@ -152,11 +154,14 @@ class PretendCuda(TorchDispatchMode):
         file = frame.f_code.co_filename[len(self.folder) :].lstrip("/") if frame else ""
         place = f"{file}:{frame.f_lineno}" if frame else "elsewhere"
         self.launches, self.waits = self.launches + launches, self.waits + waits
-        for kind, number in {"launch": launches, "wait": waits, "atomic": int(packet in _ATOMIC)}.items():
+        product = packet in _DIVISIONS and not isinstance(args[1], PretendTensor)
+        counted = {"launch": launches, "wait": waits, "atomic": packet in _ATOMIC, "product": product}
+        for kind, number in counted.items():
             if number:
                 self.places[kind][f"{place} {func}"] += number
         touched = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor)] + results
         self.bytes += sum(t.numel() * t.element_size() for t in touched)
+        self.dtypes |= {t.dtype for t in touched}
 
     def __enter__(self) -> "PretendCuda":
         if PretendCuda.current is not None:

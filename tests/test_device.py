@@ -1,0 +1,400 @@
+"""What runs on a CPU runs on a GPU and gives the same numbers there, as far as a pretend GPU can tell.
+
+Oracles, methods, front doors and experiments are found through the package: a new one is covered, or is missed here.
+"""
+
+import functools
+import importlib
+import inspect
+import json
+import math
+import pkgutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pretend_device import PretendCuda
+from torch import Tensor
+
+from dpnotes import methods, oracles, papers
+from dpnotes.cli import all_experiments
+from dpnotes.core import WHOLE, Ledger, Relation, Sampling
+from dpnotes.experiments import Context, Experiment, Spec, load
+from dpnotes.experiments.spec import Cell
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.drift_escape import DriftEscape
+from dpnotes.methods.loop import drive
+from dpnotes.methods.perturbed import PerturbedDescent
+from dpnotes.methods.spider_descent import StochasticSpider
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.papers.adaptive_batch.algorithms import practical, stochastic_spider
+from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
+from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
+from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
+from dpnotes.papers.noisy_sgd.algorithms import (
+    NoiseChoice,
+    clipped_noisy_sgd,
+    noisy_sgd,
+    noisy_sgd_on_fresh_data,
+)
+from dpnotes.papers.noisy_sgd.experiments import cifar10
+from dpnotes.papers.noisy_sgd.training import Evaluation, train
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import exponential, uniform
+from dpnotes.privacy.tree import Tree
+from dpnotes.problems import text
+from dpnotes.problems.architectures import resnet18, small_conv_net
+from dpnotes.problems.datasets.cola import Corpus, Sentences
+from dpnotes.problems.datasets.dataset import Dataset
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.problems.networks import TwoLayerNetwork
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+Program = Callable[[str], Any]
+# Relative to the largest number of a tensor. bfloat16 has 8 bits, and is used where nothing rests on more.
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 0.1}
+RUNS, NUM_EXAMPLES = 3, 12
+
+
+# ---------------------------------------------------------------- the same numbers
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """What a result is made of, by name."""
+    if isinstance(value, Mapping):
+        parts = value.items()
+    elif is_dataclass(value) and not isinstance(value, type):
+        parts = [(f.name, getattr(value, f.name)) for f in fields(value)]
+    elif isinstance(value, list | tuple):
+        parts = enumerate(value)
+    else:
+        yield name, value
+        return
+    for key, part in parts:
+        yield from leaves(part, f"{name}.{key}")
+
+
+def assert_same(expected: Mapping[str, Any], found: Mapping[str, Any], tolerance: float | None = None) -> None:
+    """Floats within the tolerance, relative to the largest, by default that of their dtype; everything else equal."""
+    assert expected.keys() == found.keys()
+    for name, value in expected.items():
+        left, right = np.asarray(value), np.asarray(found[name])
+        assert (left.dtype, left.shape) == (right.dtype, right.shape), name
+        if left.dtype.kind == "f":
+            largest = np.abs(left[np.isfinite(left)]).max(initial=0)
+            allowed = tolerance or TOLERANCE[torch.float32 if left.dtype == np.float32 else torch.float64]
+            np.testing.assert_allclose(right, left, rtol=0, atol=allowed * largest, err_msg=name)
+        else:
+            np.testing.assert_array_equal(right, left, err_msg=name)
+
+
+def check(program: Program) -> PretendCuda:
+    """A program gives the same on both devices, and leaves all of its tensors on its own; what was counted."""
+    expected = dict(leaves(program("cpu")))
+    with PretendCuda() as device:
+        found = dict(leaves(program("cuda")))
+        strays = [name for name, value in found.items() if isinstance(value, Tensor) and not value.is_cuda]
+        found = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in found.items()}
+    assert not strays and device.launches
+    assert_same(expected, found)
+    return device
+
+
+def test_the_comparison_can_fail() -> None:
+    for wrong in (lambda x: x + 1e-9, lambda x: x.float(), lambda x: x[1:], lambda x: x > 2):
+        with pytest.raises(AssertionError):
+            check(lambda device, wrong=wrong: wrong(a) if (a := torch.ones(3, device=device).double()).is_cuda else a)
+    with pytest.raises(AssertionError):
+        check(lambda device: torch.ones(3))  # on the host
+
+
+# ---------------------------------------------------------------- oracles and methods
+def classes(package: Any, *names: str) -> set[type]:
+    """The classes of a package that have these methods, protocols aside."""
+    modules = [importlib.import_module(f"{package.__name__}.{m.name}") for m in pkgutil.iter_modules(package.__path__)]
+    members = {value for module in modules for value in vars(module).values() if inspect.isclass(value)}
+    ours = {value for value in members if value.__module__.startswith(package.__name__)}
+    return {c for c in ours if all(hasattr(c, n) for n in names) and not getattr(c, "_is_protocol", False)}
+
+
+def normal(name: str, *shape: int) -> Tensor:
+    return Streams.of(name, ["a"]).normal("x", 0, math.prod(shape)).view(shape)
+
+
+def network(device: str, dtype: torch.dtype = torch.float64) -> TwoLayerNetwork:
+    inputs = normal("inputs", NUM_EXAMPLES, 4).to(device, dtype)
+    return TwoLayerNetwork(3 * inputs, (inputs[:, 0] > 0).long(), num_hidden=6)
+
+
+def population() -> VirtualData:
+    return VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
+
+
+def rows(value: float, device: str) -> Tensor:
+    return torch.full((RUNS,), value, dtype=torch.float64, device=device)
+
+
+def minibatch(device: str, sampling: Sampling, relation: Relation, clipped: bool) -> MinibatchGradient:
+    return MinibatchGradient(network(device), sampling, rows(0.3, device), 0.5, 5, relation, clipped)
+
+
+def spider(device: str, samples: Any, mechanism: Any, first: float = 4, least: float = 1) -> Spider:
+    refresh = Refresh.path_length(1.0, 2.0, 8)
+    return Spider(
+        samples, mechanism, rows(3.0, device), rows(1.0, device), refresh, Batches(first, least), 2.0, 2.0, 0.5
+    )
+
+
+FIXED, POISSON = Sampling.fixed_size(4, NUM_EXAMPLES), Sampling.poisson(0.4)
+SCHEDULES = [uniform(0.2, 5), exponential(0.9, 0.2, 5), uniform(0.2, 3)]
+ORACLES: dict[str, Callable[[str], Any]] = {
+    "clipped": lambda on: ClippedGradient(network(on), 0.5, FixedNoise.of(SCHEDULES, on)),
+    **{
+        f"{name}, {'clipped' if clipped else 'not clipped'}": functools.partial(
+            minibatch, sampling=sampling, relation=relation, clipped=clipped
+        )
+        for name, sampling, relation in (
+            ("whole", WHOLE, Relation.REPLACE_ONE),
+            ("fixed size", FIXED, Relation.REPLACE_ONE),
+            ("Poisson", POISSON, Relation.ZERO_OUT),
+        )
+        for clipped in (True, False)
+    },
+    "fresh": lambda on: FreshGradient(population(), 10**6, rows(0.1, on), 5.0, 5),
+    **{
+        f"Spider, {type(mechanism).__name__}, {name}": functools.partial(made, mechanism=mechanism)
+        for mechanism in (Gaussian(), Tree(8))
+        for name, made in {
+            "virtual": lambda on, mechanism: spider(on, VirtualSamples(population(), 10**9), mechanism, 1000, 50),
+            "data set": lambda on, mechanism: spider(on, DataSetSamples(network(on), 3), mechanism),
+        }.items()
+    },
+}
+METHODS: dict[str, Any] = {
+    "descent": Descent(0.5, 0.5),
+    "perturbed": PerturbedDescent(0.5, 0.05),
+    "stochastic Spider": StochasticSpider(40, 0.5, 0.3, 5, 0.05),
+    "drift escape": DriftEscape(0.5, 0.3, 5, 0.5, 3),
+}
+
+
+def start(dim: int, device: str) -> tuple[Tensor, Streams]:
+    names = [f"run {run}" for run in range(RUNS)]
+    return 0.5 * Streams.of("start", names).normal("x", 0, dim).to(device), Streams.of(1, names, device)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_oracles(name: str) -> None:
+    def program(device: str) -> Any:
+        oracle = ORACLES[name](device)
+        x, streams = start(4 if "fresh" in name or "virtual" in name else network(device).dim, device)
+        ledger, method = Ledger(), Descent(0.5)
+        state = drive(method, oracle, method.init(x, oracle), streams, 7, ledger)
+        return state, ledger, oracle.declared()
+
+    check(program)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods(name: str) -> None:
+    def program(device: str) -> Any:
+        method, oracle = METHODS[name], ORACLES["Spider, Gaussian, virtual"](device)
+        x, streams = start(4, device)
+        state = drive(method, oracle, method.init(0.1 * x, oracle), streams, 15)
+        return state, method.output(state)
+
+    check(program)
+
+
+def test_every_oracle_and_method_is_here() -> None:
+    assert {type(made("cpu")) for made in ORACLES.values()} == classes(oracles, "estimate", "declared")
+    assert {type(method) for method in METHODS.values()} == classes(methods, "step", "output")
+
+
+# ---------------------------------------------------------------- front doors
+def toy(name: str, shape: tuple[int, ...], num_classes: int, train: int = 60, test: int = 20) -> Dataset:
+    """Inputs in [0, 1] with labels that can be learnt."""
+    count = train + test
+    inputs = Streams.of(name, [0]).uniform("inputs", 0, count * math.prod(shape)).view(count, *shape).float()
+    labels = torch.arange(count) % num_classes
+    inputs = (inputs + labels.view(-1, *[1] * len(shape)) / num_classes) / 2
+    return Dataset(name, inputs[:train], labels[:train], inputs[train:], labels[train:], num_classes, "none", "here")
+
+
+def descends(device: str) -> Any:
+    problem = network(device)
+    x, streams = start(problem.dim, device)
+    return private_gradient_descent(
+        problem, SCHEDULES, x, streams, clip=0.5, step_size=0.5, delta=1e-6, momentum=0.5
+    )  # fmt: skip
+
+
+def noisy(device: str, door: Callable[..., Any], **how: Any) -> Any:
+    problem = network(device)
+    x, streams = start(problem.dim, device)
+    noise = [NoiseChoice(0.1, 1.0, 1e-6, "by hand")] * RUNS
+    how = {"norm_bound": 5.0, "step_size": 0.1, "num_steps": 4, "delta": 1e-6} | how
+    return door(problem, noise, x, streams, **how)
+
+
+def fresh(device: str) -> Any:
+    x, streams = start(4, device)
+    noise = [NoiseChoice(0.1, 1.0, 1e-6, "by hand")] * RUNS
+    how = {"norm_bound": 5.0, "step_size": 0.1, "num_steps": 4, "delta": 1e-6}
+    return noisy_sgd_on_fresh_data(population(), noise, x, streams, batch_size=1000, **how)
+
+
+SIZES = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0}
+
+
+def adapts(device: str) -> Any:
+    choice = practical(0.1, 4, 1.0, 1e-6, **SIZES, initial_gap=8.0)
+    x, streams = start(4, device)
+    return stochastic_spider(VirtualSamples(population(), 10**9), choice, x, streams, delta=1e-6, max_steps=30)
+
+
+def escapes(device: str) -> Any:
+    escape = practical_escape(0.2, smoothness=4.0, hessian_lipschitz=1.0, risk_range=8.0, step_size=0.25)
+    choice = practical_oracle(escape, 4, 1.0, 1e-6, gradient_bound=4.0)
+    x, streams = start(4, device)
+    return drift_escape(VirtualSamples(population(), 10**12), choice, x, streams, delta=1e-6, max_steps=40)
+
+
+def trains(device: str) -> Any:
+    data = toy("images", (2, 8, 8), 3)
+    data = replace(
+        data, **{f.name: v.to(device) for f in fields(data) if isinstance(v := getattr(data, f.name), Tensor)}
+    )
+    problem = ModuleProblem(small_conv_net(3, in_channels=2), data.train_inputs, data.train_labels)
+    _, streams = start(1, device)
+    std = torch.full((RUNS,), 0.01, dtype=torch.float64)
+    oracle = MinibatchGradient(problem, Sampling.fixed_size(10, 60), std, 1.0, num_steps=4, clipped=True)
+    return train(oracle, problem.initial(streams), streams, Evaluation(data, every=2), step_size=0.5)
+
+
+DOORS: dict[Callable[..., Any], Program] = {
+    private_gradient_descent: descends,
+    clipped_noisy_sgd: lambda on: noisy(on, clipped_noisy_sgd, sampling=POISSON, relation=Relation.ZERO_OUT),
+    noisy_sgd: lambda on: noisy(on, noisy_sgd, sampling=FIXED),
+    noisy_sgd_on_fresh_data: fresh,
+    train: trains,
+    stochastic_spider: adapts,
+    drift_escape: escapes,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("door", DOORS, ids=lambda door: door.__name__)
+def test_front_doors(door: Callable[..., Any]) -> None:
+    check(DOORS[door])
+
+
+def test_every_front_door_is_here() -> None:
+    found = set()
+    for paper in papers.PAPERS:
+        for name in ("algorithms", "training"):
+            if importlib.util.find_spec(f"dpnotes.papers.{paper}.{name}") is not None:
+                module = importlib.import_module(f"dpnotes.papers.{paper}.{name}")
+                members = [value for value in vars(module).values() if inspect.isfunction(value)]
+                public = [f for f in members if f.__module__ == module.__name__ and not f.__name__.startswith("_")]
+                found |= {f for f in public if {"x", "streams"} <= inspect.signature(f).parameters.keys()}
+    assert set(DOORS) == found
+
+
+# ---------------------------------------------------------------- experiments
+# What makes a cell small enough, of those that take longer; a change within a dict is merged into it.
+_NETWORK = {
+    "data": {"train": 40, "test": 20, "pixels": 16}, "epsilons": [1.0], "network": {"width": 2}, "batch_size": 10,
+    "epochs": 1, "evaluate_every": 1, "statistics_batches": 2, "examples_at_once": 20, "repeats": 1,
+}  # fmt: skip
+SMALLER: dict[str, dict[str, Any]] = {
+    **{
+        f"noisy_sgd.{name}": _NETWORK
+        for name in ("convnet", "convnet_more", "convnet_clipped", "convnet_lemma", "resnet18", "cifar100", "cola")
+    },
+}
+
+
+def smaller(spec: Spec) -> Spec:
+    """The spec with what `SMALLER` says of it."""
+    changes = SMALLER.get(f"{spec.paper}.{spec.experiment}", {})
+    merged = {
+        name: value | changes.get(name, {}) if isinstance(value, dict) else changes.get(name, value)
+        for name, value in spec.parameters.items()
+    }
+    return Spec(spec.paper, spec.experiment, spec.profile, merged)
+
+
+def first_cells(experiment: Experiment) -> list[tuple[Spec, Cell]]:
+    """The first cell of every stage; later stages choose by the stored result."""
+    profile = "quick" if "quick" in experiment.specs else "paper"
+    spec = smaller(experiment.spec(profile))
+    stages = [experiment.cells(spec)]
+    stages += [stage(experiment.spec(profile), load(experiment, profile).frame) for stage in experiment.stages]
+    return [(spec, cells[0]) for cells in stages]
+
+
+EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments()}
+LOADERS = {
+    "load_mnist": lambda: toy("mnist", (784,), 10, 2000, 100),
+    "load_cifar10": lambda: toy("cifar10", (3, 32, 32), 10),
+    "load_cifar10_jpeg": lambda: toy("cifar10-jpeg", (3, 32, 32), 10),
+    "load_cifar100": lambda: toy("cifar100", (3, 32, 32), 100, 200),
+    "pretrained_resnet18": lambda: resnet18(7).state_dict(),
+}
+
+
+def corpus() -> Corpus:
+    words = ["dogs bark", "bark dogs the", "the cat sat", "sat sat the"]
+    many = Sentences(tuple(f"{words[i % 4]} {i}." for i in range(40)), torch.arange(40) % 2)
+    few = Sentences(many.texts[:6], many.labels[:6])
+    return Corpus("toy", many, few, few, "none", "here")
+
+
+@pytest.fixture
+def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Toy data and weights in place of published ones, in every module of the experiments; nothing of it is kept."""
+    ours = [module for name, module in sys.modules.items() if name.startswith("dpnotes.papers.")]
+
+    def forget() -> None:
+        for module in ours:
+            for value in vars(module).values():
+                if hasattr(value, "cache_clear"):
+                    value.cache_clear()
+
+    forget()
+    for module in ours:
+        for name, made in LOADERS.items():
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, made)
+    for name in cifar10._LOADERS:
+        monkeypatch.setitem(cifar10._LOADERS, name, LOADERS[f"load_{name.replace('-', '_')}"])
+    monkeypatch.setattr("dpnotes.problems.datasets.cola.load_cola", corpus)
+    monkeypatch.setattr(text, "bert_tokenizer", lambda: text.character_tokenizer)
+    monkeypatch.setattr(text, "pretrained_bert", lambda seed: text.random_bert(text.TINY_BERT, seed))
+    yield
+    forget()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiments(name: str, toys: None) -> None:
+    experiment = EXPERIMENTS[name]
+    for spec, cell in first_cells(experiment):
+        cpu, cuda = Context("cpu", 10**10), Context("cuda", 10**10)
+        text = json.dumps(cell)
+        expected = experiment.run_cell(spec, json.loads(text), cpu)
+        with PretendCuda() as device:
+            found = experiment.run_cell(spec, json.loads(text), cuda)
+        assert device.launches, "it says that it ran on a GPU"
+        assert_same(expected, found, max(TOLERANCE[dtype] for dtype in device.dtypes & TOLERANCE.keys()))
+        assert_same(dict(leaves(cpu.spent)), dict(leaves(cuda.spent)))

@@ -1,0 +1,221 @@
+"""The pretend device refuses, counts and rounds as CUDA does; faults planted in small programs are caught."""
+
+import copy
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pretend_device import PretendCuda
+from torch import Tensor
+
+Program = Callable[[Tensor], Any]
+
+
+def run(program: Program, x: Tensor) -> tuple[Any, PretendCuda]:
+    """What a program gives on the device, back on the host, and what was counted on its way."""
+    with PretendCuda(__file__) as device:
+        argument = x.to("cuda")
+        device.reset()
+        result = program(argument)
+        counted = device.launches, device.waits, device.bytes
+        result = result.cpu() if isinstance(result, Tensor) else result
+    device.launches, device.waits, device.bytes = counted
+    return result, device
+
+
+REFUSED: dict[str, tuple[Program, type[Exception], str]] = {
+    "a sum over two devices": (lambda x: x + torch.ones(3), RuntimeError, "same device"),
+    "a product over two devices": (lambda x: x @ torch.ones(3), RuntimeError, "same device"),
+    "a mask of the host": (lambda x: torch.where(torch.ones(3).bool(), x, 0.0), RuntimeError, "same device"),
+    "rows of the host by an index of the device": (lambda x: torch.ones(3)[x.long()], RuntimeError, "indices"),
+    "an answer into the host's memory": (lambda x: torch.add(x, 1, out=torch.ones(3)), RuntimeError, "same device"),
+    "numpy()": (lambda x: x.numpy(), TypeError, "to numpy"),
+    "asarray": (lambda x: np.asarray(x), TypeError, "to numpy"),
+    "numpy's functions": (lambda x: np.sqrt(x), TypeError, "to numpy"),
+    "a generator of the host": (
+        lambda x: torch.randn(3, device=x.device, generator=torch.Generator()),
+        RuntimeError,
+        "generator",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cuda_refuses_is_refused(what: str) -> None:
+    program, error, message = REFUSED[what]
+    with pytest.raises(error, match=message):
+        run(program, torch.ones(3))
+
+
+def test_what_cuda_allows_is_allowed() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x * torch.tensor(2.0) + 1  # a number of the host
+        y[torch.tensor([0])] = 5.0  # an index of the host
+        y = torch.where(y > 4, y, torch.tensor(0.5))
+        return copy.deepcopy(y).clamp_(max=3).to("cuda:0")
+
+    result, _ = run(program, torch.arange(3.0))
+    assert result.tolist() == [3.0, 0.5, 3.0]
+
+
+def test_tensors_say_where_they_are() -> None:
+    with PretendCuda():
+        x = torch.ones(3, device="cuda")
+        assert x.device == torch.device("cuda:0") and x.is_cuda and not x.is_meta and x.get_device() == 0
+        assert torch.zeros_like(x).device == x.device == x.clone().requires_grad_().device
+        assert x.cpu().device.type == "cpu" and torch.cuda.is_available()
+    with pytest.raises(RuntimeError, match="outside"):
+        _ = x + 1
+
+
+def newton(x: Tensor) -> Tensor:
+    """Two steps of Newton's method for a square root, kept by a mask."""
+    y = torch.ones_like(x)  # 1 launch
+    for _ in range(2):
+        y = (y + x / y) * 0.5  # 3 launches each
+    return y.view(1, -1)[:, :2]  # none
+
+
+def test_launches_waits_and_bytes_of_a_known_program_are_counted_exactly() -> None:
+    x = torch.rand(10, dtype=torch.float64)
+    result, device = run(newton, x)
+    assert torch.equal(result, newton(x))
+    # 8 bytes: the argument of ones_like and its result; of each step 3 + 3 + 2 tensors.
+    assert (device.launches, device.waits, device.bytes) == (7, 0, 8 * 10 * (2 + 2 * 8))
+
+    def reads(x: Tensor) -> float:
+        if bool((x > 2).any()):  # compare, reduce, copy; 1 wait
+            return 0.0
+        return x.sum().item()  # reduce, copy; 1 wait
+
+    result, device = run(reads, x)
+    assert result == x.sum().item() and (device.launches, device.waits) == (5, 2)
+    assert sum(device.places["wait"].values()) == 2
+    lines = [place.split()[0] for place in device.places["wait"]]
+    first = reads.__code__.co_firstlineno
+    assert sorted(lines) == [f":{first + 1}", f":{first + 3}"]  # which lines are to blame
+
+
+WAITS: dict[str, tuple[Program, int]] = {
+    "nothing": (lambda x: x * 2, 0),
+    "an assertion on the device": (lambda x: torch.ops.aten._assert_async((x >= 0).all()), 0),
+    "a list in an index": (lambda x: x[[0, 1]], 1),
+    "an index of the host": (lambda x: x[torch.tensor([0, 1])], 1),
+    "rows by a mask": (lambda x: x[x > 0.5], 1),
+    "rows set by a mask": (lambda x: x.index_put_((x > 0.5,), torch.zeros(())), 0),
+    "nonzero": (lambda x: x.nonzero(), 1),
+    "a tensor from a list": (lambda x: torch.tensor([1.0], device=x.device), 1),
+    "tolist": (lambda x: x.tolist(), 1),
+    "a copy that is not waited for": (lambda x: torch.ones(3).to(x.device, non_blocking=True), 0),
+    "eigenvalues": (lambda x: torch.linalg.eigvalsh(x[:, None] * x), 1),
+}
+
+
+@pytest.mark.parametrize("what", WAITS)
+def test_waits_of_the_host(what: str) -> None:
+    program, waits = WAITS[what]
+    assert run(program, torch.rand(3))[1].waits == waits
+
+
+def test_square_roots_are_correctly_rounded() -> None:
+    numbers = [random.Random(number).uniform(0.5, 2) for number in range(20_000)]
+    x = torch.tensor(numbers, dtype=torch.float64)
+    exact = torch.tensor([math.sqrt(number) for number in numbers], dtype=torch.float64)
+    assert torch.equal(run(torch.sqrt, x)[0], exact)
+    assert torch.equal(run(lambda x: x.clone().sqrt_(), x)[0], exact)
+    assert torch.equal(run(torch.sqrt, torch.tensor(2.0))[0], torch.tensor(2.0).sqrt())
+    assert run(torch.sqrt, torch.tensor(-1.0))[0].isnan()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_division_by_a_number_is_a_product(dtype: torch.dtype) -> None:
+    x = torch.arange(1, 200, dtype=dtype)
+    product = x * torch.tensor(7.0, dtype=dtype).reciprocal()
+    assert not torch.equal(product, x / 7)
+    for program in (lambda x: x / 7, lambda x: x / 7.0, lambda x: x.clone().div_(7), lambda x: x / torch.tensor(7.0)):
+        assert torch.equal(run(program, x)[0], product)
+    assert torch.equal(run(lambda x: x / torch.full_like(x, 7), x)[0], x / 7)
+    assert torch.equal(run(lambda x: torch.div(x, 7, rounding_mode="floor"), x)[0], x // 7)
+
+
+def test_exponentials_are_an_ulp_off_where_they_are_rounded() -> None:
+    x = torch.tensor([0.0, 0.3, 2.0, -1.0], dtype=torch.float64)
+    off = run(torch.exp, x)[0] - x.exp()
+    assert off[0] == 0 and (off[1:] != 0).all() and (off.abs() <= 3e-16 * x.exp()).all()
+    assert torch.equal(run(lambda x: x.exp_(), x)[0], run(torch.exp, x)[0])
+
+
+def test_gradients_go_through() -> None:
+    def slope(x: Tensor) -> Tensor:
+        x = x.clone().requires_grad_()
+        (x[:2] ** 3).sum().backward()
+        assert x.grad is not None
+        return x.grad
+
+    def by_example(x: Tensor) -> Tensor:
+        return torch.func.vmap(torch.func.grad(lambda row: (row**3).sum()))(x[:, None])
+
+    x = torch.tensor([1.0, 2.0, 3.0])
+    assert run(slope, x)[0].tolist() == [3.0, 12.0, 0.0]
+    assert run(by_example, x)[0].flatten().tolist() == [3.0, 12.0, 27.0]
+
+
+# Faults as they came into real steps: each passes on the CPU, and is caught here, while the mended step passes.
+def sound(x: Tensor) -> Tensor:
+    three = torch.full((), 3.0, dtype=x.dtype, device=x.device)
+    return x[: len(x) // 2] / three
+
+
+def noise_of_the_host(x: Tensor) -> Tensor:
+    return sound(x) + torch.zeros(len(x) // 2)
+
+
+def generator_of_the_host(x: Tensor) -> Tensor:
+    return sound(x) * 0 + torch.rand(len(x) // 2, device=x.device, generator=torch.Generator().manual_seed(0))
+
+
+def through_numpy(x: Tensor) -> Tensor:
+    return torch.from_numpy(sound(x).numpy())
+
+
+def asks_each_step(x: Tensor) -> Tensor:
+    return sound(x) if bool(x.isfinite().all()) else x
+
+
+def divides_by_a_number(x: Tensor) -> Tensor:
+    return x[: len(x) // 2] / 3
+
+
+def draws_by_logarithms(x: Tensor) -> Tensor:
+    return sound(x.log())
+
+
+def faults(step: Program) -> list[str]:
+    """What is wrong with a step that should not wait, and should give the same bits on every device."""
+    x = torch.arange(1.0, 41.0)
+    try:
+        result, device = run(step, x)
+    except (RuntimeError, TypeError) as error:
+        return [str(error)]
+    return ["bits"] * (not torch.equal(result, step(x))) + ["waits"] * bool(device.waits)
+
+
+@pytest.mark.parametrize(
+    ("step", "fault"),
+    [
+        (noise_of_the_host, "same device"),
+        (generator_of_the_host, "generator"),
+        (through_numpy, "numpy"),
+        (asks_each_step, "waits"),
+        (divides_by_a_number, "bits"),
+        (draws_by_logarithms, "bits"),
+    ],
+)
+def test_planted_faults_are_caught(step: Program, fault: str) -> None:
+    assert isinstance(step(torch.arange(1.0, 41.0)), Tensor)
+    assert [fault in found for found in faults(step)] == [True]
+    assert faults(sound) == []

@@ -209,6 +209,8 @@ def test_no_kernel_contracts_a_multiplication_with_an_addition():
     import numba
 
     module = draws.backend(CPU).module
+    plain: Any
+    contracted: Any
     njit: Any = numba.njit
     how: dict[str, Any] = {"error_model": "numpy"}
     signature, kernel = module._SIGNATURE.format("float64"), module._normals.py_func

@@ -7,6 +7,7 @@ Each operation is one that IEEE 754 rounds in one way (additions, multiplication
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -44,20 +45,24 @@ def philox(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Te
       >>> [hex(int(word)) for word in philox((zero, zero), (zero, zero, zero, zero))]
       ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
     """
+    even, odd = _rounds(key, counter)
+    return even[0], odd[0], even[1], odd[1]
+
+
+def _rounds(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """The first and third word, and the second and fourth: half as many kernels to launch as word by word."""
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter, *key)[:4]  # `broadcast_shapes` takes 30 times as long
-    # The two halves of a round are rows of one tensor: half as many kernels to launch on a device.
-    even, odd = torch.stack([c0, c2]), torch.stack([c1, c3])
-    keys = torch.stack(key)
-    weyl = _on(WEYL, keys.device).view(2, *[1] * (keys.dim() - 1))
-    for number in range(ROUNDS):
+    even, odd, first = torch.stack([c0, c2]), torch.stack([c1, c3]), torch.stack(key)
+    weyl = _on(tuple(number * word for number in range(ROUNDS) for word in WEYL), first.device)
+    for keys in (first + weyl.view(ROUNDS, 2, *[1] * (first.dim() - 1))).unbind(0):
         product = torch.empty_like(even)
         torch.mul(even[1], MULTIPLIERS[1], out=product[0])
         torch.mul(even[0], MULTIPLIERS[0], out=product[1])
         # A product of two words may wrap to a negative int64: the mask gives its true high word. The low words are
         # the products themselves; what stands above 32 bits in them is masked where they are next used.
-        even = (product >> 32).bitwise_xor_(odd).bitwise_xor_(keys + number * weyl).bitwise_and_(WORD)
+        even = (product >> 32).bitwise_xor_(odd).bitwise_xor_(keys).bitwise_and_(WORD)
         odd = product
-    return even[0], odd[0] & WORD, even[1], odd[1] & WORD
+    return even, odd.bitwise_and_(WORD)
 
 
 @lru_cache(maxsize=16)
@@ -76,28 +81,27 @@ def words(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, cou
       start: the first block.
       count: of blocks.
     """
-    return torch.stack(_blocks(keys, calls, purpose, start, count), dim=-1)
+    return torch.stack(philox(*_blocks(keys, calls, purpose, start, count)), dim=-1)
 
 
 def uniforms(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
     """Uniform numbers in (0, 1), two a block, `(runs, count, 2)` float64."""
-    w0, w1, w2, w3 = _blocks(keys, calls, purpose, start, count)
-    return torch.stack([_join(w0, w1), _join(w2, w3)], dim=-1).to(torch.float64).add_(0.5).mul_(2.0**-BITS)
+    bits = _joined(*_rounds(*_blocks(keys, calls, purpose, start, count)))
+    return bits.movedim(0, -1).to(torch.float64).add_(0.5).mul_(2.0**-BITS)
 
 
 def normals(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
     """Standard normal numbers, two a block, `(runs, count, 2)` float64."""
-    w0, w1, w2, w3 = _blocks(keys, calls, purpose, start, count)
-    return box_muller(_join(w0, w1), _join(w2, w3))
+    return box_muller(_joined(*_rounds(*_blocks(keys, calls, purpose, start, count))))
 
 
-def _blocks(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> tuple[Tensor, ...]:
+def _blocks(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> tuple[Any, Any]:
+    """Key and counter."""
     element = torch.arange(start, start + count, device=keys.device)[None]
-    low, high = (torch.full((1, 1), word, device=keys.device) for word in purpose)
-    return philox((keys[:, :1], keys[:, 1:]), (element, calls[:, None], low, high))
+    return (keys[:, :1], keys[:, 1:]), (element, calls[:, None], *_on(purpose, keys.device).view(2, 1, 1).unbind(0))
 
 
-def _join(high: Tensor, low: Tensor) -> Tensor:
+def _joined(high: Tensor, low: Tensor) -> Tensor:
     """52 uniform bits: with the half added later they stay exact in float64 and reach neither 0 nor 1."""
     return (high << 20).bitwise_or_(low >> 12)
 
@@ -115,20 +119,21 @@ def sqrt(x: Tensor) -> Tensor:
     return x
 
 
-def box_muller(radius_bits: Tensor, angle_bits: Tensor) -> Tensor:
-    """Two independent standard normals, stacked last, from two int64 tensors of 52 uniform bits."""
+def box_muller(bits: Tensor) -> Tensor:
+    """Two independent standard normals, stacked last, from two int64 tensors of 52 uniform bits, stacked first."""
+    mask = _on((2**BITS - 1, 2 ** (BITS - 2) - 1), bits.device).view(2, *[1] * (bits.dim() - 1))
+    value, angle = (bits & mask).to(torch.float64).add_(0.5).unbind(0)
     # ln u for u = (bits + 1/2) 2^-52: ln(mantissa) = ln(c) + 2 artanh(s), |s| <= 0.172 with c = sqrt(1/2).
-    mantissa, exponent = torch.frexp(radius_bits.to(torch.float64).add_(0.5))
+    mantissa, exponent = torch.frexp(value)
     s = (mantissa - CENTRE).div_(mantissa.add_(CENTRE))
     # A point on the right quarter of the circle; two further bits choose among the four by swap and sign.
-    angle = (angle_bits & (2 ** (BITS - 2) - 1)).to(torch.float64).add_(0.5).mul_(ANGLE_STEP).sub_(EIGHTH_TURN)
-    log, sine = _series(torch.stack([s, angle]))
+    log, sine = _series(torch.stack([s, angle.mul_(ANGLE_STEP).sub_(EIGHTH_TURN)])).unbind(0)
     radius = log.add_((exponent.to(torch.float64) - (BITS + 0.5)).mul_(MINUS_TWO_LOG_TWO))
     radius = sqrt(radius.clamp_min_(0))
-    cosine = sqrt((sine * sine).neg_().add_(1))
-    swap = (angle_bits & 2 ** (BITS - 1)).bool()
-    # Bit 50 as -1 or 1.
-    radius.mul_((angle_bits & 2 ** (BITS - 2)).to(torch.float64).mul_(2.0 ** (3 - BITS)).sub_(1))
+    cosine = sqrt(1 - sine * sine)
+    quarter = bits[1] >> (BITS - 2)
+    radius.mul_(_on((-1.0, 1.0, -1.0, 1.0), bits.device)[quarter])
+    swap = quarter > 1
     pair = torch.stack([torch.where(swap, sine, cosine), torch.where(swap, cosine, sine)], dim=-1)
     return pair.mul_(radius[..., None])
 
@@ -139,9 +144,9 @@ def _series(arguments: Tensor) -> Tensor:
     The sine's series is one term shorter: its first step multiplies a 0, so its bits are those of the shorter one.
     """
     squares = arguments * arguments
-    total = torch.zeros_like(arguments)
-    total[0].fill_(LOG_SERIES[-1])
-    columns = _on(LOG_SERIES[-2::-1] + SINE_SERIES[::-1], arguments.device).view(2, -1, *[1] * (arguments.dim() - 1))
-    for pair in columns.unbind(1):
+    columns = _on(LOG_SERIES[::-1] + (0.0, *SINE_SERIES[::-1]), arguments.device)
+    first, second, *rest = columns.view(2, -1, *[1] * (arguments.dim() - 1)).unbind(1)
+    total = (squares * first).add_(second)
+    for pair in rest:
         total.mul_(squares).add_(pair)
     return total.mul_(arguments)

@@ -24,6 +24,7 @@ from dpnotes.streams import Streams
 Activation = Literal["tanh", "relu"]
 
 _aten = torch.ops.aten
+_ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
 
 
 def _tanh_(z: Tensor) -> Tensor:
@@ -86,7 +87,7 @@ class NetworkGradients:
         harmless = weights.is_cpu and not (bool(absent.any()) and bool((absent & ~self._norms.isfinite()).any()))
 
         def present(factor: Tensor) -> Tensor:
-            return factor if harmless else torch.where(absent[..., None], 0, factor)
+            return factor if harmless else torch.where(absent[..., None], _ZERO, factor)
 
         # Weights multiply the narrow factor of each outer product, never a `(examples, num_hidden)` array.
         errors = present(self.errors * weights[..., None])

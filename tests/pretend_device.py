@@ -89,14 +89,15 @@ class PretendCuda(TorchDispatchMode):
     """The device while it is entered, with counts since `reset`.
 
     `dtypes` are those that were computed in. `places` tells for each launch, wait, atomic sum and division by a number
-    of the host, which is a product here, the innermost line below `folder` and the operation.
+    of the host, which is a product here, the innermost line below `folder` and the operation. Without `low_precision`
+    autocast is entered and changes nothing, so that numbers can be compared.
     """
 
     current: "PretendCuda | None" = None
 
-    def __init__(self, folder: str | Path = Path(dpnotes.__file__).parent) -> None:
+    def __init__(self, folder: str | Path = Path(dpnotes.__file__).parent, low_precision: bool = True) -> None:
         super().__init__()
-        self.folder, self.autocast = str(folder), None
+        self.folder, self.low_precision, self.autocast = str(folder), low_precision, None
         self.reset()
 
     def reset(self) -> None:
@@ -194,7 +195,7 @@ class PretendCuda(TorchDispatchMode):
         @contextlib.contextmanager
         def autocast(device_type: str, dtype: torch.dtype = torch.float16, enabled: bool = True, **how: Any) -> Any:
             before = self.autocast
-            if device_type == "cuda":
+            if device_type == "cuda" and self.low_precision:
                 self.autocast = dtype if enabled else None
             try:
                 with real("cpu", dtype=torch.bfloat16, enabled=enabled and device_type == "cpu", **how):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dpnotes.experiments import Context
+from dpnotes.experiments import Context, Spec
 from dpnotes.papers.budget_schedules.experiments import EXPERIMENTS, erub_gain, influence, mnist35, quadratic
 
 
@@ -120,6 +120,32 @@ def test_steps_chosen_on_private_data_are_chosen_on_one_half_and_reported_on_the
 def test_second_stage_cells_carry_what_the_first_chose():
     cells = mnist35.main_cells(mnist35.QUICK, trained(0.02, 0.02, stage="tune"))
     assert len(cells) == 16 and cells[0]["chosen"]["uniform"] == {"rate": 1.0, "num_steps": 50}
+
+
+def test_repeats_share_a_cell_and_are_what_they_are_alone():
+    def cells_of(together):
+        parameters = {
+            **mnist35.QUICK.parameters,
+            "num_components": 5,
+            "num_hidden": 5,
+            "num_steps": [3, 4],
+            "repeats": 5,
+        }
+        spec = Spec("budget_schedules", "mnist35", "quick", {**parameters, "repeats_a_cell": together})
+        return spec, mnist35.main_cells(spec, trained(0.02, 0.02, stage="tune"))
+
+    spec, cells = cells_of(3)
+    assert [cell["repeats"] for cell in cells] == [[0, 1, 2], [3, 4]] * 2
+    # On auxiliary data, which need no file.
+    cell = {"stage": "tune", "num_examples": 20}
+    together = mnist35.run_cell(spec, {**cell, "repeats": [0, 1]}, Context("cpu", 10**9))
+    alone = [mnist35.run_cell(spec, {**cell, "repeats": [repeat]}, Context("cpu", 10**9)) for repeat in (0, 1)]
+    for name, column in together.items():
+        expected = np.concatenate([part[name] for part in alone])
+        if column.dtype.kind == "f":
+            np.testing.assert_allclose(column, expected, rtol=1e-5)
+        else:
+            np.testing.assert_array_equal(column, expected)
 
 
 # ---------------------------------------------------------------- (c) quadratic

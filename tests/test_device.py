@@ -12,6 +12,7 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,8 @@ from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
 
 Program = Callable[[str], Any]
-# Relative to the largest number of a tensor. bfloat16 has 8 bits, and is used where nothing rests on more.
-TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.bfloat16: 0.1}
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}  # relative to the largest number of a tensor
+CANCELS = {"budget_schedules.influence": 100.0}  # differences of losses: as many times the tolerance
 RUNS, NUM_EXAMPLES = 3, 12
 
 
@@ -197,7 +198,7 @@ def test_oracles(name: str) -> None:
     def program(device: str) -> Any:
         oracle = ORACLES[name](device)
         x, streams = start(4 if "fresh" in name or "virtual" in name else network(device).dim, device)
-        ledger, method = Ledger(), Descent(0.5)
+        ledger, method = Ledger(), Descent(0.05, 0.5)
         state = drive(method, oracle, method.init(x, oracle), streams, 7, ledger)
         return state, ledger, oracle.declared()
 
@@ -253,7 +254,7 @@ def fresh(device: str) -> Any:
     return noisy_sgd_on_fresh_data(population(), noise, x, streams, batch_size=1000, **how)
 
 
-SIZES = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0}
+SIZES: dict[str, Any] = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0}
 
 
 def adapts(device: str) -> Any:
@@ -302,7 +303,7 @@ def test_every_front_door_is_here() -> None:
     found = set()
     for paper in papers.PAPERS:
         for name in ("algorithms", "training"):
-            if importlib.util.find_spec(f"dpnotes.papers.{paper}.{name}") is not None:
+            if find_spec(f"dpnotes.papers.{paper}.{name}") is not None:
                 module = importlib.import_module(f"dpnotes.papers.{paper}.{name}")
                 members = [value for value in vars(module).values() if inspect.isfunction(value)]
                 public = [f for f in members if f.__module__ == module.__name__ and not f.__name__.startswith("_")]
@@ -311,36 +312,69 @@ def test_every_front_door_is_here() -> None:
 
 
 # ---------------------------------------------------------------- experiments
-# What makes a cell small enough, of those that take longer; a change within a dict is merged into it.
-_NETWORK = {
+# What makes cells small enough, of those that are not; dicts are merged into the spec's.
+_NETWORK: dict[str, Any] = {
     "data": {"train": 40, "test": 20, "pixels": 16}, "epsilons": [1.0], "network": {"width": 2}, "batch_size": 10,
     "epochs": 1, "evaluate_every": 1, "statistics_batches": 2, "examples_at_once": 20, "repeats": 1,
 }  # fmt: skip
+_SENSING: dict[str, Any] = {
+    "num_examples": 400, "num_products": 3, "DP-SGD": {"num_steps": 4, "batch": 0.1, "noise_multiplier": 10.0},
+    "drift escape": {"first": 0.2, "least": 0.1}, "adaptive batch": {"first": 0.2, "least": 0.1},
+}  # fmt: skip
 SMALLER: dict[str, dict[str, Any]] = {
+    "adaptive_batch.slopes": {
+        "points": 2, "repeats": 1,
+        "arms": {name: {"range": [0.1, 0.2]} for name in ("spider_sqrt", "private", "sampling", "spider")},
+        "sweeps": {"d": {"range": [4.0, 8.0], "accuracy": 0.2}, "epsilon": {"accuracy": 0.2, "points": 1}},
+    },
+    "adaptive_batch.necessity": {"accuracy": 0.1, "repeats": 2},
+    "adaptive_batch.audit": {"runs": 2000},
+    "budget_schedules.influence": {
+        "num_examples": 100, "num_components": 10, "num_hidden": 20, "num_steps": 6, "probes": [1, 6], "repeats": 2,
+    },
+    "budget_schedules.mnist35": {"num_components": 10, "num_hidden": 20, "num_steps": [3, 5]},
+    "budget_schedules.quadratic": {"max_num_steps": 20, "repeats": 5},
+    "drift_escape.returned_point": {
+        "psi": {"1/M": [0.1]}, "psi_of_attempts": [0.1], "psi_of_stops": 0.1, "repeats": 3, "repeats_of_attempts": 3,
+        "repeats_of_stops": 3, "steps_at_most": 3, "Q": [2], "tilts": [0.1],
+    },
+    "drift_escape.repeats": {"repeats": 3, "attempt_length": 4, "attempts": 3},
+    "drift_escape.sensing": {
+        "problems": {name: _SENSING for name in ("phase retrieval", "matrix sensing")} | {
+            "digits": _SENSING | {"num_components": 10, "num_hidden": 6}
+        },
+    },
+    "drift_escape.step_size": {"num_steps": 30, "repeats": 2},
+    "noisy_sgd.escape": {"growths": [0.5], "spreads": [1e-3], "runs": 5},
+    "noisy_sgd.fraction": {"multiples": [1e-3], "repeats": 3},
+    "noisy_sgd.lemma_3_2": {"num_steps": 30, "repeats": 3},
     **{
         f"noisy_sgd.{name}": _NETWORK
-        for name in ("convnet", "convnet_more", "convnet_clipped", "convnet_lemma", "resnet18", "cifar100", "cola")
+        for name in ("convnet", "convnet_more", "convnet_clipped", "convnet_lemma", "cola")
     },
-}
+    # At the step size of the paper, inputs that are off by 1e-7 move the losses of a tiny ResNet by 2%.
+    "noisy_sgd.resnet18": _NETWORK | {"step_size": 1e-3},
+    "noisy_sgd.cifar100": _NETWORK | {"step_size": 1e-3, "image_size": 32},
+}  # fmt: skip
 
 
-def smaller(spec: Spec) -> Spec:
-    """The spec with what `SMALLER` says of it."""
-    changes = SMALLER.get(f"{spec.paper}.{spec.experiment}", {})
-    merged = {
-        name: value | changes.get(name, {}) if isinstance(value, dict) else changes.get(name, value)
-        for name, value in spec.parameters.items()
-    }
-    return Spec(spec.paper, spec.experiment, spec.profile, merged)
+def merged(value: Any, changes: Any) -> Any:
+    if not isinstance(value, dict):
+        return changes
+    return {name: merged(part, changes[name]) if name in changes else part for name, part in value.items()}
 
 
-def first_cells(experiment: Experiment) -> list[tuple[Spec, Cell]]:
-    """The first cell of every stage; later stages choose by the stored result."""
+def some_cells(experiment: Experiment) -> tuple[Spec, list[Cell]]:
+    """Of every stage the first cell of each kind, by the words in it; later stages go by the stored result."""
     profile = "quick" if "quick" in experiment.specs else "paper"
-    spec = smaller(experiment.spec(profile))
+    whole = experiment.spec(profile)
+    spec = Spec(whole.paper, whole.experiment, whole.profile, merged(whole.parameters, SMALLER.get(experiment.id, {})))
+    found: dict[str, Cell] = {}
     stages = [experiment.cells(spec)]
-    stages += [stage(experiment.spec(profile), load(experiment, profile).frame) for stage in experiment.stages]
-    return [(spec, cells[0]) for cells in stages]
+    stages += [stage(whole, load(experiment, profile).frame) for stage in experiment.stages]
+    for cell in (cell for cells in stages for cell in cells):
+        found.setdefault(str({name: value for name, value in cell.items() if isinstance(value, str)}), cell)
+    return spec, list(found.values())
 
 
 EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments()}
@@ -348,9 +382,15 @@ LOADERS = {
     "load_mnist": lambda: toy("mnist", (784,), 10, 2000, 100),
     "load_cifar10": lambda: toy("cifar10", (3, 32, 32), 10),
     "load_cifar10_jpeg": lambda: toy("cifar10-jpeg", (3, 32, 32), 10),
-    "load_cifar100": lambda: toy("cifar100", (3, 32, 32), 100, 200),
-    "pretrained_resnet18": lambda: resnet18(7).state_dict(),
+    "load_cifar100": lambda: toy("cifar100", (3, 8, 8), 100, 20, 10),
+    "pretrained_resnet18": lambda: weights(),
 }
+
+
+def weights() -> dict[str, Tensor]:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return resnet18(7).state_dict()
 
 
 def corpus() -> Corpus:
@@ -388,13 +428,15 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments(name: str, toys: None) -> None:
-    experiment = EXPERIMENTS[name]
-    for spec, cell in first_cells(experiment):
-        cpu, cuda = Context("cpu", 10**10), Context("cuda", 10**10)
-        text = json.dumps(cell)
-        expected = experiment.run_cell(spec, json.loads(text), cpu)
-        with PretendCuda() as device:
-            found = experiment.run_cell(spec, json.loads(text), cuda)
-        assert device.launches, "it says that it ran on a GPU"
-        assert_same(expected, found, max(TOLERANCE[dtype] for dtype in device.dtypes & TOLERANCE.keys()))
+    experiment, launches = EXPERIMENTS[name], 0
+    spec, cells = some_cells(experiment)
+    for cell in cells:
+        cpu, cuda, copy = Context("cpu", 10**10), Context("cuda", 10**10), json.dumps(cell)
+        expected = experiment.run_cell(spec, json.loads(copy), cpu)
+        with PretendCuda(low_precision=False) as device:
+            found = experiment.run_cell(spec, json.loads(copy), cuda)
+        launches += device.launches
+        coarsest = max((TOLERANCE[dtype] for dtype in device.dtypes & TOLERANCE.keys()), default=1e-10)
+        assert_same(expected, found, coarsest * CANCELS.get(name, 1.0))
         assert_same(dict(leaves(cpu.spent)), dict(leaves(cuda.spent)))
+    assert experiment.cpu_only == (not launches), "what the manifest says of the device"

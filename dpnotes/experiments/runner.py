@@ -49,7 +49,7 @@ def run(
     Args:
       experiment: what to run.
       profile: "quick" or "paper", as far as the experiment has them.
-      device: "cpu", "cuda", or "auto" for a GPU where there is one.
+      device: "cpu", "cuda", or "auto" for a GPU where there is one. An experiment that is `cpu_only` runs on the CPU.
       memory: a limit such as "4GB" on what all jobs together hold, of the GPU's memory where runs are on a GPU; None
         plans with most of what is free.
       resume: keep finished cells, and a result that is current; otherwise start afresh.
@@ -65,7 +65,9 @@ def run(
     spec = experiment.spec(profile)
     validate.at_least(1, jobs=jobs)
     limit = None if memory is None else parse_memory(memory)
-    device = _resolve(device)  # an argument that is refused must not have cleared or skipped anything
+    device = _resolve(
+        device, experiment, report
+    )  # an argument that is refused must not have cleared or skipped anything
     fingerprint = Fingerprint.of(experiment, profile)
     folder = store.cells_folder(spec, fingerprint.key)
     if resume:
@@ -220,7 +222,7 @@ def _execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: 
 
 
 # ---------------------------------------------------------------- device and memory
-def _resolve(device: str) -> str:
+def _resolve(device: str, experiment: Experiment, report: Callable[[str], None]) -> str:
     import torch
 
     validate.one_of(("auto", "cpu", "cuda"), device=device)
@@ -228,6 +230,10 @@ def _resolve(device: str) -> str:
         raise ValueError(
             "Expected device='cuda' to have a GPU that torch can use: see dpnotes doctor, or take device='cpu'."
         )
+    if experiment.cpu_only:
+        if device == "cuda":
+            report(f"{experiment.id} runs on the CPU: its cells have no use for a GPU.")
+        return "cpu"
     return device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 

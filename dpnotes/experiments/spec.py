@@ -202,6 +202,7 @@ class Experiment:
       modules: further modules whose code the result rests on, beside those of the functions above. Imports
         are followed from there.
       data: one string a data set, such as "mnist sha256:..."; a change makes the result stale.
+      cpu_only: its cells compute on the CPU whatever `Context.device` says, and the runner gives them no GPU.
     """
 
     paper: str
@@ -216,6 +217,7 @@ class Experiment:
     unaccounted: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
+    cpu_only: bool = False
 
     def __post_init__(self) -> None:
         _check_name(paper=self.paper, name=self.name)

@@ -184,4 +184,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    cpu_only=True,
 )

@@ -5,6 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 
 from dpnotes.core import Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
@@ -66,6 +67,7 @@ PAPER = Spec(
         "num_steps": list(range(50, 151, 10)),
         "rates": [0.8, 0.9, 0.93, 0.95, 0.97, 0.98, 0.99, 0.995],
         "repeats": 100,
+        "repeats_a_cell": 5,
         "auxiliary_repeats": 10,
     },
 )
@@ -75,18 +77,27 @@ KEYS = ["schedule", "rate", "num_steps"]
 def tuning_cells(spec: Spec) -> list[Cell]:
     """First stage: every schedule on auxiliary data of each size, which cost no privacy."""
     return [
-        {"stage": "tune", "num_examples": size, "repeat": repeat}
+        {"stage": "tune", "num_examples": size, "repeats": [repeat]}
         for size in spec["num_examples"]
         for repeat in range(spec["auxiliary_repeats"])
     ]
 
 
 def main_cells(spec: Spec, frame: "pd.DataFrame") -> list[Cell]:
-    """Second stage: the private data, each cell carrying what the auxiliary data chose for its size."""
+    """Second stage: the private data, each cell carrying what the auxiliary data chose for its size.
+
+    A repeat has few runs, two a number of steps, and data of its own. Five of the paper's make 110, which fill a GPU.
+    """
+    count, together = spec["repeats"], spec.parameters.get("repeats_a_cell", 1)
     return [
-        {"stage": "main", "num_examples": size, "repeat": repeat, "chosen": choose(frame, size)}
+        {
+            "stage": "main",
+            "num_examples": size,
+            "repeats": list(range(first, min(first + together, count))),
+            "chosen": choose(frame, size),
+        }
         for size in spec["num_examples"]
-        for repeat in range(spec["repeats"])
+        for first in range(0, count, together)
     ]
 
 
@@ -102,15 +113,9 @@ def choose(frame: "pd.DataFrame", num_examples: int) -> Cell:
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
-    """Every schedule of a cell on one training set, as one program; noise and starting point shared by all."""
-    if cell["stage"] == "tune":
-        seed = f"{spec['seed']}/auxiliary/{cell['repeat']}"
-        data = gaussian_like(cell["num_examples"], spec["num_components"], len(spec["classes"]), seed)
-        rates = spec["rates"]
-    else:
-        data = subset(_mnist(tuple(spec["classes"])), cell["num_examples"], f"{spec['seed']}/{cell['repeat']}")
-        rates = [cell["chosen"]["exponential"]["rate"]]
-    data = _preprocessed(data, spec)
+    """Every schedule on the training set of each repeat, as one program; a repeat's runs share noise and start."""
+    tuning, device = cell["stage"] == "tune", context.device
+    rates = spec["rates"] if tuning else [cell["chosen"]["exponential"]["rate"]]
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], spec["conversion"])
     plans: list[tuple[str, float, NoiseSchedule]] = [
         plan
@@ -120,21 +125,24 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             *(("exponential", rate, exponential(rate, rho, num_steps)) for rate in rates),
         )
     ]
-    device = context.device
-    problem = TwoLayerNetwork(
-        data.train_inputs.to(device),
-        data.train_labels.to(device),
-        spec["num_hidden"],
-        len(spec["classes"]),
-        spec["activation"],
-    )
-    name = f"{cell['stage']}/{cell['num_examples']}/{cell['repeat']}"
+    data = [_data(spec, cell, repeat) for repeat in cell["repeats"]]
+    rows = [(place, *plan) for place in range(len(data)) for plan in plans]
+    names = [f"{cell['stage']}/{cell['num_examples']}/{repeat}" for repeat in cell["repeats"]]
+    parts = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+    all_data = {part: torch.stack([getattr(each, part) for each in data]).to(device) for part in parts}
 
-    def run(rows: range) -> dict[str, np.ndarray]:
-        streams = Streams.of(spec["seed"], [name] * len(rows), device)  # common random numbers: schedules are paired
+    def network(places: list[int]) -> TwoLayerNetwork:
+        inputs, labels = all_data["train_inputs"][places], all_data["train_labels"][places]
+        return TwoLayerNetwork(inputs, labels, spec["num_hidden"], len(spec["classes"]), spec["activation"])
+
+    def run(chosen: range) -> dict[str, np.ndarray]:
+        places, schedules = [rows[i][0] for i in chosen], [rows[i][3] for i in chosen]
+        problem = network(places)
+        # Common random numbers: schedules are paired.
+        streams = Streams.of(spec["seed"], [names[place] for place in places], device)
         runs = private_gradient_descent(
             problem,
-            [plans[row][2] for row in rows],
+            schedules,
             problem.initial(streams),
             streams,
             clip=spec["clip"],
@@ -142,7 +150,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             delta=spec["delta"],
         )
         train_loss, train_accuracy = problem.evaluate(runs.x, problem.inputs, problem.labels)
-        test_loss, test_accuracy = problem.evaluate(runs.x, data.test_inputs.to(device), data.test_labels.to(device))
+        test_loss, test_accuracy = problem.evaluate(
+            runs.x, all_data["test_inputs"][places], all_data["test_labels"][places]
+        )
         return {
             "train_loss": train_loss.cpu().numpy(),
             "train_accuracy": train_accuracy.cpu().numpy(),
@@ -151,26 +161,33 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             "finished": (runs.state.status == Status.FINISHED).cpu().numpy(),
         }
 
-    columns = context.in_chunks(run, len(plans), bytes_per_run(problem))
-    if cell["stage"] == "main":
+    columns = context.in_chunks(run, len(rows), bytes_per_run(network([0])))
+    if not tuning:
         context.record_spent(
-            mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(plans), shared_noise=True
+            mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(rows), shared_noise=True
         )
     return {
-        "stage": np.array([cell["stage"]] * len(plans)),
-        "num_examples": np.full(len(plans), cell["num_examples"]),
-        "repeat": np.full(len(plans), cell["repeat"]),
-        "schedule": np.array([kind for kind, _, _ in plans]),
-        "rate": np.array([rate for _, rate, _ in plans]),
-        "num_steps": np.array([schedule.num_steps for _, _, schedule in plans]),
+        "stage": np.array([cell["stage"]] * len(rows)),
+        "num_examples": np.full(len(rows), cell["num_examples"]),
+        "repeat": np.array([cell["repeats"][place] for place, _, _, _ in rows]),
+        "schedule": np.array([kind for _, kind, _, _ in rows]),
+        "rate": np.array([rate for _, _, rate, _ in rows]),
+        "num_steps": np.array([schedule.num_steps for _, _, _, schedule in rows]),
         "chosen": np.array(
-            [
-                cell["stage"] == "main" and cell["chosen"][kind]["num_steps"] == schedule.num_steps
-                for kind, _, schedule in plans
-            ]
+            [not tuning and cell["chosen"][kind]["num_steps"] == schedule.num_steps for _, kind, _, schedule in rows]
         ),
         **columns,
     }
+
+
+def _data(spec: Spec, cell: Cell, repeat: int) -> Dataset:
+    """The training and test examples of a repeat, in the paper's scaling."""
+    if cell["stage"] == "tune":
+        seed = f"{spec['seed']}/auxiliary/{repeat}"
+        data = gaussian_like(cell["num_examples"], spec["num_components"], len(spec["classes"]), seed)
+    else:
+        data = subset(_mnist(tuple(spec["classes"])), cell["num_examples"], f"{spec['seed']}/{repeat}")
+    return _preprocessed(data, spec)
 
 
 @cache

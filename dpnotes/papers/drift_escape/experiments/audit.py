@@ -126,4 +126,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    cpu_only=True,
 )

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dpnotes import methods, oracles, papers
 from dpnotes.cli import all_experiments
-from dpnotes.core import WHOLE, Ledger, Relation, Sampling
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Sampling
 from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
 from dpnotes.methods.descent import Descent
@@ -200,7 +200,7 @@ def test_oracles(name: str) -> None:
         x, streams = start(4 if "fresh" in name or "virtual" in name else network(device).dim, device)
         ledger, method = Ledger(), Descent(0.05, 0.5)
         state = drive(method, oracle, method.init(x, oracle), streams, 7, ledger)
-        return state, ledger, oracle.declared()
+        return state, ledger.rho() if ledger.prices[0].sampling in (WHOLE, FRESH) else None, oracle.declared()
 
     check(program)
 

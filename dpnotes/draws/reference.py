@@ -6,6 +6,7 @@ Each operation is one that IEEE 754 rounds in one way (additions, multiplication
 """
 
 import math
+import sys
 from functools import lru_cache
 from typing import Any
 
@@ -50,19 +51,28 @@ def philox(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Te
 
 
 def _rounds(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """The first and third word, and the second and fourth: half as many kernels to launch as word by word."""
+    """The first and third word, and the second and fourth, as rows: two at once are half as many kernels to launch."""
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter, *key)[:4]  # `broadcast_shapes` takes 30 times as long
-    even, odd, first = torch.stack([c0, c2]), torch.stack([c1, c3]), torch.stack(key)
+    even, odd = torch.stack([c0, c2]), _halves(torch.stack([c1, c3]))[0]
+    first = torch.stack(key)
     weyl = _on(tuple(number * word for number in range(ROUNDS) for word in WEYL), first.device)
-    for keys in (first + weyl.view(ROUNDS, 2, *[1] * (first.dim() - 1))).unbind(0):
+    keys = _halves(first + weyl.view(ROUNDS, 2, *[1] * (first.dim() - 1)))[0]
+    product = even
+    for round_keys in keys.unbind(0):
         product = torch.empty_like(even)
         torch.mul(even[1], MULTIPLIERS[1], out=product[0])
-        torch.mul(even[0], MULTIPLIERS[0], out=product[1])
-        # A product of two words may wrap to a negative int64: the mask gives its true high word. The low words are
-        # the products themselves; what stands above 32 bits in them is masked where they are next used.
-        even = (product >> 32).bitwise_xor_(odd).bitwise_xor_(keys).bitwise_and_(WORD)
-        odd = product
-    return even, odd.bitwise_and_(WORD)
+        torch.mul(even[0], MULTIPLIERS[0], out=product[1])  # a product of two words may wrap: its bits are the same
+        low, high = _halves(product)
+        # Written over the low half of what went into the product; its high half stays 0.
+        torch.bitwise_xor(high, odd, out=_halves(even)[0]).bitwise_xor_(round_keys)
+        odd = low
+    return even, product & WORD
+
+
+def _halves(words: Tensor) -> tuple[Tensor, Tensor]:
+    """The low and the high 32 bits of int64, as views."""
+    low, high = words.view(torch.int32).unflatten(-1, (-1, 2)).unbind(-1)
+    return (low, high) if sys.byteorder == "little" else (high, low)
 
 
 @lru_cache(maxsize=16)

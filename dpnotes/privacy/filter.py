@@ -108,15 +108,15 @@ class Filter:
           Which runs were granted theirs, `(runs,)` bool, to be drawn after this; and what is spent then.
         """
         self._check_shapes(spent=spent.reused, cost=cost, asked=asked)
-        asked = asked & (cost >= 0)
-        after, other = self._after(spent, cost.masked_fill(~asked, 0.0), sampling)
-        granted = asked & (after + other <= self._limit)
-        return granted, Spent(*self._after(spent, cost.masked_fill(~granted, 0.0), sampling))
-
-    def _after(self, spent: Spent, cost: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+        reused, fresh = spent.reused, spent.fresh
         if sampling == FRESH:
-            return spent.reused, torch.maximum(spent.fresh, cost)
-        return spent.reused + cost, spent.fresh
+            fresh = torch.maximum(fresh, cost)
+        else:
+            reused = reused + cost
+        granted = asked & (cost >= 0) & (reused + fresh <= self._limit)
+        if sampling == FRESH:
+            return granted, Spent(reused, torch.where(granted, fresh, spent.fresh))
+        return granted, Spent(torch.where(granted, reused, spent.reused), fresh)
 
     def _check_shapes(self, **named: Tensor) -> None:
         for name, tensor in named.items():

@@ -193,17 +193,17 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
     noise_std, l2_sensitivity, active = request.noise_std, request.answer.l2_sensitivity, request.active
     _check_rows(request.answer, streams, active=active, noise_std=noise_std, call=request.call)
     _check_kind(request.answer, streams, noise)
-    valid = (noise_std > 0) & (noise_std < torch.inf) & (l2_sensitivity >= 0) & (l2_sensitivity < torch.inf)
+    sound = active & (noise_std > 0) & (l2_sensitivity >= 0) & (noise_std + l2_sensitivity < torch.inf)
 
     def error() -> ValueError:
-        run = int((active & ~valid).nonzero()[0])
+        run = int((active & ~sound).nonzero()[0])
         return ValueError(
             f"Expected 0 < noise_std={noise_std[run].item()} < inf and 0 <= l2_sensitivity="
             f"{l2_sensitivity[run].item()} < inf in run {run}; a release without noise is asked for with Exact()."
         )
 
-    checks.require(valid | ~active, error)
-    return active & valid
+    checks.require(sound == active, error)
+    return sound
 
 
 def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noise = "gaussian") -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Landscape
 from dpnotes.problems.separable import Separable
@@ -172,11 +172,19 @@ class VirtualData:
         Raises:
           ValueError: for other batch sizes or calls.
         """
-        size = torch.as_tensor(batch_size, dtype=torch.float64, device=streams.keys.device)
+        device = streams.keys.device
+        size = (
+            batch_size
+            if isinstance(batch_size, Tensor)
+            else torch.full((), float(batch_size), dtype=torch.float64, device=device)
+        )
+        size = size.to(device, torch.float64)
         if size.dim() > 1 or size.numel() not in (1, len(streams)):
             raise ValueError(f"Expected batch_size.shape={tuple(size.shape)} to be () or ({len(streams)},).")
-        if not bool(((size >= 1) & (size <= 1e18) & (size == size.floor())).all()):
-            raise ValueError(f"Expected batch_size={batch_size} to be whole numbers from 1 to 1e18.")
+        checks.require(
+            (size >= 1) & (size <= 1e18) & (size == size.floor()),
+            lambda: ValueError(f"Expected batch_size={batch_size} to be whole numbers from 1 to 1e18."),
+        )
         size = size.expand(len(streams))
         return FreshBatch(self, size, streams.normal(purpose, call, self.dim) / size.sqrt()[:, None])
 

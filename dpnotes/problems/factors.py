@@ -108,7 +108,7 @@ class Outer:
             _summed(_inner_products(self.inputs[block].mT), _inner_products(self.errors[block].mT))
             for block in _blocks(self.inputs, 2 * positions**2)
         ]
-        return _without_cancellation(torch.cat(found, dim=1), self, size)
+        return _without_cancellation(*_joined(found), self, size)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """See `Term`."""
@@ -165,11 +165,10 @@ class Patches:
                 self._patch_products(self.inputs[block].unflatten(1, (groups, -1)).flatten(0, 1)),
                 _inner_products(self.errors[block].unflatten(1, (groups, -1)).flatten(0, 1).flatten(2)),
             )
-            .view(2, -1, groups)
-            .sum(2)
             for block in _blocks(self.inputs, groups * (pixels**2 + 2 * positions**2))
         ]
-        return _without_cancellation(torch.cat(found, dim=1), self, size)
+        squares, most = (each if groups == 1 else each.view(-1, groups).sum(1) for each in _joined(found))
+        return _without_cancellation(squares, most, self, size)
 
     def _patch_products(self, images: Tensor) -> Tensor:
         """Inner products of all pairs of patches of each image, `(batch, positions, positions)`.
@@ -239,14 +238,11 @@ class Lookups:
 
     def squared_norms(self) -> Tensor:
         """See `Term`."""
-        found = [
-            _summed(
-                (self.indices[block, :, None] == self.indices[block, None]).to(_wide(self.errors)),
-                _inner_products(self.errors[block].mT),
-            )
-            for block in _blocks(self.indices, 2 * self.indices.shape[1] ** 2)
-        ]
-        return _without_cancellation(torch.cat(found, dim=1), self, self.num_rows * self.errors.shape[2])
+        found = []
+        for block in _blocks(self.indices, 2 * self.indices.shape[1] ** 2):
+            alike = (self.indices[block, :, None] == self.indices[block, None]).to(_wide(self.errors))
+            found.append(_summed(alike, _inner_products(self.errors[block].mT), alike))
+        return _without_cancellation(*_joined(found), self, self.num_rows * self.errors.shape[2])
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """See `Term`."""
@@ -407,20 +403,33 @@ def _square(tensor: Tensor) -> Tensor:
     return torch.linalg.vector_norm(tensor.flatten(1), dim=1, dtype=_wide(tensor)).square_()
 
 
-def _summed(first: Tensor, second: Tensor) -> Tensor:
-    """Sums of the products of inner products, and below them what they would be if none cancelled, `(2, batch)`."""
-    lengths = (first.diagonal(dim1=1, dim2=2) * second.diagonal(dim1=1, dim2=2)).clamp_min_(0).sqrt_()
-    most = torch.bmm(torch.bmm(lengths[:, None], (first != 0).to(lengths)), lengths[:, :, None]).flatten()
-    return torch.stack([first.mul_(second).sum((1, 2)), most])
+def _summed(first: Tensor, second: Tensor, alike: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Sums of the products of inner products, and what they would be at most if none cancelled, `(batch,)` each.
+
+    Where `first` says which positions are alike, 1 or 0, only these pairs count.
+    """
+    lengths = (first.diagonal(dim1=1, dim2=2) * second.diagonal(dim1=1, dim2=2)).sqrt_()
+    if alike is None:
+        most = lengths.sum(1).square_()
+    else:
+        most = torch.bmm(torch.bmm(lengths[:, None], alike), lengths[:, :, None]).flatten()
+    return first.mul_(second).sum((1, 2)), most
 
 
-def _without_cancellation(found: Tensor, term: "Outer | Patches | Lookups", numbers: int) -> Tensor:
+def _joined(found: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """The blocks of `_summed` one after the other."""
+    if len(found) == 1:
+        return found[0]
+    squares, most = zip(*found, strict=True)
+    return torch.cat(squares), torch.cat(most)
+
+
+def _without_cancellation(squares: Tensor, most: Tensor, term: "Outer | Patches | Lookups", numbers: int) -> Tensor:
     """The sums; where they cancel rounding could hide a gradient of any length from the clipping.
 
     There a CPU writes them out. On a GPU, which would have to be asked where that is, a bound stands instead: the sum
     and what its rounding may be.
     """
-    squares, most = found
     if not squares.is_cpu:
         return torch.where(squares < _CANCELLED * most, squares + _ROUNDING * most, squares)
     if len(doubtful := (squares < _CANCELLED * most).nonzero()[:, 0]):

@@ -21,20 +21,24 @@ def full_precision() -> Iterator[None]:
       ...     torch.backends.cudnn.conv.fp32_precision
       'ieee'
     """
-    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
-    before = [backend.fp32_precision for backend in backends]
-    try:
-        legacy = torch.get_float32_matmul_precision()
-    except RuntimeError:  # only `fp32_precision` was set, which this older setting does not know
-        legacy = "highest"
-    # Both interfaces to products are set together: torch refuses a product where they differ.
-    torch.set_float32_matmul_precision("highest")
-    torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
+    products = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
+    reduced = [b for b in (*products, torch.backends.cudnn.conv) if b.fp32_precision in ("tf32", "bf16")]  # type: ignore[attr-defined]
+    before, legacy = [backend.fp32_precision for backend in reduced], None
+    if any(backend in products for backend in reduced):
+        # Both interfaces to products are set together: torch refuses a product where they differ.
+        try:
+            legacy = torch.get_float32_matmul_precision()
+        except RuntimeError:  # only `fp32_precision` was set, which this older setting does not know
+            legacy = "highest"
+        torch.set_float32_matmul_precision("highest")
+    for backend in reduced:
+        backend.fp32_precision = "ieee"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(legacy)
-        for backend, precision in zip(backends, before, strict=True):
+        if legacy is not None:
+            torch.set_float32_matmul_precision(legacy)
+        for backend, precision in zip(reduced, before, strict=True):
             backend.fp32_precision = precision
 
 

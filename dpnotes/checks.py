@@ -33,7 +33,7 @@ def require(holds: Tensor, error: Callable[[], Exception]) -> None:
             raise error()
         return
     pending = _pending()
-    pending.append((holds.all(), error))
+    pending.append((holds, error))
     if len(pending) > _MOST:
         settle()
 
@@ -57,11 +57,10 @@ def settle() -> None:
     pending = _pending()
     if not pending:
         return
-    held, errors = torch.stack([holds for holds, _ in pending]).tolist(), [error for _, error in pending]
+    waited = [*pending]
     pending.clear()
-    for holds, error in zip(held, errors, strict=True):
-        if not holds:
-            raise error()
+    if not bool(torch.cat([holds.flatten() for holds, _ in waited]).all()):
+        raise next(error for holds, error in waited if not bool(holds.all()))()
 
 
 def _pending() -> list[tuple[Tensor, Callable[[], Exception]]]:

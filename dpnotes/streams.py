@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from dpnotes import checks, draws, validate
-from dpnotes.draws.reference import WORD
+from dpnotes.draws.reference import WORD, high_word
 
 _AHEAD = 64  # calls that a small vector is drawn for at once
 _SMALL = 512  # numbers in all runs
@@ -205,7 +205,7 @@ class Streams:
         calls = call.to(device, torch.int64).reshape(-1)
         if len(calls) not in (1, len(self)):
             raise ValueError(f"Expected one call, or one for each of {len(self)} runs, got {len(calls)}.")
-        inside = (calls >> 32) == 0
+        inside = high_word(calls) == 0
         checks.require(inside, lambda: ValueError(f"Expected 0 <= call={calls[~inside][0].item()} < 2^32."))
         return calls
 

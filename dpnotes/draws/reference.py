@@ -46,17 +46,16 @@ def philox(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Te
       >>> [hex(int(word)) for word in philox((zero, zero), (zero, zero, zero, zero))]
       ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
     """
-    even, odd = _rounds(key, counter)
+    even, odd = _rounds(torch.stack(key), counter)
     return even[0], odd[0], even[1], odd[1]
 
 
-def _rounds(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def _rounds(key: Tensor, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """The first and third word, and the second and fourth, as rows: two at once are half as many kernels to launch."""
     c0, c1, c2, c3 = torch.broadcast_tensors(*counter, *key)[:4]  # `broadcast_shapes` takes 30 times as long
     even, odd = torch.stack([c0, c2]), _halves(torch.stack([c1, c3]))[0]
-    first = torch.stack(key)
-    weyl = _on(tuple(number * word for number in range(ROUNDS) for word in WEYL), first.device)
-    keys = _halves(first + weyl.view(ROUNDS, 2, *[1] * (first.dim() - 1)))[0]
+    weyl = _on(tuple(number * word for number in range(ROUNDS) for word in WEYL), key.device)
+    keys = _halves((key + weyl.view(ROUNDS, 2, *[1] * (key.dim() - 1))).contiguous())[0]
     product = even
     for round_keys in keys.unbind(0):
         product = torch.empty_like(even)
@@ -67,6 +66,16 @@ def _rounds(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, T
         torch.bitwise_xor(high, odd, out=_halves(even)[0]).bitwise_xor_(round_keys)
         odd = low
     return even, product & WORD
+
+
+def high_word(numbers: Tensor) -> Tensor:
+    """The high 32 bits of int64, as a view.
+
+    Example:
+      >>> high_word(torch.tensor([5, 2**32, -1]))
+      tensor([ 0,  1, -1], dtype=torch.int32)
+    """
+    return _halves(numbers)[1]
 
 
 def _halves(words: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,7 +100,8 @@ def words(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, cou
       start: the first block.
       count: of blocks.
     """
-    return torch.stack(philox(*_blocks(keys, calls, purpose, start, count)), dim=-1)
+    (c0, c2), (c1, c3) = _rounds(*_blocks(keys, calls, purpose, start, count))
+    return torch.stack([c0, c1, c2, c3], dim=-1)
 
 
 def uniforms(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
@@ -108,7 +118,7 @@ def normals(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, c
 def _blocks(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> tuple[Any, Any]:
     """Key and counter."""
     element = torch.arange(start, start + count, device=keys.device)[None]
-    return (keys[:, :1], keys[:, 1:]), (element, calls[:, None], *_on(purpose, keys.device).view(2, 1, 1).unbind(0))
+    return keys.T[..., None], (element, calls[:, None], *_on(purpose, keys.device).view(2, 1, 1).unbind(0))
 
 
 def _joined(high: Tensor, low: Tensor) -> Tensor:

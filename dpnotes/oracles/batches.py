@@ -62,7 +62,7 @@ def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, 
     few = distinct(min(batch_size, num_examples - batch_size), num_examples, streams, purpose, call)
     if batch_size > num_examples // 2:
         inside = torch.ones(len(streams), num_examples, dtype=torch.bool, device=device).scatter_(1, few, False)
-        few = _packed(inside, torch.arange(num_examples, device=device).expand_as(inside), batch_size)
+        few = _packed(inside, inside.cumsum(1), torch.arange(num_examples, device=device).expand_as(inside), batch_size)
     return Sample(few, torch.ones_like(few, dtype=torch.bool))
 
 
@@ -99,18 +99,18 @@ def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call
     new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     first = torch.empty_like(new).scatter_(1, place, new)
     few = RuntimeError(f"Expected {count} different examples among {size} draws: call again with another call number.")
-    checks.require(first.sum(1) >= count, lambda: few)
-    return _packed(first, drawn, count)
+    number = first.cumsum(1)
+    checks.require(number[:, -1] >= count, lambda: few)
+    return _packed(first, number, drawn, count)
 
 
-def _packed(chosen: Tensor, values: Tensor, count: int) -> Tensor:
+def _packed(chosen: Tensor, number: Tensor, values: Tensor, count: int) -> Tensor:
     """The first `count` values that are chosen, a row a run, in their order; 0 where there are fewer.
 
-    `masked_select` would ask the device how many there are.
+    `number` is `chosen.cumsum(1)`. (`masked_select` would ask the device how many there are.)
     """
-    number = chosen.cumsum(1)
-    place = torch.where(chosen & (number <= count), number - 1, count)  # the others go to a column that is cut off
-    return values.new_zeros(len(values), count + 1).scatter_(1, place, values)[:, :count]
+    place = number * (chosen & (number <= count))  # the others go to a column that is cut off
+    return values.new_zeros(len(values), count + 1).scatter_(1, place, values)[:, 1:]
 
 
 def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> Sample:
@@ -121,4 +121,7 @@ def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, cal
     sizes = chosen.sum(1)
     longest = max(1, int(sizes.max()))  # the host waits for it: so large are the tensors of the step
     present = torch.arange(longest, device=chosen.device) < sizes[:, None]
-    return Sample(_packed(chosen, torch.arange(num_examples, device=chosen.device).expand_as(chosen), longest), present)
+    return Sample(
+        _packed(chosen, chosen.cumsum(1), torch.arange(num_examples, device=chosen.device).expand_as(chosen), longest),
+        present,
+    )

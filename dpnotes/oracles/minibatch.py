@@ -162,24 +162,21 @@ class MinibatchGradient:
         if self.augment and isinstance(problem, Augmentable):
             problem = problem.augmented(streams, calls)
         gradients = problem.gradients(x, sample.examples)
-        weights = sample.present.to(x.dtype) * (1 / terms.divisor)
-        exceeded = checked = torch.zeros_like(calls)
         if self.clipped:
-            norms = gradients.norms()
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
-            weights = weights * (
-                self.norm_bound / norms.nan_to_num(nan=torch.inf, posinf=torch.inf).clamp_min(self.norm_bound)
-            )
-            mean = gradients.weighted_sum(weights)
+            norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
+            weights = sample.present * (self.norm_bound / terms.divisor / norms.clamp_min(self.norm_bound))
+            mean, seen = gradients.weighted_sum(weights), None
         else:
             looks = granted & (calls % self.check == 0) if self.check else torch.zeros_like(granted)
+            exceeded = checked = torch.zeros_like(calls)
             if self.check == 1 or (self.check and bool(looks.any())):
                 longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN is longer
-                exceeded, checked = (looks * seen.sum(1) for seen in (longer, sample.present))
-            mean = gradients.weighted_sum(weights)
-            found = (terms.too_long(mean, sample.present.sum(1)) & ~looks).long()
-            exceeded, checked = exceeded + found, checked + found
-        new, gradient, price = terms.release(state, mean, granted, spent, (exceeded, checked), streams)
+                exceeded, checked = looks * longer.sum(1), looks * sample.present.sum(1)
+            mean = gradients.weighted_sum(sample.present.to(x.dtype) * (1 / terms.divisor))
+            found = terms.too_long(mean, sample.present.sum(1)) & ~looks
+            seen = exceeded + found, checked + found
+        new, gradient, price = terms.release(state, mean, granted, spent, seen, streams)
         # Neither the size of a Poisson batch nor, under add-or-remove-one, the number of examples is public.
         secret = self.relation == Relation.ADD_OR_REMOVE
         size = terms.divisor if secret else self.sampling.rate * self.problem.num_examples

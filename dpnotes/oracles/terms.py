@@ -163,7 +163,7 @@ class Terms:
         mean: Tensor,
         granted: Tensor,
         spent: Spent,
-        seen: tuple[Tensor, Tensor],
+        seen: tuple[Tensor, Tensor] | None,
         streams: Streams,
     ) -> tuple[BatchGradientState, Tensor, Price]:
         """Release the means of the granted runs, `(runs, dim)`.
@@ -173,7 +173,8 @@ class Terms:
           mean: the sum over the batch divided by the public number.
           granted: `(runs,)` bool, from `grant`.
           spent: from `grant`.
-          seen: how many gradients exceeded the bound, and of how many that were looked at, `(runs,)` int64 each.
+          seen: how many gradients exceeded the bound, and of how many that were looked at, `(runs,)` int64 each; None
+            where nothing was compared, as where gradients are clipped.
           streams: the runs' randomness.
         """
         meter = state.meter
@@ -181,8 +182,10 @@ class Terms:
         answer = Sensitive(mean, self._sensitivities, self.relation, basis, self.sampling)
         request = Release(answer, self.noise_std, meter.calls, granted)
         belief, gradient, price = self.mechanism.release(state.belief, request, streams)
-        exceeded, checked = (granted * count for count in seen)
-        new = Meter(meter.calls + granted, spent, meter.exceeded + exceeded, meter.checked + checked)
+        counts = meter.exceeded, meter.checked
+        if seen is not None:
+            counts = counts[0] + granted * seen[0], counts[1] + granted * seen[1]
+        new = Meter(meter.calls + granted, spent, *counts)
         return BatchGradientState(belief, new), gradient, price
 
     def too_long(self, mean: Tensor, batch: Tensor | float) -> Tensor:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import torch
 
-_KERNELS = "deterministic", "benchmark"
+_KERNELS, _REDUCED = ("deterministic", "benchmark"), ("tf32", "bf16")
 
 
 @contextmanager
@@ -21,24 +21,26 @@ def full_precision() -> Iterator[None]:
       ...     torch.backends.cudnn.conv.fp32_precision
       'ieee'
     """
-    products = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul
-    reduced = [b for b in (*products, torch.backends.cudnn.conv) if b.fp32_precision in ("tf32", "bf16")]  # type: ignore[attr-defined]
-    before, legacy = [backend.fp32_precision for backend in reduced], None
-    if any(backend in products for backend in reduced):
+    products = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    touched = [*products] if any(backend.fp32_precision in _REDUCED for backend in products) else []
+    touched += [convolutions] if convolutions.fp32_precision in _REDUCED else []
+    before, older = [backend.fp32_precision for backend in touched], None
+    if products[0] in touched:
         # Both interfaces to products are set together: torch refuses a product where they differ.
         try:
-            legacy = torch.get_float32_matmul_precision()
+            older = torch.get_float32_matmul_precision()
         except RuntimeError:  # only `fp32_precision` was set, which this older setting does not know
-            legacy = "highest"
+            older = "highest"
         torch.set_float32_matmul_precision("highest")
-    for backend in reduced:
+    for backend in touched:
         backend.fp32_precision = "ieee"
     try:
         yield
     finally:
-        if legacy is not None:
-            torch.set_float32_matmul_precision(legacy)
-        for backend, precision in zip(reduced, before, strict=True):
+        if older is not None:
+            torch.set_float32_matmul_precision(older)
+        for backend, precision in zip(touched, before, strict=True):
             backend.fp32_precision = precision
 
 

@@ -1,0 +1,61 @@
+"""The settings that a bound is enforced under, whatever was set before, and that they are given back."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+
+from dpnotes.problems.precision import deterministic_convolutions, full_precision
+
+CUDA, CPU, CONV = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
+
+
+def allow(backend: object) -> Callable[[], None]:
+    return lambda: setattr(backend, "fp32_precision", "tf32")
+
+
+ALLOWED: dict[str, Callable[[], None]] = {
+    "nothing": lambda: setattr(CONV, "fp32_precision", "ieee"),
+    "convolutions": allow(CONV),
+    "high": lambda: torch.set_float32_matmul_precision("high"),
+    "medium": lambda: torch.set_float32_matmul_precision("medium"),
+    "products, by the older setting": lambda: setattr(CUDA, "allow_tf32", True),
+    "products": allow(CUDA),
+}
+
+
+def settings() -> tuple[str | bool, ...]:
+    try:
+        both = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        both = "mixed"
+    return both, CUDA.fp32_precision, CPU.fp32_precision, CONV.fp32_precision
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    usual = CONV.fp32_precision
+    yield
+    torch.set_float32_matmul_precision("highest")
+    CUDA.fp32_precision = CPU.fp32_precision = "none"
+    CONV.fp32_precision = usual
+
+
+@pytest.mark.parametrize("what", ALLOWED)
+def test_float32_is_float32_inside_and_the_users_choice_again_after_it(what: str) -> None:
+    ALLOWED[what]()
+    before = settings()
+    assert ("tf32" in before) is (what != "nothing")
+    with pytest.raises(ZeroDivisionError), full_precision():
+        both, *each = settings()
+        assert both == "highest" and set(each) <= {"ieee", "none"}
+        assert not CUDA.allow_tf32, "torch asks this before a product, and refuses settings that differ"
+        raise ZeroDivisionError
+    assert settings() == before
+
+
+def test_convolutions_are_as_they_were_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), deterministic_convolutions():
+        assert torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
+        raise ZeroDivisionError
+    assert not torch.backends.cudnn.deterministic

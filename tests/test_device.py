@@ -353,8 +353,8 @@ SMALLER: dict[str, dict[str, Any]] = {
         for name in ("convnet", "convnet_more", "convnet_clipped", "convnet_lemma", "cola")
     },
     # At the step size of the paper, inputs that are off by 1e-7 move the losses of a tiny ResNet by 2%.
-    "noisy_sgd.resnet18": _NETWORK | {"step_size": 1e-3},
-    "noisy_sgd.cifar100": _NETWORK | {"step_size": 1e-3, "image_size": 32},
+    "noisy_sgd.resnet18": _NETWORK | {"step_size": 1e-4},
+    "noisy_sgd.cifar100": _NETWORK | {"step_size": 1e-4, "image_size": 32},
 }  # fmt: skip
 
 

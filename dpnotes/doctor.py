@@ -41,11 +41,12 @@ def chromium() -> str | None:
 
 
 def examine() -> Iterator[Finding]:
-    """Look at Python, packages, GPU, widget manager, data sets and browser, in this order."""
+    """Look at Python, packages, GPU, draws, widget manager, data sets and browser, in this order."""
     yield Finding("python", "ok", f"{platform.python_version()} at {sys.executable}")
     for name in _REQUIRED:
         yield _package(name, "problem", "pip install -c constraints.txt -e .")
     yield _gpu()
+    yield _draws()
     yield _widgets()
     yield from _data()
     path = chromium()
@@ -71,6 +72,19 @@ def _gpu() -> Finding:
     if torch.cuda.is_available():
         return Finding("gpu", "ok", torch.cuda.get_device_name())
     return Finding("gpu", "note", "no CUDA device", "none is needed; only the experiments' paper profiles want one")
+
+
+def _draws() -> Finding:
+    """Whether random numbers come from a fused kernel; without one they are the same, and slower."""
+    if importlib.util.find_spec("torch") is None:
+        return Finding("draws", "note", "torch is not installed")
+    import torch
+
+    from dpnotes import draws
+
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    backend = draws.backend(device)
+    return Finding("draws", "ok" if backend.fused else "note", f"{device}: {backend.about}", backend.advice)
 
 
 def _widgets() -> Finding:

@@ -33,6 +33,15 @@ def select(mask: Tensor, new: State, old: State) -> State:
     return map_state(lambda a, b: torch.where(mask.view(-1, *[1] * (a.dim() - 1)), a, b), new, old)
 
 
+def finite(x: Tensor) -> Tensor:
+    """Whether all numbers of each row of `x`, `(runs, dim)`, are finite, `(runs,)` bool.
+
+    >>> finite(torch.tensor([[1.0, 2.0], [1.0, torch.nan], [-torch.inf, 0.0]]))
+    tensor([ True, False, False])
+    """
+    return torch.linalg.vector_norm(x, torch.inf, dim=1) < torch.inf
+
+
 def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
     """A state as a flat dict of tensors: what a checkpoint holds (`torch.save` it, load with `weights_only=True`).
 

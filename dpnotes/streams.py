@@ -3,7 +3,8 @@
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 SC 2011). The run's key is Philox's key; call, purpose and element are its counter, so no two draws share a stream,
 whatever the batch, the mask or the chunk. Normals are Box and Muller's, evaluated with additions, multiplications,
-divisions and square roots alone, each of which IEEE 754 rounds in one way, so that CPU and GPU agree to the bit.
+divisions and square roots alone, each correctly rounded, so that CPU, GPU and every kernel (`dpnotes.draws`) agree to
+the bit.
 
 Whoever holds the seed can draw the noise again and subtract it. A run that anyone can repeat is a demonstration, and
 its epsilon is the mechanism's, not the file's. `Streams.secure` takes keys from the operating system, which are in no
@@ -17,49 +18,25 @@ More of this stands in docs/privacy.md.
 
 import hashlib
 import json
-import math
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from numbers import Integral
-from typing import Any, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, draws, validate
+from dpnotes.draws.reference import WORD
 
-_WORD = 0xFFFFFFFF
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
-_BITS = 52  # of a uniform number
-
-
-def philox(key: tuple[Tensor, Tensor], counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tuple[Tensor, ...]:
-    """Philox4x32-10: four 32-bit words for each counter.
-
-    Every word is an int64 tensor holding 32 bits; shapes broadcast.
-
-    Args:
-      key: two words.
-      counter: four words.
-
-    Returns:
-      Four words of the broadcast shape, equal to Random123's for the same key and counter.
-    """
-    k0, k1 = key
-    c0, c1, c2, c3 = torch.broadcast_tensors(*counter, *key)[:4]  # `broadcast_shapes` takes 30 times as long
-    for _ in range(_ROUNDS):
-        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
-        # A product of two words may wrap to a negative int64: the mask gives its true high word. The low words are
-        # the products themselves; what stands above 32 bits in them is masked where they are next used.
-        c0 = (product1 >> 32).bitwise_xor_(c1).bitwise_xor_(k0).bitwise_and_(_WORD)
-        c2 = (product0 >> 32).bitwise_xor_(c3).bitwise_xor_(k1).bitwise_and_(_WORD)
-        c1, c3 = product1, product0
-        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
-    return c0, c1 & _WORD, c2, c3 & _WORD
+_AHEAD = 64  # calls that a small vector is drawn for at once
+_SMALL = 512  # numbers in all runs
+_NAMES = 15  # vectors that are remembered beside the one that is drawn
 
 
+@lru_cache(maxsize=1024)
 def _words_of(text: str) -> tuple[int, int]:
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
@@ -95,12 +72,13 @@ class Streams:
       True
     """
 
-    __slots__ = ("_keys", "_secret")
+    __slots__ = ("_ahead", "_keys", "_secret")
 
     def __init__(self, keys: Tensor, secret: bool = False) -> None:
         if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
-        self._keys, self._secret = keys & _WORD, secret  # Philox sees 32 bits a word: what is compared is what is used
+        self._keys, self._secret = keys & WORD, secret  # Philox sees 32 bits a word: what is compared is what is used
+        self._ahead: dict[tuple[str, str, int, int], _Block | None] = {}
 
     @property
     def keys(self) -> Tensor:
@@ -175,81 +153,109 @@ class Streams:
         Args:
           purpose: what the draw is for; draws for different purposes are independent.
           call: which draw it is, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
-          num_blocks: Philox blocks of four words.
+          num_blocks: Philox blocks of four words, at most 2^32.
 
         Raises:
           TypeError: for a call that is no whole number, truth values included.
           ValueError: for a call outside this range, which would share its stream with another, or calls that are not
-            one a run.
+            one a run; for more blocks than a stream has. (Of calls on a device: when the host next waits for it.)
         """
-        device = self.keys.device
-        if isinstance(call, bool) or not isinstance(call, Integral | Tensor):
-            raise TypeError(f"Expected call={call!r} to be a whole number or a tensor of them.")
-        calls = call if isinstance(call, Tensor) else torch.tensor(int(call))
-        if calls.is_floating_point() or calls.is_complex() or calls.dtype == torch.bool:
-            raise TypeError(f"Expected call to be a tensor of whole numbers, got {calls.dtype}.")
-        calls = calls.to(device, torch.int64).reshape(-1, 1)
-        if len(calls) not in (1, len(self)):
-            raise ValueError(f"Expected one call, or one for each of {len(self)} runs, got {len(calls)}.")
-        if bool((calls >> 32).any()):
-            wrong = calls[(calls >> 32) != 0][0].item()
-            raise ValueError(f"Expected 0 <= call={wrong} < 2^32.")
-        low, high = (torch.tensor(word, device=device) for word in _words_of(purpose))
-        element = torch.arange(num_blocks, device=device)[None]
-        return philox((self.keys[:, :1], self.keys[:, 1:]), (element, calls, low, high))
+        return self._blocks("words", purpose, self._calls(call), 0, num_blocks).unbind(-1)
 
-    def uniform(self, purpose: str, call: int | Tensor, size: int) -> Tensor:
-        """Uniform numbers in the open interval (0, 1), `(runs, size)` float64; arguments as in `words`."""
-        validate.at_least(1, size=size)
-        w0, w1, w2, w3 = self.words(purpose, call, -(-size // 2))
-        bits = torch.stack([_join(w0, w1), _join(w2, w3)], dim=-1).flatten(1)[:, :size]
-        return (bits.to(torch.float64) + 0.5) * 2.0**-_BITS
+    def uniform(self, purpose: str, call: int | Tensor, size: int, start: int = 0) -> Tensor:
+        """Uniform numbers in the open interval (0, 1), `(runs, size)` float64; arguments as in `normal`."""
+        return self._numbers("uniforms", purpose, call, size, start)
 
-    def normal(self, purpose: str, call: int | Tensor, size: int) -> Tensor:
-        """Standard normal numbers, `(runs, size)` float64; arguments as in `words`.
+    def normal(self, purpose: str, call: int | Tensor, size: int, start: int = 0) -> Tensor:
+        """Standard normal numbers, `(runs, size)` float64.
 
         Always float64, whatever it is added to: add first, then round. With fewer bits the squares of a pair lie on
         so few rings that a reader of the noisy answer can tell which answers are possible.
+
+        Args:
+          purpose: as in `words`.
+          call: as in `words`.
+          size: how many numbers, at least 1.
+          start: which element of the vector is the first of them, so that a vector can be drawn in pieces. It has
+            2^33 elements.
+
+        Raises:
+          TypeError: as in `words`.
+          ValueError: as in `words`, and outside these domains.
+
+        Example:
+          >>> streams = Streams.of(0, ["a"])
+          >>> pieces = [streams.normal("noise", 3, 2), streams.normal("noise", 3, 3, start=2)]
+          >>> torch.equal(streams.normal("noise", 3, 5), torch.cat(pieces, dim=1))
+          True
         """
+        return self._numbers("normals", purpose, call, size, start)
+
+    def _calls(self, call: int | Tensor) -> Tensor:
+        """The call numbers, `(1,)` or `(runs,)` int64 on the keys' device."""
+        if isinstance(call, bool) or not isinstance(call, Integral | Tensor):
+            raise TypeError(f"Expected call={call!r} to be a whole number or a tensor of them.")
+        device = self._keys.device
+        if not isinstance(call, Tensor):
+            if not 0 <= call <= WORD:
+                raise ValueError(f"Expected 0 <= call={call} < 2^32.")
+            return torch.full((1,), int(call), device=device)
+        if call.is_floating_point() or call.is_complex() or call.dtype == torch.bool:
+            raise TypeError(f"Expected call to be a tensor of whole numbers, got {call.dtype}.")
+        calls = call.to(device, torch.int64).reshape(-1)
+        if len(calls) not in (1, len(self)):
+            raise ValueError(f"Expected one call, or one for each of {len(self)} runs, got {len(calls)}.")
+        inside = (calls >> 32) == 0
+        checks.require(inside, lambda: ValueError(f"Expected 0 <= call={calls[~inside][0].item()} < 2^32."))
+        return calls
+
+    def _numbers(self, kind: Literal["uniforms", "normals"], purpose: str, call: Any, size: int, start: int) -> Tensor:
         validate.at_least(1, size=size)
-        w0, w1, w2, w3 = self.words(purpose, call, -(-size // 2))
-        return _box_muller(_join(w0, w1), _join(w2, w3)).flatten(1)[:, :size]
+        validate.at_least(0, start=start)
+        calls = self._calls(call)
+        # A fused kernel is as fast call by call.
+        if size * len(self) <= _SMALL and calls.device.type == "cpu" and not draws.backend(calls.device).fused:
+            return self._drawn_ahead(kind, purpose, calls, size, start)
+        return self._elements(kind, purpose, calls, size, start)
+
+    def _elements(self, kind: str, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
+        first = start // 2  # two numbers a block
+        blocks = self._blocks(kind, purpose, calls, first, (start + size + 1) // 2 - first)
+        return blocks.flatten(1)[:, start % 2 : start % 2 + size]
+
+    def _blocks(self, kind: str, purpose: str, calls: Tensor, first: int, count: int) -> Tensor:
+        if first + count > WORD + 1:
+            raise ValueError(f"Expected at most 2^32 blocks of a stream, got blocks {first} ... {first + count - 1}.")
+        draw = getattr(draws.backend(self._keys.device).module, kind)
+        return draw(self._keys, calls, _words_of(purpose), first, count)
+
+    def _drawn_ahead(self, kind: str, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
+        """The same numbers, from a block of calls that were drawn at once; who reads call by call draws seldom.
+
+        What is drawn ahead stays here: it is no release, has no price and counts as no call until it is asked for.
+        """
+        name = (kind, purpose, size, start)
+        if name not in self._ahead:  # the first time there is no telling whether more will follow
+            self._ahead = {**dict([*self._ahead.items()][-_NAMES:]), name: None}
+            return self._elements(kind, purpose, calls, size, start)
+        block = self._ahead[name]
+        if block is None or not block.holds(calls):
+            if bool((calls > WORD - _AHEAD).any()):
+                return self._elements(kind, purpose, calls, size, start)
+            every = Streams(self._keys.repeat_interleave(_AHEAD, 0))
+            each = (calls[:, None] + torch.arange(_AHEAD)).expand(len(self), -1).flatten()
+            drawn = every._elements(kind, purpose, each, size, start).view(len(self), _AHEAD, size)
+            block = self._ahead[name] = _Block(calls, drawn)
+        return block.drawn[torch.arange(len(self)), calls - block.first]
 
 
-def _join(high: Tensor, low: Tensor) -> Tensor:
-    """52 uniform bits: with the half added later they stay exact in float64 and reach neither 0 nor 1."""
-    return (high << 20) + (low >> 12)
+@dataclass(frozen=True, repr=False, eq=False)
+class _Block:
+    """What a run drew for its calls `first ... first + _AHEAD - 1`, `(runs, _AHEAD, size)`."""
 
+    first: Tensor
+    drawn: Tensor
 
-def _series(x: Tensor, coefficients: Sequence[float]) -> Tensor:
-    """Horner's rule, lowest order first; one rounding an operation, so the bits do not depend on the device."""
-    total = torch.full_like(x, coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        total = total.mul_(x).add_(coefficient)
-    return total
-
-
-def _box_muller(radius_bits: Tensor, angle_bits: Tensor) -> Tensor:
-    """Two independent standard normals, stacked last, from two integers of 52 uniform bits.
-
-    The series leave out less than 3e-17 on their reduced ranges.
-    """
-    # ln u for u = (bits + 1/2) 2^-52: ln(mantissa) = ln(c) + 2 artanh(s), |s| <= 0.172 with c = sqrt(1/2).
-    mantissa, exponent = torch.frexp(radius_bits.to(torch.float64).add_(0.5))
-    centre = math.sqrt(0.5)
-    s = (mantissa - centre).div_(mantissa.add_(centre))
-    minus_two_log = _series(s * s, [-4 / (2 * k + 1) for k in range(10)]).mul_(s)
-    minus_two_log.add_((exponent.to(torch.float64) - (_BITS + 0.5)).mul_(-2 * math.log(2)))
-    radius = minus_two_log.clamp_min_(0).sqrt_()
-    # A point on the right quarter of the circle; two further bits choose among the four by swap and sign.
-    angle = (angle_bits & (2 ** (_BITS - 2) - 1)).to(torch.float64).add_(0.5).mul_(2.0 ** (1 - _BITS) * math.pi)
-    angle.sub_(math.pi / 4)
-    sine = _series(angle * angle, [(-1) ** k / math.factorial(2 * k + 1) for k in range(9)]).mul_(angle)
-    cosine = (1 - sine * sine).sqrt_()
-    swap = (angle_bits & 2 ** (_BITS - 1)).bool()
-    sign = (angle_bits & 2 ** (_BITS - 2)).to(torch.float64).mul_(2.0 ** (3 - _BITS)).sub_(1)
-    radius.mul_(sign)
-    pair = radius.new_empty(*radius.shape, 2)
-    torch.mul(torch.where(swap, sine, cosine), radius, out=pair[..., 0])
-    torch.mul(torch.where(swap, cosine, sine), radius, out=pair[..., 1])
-    return pair
+    def holds(self, calls: Tensor) -> bool:
+        later = calls - self.first if len(calls) == len(self.first) else torch.tensor(-1)
+        return bool(((later >= 0) & (later < _AHEAD)).all())

@@ -11,11 +11,13 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "dpnotes"
 
 # Leaves import nothing of ours (but may validate).
-LEAVES = {"validate", "streams", "states", "guarantees", "sampling"}
+LEAVES = {"validate", "checks", "draws", "streams", "states", "guarantees", "sampling"}
 EVERYTHING_BELOW_PAPERS = {"core", "theory", "privacy", "problems", "oracles", "methods", "measure", "experiments"}
 MAY_IMPORT: dict[str, set[str]] = {
     "validate": set(),
-    "streams": {"validate"},
+    "checks": set(),
+    "draws": set(),
+    "streams": {"validate", "checks", "draws"},
     "states": {"validate"},
     "guarantees": {"validate"},
     "sampling": {"validate", "guarantees"},
@@ -29,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "experiments": {"core", "problems", "privacy", "measure", *LEAVES},
     "papers": {*EVERYTHING_BELOW_PAPERS, *LEAVES},
     "notebook": {"experiments", "measure", "theory", *LEAVES},
-    "doctor": {"problems", "validate"},
+    "doctor": {"problems", "draws", "validate"},
     # The command line finds the papers by name and imports none of them in its source.
     "cli": {"doctor", "experiments", "theory", "papers", "validate"},
     "__main__": {"cli"},

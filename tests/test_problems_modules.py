@@ -361,8 +361,9 @@ def test_bytes_per_run_covers_the_factors() -> None:
     problem, _ = made("convolution")
     found = problem.gradients(points(problem, 1))
     found.norms()
-    assert found._terms is not None
-    tensors = [t for term in found._terms[0].values() for t in vars(term).values() if isinstance(t, Tensor)]
+    assert found._factors is not None
+    kept = [*found._factors[0].terms.values(), found._factors[0].small]
+    tensors = [t for term in kept for t in vars(term).values() if isinstance(t, Tensor)]
     held = sum(tensor.numel() * 8 for tensor in tensors) + 3 * problem.dim * 8
     assert held <= problem.bytes_per_run <= 4 * held
     assert made("convolution", max_examples_at_once=1)[0].bytes_per_run < problem.bytes_per_run
@@ -756,6 +757,131 @@ def test_the_gradients_of_augmented_examples() -> None:
     assert problem.take(torch.tensor([0])) is problem and changed._seen is problem._seen
     with pytest.raises(ValueError, match="Expected equal lengths, got x: 1, streams: 2"):
         changed.gradients(x[:1])
+
+
+# ---------------------------------------------------------------- on a GPU
+def there(name: str, **options: Any) -> ModuleProblem:
+    """A problem of `MODULES` on a pretend GPU."""
+    module, inputs = MODULES[name]()
+    module = module.double()
+    inputs = tuple(t.cuda() for t in inputs) if isinstance(inputs, tuple) else inputs.cuda()
+    labels = torch.arange(len(inputs[0] if isinstance(inputs, tuple) else inputs), device="cuda") % CLASSES
+    return ModuleProblem(module, inputs, labels, **options)
+
+
+@slowly
+@pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.parametrize(
+    "name", ["long sequence", "wide convolution", "groups", "group norm", "layer norm", "embedding", "bilinear"]
+)
+def test_on_a_gpu_nothing_waits_and_nothing_adds_in_another_order(name: str, chunk: int | None) -> None:
+    here, _ = made(name)
+    x, weights = points(here), normal(2, 5, name="weights")
+    weights[0, 2], weights[1] = 0, 0
+    expected = here.gradients(x)
+    with PretendCuda() as device:
+        problem, point, own = there(name, max_examples_at_once=chunk), x.cuda(), weights.cuda()
+        problem.gradients(point).norms()  # the check of the first call
+        device.reset()
+        found, plain = problem.gradients(point), problem.gradients(point)
+        norms, total, passed = found.norms(), found.weighted_sum(own), plain.weighted_sum(own)
+        assert device.waits == 0
+        # cuDNN's sums are held to one order: `test_what_enforces_a_bound_is_rounded_as_float32`.
+        assert all("convolution_backward" in place for place in device.places["atomic"])
+        found.losses.tolist()
+        assert device.waits == 1, "control"
+        same(norms.cpu(), expected.norms())
+        for answer in (total, passed):
+            same(answer.cpu(), expected.weighted_sum(weights))
+            assert (answer[1].cpu() == 0).all()
+
+
+def test_sums_without_an_order_are_seen() -> None:
+    """The control of the test above: what embeddings did before."""
+    with PretendCuda() as device:
+        rows = torch.zeros(6, 4, device="cuda").index_add_(0, words(8).cuda(), normal(8, 4).float().cuda())
+        assert rows.shape == (6, 4) and any("index_add_" in place for place in device.places["atomic"])
+
+
+def test_an_infinite_gradient_of_weight_zero_takes_no_part_on_a_gpu() -> None:
+    inputs, weights = normal(4, 4), torch.tensor([[1.0, 0.0, 2.0, 1.0], [0.0, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    inputs[1] = 1e308  # its outputs overflow
+    module = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 3)).double()
+    here = ModuleProblem(module, inputs, torch.arange(4) % CLASSES)
+    x = 1e3 + points(here)
+    expected = here.gradients(x).weighted_sum(weights)
+    assert bool(expected.isfinite().all())
+    with PretendCuda():
+        problem = ModuleProblem(module, inputs.cuda(), (torch.arange(4) % CLASSES).cuda())
+        plain, after = problem.gradients(x.cuda()), problem.gradients(x.cuda())
+        assert not bool(after.norms()[:, 1].isfinite().any()), "control"
+        for found in (plain, after):
+            same(found.weighted_sum(weights.cuda()).cpu(), expected)
+        assert not bool(plain.weighted_sum(torch.ones_like(weights).cuda()).isfinite().all()), "control"
+
+
+@pytest.mark.parametrize("nearly", [1 + 3e-5, 1 + 1e-2])
+def test_a_norm_that_cancels_is_bounded_on_a_gpu(nearly: float) -> None:
+    a, e = normal(1, 1, 64).float(), 1e5 * normal(1, 1, 64, name="e").float()
+    inputs, errors = torch.cat([a, a * nearly], 1), torch.cat([e, -e], 1)
+    true = float((inputs.double()[0].mT @ errors.double()[0]).norm())
+    most = float((inputs.norm(dim=2) * errors.norm(dim=2)).sum())
+    with PretendCuda():
+        found = math.sqrt(float(Outer(inputs.cuda(), errors.cuda()).squared_norms()))
+    assert true * (1 - 1e-3) <= found <= math.hypot(true, 4e-3 * most)
+
+
+class Settings(TorchDispatchMode):
+    """The precision and the determinism that products and convolutions were asked for under."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[str, set[tuple[str, str, bool]]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        if name == "convolution_backward":
+            name += " to weights" if args[-1][1] else " to inputs"
+        precision = torch.backends.cudnn.conv.fp32_precision  # type: ignore[attr-defined]
+        now = precision, torch.get_float32_matmul_precision(), torch.backends.cudnn.deterministic
+        self.seen.setdefault(name, set()).add(now)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_what_enforces_a_bound_is_rounded_as_float32(chunk: int | None) -> None:
+    """TensorFloat-32 would make the clipped sum longer than the norms that it was clipped by."""
+    inputs = normal(4, 16, 8, 8).float()
+    # The first convolution has its norms by inner products, the second written out.
+    module = nn.Sequential(nn.Conv2d(16, 512, 3), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(512, 2, 3), nn.Flatten())
+    module.append(nn.Linear(2, CLASSES))
+    problem = ModuleProblem(module, inputs, torch.arange(4) % CLASSES, max_examples_at_once=chunk)
+    x = problem.initial(Streams.of("precision", [0]))
+    problem.gradients(x).norms()
+    before = torch.get_float32_matmul_precision()
+    allowed, enforced = ("tf32", "high", True), ("ieee", "highest", True)
+    conv = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    usual = conv.fp32_precision
+    try:
+        conv.fp32_precision = "tf32"
+        torch.set_float32_matmul_precision("high")
+        found = problem.gradients(x)
+        with Settings() as norms:
+            found.norms()
+        # The passes are as the user likes them: their errors are the factors, however they were rounded.
+        assert norms.seen["convolution"] == norms.seen["convolution_backward to inputs"] == {allowed}
+        assert norms.seen["sum"] == {allowed, enforced} and enforced in norms.seen["bmm"]
+        with Settings() as contracted:
+            found.weighted_sum(torch.full((1, 4), 0.25))
+        assert contracted.seen["convolution_backward to weights"] == {enforced}
+        with Settings() as control:
+            problem.gradients(x).weighted_sum(torch.full((1, 4), 0.25))
+        assert control.seen["convolution_backward to weights"] == {allowed}, "control: no norms, no bound"
+        now = conv.fp32_precision, torch.get_float32_matmul_precision(), torch.backends.cudnn.deterministic
+        assert now == ("tf32", "high", False), "the user's settings are back"
+    finally:
+        torch.set_float32_matmul_precision(before)
+        conv.fp32_precision = usual
 
 
 # ---------------------------------------------------------------- formats and precisions

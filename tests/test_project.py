@@ -41,7 +41,7 @@ def disagreements(environment: dict, project: dict) -> list[str]:
     pip = last["pip"]
     editable = [line for line in pip if line.startswith("--editable")]
     said = specifiers([line for line in conda if line != "pip"] + [line for line in pip if line not in editable])
-    meant = specifiers(project["dependencies"]) | extra("lab") | {"python": project["requires-python"]}
+    meant = specifiers(project["dependencies"]) | extra("lab") | extra("fast") | {"python": project["requires-python"]}
     found = [
         f"{name}: {said.get(name)} in environment.yml, {meant.get(name)} in pyproject.toml"
         for name in sorted(said | meant)
@@ -69,7 +69,7 @@ def test_control_a_different_conda_environment_is_seen(old: str, new: str):
 def test_the_constraints_pin_every_dependency_within_its_bounds():
     pins = specifiers([line for line in (ROOT / "constraints.txt").read_text().splitlines() if line[0] != "#"])
     assert pins["torch"] == "==2.13.0"
-    extras = extra("lab") | extra("dev") | extra("bench") | extra("exact") | extra("text")
+    extras = extra("fast") | extra("lab") | extra("dev") | extra("bench") | extra("exact") | extra("text")
     for name, bounds in (specifiers(PROJECT["dependencies"]) | extras).items():
         version = pins[name].removeprefix("==")
         assert Requirement(f"{name}{bounds}").specifier.contains(version), f"{name} {version} is outside {bounds}"
@@ -86,10 +86,11 @@ def undeclared(source: str, declared: set[str]) -> set[str]:
 def test_every_import_is_declared():
     # The notebook part is for those who installed the `lab` extra, exact noise for those with `exact`, BERT for `text`.
     core = set(specifiers(PROJECT["dependencies"]))
-    extras = {"discrete.py": "exact", "text.py": "text"}
+    extras = {"discrete.py": "exact", "text.py": "text", "cpu.py": "fast"}
+    # Nobody asks for triton: it comes with PyTorch where there is a GPU for it.
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
         optional = "lab" if "notebook" in path.parts else extras.get(path.name, "")
-        declared = core | set(extra(optional) if optional else {})
+        declared = core | set(extra(optional) if optional else {}) | ({"triton"} if path.name == "gpu.py" else set())
         assert not undeclared(path.read_text(), declared), path
 
 

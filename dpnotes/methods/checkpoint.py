@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from dpnotes.states import flatten, restore
+from dpnotes.states import flatten, map_state, restore
 from dpnotes.streams import Streams
 
 State = TypeVar("State")
@@ -115,7 +115,8 @@ def resume(
         name.removeprefix("state."): value for name, value in stored.items() if name not in _RESERVED
     }
     device = next(iter(flatten(template).values())).device
-    state = restore(template, {name: tensor.to(device) for name, tensor in tensors.items()})
+    # On the CPU first, where a state looks at what it is made of.
+    state = map_state(lambda t: t.to(device), restore(map_state(lambda t: t.cpu(), template), tensors))
     return state, streams if streams is not None else Streams.secure(stored["runs"], device)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.states import select
+from dpnotes.states import finite, select
 from dpnotes.streams import Streams
 
 
@@ -57,21 +57,19 @@ class Descent:
         running = state.status == Status.OK
         oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
         moves = running & (estimate.status == Status.OK)
-        steps = state.steps + 1
         direction = estimate.gradient
         average = state.average
         if self.momentum:
-            weight = (1 - self.momentum) / (1 - self.momentum ** steps.double())
+            weight = (1 - self.momentum) / (1 - self.momentum ** (state.steps + 1).double())
             direction = average = torch.lerp(average, direction, weight.to(direction.dtype)[:, None])
         x = state.x - self.step_size * direction
-        finite = x.isfinite().all(1)
-        moved = moves & finite
+        moved = moves & finite(x)
         status = torch.where(running, estimate.status, state.status)
-        status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
+        status = status.masked_fill(moves ^ moved, Status.DIVERGED)
         new = DescentState(
             select(moved, x, state.x),
-            select(moved, average, state.average),
-            select(moved, steps, state.steps),
+            select(moved, average, state.average) if self.momentum else average,
+            state.steps + moved,
             status,
             oracle_state,  # as it is: an oracle keeps the rows of the runs that it did not answer
         )

@@ -6,11 +6,11 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.methods import per_run
 from dpnotes.methods.per_run import rows
-from dpnotes.states import select
+from dpnotes.states import finite, select
 from dpnotes.streams import Streams
 
 Repeat = Literal["restore", "refresh", "go on"]
@@ -149,22 +149,21 @@ class DriftEscape:
         anchor = select(trigger, state.x, state.anchor)
         anchor_gradient = select(trigger, gradient, state.anchor_gradient)
         saved = state.saved
-        if self.repeat == "restore" and bool(trigger.any()):
+        if self.repeat == "restore" and not checks.known_empty(trigger):
             saved = select(trigger, oracle_state, saved)
 
         step_size = with_.step_size[:, None]
         x = state.x - (step_size * gradient).to(state.x)
-        finite = x.isfinite().all(1)
-        moved = moves & finite
+        moved = moves & finite(x)
         attempt = torch.where(trigger, 1, state.attempt)
-        elapsed = torch.where(attempt > 0, torch.where(trigger, 1, state.elapsed + 1), 0)
+        elapsed = (attempt > 0) * (state.elapsed.masked_fill(trigger, 0) + 1)
         testing = moved & (attempt > 0)
         escaped = testing & (_norm(x - anchor) >= with_.radius)
         failed = testing & ~escaped & (elapsed >= with_.attempt_length)
         done = failed & (attempt >= with_.attempts)
         again = failed & ~done
 
-        if bool(again.any()):
+        if not checks.known_empty(again):
             back = anchor
             if self.repeat == "restore":
                 oracle_state = _restorable(oracle).rollback(oracle_state, saved, again, refresh=False)
@@ -178,17 +177,16 @@ class DriftEscape:
         elapsed = torch.where(again, int(self.repeat == "restore"), elapsed)
         attempt = torch.where(escaped, 0, torch.where(again, attempt + 1, attempt))
         status = torch.where(running, estimate.status, state.status)
-        status = torch.where(done, int(Status.FINISHED), status)
-        status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
+        status = status.masked_fill(done, Status.FINISHED).masked_fill(moves ^ moved, Status.DIVERGED)
         new = DriftEscapeState(
             select(moved, x, state.x),
             anchor,
             anchor_gradient,
             select(moved, attempt, state.attempt),
             select(moved, elapsed, state.elapsed),
-            state.steps + moved.long(),
-            state.tests + trigger.long(),
-            state.escapes + escaped.long(),
+            state.steps + moved,
+            state.tests + trigger,
+            state.escapes + escaped,
             status,
             with_,
             oracle_state,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.states import select
+from dpnotes.states import finite, select
 from dpnotes.streams import Streams
 
 _PURPOSE = "perturbed descent"
@@ -78,12 +78,11 @@ class PerturbedDescent:
         dim = state.x.shape[1]
         noise = streams.normal(_PURPOSE, state.steps, dim).mul_(self.perturbation / dim**0.5)
         x = state.x - self.step_size * (estimate.gradient + noise).to(state.x)
-        finite = x.isfinite().all(1)
-        moved = moves & finite
+        moved = moves & finite(x)
         status = torch.where(running, estimate.status, state.status)
-        status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
+        status = status.masked_fill(moves ^ moved, Status.DIVERGED)
         return PerturbedDescentState(
-            select(moved, x, state.x), state.steps + moved.long(), status, oracle_state
+            select(moved, x, state.x), state.steps + moved, status, oracle_state
         ), estimate
 
     def output(self, state: PerturbedDescentState) -> Tensor:

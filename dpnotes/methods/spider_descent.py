@@ -6,10 +6,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dpnotes import checks
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.methods import per_run
 from dpnotes.methods.per_run import rows
-from dpnotes.states import select
+from dpnotes.states import finite, select
 from dpnotes.streams import Streams
 
 _PURPOSE = "spider descent: saddle perturbation"
@@ -150,24 +151,23 @@ class StochasticSpider:
         if self.as_printed:
             oracle_state = _drifting(oracle).forget_drift(oracle_state, saddle)
         # ---- line 11
-        if bool(saddle.any()):
+        if not checks.known_empty(saddle):
             dim = state.x.shape[1]
-            scale = torch.where(saddle, with_.perturbation / dim**0.5, 0.0)[:, None]
+            scale = (saddle * with_.perturbation * dim**-0.5)[:, None]
             direction = direction + (scale * streams.normal(_PURPOSE, state.steps, dim)).to(direction)
         # ---- line 15
         x = state.x - (with_.step_size[:, None] * direction).to(state.x)
-        finite = x.isfinite().all(1)
-        moved = moves & finite
+        moved = moves & finite(x)
         steps = state.steps + 1
         status = torch.where(running, estimate.status, state.status)
-        status = torch.where(moved & (steps >= with_.num_steps), int(Status.FINISHED), status)
-        status = torch.where(moves & ~finite, int(Status.DIVERGED), status)
+        status = status.masked_fill(moved & (steps >= with_.num_steps), Status.FINISHED)
+        status = status.masked_fill(moves ^ moved, Status.DIVERGED)
         new = SpiderDescentState(
             select(moved, x, state.x),
             select(moved, frozen, state.frozen),
             select(moved, _norm(direction), state.previous),
             select(moved, steps, state.steps),
-            state.perturbations + saddle.long(),
+            state.perturbations + saddle,
             status,
             with_,
             oracle_state,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import Sampling
 from dpnotes.streams import Streams
 
@@ -61,8 +61,8 @@ def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, 
     # Of the batch and its complement, the smaller is drawn: at most n ln 2 numbers are needed.
     few = distinct(min(batch_size, num_examples - batch_size), num_examples, streams, purpose, call)
     if batch_size > num_examples // 2:
-        outside = torch.zeros(len(streams), num_examples, dtype=torch.bool, device=device).scatter_(1, few, True)
-        few = (~outside).nonzero()[:, 1].view(len(streams), batch_size)
+        inside = torch.ones(len(streams), num_examples, dtype=torch.bool, device=device).scatter_(1, few, False)
+        few = _packed(inside, torch.arange(num_examples, device=device).expand_as(inside), batch_size)
     return Sample(few, torch.ones_like(few, dtype=torch.bool))
 
 
@@ -89,19 +89,25 @@ def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call
     runs, device = len(streams), streams.keys.device
     if not count:
         return torch.empty(runs, 0, dtype=torch.int64, device=device)
-    # The expected number of draws until `count` are different, and some standard deviations more.
+    # The expected number of draws until `count` are different, and so many standard deviations more that they do not
+    # suffice once in 10^18 calls; then it is an error.
     expected = num_examples * math.log(num_examples / (num_examples - count + 0.5))
-    size = math.ceil(expected + 8 * math.sqrt(expected) + 8)
-    while True:
-        drawn = (streams.uniform(purpose, call, size) * num_examples).long()
-        ordered, place = drawn.sort(dim=1, stable=True)
-        new = torch.ones_like(drawn, dtype=torch.bool)
-        new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-        first = torch.empty_like(new).scatter_(1, place, new)
-        number = first.cumsum(1)
-        if bool((number[:, -1] >= count).all()):
-            return drawn[first & (number <= count)].view(runs, count)
-        size *= 2  # the sequence goes on where it stopped: draws do not depend on how many are asked for
+    size = math.ceil(expected + 16 * math.sqrt(expected) + 16)
+    drawn = (streams.uniform(purpose, call, size) * num_examples).long()
+    ordered, place = drawn.sort(dim=1, stable=True)
+    new = torch.ones_like(drawn, dtype=torch.bool)
+    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    first = torch.empty_like(new).scatter_(1, place, new)
+    few = RuntimeError(f"Expected {count} different examples among {size} draws: call again with another call number.")
+    checks.require(first.sum(1) >= count, lambda: few)
+    return _packed(first, drawn, count)
+
+
+def _packed(chosen: Tensor, values: Tensor, count: int) -> Tensor:
+    """The first `count` values that are chosen, a row a run, in their order: `masked_select` without asking how many."""
+    number = chosen.cumsum(1)
+    place = torch.where(chosen & (number <= count), number - 1, count)  # the others go to a column that is cut off
+    return values.new_zeros(len(values), count + 1).scatter_(1, place, values)[:, :count]
 
 
 def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> Sample:
@@ -110,7 +116,6 @@ def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, cal
     coins = torch.stack(streams.words(purpose, call, -(-num_examples // 4)), dim=-1).flatten(1)[:, :num_examples]
     chosen = coins < math.floor(rate * 2**32)
     sizes = chosen.sum(1)
-    longest = max(1, int(sizes.max()))
+    longest = max(1, int(sizes.max()))  # the host waits for it: so large are the tensors of the step
     present = torch.arange(longest, device=chosen.device) < sizes[:, None]
-    examples = torch.zeros_like(present, dtype=torch.int64).masked_scatter_(present, chosen.nonzero()[:, 1])
-    return Sample(examples, present)
+    return Sample(_packed(chosen, torch.arange(num_examples, device=chosen.device).expand_as(chosen), longest), present)

@@ -1,12 +1,13 @@
 """The clipped, noised full-batch gradient, released while the budget lasts."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import WHOLE, Estimate, Mechanism, Price, Problem, Relation, Release, Sensitive, Status
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
@@ -46,8 +47,8 @@ class ClippedGradient:
     The algorithm, by its lines:
       1. request the cost of this step (`noise.propose`) and average the gradients (`problem.gradients`), each
          scaled down to the norm `clip` if it is longer, and left out if it is not finite;
-      2. if the residual budget covers the cost (`Filter.affords`):
-      3.   subtract the cost (`Filter.charge`, `Meter.spent`);
+      2. if the residual budget covers the cost (`Filter.grant`):
+      3.   subtract the cost (`Filter.grant`, `Meter.spent`);
       4.   release the average plus Gaussian noise (`mechanism.release`);
       7. else the run ends with the status BUDGET_EXHAUSTED, before anything is drawn.
 
@@ -96,11 +97,17 @@ class ClippedGradient:
         """The state before the first release, for points `x` `(runs, dim)`."""
         validate.same_length(x=x, noise_plan=self.noise.budget)
         calls = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        return ClippedGradientState(self.mechanism.init(x), Meter(calls, self._filter().init(), self.noise.init()))
+        return ClippedGradientState(self.mechanism.init(x), Meter(calls, self._filter.init(), self.noise.init()))
 
+    @cached_property
     def _filter(self) -> Filter:
         # A fixed schedule is known to fit; only the order in which its costs are summed may round otherwise.
         return Filter(self.noise.budget, TOLERANCE if self.noise.fixed else 0.0)
+
+    @cached_property
+    def _sensitivity(self) -> Tensor:
+        value = clipped_sensitivity(self.clip, self.problem.num_examples, self.relation)
+        return torch.full_like(self.noise.budget, value)
 
     def estimate(
         self, state: ClippedGradientState, x: Tensor, streams: Streams, active: Tensor
@@ -122,25 +129,23 @@ class ClippedGradient:
         cost = self.mechanism.cost(state.belief, multiplier, WHOLE, None)
         if loss_multiplier is not None:
             cost = cost + _LOSS_MECHANISM.cost(x, loss_multiplier)
-        granted = active & exists & self._filter().affords(meter.filter, cost)
-        refusal = torch.where(exists, int(Status.BUDGET_EXHAUSTED), int(Status.FINISHED))
-        status = torch.where(granted | ~active, int(Status.OK), refusal)
-        if not bool(granted.any()):
+        granted, spent = self._filter.grant(meter.filter, cost, active & exists)
+        refusal = torch.full_like(meter.calls, Status.FINISHED).masked_fill_(exists, Status.BUDGET_EXHAUSTED)
+        status = refusal.masked_fill_(active == granted, Status.OK)
+        if checks.known_empty(granted):
             nothing = Price(multiplier, granted, self.relation)
             return state, Estimate(torch.zeros_like(x), nothing, torch.zeros_like(meter.calls), status)
 
-        spent = self._filter().charge(meter.filter, cost, granted)
         gradients = self.problem.gradients(x)
         num_examples = self.problem.num_examples
         norms = gradients.norms()
         # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
-        scale = torch.where(norms.isfinite(), self.clip / norms.clamp_min(self.clip), 0) / num_examples
-        sensitivity = torch.full_like(self.noise.budget, clipped_sensitivity(self.clip, num_examples, self.relation))
+        scale = (self.clip / num_examples) / norms.nan_to_num(nan=torch.inf).clamp_min(self.clip)
         belief, gradient, price = self.mechanism.release(
             state.belief,
             Release(
-                Sensitive(gradients.weighted_sum(scale), sensitivity, self.relation, "enforced"),
-                noise_std=multiplier * sensitivity,
+                Sensitive(gradients.weighted_sum(scale), self._sensitivity, self.relation, "enforced"),
+                noise_std=multiplier * self._sensitivity,
                 call=meter.calls,
                 active=granted,
             ),
@@ -149,8 +154,8 @@ class ClippedGradient:
         plan = meter.plan
         if loss_multiplier is not None:
             plan, price = self._listen(plan, gradients.losses, loss_multiplier, price, meter.calls, granted, streams)
-        new = ClippedGradientState(belief, Meter(meter.calls + granted.long(), spent, plan))
-        return new, Estimate(gradient, price, torch.where(granted, num_examples, 0), status)
+        new = ClippedGradientState(belief, Meter(meter.calls + granted, spent, plan))
+        return new, Estimate(gradient, price, granted * num_examples, status)
 
     def _listen(
         self,

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import FRESH, Estimate, Mechanism, Relation, Sampling
 from dpnotes.guarantees import Assumption, Basis, Guarantee
 from dpnotes.oracles.terms import BatchGradientState, Terms
@@ -120,13 +120,13 @@ class FreshGradient:
     ) -> tuple[BatchGradientState, Estimate]:
         """One noisy gradient at `x` for the runs in `active` that have a step left; as `MinibatchGradient.estimate`."""
         terms, calls = self.terms, state.meter.calls
-        granted, status = terms.grant(state, active)
-        if not bool(granted.any()):
+        granted, status, spent = terms.grant(state, active)
+        if checks.known_empty(granted):
             return state, terms.refuse(x, granted, status)
         mean = self.data.fresh(self.batch_size, streams, PURPOSE, calls).gradient(x)
         found = terms.too_long(mean, self.batch_size).long()
-        new, gradient, price = terms.release(state, mean, granted, (found, found), streams)
-        return new, Estimate(gradient, price, torch.where(granted, self.batch_size, 0), status)
+        new, gradient, price = terms.release(state, mean, granted, spent, (found, found), streams)
+        return new, Estimate(gradient, price, granted * self.batch_size, status)
 
     def declared(self) -> Tensor:
         """The zCDP that no run exceeds, `(runs,)`, without what sampling gains."""

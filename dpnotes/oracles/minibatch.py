@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import Estimate, Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Basis, Guarantee
 from dpnotes.oracles.batches import draw
@@ -154,34 +154,34 @@ class MinibatchGradient:
           public number: of a Poisson batch the expected size, under add-or-remove-one the divisor.
         """
         terms, calls = self.terms, state.meter.calls
-        granted, status = terms.grant(state, active)
-        if not bool(granted.any()):
+        granted, status, spent = terms.grant(state, active)
+        if checks.known_empty(granted):
             return state, terms.refuse(x, granted, status)
         sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
         problem = self.problem
         if self.augment and isinstance(problem, Augmentable):
             problem = problem.augmented(streams, calls)
         gradients = problem.gradients(x, sample.examples)
-        weights = sample.present.to(x.dtype) / terms.divisor
+        weights = sample.present.to(x.dtype) * (1 / terms.divisor)
         exceeded = checked = torch.zeros_like(calls)
         if self.clipped:
             norms = gradients.norms()
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
-            weights = weights * torch.where(norms.isfinite(), self.norm_bound / norms.clamp_min(self.norm_bound), 0)
+            weights = weights * (self.norm_bound / norms.nan_to_num(nan=torch.inf).clamp_min(self.norm_bound))
             mean = gradients.weighted_sum(weights)
         else:
             looks = granted & (calls % self.check == 0) if self.check else torch.zeros_like(granted)
-            if bool(looks.any()):
+            if self.check == 1 or (self.check and bool(looks.any())):
                 longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN is longer
-                exceeded, checked = (torch.where(looks, seen.sum(1), 0) for seen in (longer, sample.present))
+                exceeded, checked = (looks * seen.sum(1) for seen in (longer, sample.present))
             mean = gradients.weighted_sum(weights)
             found = (terms.too_long(mean, sample.present.sum(1)) & ~looks).long()
             exceeded, checked = exceeded + found, checked + found
-        new, gradient, price = terms.release(state, mean, granted, (exceeded, checked), streams)
+        new, gradient, price = terms.release(state, mean, granted, spent, (exceeded, checked), streams)
         # Neither the size of a Poisson batch nor, under add-or-remove-one, the number of examples is public.
         secret = self.relation == Relation.ADD_OR_REMOVE
         size = terms.divisor if secret else self.sampling.rate * self.problem.num_examples
-        return new, Estimate(gradient, price, torch.where(granted, size, 0.0), status)
+        return new, Estimate(gradient, price, granted * size, status)
 
     def declared(self) -> Tensor:
         """The zCDP that no run exceeds, `(runs,)`, without what sampling gains."""

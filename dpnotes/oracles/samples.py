@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import ExampleGradients, Problem
 from dpnotes.guarantees import Basis
 from dpnotes.streams import Streams
@@ -72,7 +72,7 @@ class VirtualBatch:
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
         """As `Batch.term`; the bound is not enforced."""
         mean = self.examples.gradient(x)
-        if bool(new.all()):
+        if checks.known_empty(~new):
             return mean
         return mean - self.examples.gradient(previous).masked_fill(new[:, None], 0)
 

@@ -1,12 +1,13 @@
 """SPIDER with private releases: a fresh gradient now and then, differences of gradients in between."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import FRESH, Estimate, Guarantee, Mechanism, Price, Relation, Release, Sensitive, Status
 from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, Assumption
 from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, Samples
@@ -28,8 +29,11 @@ _LEAST_SENSITIVITY = 1e-150  # noise is scaled to: of a move of 0 the answer is 
 _LARGEST_BATCH = 2e18  # more than any source has
 
 
-def _per_run(value: Number, like: Tensor) -> Tensor:
-    return torch.as_tensor(value, dtype=torch.float64, device=like.device).expand(like.shape)
+def _rows(value: Number, like: Tensor) -> Tensor:
+    """A parameter as one number a run, on the device of the runs; a number of the host is written there, not copied."""
+    if isinstance(value, Tensor):
+        return value.to(like).expand(like.shape)
+    return torch.full_like(like, value)
 
 
 def _take(value: Any, index: Tensor) -> Any:
@@ -105,11 +109,11 @@ class Refresh:
 
     def drift(self, drift: Tensor, move: Tensor) -> Tensor:
         """The drift after a move of this length, `(runs,)` float64."""
-        return drift + _per_run(self.scale, move) * move**self.power
+        return drift + self.scale * move**self.power
 
     def due(self, drift: Tensor, terms: Tensor) -> Tensor:
         """Whether a sum of so many terms, 0 before the first, is to be begun anew, `(runs,)` bool."""
-        due = (terms == 0) | (drift >= _per_run(self.threshold, drift))
+        due = (terms == 0) | (drift >= self.threshold)
         return due if self.longest is None else due | (terms >= self.longest)
 
     def take(self, index: Tensor) -> "Refresh":
@@ -147,8 +151,8 @@ class Batches:
 
     def wanted(self, bound: Tensor, new: Tensor) -> Tensor:
         """Sizes before rounding up, `(runs,)`: for a difference whose examples' are at most `bound`, or a new sum."""
-        later = torch.maximum(_per_run(self.per_gradient, bound) * bound, _per_run(self.least, bound))
-        return torch.where(new, _per_run(self.first, bound), later)
+        later = (self.per_gradient * bound).clamp_min(self.least)
+        return torch.where(new, self.first, later)
 
     def take(self, index: Tensor) -> "Batches":
         """The rule of some of the runs."""
@@ -297,7 +301,7 @@ class Spider:
         _check_non_negative(noise_multiplier=self.noise_multiplier)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:
             raise ValueError(f"Expected budget={self.budget} to be (runs,) and float64: one a run.")
-        _ = Filter(self.budget)
+        _ = self._filter
         self._check_shapes()
         self._check_mechanism()
         self._check_first()
@@ -320,7 +324,7 @@ class Spider:
     def _check_first(self) -> None:
         """Refuse what ends every run before its first estimate."""
         new = torch.ones_like(self.budget, dtype=torch.bool)
-        need, sensitivity = self._size(new, _per_run(self.gradient_bound, self.budget))
+        need, sensitivity = self._size(new, _rows(self.gradient_bound, self.budget))
         for run in (need > self.samples.total).nonzero()[:1, 0].tolist():
             total = int(self.samples.total.expand(need.shape)[run])
             raise ValueError(
@@ -341,20 +345,29 @@ class Spider:
         validate.same_length(x=x, budget=self.budget)
         none = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         belief = Belief(x, torch.zeros_like(x), none.double(), none, self.mechanism.init(x))
-        return SpiderState(belief, Meter(none, none.clone(), none.clone(), Filter(self.budget).init(), none.clone()))
+        return SpiderState(belief, Meter(none, none.clone(), none.clone(), self._filter.init(), none.clone()))
+
+    @cached_property
+    def _filter(self) -> Filter:
+        return Filter(self.budget)
+
+    @cached_property
+    def _scale(self) -> Tensor | None:
+        """s, one a run: a tensor divided by it is rounded alike on every device, by a number of the host it is not."""
+        return None if self.term_sensitivity is None else _rows(self.term_sensitivity, self.budget)
 
     def _size(self, new: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
         """Examples in the next batch `(runs,)` int64, and the sensitivity of the mean of terms at most `bound` long."""
         moved = clipped_sensitivity(1.0, 1.0, self.relation, FRESH) * bound
         wanted = self.batches.wanted(bound, new)
-        if self.term_sensitivity is not None:
-            wanted = torch.maximum(wanted, moved / _per_run(self.term_sensitivity, bound))
+        if self._scale is not None:
+            wanted = torch.maximum(wanted, moved / self._scale)
         need = wanted.ceil().nan_to_num(nan=_LARGEST_BATCH).clamp(1, _LARGEST_BATCH).long()
         return need, moved / need
 
     def _noise_std(self, sensitivity: Tensor) -> Tensor:
-        scale = sensitivity if self.term_sensitivity is None else _per_run(self.term_sensitivity, sensitivity)
-        return _per_run(self.noise_multiplier, scale) * scale.clamp_min(_LEAST_SENSITIVITY) * (1 + _MARGIN)
+        scale = sensitivity if self._scale is None else self._scale
+        return self.noise_multiplier * scale.clamp_min(_LEAST_SENSITIVITY) * (1 + _MARGIN)
 
     def estimate(self, state: SpiderState, x: Tensor, streams: Streams, active: Tensor) -> tuple[SpiderState, Estimate]:
         """The gradient estimate at `x` of the runs in `active`, from as many fresh examples as it needs.
@@ -373,21 +386,19 @@ class Spider:
         move = torch.linalg.vector_norm(x - belief.point, dim=1, dtype=torch.float64)
         drift = self.refresh.drift(belief.drift, move)
         new = self.refresh.due(drift, belief.terms)
-        bound = torch.where(new, _per_run(self.gradient_bound, move), _per_run(self.smoothness, move) * move)
+        bound = torch.where(new, self.gradient_bound, self.smoothness * move)
         need, sensitivity = self._size(new, bound)
         noise_std = self._noise_std(sensitivity)
         cost = self.mechanism.cost(belief.noise, noise_std / sensitivity, FRESH, new)
-        watch = Filter(self.budget)
         enough = need <= self.samples.total - meter.used
-        granted = active & enough & watch.affords(meter.filter, cost, FRESH)
-        refusal = torch.where(enough, int(Status.BUDGET_EXHAUSTED), int(Status.DATA_EXHAUSTED))
-        status = torch.where(granted | ~active, int(Status.OK), refusal)
-        if not bool(granted.any()):
-            price = Price(_per_run(self.noise_multiplier, move), granted, self.relation, FRESH)
+        granted, spent = self._filter.grant(meter.filter, cost, active & enough, FRESH)
+        refusal = torch.full_like(need, Status.DATA_EXHAUSTED).masked_fill_(enough, Status.BUDGET_EXHAUSTED)
+        status = refusal.masked_fill_(active == granted, Status.OK)
+        if checks.known_empty(granted):
+            price = Price(_rows(self.noise_multiplier, move), granted, self.relation, FRESH)
             return state, Estimate(torch.zeros_like(x), price, torch.zeros_like(need), status)
 
-        spent = watch.charge(meter.filter, cost, granted, FRESH)
-        used = torch.where(granted, need, 0)
+        used = granted * need
         batch = self.samples.batch(meter.used, used, streams, meter.calls)
         mean = batch.term(x, belief.point, new, bound)
         exceeded = granted & self._too_long(mean, bound)
@@ -398,16 +409,16 @@ class Spider:
             torch.where(granted[:, None], x, belief.point),
             # Rows that were refused are zeros in the value, and begin no new sum.
             torch.where((granted & new)[:, None], value, belief.gradient + value),
-            torch.where(granted, torch.where(new, 0.0, drift), belief.drift),
-            torch.where(granted, torch.where(new, 1, belief.terms + 1), belief.terms),
+            torch.where(granted, drift.masked_fill(new, 0.0), belief.drift),
+            torch.where(granted, belief.terms.masked_fill(new, 0) + 1, belief.terms),
             noise,
         )
         counted = Meter(
-            meter.calls + granted.long(),
+            meter.calls + granted,
             meter.used + used,
-            meter.refreshes + (granted & new).long(),
+            meter.refreshes + (granted & new),
             spent,
-            meter.exceeded + exceeded.long(),
+            meter.exceeded + exceeded,
         )
         gradient = after.gradient.masked_fill(~granted[:, None], 0)
         return SpiderState(after, counted), Estimate(gradient, price, torch.where(new, used, 2 * used), status)
@@ -416,7 +427,7 @@ class Spider:
         """Whether a mean proves that one of its terms is longer than the bound, `(runs,)` bool."""
         length = torch.linalg.vector_norm(mean, dim=1, dtype=torch.float64)
         # A difference of a short move is rounded as its gradients are.
-        rounding = 8 * torch.finfo(mean.dtype).eps * _per_run(self.gradient_bound, bound)
+        rounding = 8 * torch.finfo(mean.dtype).eps * self.gradient_bound
         return ~(length <= bound * (1 + _ROUNDING) + rounding)
 
     # ------------------------------------------------------------ what a method may do with the belief
@@ -461,7 +472,7 @@ class Spider:
 
     def assumptions(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         """What the sensitivity of a run rests on, with what the run saw of it."""
-        longest, change = (float(_per_run(v, self.budget)[run]) for v in (self.gradient_bound, self.smoothness))
+        longest, change = (float(_rows(v, self.budget)[run]) for v in (self.gradient_bound, self.smoothness))
         what = f"gradients are at most {longest:g} long and differ by at most {change:g} times the move"
         if self.samples.basis == "enforced":
             return (Assumption(f"{what} (clipped)", "enforced", True),)

@@ -5,6 +5,7 @@ What `MinibatchGradient` and `FreshGradient` share: the sensitivity, the filter,
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -98,15 +99,19 @@ class Terms:
                 f"Expected noise_std={self.noise_std} to be finite numbers >= 0, (runs,) and float64: one a run."
             )
 
-    @property
+    @cached_property
     def sensitivity(self) -> float:
         """How far a neighbour moves the mean."""
         return clipped_sensitivity(self.norm_bound, self.divisor, self.relation, self.sampling)
 
-    @property
+    @cached_property
     def noise_multiplier(self) -> Tensor:
-        """Noise over sensitivity, `(runs,)`."""
-        return self.noise_std / self.sensitivity
+        """Noise over sensitivity, `(runs,)`, as the mechanism computes it: a tensor divided by a tensor."""
+        return self.noise_std / self._sensitivities
+
+    @cached_property
+    def _sensitivities(self) -> Tensor:
+        return torch.full_like(self.noise_std, self.sensitivity)
 
     def declared(self) -> Tensor:
         """The zCDP that no run exceeds, `(runs,)`, without amplification; infinite without noise."""
@@ -131,22 +136,21 @@ class Terms:
         """The state before the first release, for points `x` `(runs, dim)`."""
         validate.same_length(x=x, noise_std=self.noise_std)
         zeros = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        meter = Meter(zeros, self._filter().init(), zeros.clone(), zeros.clone())
+        meter = Meter(zeros, self._filter.init(), zeros.clone(), zeros.clone())
         return BatchGradientState(self.mechanism.init(x), meter)
 
+    @cached_property
     def _filter(self) -> Filter:
         # What is declared is known to fit; only the sum of equal costs may round otherwise than their product.
         return Filter(self.declared(), TOLERANCE)
 
-    def _cost(self, state: BatchGradientState) -> Tensor:
-        return self.mechanism.cost(state.belief, self.noise_multiplier, self.sampling, None)
-
-    def grant(self, state: BatchGradientState, active: Tensor) -> tuple[Tensor, Tensor]:
-        """Which of the active runs get their next release, `(runs,)` bool, and the status of every run."""
+    def grant(self, state: BatchGradientState, active: Tensor) -> tuple[Tensor, Tensor, Spent]:
+        """Which of the active runs get their next release, `(runs,)` bool, every run's status, what is spent then."""
         exists = state.meter.calls < self.num_steps
-        granted = active & exists & self._filter().affords(state.meter.filter, self._cost(state), self.sampling)
-        refusal = torch.where(exists, int(Status.BUDGET_EXHAUSTED), int(Status.FINISHED))
-        return granted, torch.where(granted | ~active, int(Status.OK), refusal)
+        cost = self.mechanism.cost(state.belief, self.noise_multiplier, self.sampling, None)
+        granted, spent = self._filter.grant(state.meter.filter, cost, active & exists, self.sampling)
+        refusal = torch.full_like(state.meter.calls, Status.FINISHED).masked_fill_(exists, Status.BUDGET_EXHAUSTED)
+        return granted, refusal.masked_fill_(active == granted, Status.OK), spent
 
     def refuse(self, x: Tensor, granted: Tensor, status: Tensor) -> Estimate:
         """The estimate where no run was granted one."""
@@ -154,26 +158,31 @@ class Terms:
         return Estimate(torch.zeros_like(x), price, torch.zeros_like(status), status)
 
     def release(
-        self, state: BatchGradientState, mean: Tensor, granted: Tensor, seen: tuple[Tensor, Tensor], streams: Streams
+        self,
+        state: BatchGradientState,
+        mean: Tensor,
+        granted: Tensor,
+        spent: Spent,
+        seen: tuple[Tensor, Tensor],
+        streams: Streams,
     ) -> tuple[BatchGradientState, Tensor, Price]:
-        """Charge the granted runs and release their means, `(runs, dim)`.
+        """Release the means of the granted runs, `(runs, dim)`.
 
         Args:
           state: as it was when they were granted.
           mean: the sum over the batch divided by the public number.
           granted: `(runs,)` bool, from `grant`.
+          spent: from `grant`.
           seen: how many gradients exceeded the bound, and of how many that were looked at, `(runs,)` int64 each.
           streams: the runs' randomness.
         """
         meter = state.meter
-        spent = self._filter().charge(meter.filter, self._cost(state), granted, self.sampling)
-        sensitivity = torch.full_like(self.noise_std, self.sensitivity)
         basis = self.basis if self.basis in ("enforced", "proved") else "assumed"
-        answer = Sensitive(mean, sensitivity, self.relation, basis, self.sampling)
+        answer = Sensitive(mean, self._sensitivities, self.relation, basis, self.sampling)
         request = Release(answer, self.noise_std, meter.calls, granted)
         belief, gradient, price = self.mechanism.release(state.belief, request, streams)
-        exceeded, checked = (torch.where(granted, count, 0) for count in seen)
-        new = Meter(meter.calls + granted.long(), spent, meter.exceeded + exceeded, meter.checked + checked)
+        exceeded, checked = (granted * count for count in seen)
+        new = Meter(meter.calls + granted, spent, meter.exceeded + exceeded, meter.checked + checked)
         return BatchGradientState(belief, new), gradient, price
 
     def too_long(self, mean: Tensor, batch: Tensor | float) -> Tensor:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import Price, Release
 from dpnotes.privacy import tree
 from dpnotes.privacy.mechanisms import check_release, price_of
@@ -122,12 +122,11 @@ class BandedSquareRoot:
 
     def release(self, state: SquareRootState, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
         """Release the next term of the active runs; as `Tree.release`."""
-        check_release(request, streams)
-        value, active = request.answer.value, request.active
-        leaf = next_leaf(state.leaf, request.restart)
+        active = check_release(request, streams)
+        value, leaf = request.answer.value, next_leaf(state.leaf, request.restart)
         noise_std = request.noise_std.double()
-        check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
-        check_sum_goes_on(state, leaf, request)
+        active = active & check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
+        active = active & check_sum_goes_on(state, leaf, request)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
         price = price_of(request, effective)
@@ -135,12 +134,12 @@ class BandedSquareRoot:
         past, end = Layers.to_list(state.past)
         noise = streams.normal(self.purpose, request.call, value.shape[1]).mul_(noise_std[:, None])
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
-            old = old if bool((leaf > k).all()) else torch.where((leaf > k)[:, None], old, 0.0)
+            old = old if checks.known_empty(leaf <= k) else torch.where((leaf > k)[:, None], old, 0.0)
             noise.sub_(old * float(coefficient))  # not in one fused step, whose bits depend on the device
         released = (noise + value).to(value.dtype).masked_fill_(~active[:, None], 0)
         shifted = [noise, *past][: len(past)]
         reach = torch.cat([1 / multiplier[:, None], state.reach], dim=1)[:, : len(past)]
-        if not bool(active.all()):
+        if not checks.known_empty(~active):
             shifted = [torch.where(active[:, None], new, old) for new, old in zip(shifted, past, strict=True)]
         new = SquareRootState(
             torch.where(active, leaf, state.leaf),
@@ -166,7 +165,7 @@ class BandedSquareRoot:
         return _cached_coefficients(self.bandwidth)
 
     def _effective(self, state: SquareRootState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
-        coefficients = torch.tensor(self._coefficients(), device=multiplier.device)
+        coefficients = _coefficients_on(self.bandwidth, multiplier.device)
         if sampling == FRESH:
             seen = (self.max_leaves - leaf).clamp(0, self.bandwidth - 1)
             return multiplier / (coefficients**2).cumsum(0)[seen].sqrt()
@@ -181,6 +180,11 @@ def _cached_coefficients(num: int) -> NDArray[np.float64]:
     coefficients = square_root_coefficients(num)
     coefficients.setflags(write=False)
     return coefficients
+
+
+@lru_cache(maxsize=16)
+def _coefficients_on(num: int, device: torch.device) -> Tensor:
+    return torch.tensor(_cached_coefficients(num), device=device)
 
 
 def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tuple[NDArray[Any], NDArray[Any]]:

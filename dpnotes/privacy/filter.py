@@ -1,6 +1,7 @@
 """A privacy filter: refuses the release that would overspend, before anything is drawn."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,7 +19,8 @@ class Spent:
     `reused` is the sum over releases that touch examples again; `fresh` the largest of the releases on fresh ones.
 
     Raises:
-      ValueError: if the two shapes differ, or an entry is negative or NaN, in a restored one too.
+      ValueError: if the two shapes differ, or an entry is negative or NaN, in a restored one too. (Not on a device: what
+        is restored is looked at before it goes there, and a filter adds nothing negative.)
     """
 
     reused: Tensor
@@ -29,8 +31,7 @@ class Spent:
             raise ValueError(
                 f"Expected reused and fresh of one shape, got {tuple(self.reused.shape)} and {tuple(self.fresh.shape)}."
             )
-        valid = (self.reused >= 0) & (self.fresh >= 0)
-        if not bool(valid.all()):
+        if self.reused.device.type == "cpu" and not bool((valid := (self.reused >= 0) & (self.fresh >= 0)).all()):
             reused, fresh = (tensor[~valid][0].item() for tensor in (self.reused, self.fresh))
             raise ValueError(f"Expected reused={reused} >= 0 and fresh={fresh} >= 0: nothing is given back.")
 
@@ -61,9 +62,9 @@ class Filter:
     Example:
       >>> watch = Filter(torch.tensor([1.0], dtype=torch.float64))
       >>> spent, cost = watch.init(), torch.tensor([0.6], dtype=torch.float64)
-      >>> spent = watch.charge(spent, cost, watch.affords(spent, cost))
-      >>> spent.total, watch.affords(spent, cost)
-      (tensor([0.6000], dtype=torch.float64), tensor([False]))
+      >>> granted, spent = watch.grant(spent, cost, torch.tensor([True]))
+      >>> granted, spent.total, watch.affords(spent, cost)
+      (tensor([True]), tensor([0.6000], dtype=torch.float64), tensor([False]))
     """
 
     budget: Tensor
@@ -83,31 +84,39 @@ class Filter:
         nothing = torch.zeros_like(self.budget, dtype=torch.float64)
         return Spent(nothing, nothing.clone())
 
-    def _after(self, spent: Spent, cost: Tensor, granted: Tensor, sampling: Sampling) -> Spent:
-        cost = torch.where(granted, cost, 0.0)
-        if sampling == FRESH:
-            return Spent(spent.reused, torch.maximum(spent.fresh, cost))
-        return Spent(spent.reused + cost, spent.fresh)
+    @cached_property
+    def _limit(self) -> Tensor:
+        return self.budget * (1 + self.tolerance)
 
     def affords(self, spent: Spent, cost: Tensor, sampling: Sampling = WHOLE) -> Tensor:
         """Whether a release of this zCDP cost, `(runs,)`, fits what is left, `(runs,)` bool.
 
         A cost that is negative or NaN fits nothing, in an infinite budget either: no release gives budget back.
         """
-        self._check_shapes(spent=spent.reused, cost=cost)
-        valid = cost >= 0
-        return valid & (self._after(spent, cost, valid, sampling).total <= self.budget * (1 + self.tolerance))
+        return self.grant(spent, cost, torch.ones_like(cost, dtype=torch.bool), sampling)[0]
 
-    def charge(self, spent: Spent, cost: Tensor, granted: Tensor, sampling: Sampling = WHOLE) -> Spent:
-        """Write down a release to the runs in `granted`; call it with what `affords` allowed, before drawing.
+    def grant(self, spent: Spent, cost: Tensor, asked: Tensor, sampling: Sampling = WHOLE) -> tuple[Tensor, Spent]:
+        """Grant a release of this zCDP cost to the runs that ask for one and afford it, and write it down.
 
-        Raises:
-          ValueError: if a granted release overspends.
+        Args:
+          spent: what was let through before.
+          cost: `(runs,)`.
+          asked: `(runs,)` bool; the others are granted nothing and pay nothing.
+          sampling: what the release touches.
+
+        Returns:
+          Which runs were granted theirs, `(runs,)` bool, to be drawn after this; and what is spent then.
         """
-        self._check_shapes(granted=granted)
-        if bool((granted & ~self.affords(spent, cost, sampling)).any()):
-            raise ValueError("Expected granted releases to be affordable: ask Filter.affords first.")
-        return self._after(spent, cost, granted, sampling)
+        self._check_shapes(spent=spent.reused, cost=cost, asked=asked)
+        asked = asked & (cost >= 0)
+        after, other = self._after(spent, cost.masked_fill(~asked, 0.0), sampling)
+        granted = asked & (after + other <= self._limit)
+        return granted, Spent(*self._after(spent, cost.masked_fill(~granted, 0.0), sampling))
+
+    def _after(self, spent: Spent, cost: Tensor, sampling: Sampling) -> tuple[Tensor, Tensor]:
+        if sampling == FRESH:
+            return spent.reused, torch.maximum(spent.fresh, cost)
+        return spent.reused + cost, spent.fresh
 
     def _check_shapes(self, **named: Tensor) -> None:
         for name, tensor in named.items():

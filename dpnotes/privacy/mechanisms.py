@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from dpnotes import checks
 from dpnotes.core import Price, Release, Sensitive
 from dpnotes.sampling import WHOLE, Noise, Sampling, check_combination
 from dpnotes.streams import Streams
@@ -50,12 +51,12 @@ class Gaussian:
           ValueError: if an active run's noise is not positive and finite, or its sensitivity is negative, infinite
             or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device.
         """
-        check_release(request, streams)
+        sound = check_release(request, streams)
         value = request.answer.value
         noise = streams.normal(self.purpose, request.call, value.shape[1])
         # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
         noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)
-        return state, noisy.masked_fill_(~request.active[:, None], 0), price_of(request)
+        return state, noisy.masked_fill_(~sound[:, None], 0), price_of(request)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Laplace:
           CombinationError: if the answer's sampling is a random batch: no accountant knows Laplace noise on one.
           ValueError: as `Gaussian.release`, or if the answer is not one number a run.
         """
-        check_release(request, streams, "laplace")
+        sound = check_release(request, streams, "laplace")
         value = request.answer.value
         if value.shape[1] != 1:
             raise ValueError(f"Expected an answer of shape (runs, 1), got {tuple(value.shape)}: L1 is L2 only there.")
@@ -103,7 +104,7 @@ class Laplace:
         noisy = (laplace(streams, self.purpose, request.call) * scale)[:, None].add_(value).to(value.dtype)
         return (
             state,
-            noisy.masked_fill_(~request.active[:, None], 0),
+            noisy.masked_fill_(~sound[:, None], 0),
             price_of(request, scale / request.answer.l2_sensitivity, "laplace"),
         )
 
@@ -163,13 +164,17 @@ def price_of(request: Release, noise_multiplier: Tensor | None = None, noise: No
     return Price(noise_multiplier, request.active, answer.relation, answer.sampling, noise)
 
 
-def check_release(request: Release, streams: Streams, noise: Noise = "gaussian") -> None:
+def check_release(request: Release, streams: Streams, noise: Noise = "gaussian") -> Tensor:
     """Refuse a release whose noise or answer cannot be meant; every mechanism with noise calls this first.
 
     Args:
       request: what is asked for.
       streams: where noise would come from.
       noise: the kind of it.
+
+    Returns:
+      The runs that may be released to, `(runs,)` bool: the active ones. On a device, where an error is raised only when
+      somebody waits (`dpnotes.checks`), without those that have one.
 
     Raises:
       CombinationError: see `Gaussian.release`.
@@ -185,16 +190,20 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
       ValueError: Expected 0 < noise_std=1.0 < inf and 0 <= l2_sensitivity=-0.5 < inf in run 0; a release without noise
       is asked for with Exact().
     """
-    noise_std, l2_sensitivity = request.noise_std, request.answer.l2_sensitivity
-    _check_rows(request.answer, streams, active=request.active, noise_std=noise_std, call=request.call)
-    valid = (noise_std > 0) & noise_std.isfinite() & (l2_sensitivity >= 0) & l2_sensitivity.isfinite()
-    if bool((request.active & ~valid).any()):
-        run = int((request.active & ~valid).nonzero()[0])
-        raise ValueError(
+    noise_std, l2_sensitivity, active = request.noise_std, request.answer.l2_sensitivity, request.active
+    _check_rows(request.answer, streams, active=active, noise_std=noise_std, call=request.call)
+    _check_kind(request.answer, streams, noise)
+    valid = (noise_std > 0) & (noise_std < torch.inf) & (l2_sensitivity >= 0) & (l2_sensitivity < torch.inf)
+
+    def error() -> ValueError:
+        run = int((active & ~valid).nonzero()[0])
+        return ValueError(
             f"Expected 0 < noise_std={noise_std[run].item()} < inf and 0 <= l2_sensitivity="
             f"{l2_sensitivity[run].item()} < inf in run {run}; a release without noise is asked for with Exact()."
         )
-    check_answer(request.answer, request.active, streams, noise)
+
+    checks.require(valid | ~active, error)
+    return active & valid
 
 
 def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noise = "gaussian") -> None:
@@ -212,14 +221,22 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
       dpnotes.sampling.CombinationError: Expected sampling=fresh with relation replace-one or zero-out-one, got
       add-or-remove-one; add-or-remove-one goes with sampling whole or poisson.
     """
-    check_combination(answer.sampling, answer.relation, noise)
     _check_rows(answer, streams, active=active)
+    _check_kind(answer, streams, noise)
+    l2_sensitivity = answer.l2_sensitivity
+    invalid = active & ~(l2_sensitivity >= 0)
+
+    def error() -> ValueError:
+        run = int(invalid.nonzero()[0])
+        return ValueError(f"Expected l2_sensitivity={l2_sensitivity[run].item()} >= 0 in run {run}.")
+
+    checks.require(~invalid, error)
+
+
+def _check_kind(answer: Sensitive, streams: Streams, noise: Noise) -> None:
+    check_combination(answer.sampling, answer.relation, noise)
     if streams.keys.device != answer.value.device:
         raise ValueError(f"Expected streams on the answer's device {answer.value.device}, got {streams.keys.device}.")
-    invalid = active & ~(answer.l2_sensitivity >= 0)
-    if bool(invalid.any()):
-        run = int(invalid.nonzero()[0])
-        raise ValueError(f"Expected l2_sensitivity={answer.l2_sensitivity[run].item()} >= 0 in run {run}.")
 
 
 def _check_rows(answer: Sensitive, streams: Streams, **named: Tensor) -> None:

@@ -17,11 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import Price, Release
 from dpnotes.privacy.mechanisms import check_release, price_of
 from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling
 from dpnotes.streams import Streams
+
+_TABLE = 2**16  # leaves
 
 
 @dataclass(frozen=True)
@@ -180,20 +182,21 @@ class Tree:
           ValueError: as `Gaussian.release`; or if an active run's sum is longer than `max_leaves`, or its noise is not
             that of its tree's first leaf.
         """
-        check_release(request, streams)
-        value, active = request.answer.value, request.active
-        leaf = next_leaf(state.leaf, request.restart)
+        active = check_release(request, streams)
+        value, leaf = request.answer.value, next_leaf(state.leaf, request.restart)
         noise_std = request.noise_std.double()
-        check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
-        check_sum_goes_on(state, leaf, request)
+        active = active & check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
+        active = active & check_sum_goes_on(state, leaf, request)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
         price = price_of(request, effective)
 
         combine, own = _tables(self.levels, self.optimal, value.device)
-        level, on = _level_of(leaf), active.tolist()
-        completes = {each for each, go in zip(level.tolist(), on, strict=True) if go}
-        together = len(completes) == 1 and all(on)  # runs that keep step complete blocks of one size
+        level = _level_of(leaf)
+        # The host waits for this, once a step: to go over all blocks instead would read a vector a level.
+        levels = torch.where(active, level, -1).tolist()
+        completes = {*levels} - {-1}
+        together = len({*levels}) == 1  # runs that keep step complete blocks of one size
         nodes, end = Layers.to_list(state.nodes)
         scale = noise_std * own[level] if self.optimal else noise_std
         drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
@@ -207,20 +210,20 @@ class Tree:
                 released.add_(part)
                 drawn.add_(part)
         released = released.add_(value).to(value.dtype)
-        if not all(on):
+        if -1 in levels:
             released.masked_fill_(~active[:, None], 0)
         for full in completes:
             here = (active & (level == full))[:, None]
             nodes[full] = drawn if together else torch.where(here, drawn, nodes[full])
 
-        levels = torch.arange(self.levels, device=value.device)
-        reach = 1 / multiplier + torch.where(levels < level[:, None], state.reach, 0.0).sum(1)
+        each = torch.arange(self.levels, device=value.device)
+        reach = 1 / multiplier + torch.where(each < level[:, None], state.reach, 0.0).sum(1)
         new = TreeState(
             torch.where(active, leaf, state.leaf),
             torch.where(active, request.answer.sampling == FRESH, state.fresh),
             torch.where(active, request.call, state.call),
             torch.where(active, noise_std, state.noise_std),
-            torch.where(active[:, None] & (levels == level[:, None]), reach[:, None], state.reach),
+            torch.where(active[:, None] & (each == level[:, None]), reach[:, None], state.reach),
             Layers.of(nodes, end),
         )
         return new, released, price
@@ -239,14 +242,20 @@ class Tree:
         """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
         leaf = leaf.clamp_max(self.max_leaves)
         if sampling == FRESH:
-            touch = [_touch(each, self.max_leaves, self.optimal) ** 0.5 for each in leaf.tolist()]
-            return multiplier / torch.tensor(touch, dtype=torch.float64, device=multiplier.device)
+            return multiplier / self._touches(leaf)
         check_shared(type(self).__name__, sampling)
         combine, own = _tables(self.levels, self.optimal, multiplier.device)
         level = _level_of(leaf)
         lower = torch.arange(self.levels, device=multiplier.device) < level[:, None]
         seen = torch.where(lower, (1 - combine[level]) * state.reach, 0.0).sum(1)
         return own[level] / (1 / multiplier + seen)
+
+    def _touches(self, leaf: Tensor) -> Tensor:
+        """Root of how much all draws of a full tree see of each leaf, squared, over their variances, `(runs,)`."""
+        if leaf.device.type != "cpu" and self.max_leaves <= _TABLE:
+            return _touch_table(self.max_leaves, self.optimal, leaf.device)[leaf]
+        touch = [_touch(each, self.max_leaves, self.optimal) ** 0.5 for each in leaf.tolist()]
+        return torch.tensor(touch, dtype=torch.float64, device=leaf.device)
 
 
 def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:
@@ -259,11 +268,14 @@ def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:
     return leaf + 1 if restart is None else torch.where(restart, 1, leaf + 1)
 
 
-def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tensor, active: Tensor) -> None:
+def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tensor, active: Tensor) -> Tensor:
     """Refuse a term past the last one, or one with other noise than its sum's first.
 
+    Returns:
+      The runs of which none of this is true, `(runs,)` bool.
+
     Raises:
-      ValueError: if so.
+      ValueError: if so, on a device as `dpnotes.checks` says.
 
     Example:
       >>> one = torch.ones(1)
@@ -273,15 +285,18 @@ def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tenso
     """
     beyond = leaf > max_leaves
     wrong = active & (beyond | ((leaf > 1) & (noise_std != first_std)))
-    if not bool(wrong.any()):
-        return
-    run = int(wrong.nonzero()[0])
-    if bool(beyond[run]):
-        raise ValueError(f"Expected leaf={leaf[run].item()} of run {run} <= max_leaves={max_leaves}.")
-    raise ValueError(
-        f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
-        "the noise of a sum is fixed at its first term."
-    )
+
+    def error() -> ValueError:
+        run = int(wrong.nonzero()[0])
+        if bool(beyond[run]):
+            return ValueError(f"Expected leaf={leaf[run].item()} of run {run} <= max_leaves={max_leaves}.")
+        return ValueError(
+            f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
+            "the noise of a sum is fixed at its first term."
+        )
+
+    checks.require(~wrong, error)
+    return ~wrong
 
 
 def unpriced(state: Any, leaf: Tensor, max_leaves: int, sampling: Sampling) -> Tensor:
@@ -295,15 +310,19 @@ def unpriced(state: Any, leaf: Tensor, max_leaves: int, sampling: Sampling) -> T
     return (leaf > max_leaves) | ((leaf > 1) & (state.fresh != (sampling == FRESH)))
 
 
-def check_sum_goes_on(state: Any, leaf: Tensor, request: Release) -> None:
+def check_sum_goes_on(state: Any, leaf: Tensor, request: Release) -> Tensor:
     """Refuse a term that its sum's price does not cover.
 
     A block that swallows terms on all examples and completes on a fresh one costs more than either price says, and a
     sum of fresh terms has paid for each of its blocks once: after a rollback they would complete again.
 
+    Returns:
+      The runs whose sum goes on, `(runs,)` bool.
+
     Raises:
       CombinationError: if an active run's sum has terms of another sampling; or if it is of fresh terms and was
-        restored from an earlier state, so that its last call is not the one before. Restart the sum.
+        restored from an earlier state, so that its last call is not the one before. Restart the sum. (On a device as
+        `dpnotes.checks` says.)
 
     Example:
       >>> state = Tree(2).init(torch.zeros(1, 1))
@@ -311,18 +330,27 @@ def check_sum_goes_on(state: Any, leaf: Tensor, request: Release) -> None:
       >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
       >>> request = Release(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
       >>> check_sum_goes_on(state, torch.tensor([1]), request)
+      tensor([True])
     """
     fresh, later = request.answer.sampling == FRESH, request.active & (leaf > 1)
-    for run in (later & (state.fresh != fresh)).nonzero()[:1, 0].tolist():
-        raise CombinationError(
-            f"Expected every term of the sum of run {run} to have the sampling of its first, got "
-            f"{request.answer.sampling.scheme}; restart the sum for another."
-        )
-    for run in (later & fresh & (request.call != state.call + 1)).nonzero()[:1, 0].tolist():
-        raise CombinationError(
+    mixed = later & (state.fresh != fresh)
+    restored = later & (request.call != state.call + 1) if fresh else torch.zeros_like(later)
+
+    def error() -> CombinationError:
+        for run in mixed.nonzero()[:1, 0].tolist():
+            return CombinationError(
+                f"Expected every term of the sum of run {run} to have the sampling of its first, got "
+                f"{request.answer.sampling.scheme}; restart the sum for another."
+            )
+        run = int(restored.nonzero()[0])
+        return CombinationError(
             f"Expected call={request.call[run].item()} of run {run} to follow call {state.call[run].item()}: a sum of "
             "fresh terms that was restored has paid for its blocks already; restart it."
         )
+
+    goes_on = ~(mixed | restored)
+    checks.require(goes_on, error)
+    return goes_on
 
 
 def check_shared(name: str, sampling: Sampling) -> None:
@@ -392,6 +420,13 @@ def _touch(leaf: int, max_leaves: int, optimal: bool) -> float:
         total += _swallowed(level, above, levels, optimal)
         level = above
     return total
+
+
+@lru_cache(maxsize=16)
+def _touch_table(max_leaves: int, optimal: bool, device: torch.device) -> Tensor:
+    """The root of `_touch` of every leaf, at its number, and 1 for none: to be looked up where the host would wait."""
+    roots = [1.0, *(_touch(leaf, max_leaves, optimal) ** 0.5 for leaf in range(1, max_leaves + 1))]
+    return torch.tensor(roots, dtype=torch.float64, device=device)
 
 
 @lru_cache(maxsize=64)

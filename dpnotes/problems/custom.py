@@ -9,6 +9,7 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.problems.examples import rows
+from dpnotes.problems.precision import full_precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +28,11 @@ class MaterialisedGradients:
         """Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return torch.linalg.vector_norm(self.each, dim=-1)
 
+    @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         each = self.each
-        if not bool(weights.all()):  # 0 times an infinite gradient is not 0
+        if not (weights.is_cpu and bool(weights.all())):  # 0 times an infinite gradient is not 0
             each = torch.where(weights[..., None] == 0, 0, each)
         return torch.bmm(weights[:, None], each).squeeze(1)
 

@@ -26,24 +26,30 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
+from dpnotes.problems.precision import full_precision
+
 # Numbers that a norm may write out at once: as much as a CPU has cache for, or what fills a GPU.
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
 # The share of a sum that is left, below which it is too near its own rounding: of float32 1e-6 at most, so that a norm
-# is off by less than a thousandth.
-_CANCELLED = 1e-3
+# is off by less than a thousandth; and what is added there where nothing can be written out, ten times that rounding.
+_CANCELLED, _ROUNDING = 1e-3, 1e-5
+# Numbers of an example's gradient below which it is handled together with others: fewer and larger operations.
+_SMALL = 2**12
+_ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
 
 
 class Term(Protocol):
     """What one call of a layer adds to the gradients by example of one parameter.
 
     `squared_norms` is `(batch,)`; `weighted_sum` has the parameter's shape; `write` is `(batch, *shape)`; `take` keeps
-    some of the examples. All are at least float32.
+    some of the examples, and `without` makes the gradients of some 0, whatever they were. All are at least float32.
     """
 
     def squared_norms(self) -> Tensor: ...  # noqa: D102
     def weighted_sum(self, weights: Tensor) -> Tensor: ...  # noqa: D102
     def write(self) -> Tensor: ...  # noqa: D102
     def take(self, index: Tensor | slice) -> "Term": ...  # noqa: D102
+    def without(self, absent: Tensor) -> "Term": ...  # noqa: D102
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +73,10 @@ class Written:
     def take(self, index: Tensor | slice) -> "Written":
         """See `Term`."""
         return Written(self.each[index])
+
+    def without(self, absent: Tensor) -> "Written":
+        """See `Term`."""
+        return Written(_zeroed(self.each, absent))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +122,10 @@ class Outer:
     def take(self, index: Tensor | slice) -> "Outer":
         """See `Term`."""
         return Outer(self.inputs[index], self.errors[index])
+
+    def without(self, absent: Tensor) -> "Outer":
+        """See `Term`."""
+        return Outer(_zeroed(self.inputs, absent), _zeroed(self.errors, absent))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,10 +187,10 @@ class Patches:
                 along = pixels.new_zeros(len(images), rows, width, rows, width)
                 for shift in down:
                     to, of = _overlap(shift, rows, height)
-                    along[:, to, :, to] += pixels[:, of, :, of]
+                    along[:, to, :, to].add_(pixels[:, of, :, of])  # += would write what it added once more
                 for shift in right:
                     to, of = _overlap(shift, columns, width)
-                    total[:, :, to, :, to] += along[:, :, of, :, of]
+                    total[:, :, to, :, to].add_(along[:, :, of, :, of])
         return total.view(-1, rows * columns, rows * columns)
 
     def _padding(self) -> tuple[int, int]:
@@ -203,6 +217,10 @@ class Patches:
     def take(self, index: Tensor | slice) -> "Patches":
         """See `Term`."""
         return Patches(self.inputs[index], self.errors[index], self.layer)
+
+    def without(self, absent: Tensor) -> "Patches":
+        """See `Term`."""
+        return Patches(_zeroed(self.inputs, absent), _zeroed(self.errors, absent), self.layer)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,19 +250,58 @@ class Lookups:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """See `Term`."""
-        errors = self.errors.to(_wide(self.errors)) * weights[:, None, None]
-        total = errors.new_zeros(self.num_rows, errors.shape[2])
-        return total.index_add_(0, self.indices.flatten(), errors.flatten(0, 1))
+        return _table(self.errors.to(_wide(self.errors)) * weights[:, None, None], self.indices, self.num_rows)
 
     def write(self) -> Tensor:
         """See `Term`."""
-        errors = self.errors.to(_wide(self.errors))
-        each = errors.new_zeros(len(errors), self.num_rows, errors.shape[2])
-        return each.scatter_add_(1, self.indices[..., None].expand_as(errors), errors)
+        batch = len(self.errors)
+        # One table below the other, so that each example has its own rows.
+        indices = self.indices + self.num_rows * torch.arange(batch, device=self.indices.device)[:, None]
+        tables = _table(self.errors.to(_wide(self.errors)), indices, batch * self.num_rows)
+        return tables.unflatten(0, (batch, self.num_rows))
 
     def take(self, index: Tensor | slice) -> "Lookups":
         """See `Term`."""
         return Lookups(self.indices[index], self.errors[index], self.num_rows)
+
+    def without(self, absent: Tensor) -> "Lookups":
+        """See `Term`."""
+        return Lookups(self.indices, _zeroed(self.errors, absent), self.num_rows)
+
+
+class Factors:
+    """The terms of all parameters of a module, by name.
+
+    What is written out and small stands side by side in one matrix, so that one operation serves all of it.
+    """
+
+    def __init__(self, found: dict[str, Term]) -> None:
+        small = {n: t.each for n, t in found.items() if isinstance(t, Written) and t.each[0].numel() <= _SMALL}
+        self.terms = {name: term for name, term in found.items() if name not in small}
+        self.shapes = {name: each.shape[1:] for name, each in small.items()}
+        self.small = Written(torch.cat([each.flatten(1) for each in small.values()], 1)) if small else None
+
+    @full_precision()
+    def squared_norms(self) -> Tensor:
+        """Squared norms of the gradients by example of all these parameters together, `(batch,)`."""
+        parts = [term.squared_norms() for term in (*self.terms.values(), self.small) if term is not None]
+        return torch.stack(parts).sum(0)
+
+    @full_precision()
+    def weighted_sums(self, weights: Tensor) -> dict[str, Tensor]:
+        """Each parameter's weighted sum; an example of weight 0 takes no part, whatever its gradient."""
+        absent = weights == 0
+
+        def summed(term: Term) -> Tensor:
+            # To ask a GPU whether a weight is 0 would have it finish all that it has to do.
+            return (term if complete else term.without(absent)).weighted_sum(weights)
+
+        complete = weights.is_cpu and not bool(absent.any())
+        found = {name: summed(term) for name, term in self.terms.items()}
+        if self.small is not None:
+            parts = summed(self.small).split([shape.numel() for shape in self.shapes.values()])
+            found |= {name: part.view(self.shapes[name]) for name, part in zip(self.shapes, parts, strict=True)}
+        return found
 
 
 _BATCH_NORMS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d
@@ -266,7 +323,7 @@ def supported(layer: nn.Module) -> bool:
 
 
 def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
-    """The terms of a layer's parameters by name, from one call of it; a normalisation by batches has fixed statistics.
+    """The terms of a layer's trained parameters by name, from one call of it; batch normalisation has fixed statistics.
 
     Args:
       layer: one that is `supported`.
@@ -284,17 +341,21 @@ def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
         if layer.padding_idx is not None:
             errors = errors.masked_fill((indices == layer.padding_idx)[..., None], 0)
         return {"weight": Lookups(indices, errors, layer.num_embeddings)}
+    trained = {name for name, parameter in layer.named_parameters(recurse=False) if parameter.requires_grad}
+    found: dict[str, Term] = {}
     if isinstance(layer, nn.Linear | nn.Conv2d):
-        inputs = inputs.to(errors.dtype)  # what autocast did
-        if isinstance(layer, nn.Conv2d):
-            found, errors = Patches(inputs, errors, layer), errors.flatten(2).mT
-        else:
+        if isinstance(layer, nn.Linear):
             inputs, errors = (tensor.reshape(len(tensor), -1, tensor.shape[-1]) for tensor in (inputs, errors))
-            found = Outer(inputs, errors)
-        by_inner_products, written, size, factors = found.costs()
-        if written < by_inner_products and size <= factors:
-            found = Written(found.write())  # less work for the norm, and less memory than its factors
-        return {"weight": found, "bias": Written(errors.sum(1, dtype=_wide(errors)))}
+        if "bias" in trained:
+            positions = (1,) if isinstance(layer, nn.Linear) else (2, 3)
+            found["bias"] = Written(errors.sum(positions, dtype=_wide(errors)))
+        if "weight" in trained:
+            inputs = inputs.to(errors.dtype)  # what autocast did
+            factors = Outer(inputs, errors) if isinstance(layer, nn.Linear) else Patches(inputs, errors, layer)
+            by_inner_products, written, size, numbers = factors.costs()
+            # Where it is less work for the norm, and less memory than the factors.
+            found["weight"] = Written(factors.write()) if written < by_inner_products and size <= numbers else factors
+        return found
     wide = _wide(errors)
     inputs, errors = inputs.to(wide), errors.to(wide)
     if isinstance(layer, nn.LayerNorm):
@@ -307,14 +368,24 @@ def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
         assert isinstance(layer, _BATCH_NORMS)
         normalised = nn.functional.batch_norm(inputs, layer.running_mean, layer.running_var, eps=layer.eps)
         between = tuple(range(2, errors.dim()))
-    normalised = normalised.mul_(errors)
-    if between:
-        normalised, errors = normalised.sum(between), errors.sum(between)
-    return {"weight": Written(normalised), "bias": Written(errors)}
+    for name, each in (("weight", normalised.mul_(errors)), ("bias", errors)):
+        if name in trained:
+            found[name] = Written(each.sum(between) if between else each)
+    return found
 
 
 def _wide(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
+
+
+def _zeroed(tensor: Tensor, absent: Tensor) -> Tensor:
+    """The rows of a tensor, but zeros for those that are absent: 0 times an infinite number would not be 0."""
+    return torch.where(absent.view(-1, *[1] * (tensor.dim() - 1)), _ZERO, tensor)
+
+
+def _table(errors: Tensor, indices: Tensor, num_rows: int) -> Tensor:
+    """The sums of the errors of each row that was looked up, added in one order, as `index_add_` on a GPU does not."""
+    return torch.ops.aten.embedding_dense_backward(errors, indices, num_rows, -1, False)
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -339,13 +410,19 @@ def _square(tensor: Tensor) -> Tensor:
 def _summed(first: Tensor, second: Tensor) -> Tensor:
     """Sums of the products of inner products, and below them what they would be if none cancelled, `(2, batch)`."""
     lengths = (first.diagonal(dim1=1, dim2=2) * second.diagonal(dim1=1, dim2=2)).clamp_min_(0).sqrt_()
-    most = (lengths[:, None] @ (first != 0).to(lengths) @ lengths[:, :, None]).flatten()
+    most = torch.bmm(torch.bmm(lengths[:, None], (first != 0).to(lengths)), lengths[:, :, None]).flatten()
     return torch.stack([first.mul_(second).sum((1, 2)), most])
 
 
 def _without_cancellation(found: Tensor, term: "Outer | Patches | Lookups", numbers: int) -> Tensor:
-    """The sums; written out where they cancel, since rounding could hide a gradient of any length from the clipping."""
+    """The sums; where they cancel rounding could hide a gradient of any length from the clipping.
+
+    There a CPU writes them out. On a GPU, which would have to be asked where that is, a bound stands instead: the sum
+    and what its rounding may be.
+    """
     squares, most = found
+    if not squares.is_cpu:
+        return torch.where(squares < _CANCELLED * most, squares + _ROUNDING * most, squares)
     if len(doubtful := (squares < _CANCELLED * most).nonzero()[:, 0]):
         squares[doubtful] = _written_norms(term.take(doubtful), numbers)
     return squares

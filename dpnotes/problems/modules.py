@@ -16,7 +16,8 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.problems.examples import check
-from dpnotes.problems.factors import Term, Written, supported, terms
+from dpnotes.problems.factors import Factors, Term, Written, supported, terms
+from dpnotes.problems.precision import deterministic_convolutions
 from dpnotes.streams import Streams
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -47,14 +48,17 @@ class ModuleGradients:
     `weighted_sum` alone takes one forward and one backward pass, as a step of plain SGD does, for any weights. After
     `norms` it takes neither: `norms` keeps what went into each layer and the errors at its output, which the sum
     contracts. Where the batch takes several chunks, they are not kept, and the sum passes again. `losses` alone takes a
-    forward pass; after one of the others nothing. So ask for losses last.
+    forward pass; after `norms`, or on a CPU after a sum in which all took part, nothing. So ask for losses last.
+
+    No pass reads anything back from a GPU but the first `norms`, which checks the module, and the sum of a batch
+    normalisation, which has to know who takes part.
     """
 
     def __init__(self, problem: "ModuleProblem", x: Tensor, examples: Tensor | None) -> None:
         self._problem, self._x, self._examples = problem, x, examples
         self._losses: Tensor | None = None
         self._norms: Tensor | None = None
-        self._terms: list[dict[str, Term]] | None = None  # one a run
+        self._factors: list[Factors] | None = None  # one a run
 
     @property
     def _shape(self) -> tuple[int, int]:
@@ -84,6 +88,8 @@ class ModuleGradients:
         Raises:
           ExamplesMix: for a module that mixes the examples of a batch, such as batch normalisation.
           OutOfMemory: if the batch does not fit.
+
+        On a GPU the norm of a gradient whose positions cancel to a thousandth is an upper bound (`problems.factors`).
         """
         if self._norms is None:
             problem = self._problem
@@ -97,11 +103,11 @@ class ModuleGradients:
                         batch = problem._batch(run, examples)
                         problem._check_coverage(row, batch)
                         losses[run, block], found = problem._recorded(row, batch)
-                        squares[run, block] = sum(term.squared_norms() for term in found.values())
+                        squares[run, block] = found.squared_norms()
                         if len(chunks) == 1:
                             kept.append(found)
             self._losses, self._norms = losses, squares.sqrt_()
-            self._terms = kept or None
+            self._factors = kept or None
         return self._norms
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
@@ -116,26 +122,47 @@ class ModuleGradients:
         """
         if tuple(weights.shape) != self._shape:
             raise ValueError(f"Expected weights.shape={tuple(weights.shape)} to be {self._shape}.")
-        total = torch.empty_like(self._x)
-        complete = bool(weights.all())
-        losses = self._x.new_empty(self._shape)
+        total = torch.zeros_like(self._x)
         with self._problem._memory(self._shape[1]):
-            for run, row in enumerate(self._x):
-                kept = slice(None) if complete else weights[run].nonzero().squeeze(1)
-                if self._terms is not None:
-                    self._problem._contracted(self._terms[run], weights[run], kept, total[run])
-                    continue
-                chosen = self._indices(run)[kept]
-                if not len(chosen):
-                    total[run] = 0
-                for block, examples in self._problem._chunks(chosen):
-                    batch, out = self._problem._batch(run, examples), total[run]
-                    found = self._problem._summed(row, batch, weights[run][kept][block], out, add=block.start > 0)
-                    if complete:
-                        losses[run, block] = found
+            if self._norms is None:
+                self._pass(weights, total)
+            else:
+                self._contract(weights, total)
+        return total
+
+    def _contract(self, weights: Tensor, total: Tensor) -> None:
+        """Add the weighted sum of the very factors that gave the norms, or of the same ones made again."""
+        problem = self._problem
+        for run, row in enumerate(self._x):
+            for block, examples in problem._chunks(self._indices(run)):
+                if self._factors is None:
+                    found = problem._recorded(row, problem._batch(run, examples))[1]
+                else:
+                    found = self._factors[run]
+                total[run] += problem._contracted(found, weights[run, block])
+
+    def _pass(self, weights: Tensor, total: Tensor) -> None:
+        """Add the gradient of the weighted sum of the losses."""
+        problem = self._problem
+        looks = weights.is_cpu or problem.mixes_examples  # who is absent
+        complete = looks and bool(weights.all())
+        losses = self._x.new_empty(self._shape)
+        for run, row in enumerate(self._x):
+            indices, own = self._indices(run), weights[run]
+            present = own != 0
+            if looks and not complete:
+                indices, own = indices[present], own[present]
+            elif not looks:
+                # Whoever is absent repeats, with its weight of 0, one who is not: its own gradient may be infinite.
+                indices = torch.where(present, indices, indices.gather(0, present.int().argmax(0, keepdim=True)))
+            for block, examples in problem._chunks(indices):
+                found = problem._summed(row, problem._batch(run, examples), own[block], total[run])
+                if complete:
+                    losses[run, block] = found
+            if not looks:
+                total[run].masked_fill_(~present.any(), 0)
         if complete and self._losses is None:
             self._losses = losses
-        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +173,7 @@ class _Augmentation:
     calls: int | Tensor
 
     def __call__(self, run: int, examples: Tensor, images: Tensor) -> Tensor:
-        call = int(self.calls[run]) if isinstance(self.calls, Tensor) else self.calls
+        call = int(self.calls[run]) if isinstance(self.calls, Tensor) else self.calls  # on the host
         # One key an example, and the example as the call: what no batch holds is not drawn.
         streams = self.streams.take(torch.full_like(examples, run))
         words = streams.words(f"augmentation {call}", examples, 1)
@@ -329,7 +356,8 @@ class ModuleProblem:
         if self._augmentation is None:
             return self
         calls = self._augmentation.calls
-        calls = calls[index] if isinstance(calls, Tensor) else calls
+        if isinstance(calls, Tensor):
+            calls = calls[index.to(calls.device) if isinstance(index, Tensor) else index]
         return self._with(_Augmentation(self._augmentation.streams.take(index), calls))
 
     def augmented(self, streams: Streams, calls: int | Tensor) -> "ModuleProblem":
@@ -355,7 +383,8 @@ class ModuleProblem:
         if len(self._inputs) != 1 or self._inputs[0].dim() != 4:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self._inputs)
             raise ValueError(f"Expected inputs of shape {shapes} to be (examples, channels, height, width).")
-        return self._with(_Augmentation(streams, calls))
+        # Their numbers name the purpose of a draw: one wait for the device, not one a run.
+        return self._with(_Augmentation(streams, calls.cpu() if isinstance(calls, Tensor) else calls))
 
     def _with(self, augmentation: _Augmentation) -> "ModuleProblem":
         other = copy.copy(self)
@@ -582,9 +611,10 @@ class ModuleProblem:
 
     @contextmanager
     def _memory(self, batch: int) -> Iterator[None]:
-        """Say what to do when the device has no memory left."""
+        """Passes in the memory that there is: say what to do when none is left. Equal passes give equal bits."""
         try:
-            yield
+            with deterministic_convolutions():
+                yield
         except torch.OutOfMemoryError as error:
             chunk = min(batch, self._max_examples_at_once or batch)
             advice = (
@@ -621,19 +651,15 @@ class ModuleProblem:
         """Losses of a batch."""
         return self._loss_of(self._outputs(values, batch[0], self._module), batch[1])
 
-    def _summed(self, row: Tensor, batch: Examples, weights: Tensor, out: Tensor, add: bool = False) -> Tensor:
-        """Losses; the weighted sum of gradients, by one backward pass, is written or added to `out`."""
+    def _summed(self, row: Tensor, batch: Examples, weights: Tensor, out: Tensor) -> Tensor:
+        """Losses; the weighted sum of gradients, by one backward pass, is added to `out`."""
         leaves = self._leaves(row)
         losses = self._compiled(leaves, batch)
         found = torch.autograd.grad(losses, list(leaves.values()), weights.to(losses), materialize_grads=True)
-        parts = [gradient.reshape(-1) for gradient in found]
-        if add:
-            out += torch.cat(parts)
-        else:
-            torch.cat(parts, out=out)
+        out += torch.cat([gradient.reshape(-1) for gradient in found])
         return losses.detach()
 
-    def _recorded(self, row: Tensor, batch: Examples) -> tuple[Tensor, dict[str, Term]]:
+    def _recorded(self, row: Tensor, batch: Examples) -> tuple[Tensor, Factors]:
         """Losses, and each parameter's gradients by example as factors."""
         leaves, size = self._leaves(row), len(batch[1])
         calls: list[tuple[nn.Module, Tensor, GradientEdge]] = []
@@ -678,7 +704,7 @@ class ModuleProblem:
                     found.setdefault(name, []).append(own[local])
         for name, each in self._written(row, batch, rest).items():
             found[name] = [Written(each)]
-        return losses.detach(), {name: _merged(several) for name, several in found.items()}
+        return losses.detach(), Factors({name: _merged(several) for name, several in found.items()})
 
     def _written(self, row: Tensor, batch: Examples, names: Sequence[str]) -> dict[str, Tensor]:
         """Gradients by example of some parameters, written out."""
@@ -693,14 +719,11 @@ class ModuleProblem:
         by_example = torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, *[0] * (1 + len(batch[0]))))
         return by_example(some, batch[1], *batch[0])
 
-    def _contracted(self, found: dict[str, Term], weights: Tensor, kept: Tensor | slice, out: Tensor) -> None:
-        """Write the weighted sum of factors, of the kept examples alone, to `out`."""
-        weights = weights[kept]
-        for name, part in self._split(out).items():
-            if name in found and len(weights):
-                part.copy_(found[name].take(kept).weighted_sum(weights))
-            else:
-                part.zero_()
+    def _contracted(self, found: Factors, weights: Tensor) -> Tensor:
+        """The weighted sum of factors, flat; of a parameter that is not used 0."""
+        sums = found.weighted_sums(weights)
+        sizes = zip(self._names, self._sizes, strict=True)
+        return torch.cat([sums[name].reshape(-1) if name in sums else weights.new_zeros(size) for name, size in sizes])
 
     def _trained(self, layer: nn.Module) -> dict[str, str]:
         """A layer's trainable parameters: their names in it, and in the module."""
@@ -730,10 +753,12 @@ class ModuleProblem:
             self._recorded(row, pair)
             together, factors = self._recorded(row, pair)
             weights = torch.ones_like(together)
-            sums = [torch.empty_like(row) for _ in range(4)]
-            self._contracted(factors_alone, weights[:1], slice(None), sums[0])
-            self._contracted(factors, weights, slice(0, 1), sums[1])
-            self._contracted(factors, weights, slice(None), sums[2])
+            sums = [
+                self._contracted(factors_alone, weights[:1]),
+                self._contracted(factors, weights.index_fill(0, torch.tensor([1], device=weights.device), 0)),
+                self._contracted(factors, weights),
+                torch.zeros_like(row),
+            ]
             self._summed(row, pair, weights, sums[3])
         finally:
             self._autocast = autocast

@@ -9,6 +9,7 @@ backward pass therefore give the losses, the norms, and whatever weighted sum th
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -17,24 +18,26 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.problems.examples import rows
+from dpnotes.problems.precision import full_precision
 from dpnotes.streams import Streams
 
 Activation = Literal["tanh", "relu"]
 
 _aten = torch.ops.aten
+_ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
 
 
 def _tanh_(z: Tensor) -> Tensor:
     """The hyperbolic tangent in place; on a CPU as 2 sigmoid(2 z) - 1, a fifth of the time, 2e-7 off in float32."""
-    if z.is_cuda:
+    if not z.is_cpu:
         return z.tanh_()
     return torch.add(z.new_tensor(-1.0), z.mul_(2).sigmoid_(), alpha=2, out=z)
 
 
-# In place: the activation of a layer, and `(error after it, its output)` to the error before it.
-_ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
-    "tanh": (_tanh_, lambda error, out: _aten.tanh_backward.grad_input(error, out, grad_input=error)),
-    "relu": (torch.relu_, lambda error, out: _aten.threshold_backward.grad_input(error, out, 0, grad_input=error)),
+# The activation of a layer, in place, and `(error after it, its output, into)` to the error before it, in `into`.
+_ACTIVATIONS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor, Tensor], Tensor]]] = {
+    "tanh": (_tanh_, lambda error, out, into: _aten.tanh_backward.grad_input(error, out, grad_input=into)),
+    "relu": (torch.relu_, lambda error, out, into: _aten.threshold_backward.grad_input(error, out, 0, grad_input=into)),
 }
 
 
@@ -47,8 +50,9 @@ class NetworkGradients:
       inputs: `(runs, examples, num_inputs + 1)`; the last column is 1 and belongs to the bias.
       input_norms: `(runs, examples)`, the norms of these rows.
       hidden: `(runs, examples, num_hidden)`, after the activation.
-      hidden_errors: `(runs, examples, num_hidden)`, derivatives of the losses before the activation.
+      hidden_errors: `(runs, examples, num_hidden)`, derivatives of the losses before the activation, over `scales`.
       errors: `(runs, examples, num_classes)`, derivatives of the losses with respect to the logits.
+      scales: `(runs, examples)`; None: 1.
     """
 
     losses: Tensor
@@ -57,25 +61,49 @@ class NetworkGradients:
     hidden: Tensor
     hidden_errors: Tensor
     errors: Tensor
+    scales: Tensor | None = None
 
     def norms(self) -> Tensor:
         """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        return self._norms
+
+    @cached_property
+    def _norms(self) -> Tensor:
         first = self.input_norms * torch.linalg.vector_norm(self.hidden_errors, dim=-1)
+        if self.scales is not None:
+            first = first.mul_(self.scales).abs_()
         # The second layer's input is `hidden` with a 1 for the bias.
         second = torch.linalg.vector_norm(self.hidden, dim=-1).square_().add_(1).sqrt_()
         return torch.hypot(first, second.mul_(torch.linalg.vector_norm(self.errors, dim=-1)))
 
+    @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
-        factors = self.inputs, self.hidden, self.hidden_errors, self.errors
-        if not bool(weights.all()):  # 0 times an infinite gradient is not 0
-            factors = tuple(torch.where(weights[..., None] == 0, 0, factor) for factor in factors)
-        inputs, hidden, hidden_errors, errors = factors
+        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`.
+
+        An example of weight 0 takes no part, whatever its gradient.
+        """
+        absent = weights == 0
+        # 0 times an infinite gradient is not 0. A GPU is not asked: it would have to finish all that it has to do.
+        harmless = weights.is_cpu and not (bool(absent.any()) and bool((absent & ~self._norms.isfinite()).any()))
+
+        def present(factor: Tensor) -> Tensor:
+            return factor if harmless else torch.where(absent[..., None], _ZERO, factor)
+
         # Weights multiply the narrow factor of each outer product, never a `(examples, num_hidden)` array.
-        first = torch.bmm((inputs * weights[..., None]).mT, hidden_errors)
-        errors = errors * weights[..., None]
-        second = torch.bmm(errors.mT, hidden).mT
-        return torch.cat([first.flatten(1), second.flatten(1), errors.sum(1)], dim=1)
+        errors = present(self.errors * weights[..., None])
+        inputs = present(self.inputs * (weights if self.scales is None else weights * self.scales)[..., None])
+        (runs, _, fan_in), num_hidden, num_classes = inputs.shape, self.hidden.shape[2], errors.shape[2]
+        split = fan_in * num_hidden
+        total = errors.new_empty(runs, split + (num_hidden + 1) * num_classes)
+        first, hidden_errors = total[:, :split].unflatten(1, (fan_in, num_hidden)), present(self.hidden_errors)
+        if runs == 1:
+            torch.bmm(inputs.mT, hidden_errors, out=first)
+        else:  # faster than into memory with gaps between the runs
+            first.copy_(torch.bmm(inputs.mT, hidden_errors))
+        second = total[:, split:].unflatten(1, (num_hidden + 1, num_classes))
+        second[:, :-1] = torch.bmm(errors.mT, present(self.hidden)).mT
+        torch.sum(errors, 1, out=second[:, -1])
+        return total
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +112,8 @@ class TwoLayerNetwork:
 
     A point `(runs, dim)` holds, flat, two matrices `(inputs + 1, outputs)`, each with its bias as the last row;
     `layers` gives them as views. With `n` examples, `h` hidden units and `r` runs one call of `gradients` creates two
-    arrays of `r n h` numbers, and neither norms nor weighted sums create a third: the gradients by example, `r n dim`
+    arrays of `r n h` numbers. Norms create no third, and weighted sums one at most, a copy without the examples of
+    weight 0: on a GPU always, on a CPU where such an example is not finite. The gradients by example, `r n dim`
     numbers, never exist.
 
     Args:
@@ -151,7 +180,7 @@ class TwoLayerNetwork:
     @property
     def bytes_per_run(self) -> int:
         """Most memory that one more run holds at once in `gradients`, `norms`, `weighted_sum`, its point included."""
-        wide = 2 * self.num_examples * self.num_hidden
+        wide = (2 if self.inputs.is_cpu else 3) * self.num_examples * self.num_hidden
         narrow = self.num_examples * (2 * (self.num_inputs + 1) + 4 * self.num_classes + 6)
         return (wide + narrow + 4 * self.dim) * self.inputs.element_size()
 
@@ -202,8 +231,12 @@ class TwoLayerNetwork:
         errors.scatter_(-1, labels, -errors.sum(-1, keepdim=True))
         # The errors of an example sum to 0, so one class drops out; of two classes one outer product remains.
         rest, weights = errors[..., 1:], (second[:, :-1, 1:] - second[:, :-1, :1]).mT
-        hidden_errors = rest * weights if self.num_classes == 2 else torch.bmm(rest, weights)
-        _ACTIVATIONS[self.activation][1](hidden_errors, hidden)
+        before = _ACTIVATIONS[self.activation][1]
+        if self.num_classes == 2:
+            hidden_errors = before(weights.expand_as(hidden), hidden, torch.empty_like(hidden))
+            return NetworkGradients(losses, inputs, input_norms, hidden, hidden_errors, errors, rest[..., 0])
+        hidden_errors = torch.bmm(rest, weights)
+        before(hidden_errors, hidden, hidden_errors)
         return NetworkGradients(losses, inputs, input_norms, hidden, hidden_errors, errors)
 
     def evaluate(self, x: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -237,8 +270,10 @@ class TwoLayerNetwork:
 
 
 def _logits(hidden: Tensor, second: Tensor) -> Tensor:
-    # Rows of outputs in contiguous memory make this narrow product six times faster (torch 2.13, MKL).
-    return torch.bmm(hidden, second[:, :-1].mT.contiguous().mT).add_(second[:, -1:])
+    weights = second[:, :-1]
+    if weights.is_cpu:  # rows of outputs in contiguous memory make this narrow product six times faster (MKL)
+        weights = weights.mT.contiguous().mT
+    return torch.baddbmm(second[:, -1:], hidden, weights)
 
 
 def _extend(inputs: Tensor, labels: Tensor, num_classes: int) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
+from dpnotes.problems.precision import full_precision
 from dpnotes.streams import Streams
 
 _DRAWN_AT_ONCE = 2**22  # numbers: 32 MiB in float64, several times over while they are made
@@ -34,10 +35,11 @@ class SensingGradients:
         """Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return self.residuals.abs() * self.measurement_norms * torch.linalg.vector_norm(self.projections, dim=-1)
 
+    @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         factors = (weights * self.residuals)[..., None] * self.projections
-        if not bool(weights.all()):  # 0 times an infinite gradient is not 0
+        if not (weights.is_cpu and bool(weights.all())):  # 0 times an infinite gradient is not 0
             factors = torch.where(weights[..., None] == 0, 0, factors)
         if self.measurements.dim() == 3:
             return torch.bmm(self.measurements.mT, factors).flatten(1)

@@ -1,0 +1,72 @@
+"""Which code draws: a fused kernel where there is one for the device, else the reference, with the same bits.
+
+A kernel is compared with the reference when it is first needed, and is not used if a bit differs.
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import warnings
+from dataclasses import dataclass
+from functools import lru_cache
+from types import ModuleType
+
+import torch
+
+from dpnotes.draws import reference
+
+# What compiles the kernel for a type of device, where the kernel is, and how to get the compiler.
+_COMPILERS = {"cpu": "numba", "cuda": "triton"}
+_MODULES = {"cpu": "dpnotes.draws.cpu", "cuda": "dpnotes.draws.gpu"}
+_ADVICE = {"cpu": "pip install -c constraints.txt -e '.[fast]'", "cuda": "it comes with PyTorch's builds for CUDA"}
+
+
+@dataclass(frozen=True)
+class Backend:
+    """What draws on a device: the module, whether it is fused, what it is and what to do about it, in words."""
+
+    module: ModuleType
+    fused: bool
+    about: str
+    advice: str = ""
+
+
+@lru_cache(maxsize=16)
+def backend(device: torch.device) -> Backend:
+    """What draws on this device, found out at the first draw there.
+
+    A kernel that its compiler refuses, or that draws other bits, is warned of once and not used.
+
+    Example:
+      >>> backend(torch.device("meta")).about
+      'no fused kernel for meta'
+    """
+    compiler = _COMPILERS.get(device.type)
+    if compiler is None:
+        return Backend(reference, False, f"no fused kernel for {device.type}")
+    if importlib.util.find_spec(compiler) is None:
+        return Backend(reference, False, f"{compiler} is not installed, draws are slower", _ADVICE[device.type])
+    try:
+        module = importlib.import_module(_MODULES[device.type])
+        if not agrees(module, device):
+            raise ArithmeticError("its bits are not the reference's")
+    except Exception as error:  # whatever a compiler raises that is too old, too new or has no place to write to
+        why = f"{type(error).__name__}: {error}".splitlines()[0]
+        about = f"the kernel of {compiler} is not used, draws are slower ({why})"
+        warnings.warn(about, RuntimeWarning, stacklevel=2)
+        return Backend(reference, False, about, f"report it, or remove {compiler}")
+    return Backend(module, True, f"fused kernel, compiled by {compiler} {importlib.metadata.version(compiler)}")
+
+
+def agrees(module: ModuleType, device: torch.device) -> bool:
+    """Whether a module draws what the reference does, to the bit, on some thousand numbers of all kinds."""
+    keys = torch.tensor([[0, 0], [0xFFFFFFFF, 0x12345678], [5, 0xFFFFFFFF]], device=device)
+    for calls in (torch.tensor([3], device=device), torch.tensor([0, 2**31, 2**32 - 1], device=device)):
+        for kind in ("words", "uniforms", "normals"):
+            for start, count in ((0, 700), (2**31 - 3, 5)):
+                found, expected = (
+                    getattr(each, kind)(keys, calls, (0xDEADBEEF, 7), start, count) for each in (module, reference)
+                )
+                if not torch.equal(found, expected):
+                    return False
+    return True

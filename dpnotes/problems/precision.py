@@ -1,0 +1,56 @@
+"""The arithmetic of a GPU inside a computation: float32 that is float32, and sums in one order."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+_KERNELS = "deterministic", "benchmark"
+
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Products of float32 numbers are rounded as float32 inside, whatever the user allows outside.
+
+    TensorFloat-32, which torch allows in convolutions unless told otherwise, rounds factors to 11 bits: a clipped sum
+    would be longer than the norms that it was clipped by. `torch.set_float32_matmul_precision` may allow it, or
+    bfloat16, in matrix products. As a decorator it holds for a call.
+
+    Example:
+      >>> with full_precision():
+      ...     torch.backends.cudnn.conv.fp32_precision
+      'ieee'
+    """
+    backends = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    before = [backend.fp32_precision for backend in backends]
+    try:
+        legacy = torch.get_float32_matmul_precision()
+    except RuntimeError:  # only `fp32_precision` was set, which this older setting does not know
+        legacy = "highest"
+    # Both interfaces to products are set together: torch refuses a product where they differ.
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.conv.fp32_precision = "ieee"  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(legacy)
+        for backend, precision in zip(backends, before, strict=True):
+            backend.fp32_precision = precision
+
+
+@contextmanager
+def deterministic_convolutions() -> Iterator[None]:
+    """Inside, cuDNN adds in an order that does not change from run to run, so that equal passes give equal bits.
+
+    Example:
+      >>> with deterministic_convolutions():
+      ...     torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark
+      (True, False)
+    """
+    before = {name: getattr(torch.backends.cudnn, name) for name in _KERNELS}
+    torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(torch.backends.cudnn, name, value)

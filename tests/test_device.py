@@ -21,9 +21,9 @@ import torch
 from pretend_device import PretendCuda
 from torch import Tensor
 
-from dpnotes import methods, oracles, papers
+from dpnotes import checks, methods, oracles, papers
 from dpnotes.cli import all_experiments
-from dpnotes.core import WHOLE, Ledger, Relation, Sampling
+from dpnotes.core import WHOLE, Ledger, Price, Relation, Sampling
 from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
 from dpnotes.methods.descent import Descent
@@ -70,7 +70,9 @@ RUNS, NUM_EXAMPLES = 3, 12
 
 # ---------------------------------------------------------------- the same numbers
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """What a result is made of, by name."""
+    """What a result is made of, by name; what was not charged has no multiplier."""
+    if isinstance(value, Price):
+        value = replace(value, noise_multiplier=torch.where(value.charged, value.noise_multiplier, 0.0))
     if isinstance(value, Mapping):
         parts = value.items()
     elif is_dataclass(value) and not isinstance(value, type):
@@ -105,6 +107,7 @@ def check(program: Program) -> PretendCuda:
         found = dict(leaves(program("cuda")))
         strays = [name for name, value in found.items() if isinstance(value, Tensor) and not value.is_cuda]
         found = {name: value.cpu() if isinstance(value, Tensor) else value for name, value in found.items()}
+        checks.settle()
     assert not strays and device.launches
     assert_same(expected, found)
     return device
@@ -435,6 +438,7 @@ def test_experiments(name: str, toys: None) -> None:
         expected = experiment.run_cell(spec, json.loads(copy), cpu)
         with PretendCuda(low_precision=False) as device:
             found = experiment.run_cell(spec, json.loads(copy), cuda)
+            checks.settle()
         launches += device.launches
         coarsest = max((TOLERANCE[dtype] for dtype in device.dtypes & TOLERANCE.keys()), default=1e-10)
         assert_same(expected, found, coarsest * CANCELS.get(name, 1.0))

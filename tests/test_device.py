@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dpnotes import checks, methods, oracles, papers
 from dpnotes.cli import all_experiments
-from dpnotes.core import WHOLE, Ledger, Price, Relation, Sampling
+from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Release, Sampling, Sensitive
 from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
 from dpnotes.methods.descent import Descent
@@ -48,7 +48,9 @@ from dpnotes.papers.noisy_sgd.algorithms import (
 )
 from dpnotes.papers.noisy_sgd.experiments import cifar10
 from dpnotes.papers.noisy_sgd.training import Evaluation, train
-from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.discrete import DiscreteGaussian
+from dpnotes.privacy.factorisation import BandedSquareRoot
+from dpnotes.privacy.mechanisms import Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.privacy.tree import Tree
@@ -70,7 +72,9 @@ RUNS, NUM_EXAMPLES = 3, 12
 
 # ---------------------------------------------------------------- the same numbers
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """What a result is made of, by name; what was not charged has no multiplier."""
+    """What a result is made of, by name; of prices what was charged: a device finds out late that runs have ended."""
+    if isinstance(value, Ledger):
+        value = [price for price in value.prices if bool(price.charged.any())]
     if isinstance(value, Price):
         value = replace(value, noise_multiplier=torch.where(value.charged, value.noise_multiplier, 0.0))
     if isinstance(value, Mapping):
@@ -151,10 +155,12 @@ def minibatch(device: str, sampling: Sampling, relation: Relation, clipped: bool
     return MinibatchGradient(network(device), sampling, rows(0.3, device), 0.5, 5, relation, clipped)
 
 
-def spider(device: str, samples: Any, mechanism: Any, first: float = 4, least: float = 1) -> Spider:
+def spider(
+    device: str, samples: Any, mechanism: Any, first: float = 4, least: float = 1, budget: float = 1.0
+) -> Spider:
     refresh = Refresh.path_length(1.0, 2.0, 8)
     return Spider(
-        samples, mechanism, rows(3.0, device), rows(1.0, device), refresh, Batches(first, least), 2.0, 2.0, 0.5
+        samples, mechanism, rows(3.0, device), rows(budget, device), refresh, Batches(first, least), 2.0, 2.0, 0.5
     )
 
 
@@ -182,6 +188,13 @@ ORACLES: dict[str, Callable[[str], Any]] = {
             "data set": lambda on, mechanism: spider(on, DataSetSamples(network(on), 3), mechanism),
         }.items()
     },
+}
+# Refused from the first release on, and after some.
+ORACLES |= {
+    f"Spider, budget {budget}, virtual": functools.partial(
+        lambda on, budget: spider(on, VirtualSamples(population(), 10**9), Tree(8), 1000, 50, budget), budget=budget
+    )
+    for budget in (0.01, 0.12)
 }
 METHODS: dict[str, Any] = {
     "descent": Descent(0.5, 0.5),
@@ -217,6 +230,33 @@ def test_methods(name: str) -> None:
         return state, method.output(state)
 
     check(program)
+
+
+BAD = [(0.0, 1.0), (-1.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (1.0, -1.0), (1.0, math.nan), (1.0, math.inf)]
+
+
+@pytest.mark.parametrize("mechanism", [Gaussian(), Laplace(), DiscreteGaussian(), Tree(8), BandedSquareRoot(8, 2)])
+@pytest.mark.parametrize(("noise_std", "sensitivity"), BAD)
+def test_a_bad_request_has_no_answer_before_it_is_refused(
+    mechanism: Mechanism, noise_std: float, sensitivity: float
+) -> None:
+    def asked(noise_std: float, sensitivity: float) -> Tensor:
+        """The answer 10^6 released in two runs, of which the second is asked for like this."""
+        std, bound = (torch.tensor([1.0, x], dtype=torch.float64, device="cuda") for x in (noise_std, sensitivity))
+        value = torch.full((2, 1), 1e6, dtype=torch.float64, device="cuda")
+        answer = Sensitive(value, bound, Relation.ZERO_OUT, "proved")
+        every = torch.ones(2, dtype=torch.bool, device="cuda")
+        request = Release(answer, std, torch.zeros(2, dtype=torch.int64, device="cuda"), every, every)
+        streams = Streams.of(0, ["good", "bad"], "cuda")
+        return mechanism.release(mechanism.init(torch.zeros_like(value)), request, streams)[1].cpu()
+
+    with PretendCuda():
+        released = asked(noise_std, sensitivity)
+        assert abs(released[0] - 1e6) < 100 and released[1] == 0
+        with pytest.raises(ValueError, match="in run 1"):
+            checks.settle()
+        assert abs(asked(1.0, 1.0)[1] - 1e6) < 100  # the control
+        checks.settle()
 
 
 def test_every_oracle_and_method_is_here() -> None:

@@ -1,5 +1,6 @@
 """Batches: exact sizes, the right probabilities, and draws that depend on nothing but the run and the call."""
 
+import math
 from collections import Counter
 from itertools import combinations
 
@@ -117,11 +118,27 @@ def test_a_sample_is_a_function_of_the_run_and_the_call_alone(scheme):
     assert not torch.equal(together.examples[1], together.examples[2])
 
 
-def test_draws_that_run_out_go_on_where_they_stopped(monkeypatch):
+def test_draws_that_run_out_are_an_error(monkeypatch):
     streams = Streams.of(0, range(50))
-    whole = distinct(20, 40, streams, "test", 0)
-    monkeypatch.setattr(module.math, "sqrt", lambda _: -3.0)  # far too few at first
-    assert torch.equal(distinct(20, 40, streams, "test", 0), whole)
+    assert distinct(20, 40, streams, "test", 0).shape == (50, 20)  # the control
+    monkeypatch.setattr(module.math, "sqrt", lambda _: -1.5)  # too few in some run
+    with pytest.raises(RuntimeError, match="Expected 20 different examples among 19 draws"):
+        distinct(20, 40, streams, "test", 0)
+
+
+@pytest.mark.parametrize(
+    ("count", "num_examples"), [(1, 2), (2, 3), (2, 4), (3, 5), (5, 10), (50, 100), (5000, 10_000), (512, 60_000)]
+)
+def test_draws_run_out_less_than_once_in_a_million_million_million_calls(count: int, num_examples: int):
+    # P(fewer than k different ones of n in m draws) <= C(n, k - 1) ((k - 1) / n)^m, a union over what is not left; and
+    # <= exp(-2 (mean - k + 1)^2 / m), since one draw changes the number of different ones by at most 1 (McDiarmid).
+    expected = num_examples * math.log(num_examples / (num_examples - count + 0.5))
+    draws = math.ceil(expected + 16 * math.sqrt(expected) + 16)
+    few = count - 1
+    choices = math.lgamma(num_examples + 1) - math.lgamma(few + 1) - math.lgamma(num_examples - few + 1)
+    union = choices + draws * math.log(few / num_examples) if few else -math.inf
+    mean = -num_examples * math.expm1(draws * math.log1p(-1 / num_examples))
+    assert min(union, -2 * (mean - few) ** 2 / draws) < -18 * math.log(10)
 
 
 def test_all_examples_need_no_index():

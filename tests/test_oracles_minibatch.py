@@ -134,7 +134,7 @@ def test_a_neighbour_moves_the_answer_by_at_most_the_sensitivity(sampling, relat
 def test_control_a_poisson_batch_divided_by_its_realised_size_moves_further(relation):
     broken = module_with_line_replaced(
         module,
-        "weights = sample.present.to(x.dtype) / terms.divisor",
+        "weights = sample.present.to(x.dtype) * (1 / terms.divisor)",
         "weights = sample.present.to(x.dtype) / sample.present.sum(1, keepdim=True).clamp_min(1)",
     )
     rows = vectors()

@@ -313,7 +313,7 @@ def no_draws(monkeypatch: pytest.MonkeyPatch):
     @contextlib.contextmanager
     def closed() -> Iterator[None]:
         with monkeypatch.context() as patch:
-            patch.setattr(Streams, "words", refuse)
+            patch.setattr(Streams, "_blocks", refuse)
             yield
 
     return closed

@@ -32,13 +32,13 @@ YES = torch.tensor([True])
 
 def test_a_release_that_fits_exactly_is_granted_and_the_next_one_is_not():
     watch = Filter(budget(1.0))
-    spent = watch.charge(watch.init(), budget(0.75), YES)
+    spent = watch.grant(watch.init(), budget(0.75), YES)[1]
     assert bool(watch.affords(spent, budget(0.25))) and not bool(watch.affords(spent, budget(0.25 + 2**-50)))
-    spent = watch.charge(spent, budget(0.25), YES)
+    spent = watch.grant(spent, budget(0.25), YES)[1]
     assert float(spent.total) == 1.0
     assert not bool(watch.affords(spent, budget(1e-15)))
-    with pytest.raises(ValueError, match="Expected granted releases to be affordable"):
-        watch.charge(spent, budget(1e-15), YES)
+    granted, after = watch.grant(spent, budget(1e-15), YES)
+    assert not bool(granted) and float(after.total) == 1.0, "what is refused is not written down"
     assert not bool(watch.affords(watch.init(), budget(math.nan))) and not bool(
         watch.affords(watch.init(), budget(math.inf))
     )
@@ -49,17 +49,17 @@ def test_the_tolerance_lets_the_last_step_of_a_schedule_happen_and_no_other():
     watch, strict = Filter(budget(0.3), TOLERANCE), Filter(budget(0.3))
     spent, grudged = watch.init(), strict.init()
     for _ in range(2):
-        spent, grudged = watch.charge(spent, cost, YES), strict.charge(grudged, cost, YES)
+        spent, grudged = watch.grant(spent, cost, YES)[1], strict.grant(grudged, cost, YES)[1]
     assert 0.1 + 0.1 + 0.1 > 0.3, "the sum of a schedule that fits may round to more"
     assert bool(watch.affords(spent, cost)) and not bool(strict.affords(grudged, cost))
-    assert not bool(watch.affords(watch.charge(spent, cost, YES), budget(1e-6)))
+    assert not bool(watch.affords(watch.grant(spent, cost, YES)[1], budget(1e-6)))
 
 
 def test_fresh_data_are_paid_in_parallel():
     watch = Filter(budget(1.0))
-    spent = watch.charge(watch.init(), budget(0.4), YES)
+    spent = watch.grant(watch.init(), budget(0.4), YES)[1]
     for cost in (0.5, 0.3, 0.6):
-        spent = watch.charge(spent, budget(cost), YES, FRESH)
+        spent = watch.grant(spent, budget(cost), YES, FRESH)[1]
     assert float(spent.total) == 1.0 and float(spent.reused) == 0.4
     assert not bool(watch.affords(spent, budget(0.61), FRESH)) and bool(watch.affords(spent, budget(0.6), FRESH))
     assert not bool(watch.affords(spent, budget(0.1), WHOLE)), "reused data are not"
@@ -78,8 +78,9 @@ def test_no_sequence_of_requests_overspends(requests, limit):
     for cost, fresh, second in requests:
         costs, sampling = budget(cost, cost), FRESH if fresh else WHOLE
         before = spent.total
-        granted = watch.affords(spent, costs, sampling) & torch.tensor([True, second])
-        spent = watch.charge(spent, costs, granted, sampling)
+        could = watch.affords(spent, costs, sampling)
+        granted, spent = watch.grant(spent, costs, torch.tensor([True, second]), sampling)
+        assert torch.equal(granted, could & torch.tensor([True, second]))
         assert (spent.total >= before).all(), "a meter never goes back"
         if fresh:
             loudest = torch.where(granted, torch.maximum(loudest, costs), loudest)
@@ -112,18 +113,17 @@ def test_bad_budgets_are_refused(make, message):
 @pytest.mark.parametrize("cost", [-0.5, -math.inf, math.nan])
 def test_no_release_gives_budget_back(sampling, limit, cost):
     watch = Filter(budget(limit, limit))
-    spent = watch.charge(watch.init(), budget(0.75, 0.75), torch.tensor([True, True]), sampling)
+    spent = watch.grant(watch.init(), budget(0.75, 0.75), torch.tensor([True, True]), sampling)[1]
     costs = budget(cost, 0.25)
     assert watch.affords(spent, costs, sampling).tolist() == [False, True]  # and what is not negative does fit
-    with pytest.raises(ValueError, match="Expected granted releases to be affordable"):
-        watch.charge(spent, costs, torch.tensor([True, True]), sampling)
-    paid = watch.charge(spent, costs, torch.tensor([False, True]), sampling)
+    granted, paid = watch.grant(spent, costs, torch.tensor([True, True]), sampling)
+    assert granted.tolist() == [False, True]
     assert paid.total.tolist() == [0.75, 1.0 if sampling == WHOLE else 0.75]
 
 
 def test_an_infinite_budget_affords_what_has_an_infinite_price():
     watch = Filter(budget(math.inf))
-    spent = watch.charge(watch.init(), budget(math.inf), YES)
+    spent = watch.grant(watch.init(), budget(math.inf), YES)[1]
     assert math.isinf(float(spent.total)) and bool(watch.affords(spent, budget(math.inf)))
 
 
@@ -131,15 +131,15 @@ def test_one_cost_is_not_the_cost_of_many_runs():
     watch, both = Filter(budget(1.0, 1.0)), torch.tensor([True, True])
     refused = (
         lambda: watch.affords(watch.init(), budget(0.5)),
-        lambda: watch.charge(watch.init(), budget(0.5), both),
-        lambda: watch.charge(watch.init(), budget(0.5, 0.5), YES),
+        lambda: watch.grant(watch.init(), budget(0.5), both),
+        lambda: watch.grant(watch.init(), budget(0.5, 0.5), YES),
         lambda: watch.affords(Filter(budget(1.0)).init(), budget(0.5, 0.5)),
         lambda: watch.affords(watch.init(), torch.zeros(2, 2)),
     )
     for call in refused:
         with pytest.raises(ValueError, match=r"of the budget's shape \(2,\), got \("):
             call()
-    assert watch.charge(watch.init(), budget(0.5, 0.5), both).total.tolist() == [0.5, 0.5]  # the control
+    assert watch.grant(watch.init(), budget(0.5, 0.5), both)[1].total.tolist() == [0.5, 0.5]  # the control
 
 
 @pytest.mark.parametrize("forged", [-0.25, math.nan])

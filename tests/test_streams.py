@@ -164,11 +164,12 @@ def counters(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> Ten
     def spy(key, counter):
         shape = torch.broadcast_shapes(*(word.shape for word in (*key, *counter)))
         asked.append(torch.stack([word.expand(shape) for word in (*key, *counter)], -1).reshape(-1, 6))
-        return philox(key, counter)
+        return rounds(key, counter)
 
+    rounds = draws.reference._rounds
     with monkeypatch.context() as patch:
         patch.setattr("dpnotes.draws.backend", lambda device: draws.Backend(draws.reference, False, "spied upon"))
-        patch.setattr("dpnotes.draws.reference.philox", spy)
+        patch.setattr(draws.reference, "_rounds", spy)
         draw()
     return torch.cat(asked)
 

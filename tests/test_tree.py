@@ -363,10 +363,9 @@ def test_the_filter_refuses_a_term_before_it_is_drawn(scheme, bandwidth, make):
         granted = 0
         for call in range(16):
             cost = mechanism.cost(state, torch.ones(1), sampling, None)
-            affords = watch.affords(spent, cost, sampling)
-            if not bool(affords):
+            afforded, spent = watch.grant(spent, cost, torch.tensor([True]), sampling)
+            if not bool(afforded):
                 break
-            spent = watch.charge(spent, cost, affords, sampling)
             state, _, price = mechanism.release(state, request(1, 16, call, sampling=sampling), streams)
             ledger.add(price)
             granted += 1

@@ -30,6 +30,11 @@ class Backend:
     about: str
     advice: str = ""
 
+    @property
+    def bytes_a_number(self) -> int:
+        """Memory that drawing one number takes at its peak: the number itself, and what it is made of."""
+        return 16 if self.fused else 96
+
 
 @lru_cache(maxsize=16)
 def backend(device: torch.device) -> Backend:

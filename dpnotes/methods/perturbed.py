@@ -81,9 +81,7 @@ class PerturbedDescent:
         moved = moves & finite(x)
         status = torch.where(running, estimate.status, state.status)
         status = status.masked_fill(moves ^ moved, Status.DIVERGED)
-        return PerturbedDescentState(
-            select(moved, x, state.x), state.steps + moved, status, oracle_state
-        ), estimate
+        return PerturbedDescentState(select(moved, x, state.x), state.steps + moved, status, oracle_state), estimate
 
     def output(self, state: PerturbedDescentState) -> Tensor:
         """The last iterate, `(runs, dim)`."""

@@ -104,7 +104,10 @@ def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call
 
 
 def _packed(chosen: Tensor, values: Tensor, count: int) -> Tensor:
-    """The first `count` values that are chosen, a row a run, in their order: `masked_select` without asking how many."""
+    """The first `count` values that are chosen, a row a run, in their order; 0 where there are fewer.
+
+    `masked_select` would ask the device how many there are.
+    """
     number = chosen.cumsum(1)
     place = torch.where(chosen & (number <= count), number - 1, count)  # the others go to a column that is cut off
     return values.new_zeros(len(values), count + 1).scatter_(1, place, values)[:, :count]

@@ -140,7 +140,7 @@ class ClippedGradient:
         num_examples = self.problem.num_examples
         norms = gradients.norms()
         # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
-        scale = (self.clip / num_examples) / norms.nan_to_num(nan=torch.inf).clamp_min(self.clip)
+        scale = (self.clip / num_examples) / norms.nan_to_num(nan=torch.inf, posinf=torch.inf).clamp_min(self.clip)
         belief, gradient, price = self.mechanism.release(
             state.belief,
             Release(

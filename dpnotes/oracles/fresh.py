@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from dpnotes import checks, validate
@@ -64,6 +63,7 @@ class FreshGradient:
       ValueError: for another sampling, or a number outside its domain.
 
     Example:
+      >>> import torch
       >>> class Sphere:
       ...     def fresh(self, batch_size, streams, purpose, call):
       ...         self.noise = streams.normal(purpose, call, 2) / batch_size**0.5

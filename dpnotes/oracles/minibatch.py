@@ -167,7 +167,9 @@ class MinibatchGradient:
         if self.clipped:
             norms = gradients.norms()
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
-            weights = weights * (self.norm_bound / norms.nan_to_num(nan=torch.inf).clamp_min(self.norm_bound))
+            weights = weights * (
+                self.norm_bound / norms.nan_to_num(nan=torch.inf, posinf=torch.inf).clamp_min(self.norm_bound)
+            )
             mean = gradients.weighted_sum(weights)
         else:
             looks = granted & (calls % self.check == 0) if self.check else torch.zeros_like(granted)

@@ -19,8 +19,8 @@ class Spent:
     `reused` is the sum over releases that touch examples again; `fresh` the largest of the releases on fresh ones.
 
     Raises:
-      ValueError: if the two shapes differ, or an entry is negative or NaN, in a restored one too. (Not on a device: what
-        is restored is looked at before it goes there, and a filter adds nothing negative.)
+      ValueError: if the two shapes differ, or an entry is negative or NaN, in a restored one too. (Not on a device:
+        what is restored is looked at before it goes there, and a filter adds nothing negative.)
     """
 
     reused: Tensor

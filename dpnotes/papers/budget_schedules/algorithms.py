@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import draws, validate
 from dpnotes.core import Guarantee, Ledger, Problem, Relation
 from dpnotes.guarantees import assumptions_of_runs
 from dpnotes.methods.descent import Descent, DescentState
@@ -136,16 +136,15 @@ def private_gradient_descent(
 def bytes_per_run(problem: TwoLayerNetwork) -> int:
     """Most memory that one more run of `private_gradient_descent` holds at once, for choosing chunks.
 
-    Beside the network's own, 180 bytes a parameter: the noise while it is drawn (64-bit words, six of them for two
-    numbers, and their transforms), the point, the old point and the direction, and what the allocator holds back. The
-    tests measure it: about 150, which the allocator moves by a tenth of the whole from one process to the next.
+    Beside the network's own the noise while it is drawn, and 32 bytes a parameter: the point, the old point, the
+    direction, and what the allocator holds back. The tests measure it.
 
     Example:
       >>> import torch
-      >>> bytes_per_run(TwoLayerNetwork(torch.zeros(1000, 60), torch.zeros(1000).long(), num_hidden=1000)) // 10**6
-      20
+      >>> bytes_per_run(TwoLayerNetwork(torch.zeros(1000, 60), torch.zeros(1000).long(), num_hidden=1000)) > 10**7
+      True
     """
-    return problem.bytes_per_run + 180 * problem.dim
+    return problem.bytes_per_run + (32 + draws.backend(problem.inputs.device).bytes_a_number) * problem.dim
 
 
 def theorem_4_5_schedule(gamma: float, rho: float, num_steps: int) -> NoiseSchedule:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dpnotes import checks, methods, oracles, papers
 from dpnotes.cli import all_experiments
-from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Release, Sampling, Sensitive
+from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
 from dpnotes.methods.descent import Descent
@@ -156,11 +156,12 @@ def minibatch(device: str, sampling: Sampling, relation: Relation, clipped: bool
 
 
 def spider(
-    device: str, samples: Any, mechanism: Any, first: float = 4, least: float = 1, budget: float = 1.0
-) -> Spider:
+    device: str, samples: Any, mechanism: Any, first: float = 4, least: float = 1, budget: float = 1.0,
+    term: float = 0.5,
+) -> Spider:  # fmt: skip
     refresh = Refresh.path_length(1.0, 2.0, 8)
     return Spider(
-        samples, mechanism, rows(3.0, device), rows(budget, device), refresh, Batches(first, least), 2.0, 2.0, 0.5
+        samples, mechanism, rows(3.0, device), rows(budget, device), refresh, Batches(first, least), 2.0, 2.0, term
     )
 
 
@@ -189,13 +190,15 @@ ORACLES: dict[str, Callable[[str], Any]] = {
         }.items()
     },
 }
-# Refused from the first release on, and after some.
-ORACLES |= {
-    f"Spider, budget {budget}, virtual": functools.partial(
-        lambda on, budget: spider(on, VirtualSamples(population(), 10**9), Tree(8), 1000, 50, budget), budget=budget
-    )
-    for budget in (0.01, 0.12)
-}
+ORACLES["Spider, little budget, virtual"] = functools.partial(
+    spider,
+    samples=VirtualSamples(population(), 10**9),
+    mechanism=Tree(8),
+    first=1000,
+    least=50,
+    budget=0.06,
+    term=0.008,
+)
 METHODS: dict[str, Any] = {
     "descent": Descent(0.5, 0.5),
     "perturbed": PerturbedDescent(0.5, 0.05),
@@ -257,6 +260,12 @@ def test_a_bad_request_has_no_answer_before_it_is_refused(
             checks.settle()
         assert abs(asked(1.0, 1.0)[1] - 1e6) < 100  # the control
         checks.settle()
+
+
+def test_a_budget_that_ends_some_runs_is_among_them() -> None:
+    oracle, (x, streams), method = ORACLES["Spider, little budget, virtual"]("cpu"), start(4, "cpu"), Descent(0.05, 0.5)
+    state = drive(method, oracle, method.init(x, oracle), streams, 7)
+    assert sorted(state.status.tolist()) == [Status.OK, Status.OK, Status.BUDGET_EXHAUSTED]
 
 
 def test_every_oracle_and_method_is_here() -> None:

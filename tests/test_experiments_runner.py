@@ -16,6 +16,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from pretend_device import PretendCuda
 
 from dpnotes.experiments import chunks, runner, sources, store
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec
@@ -500,6 +501,22 @@ def test_a_refused_device_neither_passes_unseen_nor_clears_what_was_finished(fol
         with pytest.raises(ValueError, match="Expected device='tpu'"):
             run(toy, device="tpu", resume=resume)
     assert cells and sorted((folder / "cache").rglob("*.npz")) == cells
+
+
+def test_an_experiment_of_the_cpu_gets_no_gpu_and_its_manifest_says_so(folder: Path, toy: ModuleType):
+    lines: list[str] = []
+
+    def device_of(experiment: Experiment, device: str) -> str:
+        result = runner.run(experiment, "quick", device=device, resume=False, report=lines.append)
+        (environment,) = result.manifest["environments"]
+        return environment["device"]
+
+    with PretendCuda():
+        alone = replace(toy.EXPERIMENT, cpu_only=True)
+        assert [device_of(alone, device) for device in ("auto", "cpu", "cuda")] == ["cpu"] * 3
+        assert device_of(toy.EXPERIMENT, "auto") == "cuda"  # the control
+    runner.environment.cache_clear()
+    assert lines.count("toy.mean runs on the CPU: its cells have no use for a GPU.") == 1
 
 
 def test_too_large_a_result_is_refused_and_its_cells_are_kept(folder: Path, toy: ModuleType):

@@ -106,14 +106,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         attempt, escaped = torch.zeros_like(failed), torch.zeros_like(failed, dtype=torch.bool)
 
         def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
-            left = (state.escapes > 0) & ~escaped[going]
-            failed[going[left]] = attempt[going[left]] - 1
-            testing = ~escaped[going]
+            testing, before = ~escaped[going], attempt[going]
+            left = testing & (state.escapes > 0)
             per_step = estimate.cost if name == "fresh noise" else state.oracle.meter.used - used[going]
-            used[going[testing]] += per_step[testing]
-            steps[going[testing]] += 1
-            escaped[going[left]] = True
-            attempt[going] = torch.where(state.attempt > 0, state.attempt, attempt[going])
+            # By masks: rows picked by one would make the host wait for a GPU in every step.
+            failed[going] = torch.where(left, before - 1, failed[going])
+            used[going] += torch.where(testing, per_step, 0)
+            steps[going] += testing
+            escaped[going] |= left
+            attempt[going] = torch.where(state.attempt > 0, state.attempt, before)
 
         # After an escape a run tests the next point, which is not watched: a run ends with its last attempt, or here.
         attempt += 1

@@ -132,7 +132,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
         def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
             out = (state.x[:, 0].abs() >= spec["factor"] * spec["start"]) & escaped[going].isinf()
-            escaped[going[out]] = state.steps[out].double()
+            escaped[going] = torch.where(out, state.steps.double(), escaped[going])
 
         end = drive(method, oracle, method.init(x, oracle), streams, spec["num_steps"], observe=observe)
         growth = (end.x[:, 0].abs() / spec["start"]).log() / end.steps

@@ -104,7 +104,7 @@ class Price:
 
     def rho(self) -> Tensor:
         """zCDP without amplification, `(runs,)` float64 (Bun and Steinke 2016, arXiv:1605.02065v1, Props. 1.4, 1.6)."""
-        return torch.where(self.charged, 0.5 / self.noise_multiplier.double() ** 2, 0.0)
+        return torch.where(self.charged, 0.5 * self.noise_multiplier.double() ** -2, 0.0)
 
 
 @dataclass

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from dpnotes import checks
+
 State = TypeVar("State")
 
 
@@ -25,11 +27,13 @@ def map_state(function: Callable[..., Tensor], *states: State) -> State:
 
 
 def select(mask: Tensor, new: State, old: State) -> State:
-    """For each run `new` where `mask`, `(runs,)` bool, is true, else `old`.
+    """For each run `new` where `mask`, `(runs,)` bool, is true, else `old`; `new` itself where all are known to be.
 
     >>> select(torch.tensor([True, False]), torch.ones(2, 1), torch.zeros(2, 1)).flatten()
     tensor([1., 0.])
     """
+    if checks.known_empty(~mask):
+        return new
     return map_state(lambda a, b: torch.where(mask.view(-1, *[1] * (a.dim() - 1)), a, b), new, old)
 
 

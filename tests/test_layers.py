@@ -18,7 +18,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "checks": set(),
     "draws": set(),
     "streams": {"validate", "checks", "draws"},
-    "states": {"validate"},
+    "states": {"validate", "checks"},
     "guarantees": {"validate"},
     "sampling": {"validate", "guarantees"},
     "core": {*LEAVES},

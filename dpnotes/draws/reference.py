@@ -107,7 +107,8 @@ def words(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, cou
 def uniforms(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
     """Uniform numbers in (0, 1), two a block, `(runs, count, 2)` float64."""
     bits = _joined(*_rounds(*_blocks(keys, calls, purpose, start, count)))
-    return bits.movedim(0, -1).to(torch.float64).add_(0.5).mul_(2.0**-BITS)
+    numbers = bits.movedim(0, -1).to(torch.float64, memory_format=torch.contiguous_format)
+    return numbers.add_(0.5).mul_(2.0**-BITS)
 
 
 def normals(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:

@@ -96,7 +96,7 @@ def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call
     drawn = (streams.uniform(purpose, call, size) * num_examples).long()
     ordered, place = drawn.sort(dim=1, stable=True)
     new = torch.ones_like(drawn, dtype=torch.bool)
-    new[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    torch.ne(ordered[:, 1:], ordered[:, :-1], out=new[:, 1:])
     first = torch.empty_like(new).scatter_(1, place, new)
     few = RuntimeError(f"Expected {count} different examples among {size} draws: call again with another call number.")
     number = first.cumsum(1)

@@ -38,7 +38,7 @@ class Gaussian:
         self, state: Tensor, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
     ) -> Tensor:
         """The zCDP of one release, `(runs,)`, without amplification by sampling."""
-        return 0.5 / noise_multiplier.double() ** 2
+        return 0.5 * noise_multiplier.double() ** -2
 
     def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """Release the answer of the active runs.
@@ -56,7 +56,7 @@ class Gaussian:
         noise = streams.normal(self.purpose, request.call, value.shape[1])
         # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
         noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)
-        return state, noisy.masked_fill_(~sound[:, None], 0), price_of(request)
+        return state, silenced(noisy, sound), price_of(request)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Laplace:
         noisy = (laplace(streams, self.purpose, request.call) * scale)[:, None].add_(value).to(value.dtype)
         return (
             state,
-            noisy.masked_fill_(~sound[:, None], 0),
+            silenced(noisy, sound),
             price_of(request, scale / request.answer.l2_sensitivity, "laplace"),
         )
 
@@ -146,6 +146,17 @@ class Exact:
         check_answer(answer, request.active, streams)
         price = Price(torch.zeros_like(request.noise_std), request.active, answer.relation, answer.sampling)
         return state, answer.value.masked_fill(~request.active[:, None], 0), price
+
+
+def silenced(noisy: Tensor, sound: Tensor) -> Tensor:
+    """What is released, `(runs, dim)`: zeros in the runs that are not in `sound`, in place.
+
+    Example:
+      >>> silenced(torch.ones(2, 1), torch.tensor([True, False])).flatten()
+      tensor([1., 0.])
+    """
+    refused = ~sound
+    return noisy if checks.known_empty(refused) else noisy.masked_fill_(refused[:, None], 0)
 
 
 def price_of(request: Release, noise_multiplier: Tensor | None = None, noise: Noise = "gaussian") -> Price:

@@ -203,8 +203,8 @@ class TwoLayerNetwork:
         """
         unit = streams.uniform("initial", 0, self.dim).mul_(2).sub_(1)
         first, second = self._matrices(unit)
-        first /= math.sqrt(self.num_inputs)
-        second /= math.sqrt(self.num_hidden)
+        first *= 1 / math.sqrt(self.num_inputs)  # by a number of the host: divided by it, a GPU would round otherwise
+        second *= 1 / math.sqrt(self.num_hidden)
         return unit.to(self.inputs)
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> NetworkGradients:

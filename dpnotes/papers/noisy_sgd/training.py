@@ -182,7 +182,7 @@ def train(
     evaluated = evaluated_steps(num_steps, evaluation.every)
     kept = set(evaluated_steps(num_steps, checkpoint.every)) if checkpoint is not None else set()
     settings = _settings(oracle, step_size, evaluation, checkpoint)
-    with _deterministic_kernels(), _memory(checkpoint):
+    with _memory(checkpoint):
         curves = torch.full((len(x), len(evaluated), len(METRICS)), torch.nan, device=x.device, dtype=x.dtype)
         done = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         training = Training(method.init(x, oracle), done, curves)
@@ -245,17 +245,6 @@ def _line(step: int, num_steps: int, metrics: Tensor, speed: float) -> str:
         f"step {step}/{num_steps}: train loss {train_loss:.4g}, accuracy {train_accuracy:.4f}; "
         f"test loss {test_loss:.4g}, accuracy {test_accuracy:.4f}; {speed:.3g} steps/s"
     )
-
-
-@contextmanager
-def _deterministic_kernels() -> Iterator[None]:
-    """Hold cuDNN to kernels that sum in one order: otherwise a resumed training differs in its last bits."""
-    before = torch.backends.cudnn.deterministic
-    torch.backends.cudnn.deterministic = True
-    try:
-        yield
-    finally:
-        torch.backends.cudnn.deterministic = before
 
 
 @contextmanager

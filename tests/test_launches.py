@@ -37,8 +37,8 @@ ASKED = {
     "ConvNet clipped, descent": (434, 10),
     "Spider, Gaussian, virtual, descent": (393, 15),
 }
-# A Poisson batch is as long as it came out, one of a data set as its sizes say, and a tree reads which blocks complete.
-MAY_WAIT = ("Poisson", "data set", "Tree")
+# A Poisson batch is as long as it came out, one of a data set as its sizes say; a tree reads which blocks complete.
+MAY_WAIT = ("Poisson", "data set", "Tree", "little budget")
 
 
 def stepping(

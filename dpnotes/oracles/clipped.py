@@ -138,9 +138,9 @@ class ClippedGradient:
 
         gradients = self.problem.gradients(x)
         num_examples = self.problem.num_examples
-        norms = gradients.norms()
+        norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
         # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
-        scale = (self.clip / num_examples) / norms.nan_to_num(nan=torch.inf, posinf=torch.inf).clamp_min(self.clip)
+        scale = self.clip / num_examples / norms.clamp_min(self.clip)
         belief, gradient, price = self.mechanism.release(
             state.belief,
             Release(

@@ -200,16 +200,16 @@ class Tree:
         nodes, end = Layers.to_list(state.nodes)
         scale = noise_std * own[level] if self.optimal else noise_std
         drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
-        released = drawn.clone()
+        released = drawn
         for low in range(max(completes, default=0)):
             # Every lower block is live when a block completes, and becomes part of it.
             old = nodes[low] if together else torch.where((active & (level > low))[:, None], nodes[low], 0.0)
-            released.sub_(old)
+            released = released - old if released is drawn else released.sub_(old)
             if self.optimal:  # not in one fused step, whose bits depend on the device
                 part = old * combine[level, low][:, None]
                 released.add_(part)
                 drawn.add_(part)
-        released = released.add_(value).to(value.dtype)
+        released = (released + value if released is drawn else released.add_(value)).to(value.dtype)
         if -1 in levels:
             released.masked_fill_(~active[:, None], 0)
         for full in completes:

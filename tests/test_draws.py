@@ -209,20 +209,18 @@ def test_no_kernel_contracts_a_multiplication_with_an_addition():
     import numba
 
     module = draws.backend(CPU).module
-    plain: Any
-    contracted: Any
     njit: Any = numba.njit
-    how: dict[str, Any] = {"error_model": "numpy"}
     signature, kernel = module._SIGNATURE.format("float64"), module._normals.py_func
-    plain, contracted = njit(signature, **how)(kernel), njit(signature, **how, fastmath={"contract"})(kernel)
+    plain: Any = njit(signature, error_model="numpy")(kernel)
+    contracted: Any = njit(signature, error_model="numpy", fastmath={"contract"})(kernel)
     assert "fmadd" not in "".join(plain.inspect_asm().values())
-    out, arguments = np.empty(20_000), (np.array([[1, 2]]), np.array([0]), 3, 4, 0)
-    contracted(*arguments, out, 10_000, 0, 10_000)
-    expected = reference.normals(*(torch.from_numpy(a) for a in arguments[:2]), (3, 4), 0, 10_000).flatten().numpy()
-    plain(*arguments, again := np.empty(20_000), 10_000, 0, 10_000)
-    assert np.array_equal(again, expected)
+    keys, calls, drawn, other = np.array([[1, 2]]), np.array([0]), np.empty(20_000), np.empty(20_000)
+    plain(keys, calls, 3, 4, 0, drawn, 10_000, 0, 10_000)
+    contracted(keys, calls, 3, 4, 0, other, 10_000, 0, 10_000)
+    expected = reference.normals(torch.from_numpy(keys), torch.from_numpy(calls), (3, 4), 0, 10_000)
+    assert np.array_equal(drawn, expected.flatten().numpy())
     if llvmlite.binding.get_host_cpu_features().get("fma"):  # the control
-        assert not np.array_equal(out, expected)
+        assert not np.array_equal(other, drawn)
 
 
 # ---------------------------------------------------------------- pieces, blocks ahead

@@ -5,7 +5,7 @@ are correctly rounded on every GPU; numbers that are no powers of two come from 
 kernel may be read as float32.
 """
 # ruff: noqa: D103 (kernels)
-# pyright: reportMissingImports=false, reportIndexIssue=false (triton comes with PyTorch's builds for CUDA alone)
+# pyright: reportMissingImports=false, reportIndexIssue=false
 
 from functools import lru_cache
 

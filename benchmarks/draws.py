@@ -1,0 +1,96 @@
+"""What a draw costs, beside torch.randn, on one thread and on two; and the smallest steps: calls, not numbers.
+
+    python benchmarks/draws.py            # half a minute
+
+The promises: 10^6 normals take at most 0.8 of torch.randn in float64 on one thread and 0.5 on two, 100 normals at most
+30 microseconds; on one thread a step of descent on two numbers at most 0.4 ms, one of Spider at most 1.2 ms. The
+columns of a line take turns. The exit status is 1 when a promise is broken.
+"""
+
+import itertools
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+import torch
+
+from dpnotes import draws
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.spider_descent import StochasticSpider
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.samples import VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import uniform
+from dpnotes.problems.quadratics import Quadratic
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+
+def medians(*columns: Callable[[], object], rounds: int) -> list[float]:
+    """Median milliseconds of each column, taken in turn."""
+    times: list[list[float]] = [[] for _ in columns]
+    for number in range(-2, rounds):
+        for column, kept in zip(columns, times, strict=True):
+            start = time.perf_counter()
+            column()
+            if number >= 0:
+                kept.append(1e3 * (time.perf_counter() - start))
+    return [statistics.median(kept) for kept in times]
+
+
+def descent() -> Callable[[], object]:
+    """A step of private descent on two numbers."""
+    problem = Quadratic.sample(torch.tensor([1.0, 0.1], dtype=torch.float64), num_examples=20, spread=0.5, seed=0)
+    oracle = ClippedGradient(problem, 1.0, FixedNoise.of([uniform(0.5, 10_000)]))
+    return stepping(Descent(0.1), oracle, torch.ones(1, 2, dtype=torch.float64))
+
+
+def spider() -> Callable[[], object]:
+    """A step of stochastic Spider on four numbers."""
+    data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.1), 4)]))
+    oracle = Spider(
+        VirtualSamples(data, 1e18), Gaussian(), 5.0, torch.full((1,), 10.0, dtype=torch.float64),
+        Refresh.squared_moves(0.5), Batches(10_000, 1000), gradient_bound=2.0, smoothness=2.0,
+    )  # fmt: skip
+    return stepping(StochasticSpider(10**6, 0.5, 0.05, 20, 0.05), oracle, torch.zeros(1, 4, dtype=torch.float64))
+
+
+def stepping(method, oracle, x) -> Callable[[], object]:
+    streams, state = Streams.of(0, ["run"]), method.init(x, oracle)
+
+    def step() -> None:
+        nonlocal state
+        state, _ = method.step(state, oracle, streams)
+        assert not int(state.status[0])
+
+    return step
+
+
+def main() -> int:
+    kept = True
+    print(f"draws: {draws.backend(torch.device('cpu')).about}")
+    streams, calls = Streams.of(0, ["run"]), itertools.count()
+    for threads, most in ((1, 0.8), (2, 0.5)):
+        torch.set_num_threads(threads)
+        for size, rounds in ((100, 999), (10_000, 299), (1_000_000, 31)):
+            ours, theirs = medians(
+                lambda size=size: streams.normal("draw", next(calls), size),
+                lambda size=size: torch.randn(1, size, dtype=torch.float64),
+                rounds=rounds,
+            )
+            kept = kept and (ours <= most * theirs if size == 1_000_000 else size > 100 or ours <= 0.03)
+            print(f"{threads} thread(s), {size:>9,} normals: {ours:8.4f} ms, {ours / theirs:5.2f} torch.randn")
+    torch.set_num_threads(1)
+    for name, step, most in (("descent on 2 numbers", descent(), 0.4), ("stochastic Spider on 4", spider(), 1.2)):
+        (milliseconds,) = medians(step, rounds=999)
+        kept = kept and milliseconds <= most
+        print(f"1 thread, a step of {name}: {milliseconds:.3f} ms (at most {most} asked)")
+    return int(not kept)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -212,6 +212,7 @@ def start(dim: int, device: str) -> tuple[Tensor, Streams]:
     return 0.5 * Streams.of("start", names).normal("x", 0, dim).to(device), Streams.of(1, names, device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLES)
 def test_oracles(name: str) -> None:
     def program(device: str) -> Any:
@@ -224,6 +225,7 @@ def test_oracles(name: str) -> None:
     check(program)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_methods(name: str) -> None:
     def program(device: str) -> Any:

@@ -266,8 +266,9 @@ def test_comments_docstrings_and_layout_do_not(folder: Path, toy: ModuleType):
 
 def test_a_raised_format_makes_it_stale(toy: ModuleType, monkeypatch: pytest.MonkeyPatch):
     run(toy)
+    before = sources.FORMAT
     monkeypatch.setattr(sources, "FORMAT", 99)
-    assert store.load(toy.EXPERIMENT, "quick").reason == "format changed: 1 became 99"
+    assert store.load(toy.EXPERIMENT, "quick").reason == f"format changed: {before} became 99"
 
 
 def test_a_stale_result_is_computed_again(folder: Path, toy: ModuleType):

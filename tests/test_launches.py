@@ -108,7 +108,7 @@ def test_the_table_has_every_row():
     assert list(stored()) == list(ROWS)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [n if n in ASKED else pytest.param(n, marks=pytest.mark.slow) for n in ROWS])
 def test_a_step_launches_and_waits_as_often_as_the_table_says(name: str):
     found = ROWS[name]()
     assert found == stored()[name], f"run python {Path(__file__).name} and say why in the commit"
@@ -127,13 +127,13 @@ def test_a_loop_waits_once_in_sixteen_steps():
         state = drive(Descent(0.1), oracle, state, streams, 16)
         once = device.waits
         device.reset()
-        drive(Descent(0.1), oracle, state, streams, 48)
-    # What was required is looked at, and which runs go on: twice at the start, as at the end, and at every look.
-    assert device.waits - once <= 2 * 2
+        drive(Descent(0.1), oracle, state, streams, 32)
+        # At a look the host asks what was required, and which runs go on.
+        assert device.waits - once <= 2
     with PretendCuda() as device:  # the control: every step
         state = Descent(0.1).init(x.float(), oracle := mnist35("cuda"))
-        drive(Descent(0.1), oracle, state, start(mnist35("cpu").problem.dim, "cuda")[1], 48, look_every=1)
-        assert device.waits > 48
+        drive(Descent(0.1), oracle, state, start(mnist35("cpu").problem.dim, "cuda")[1], 16, look_every=1)
+        assert device.waits > 16
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ have left: whoever checks so has to make sure that what is computed from a bad v
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -49,7 +50,9 @@ def known_empty(mask: Tensor) -> bool:
 
 
 def settle() -> None:
-    """Wait for the device, and raise what does not hold of all that was required there, the first first.
+    """Wait for the device, and raise the first of what was required in this thread and does not hold.
+
+    How many others do not hold is added to the error as a note.
 
     Example:
       >>> settle()
@@ -57,10 +60,40 @@ def settle() -> None:
     pending = _pending()
     if not pending:
         return
-    waited = [*pending]
-    pending.clear()
-    if not bool(torch.cat([holds.flatten() for holds, _ in waited]).all()):
-        raise next(error for holds, error in waited if not bool(holds.all()))()
+    by_device: dict[torch.device, list[Tensor]] = {}
+    for holds, _ in pending:
+        by_device.setdefault(holds.device, []).append(holds.flatten())
+    held = all([bool(torch.cat(masks).all()) for masks in by_device.values()])
+    errors = [] if held else [error for holds, error in pending if not bool(holds.all())]
+    pending.clear()  # only now: whoever interrupts the wait loses nothing
+    if errors:
+        first = _made(errors[0])
+        if len(errors) > 1:
+            first.add_note(f"{len(errors) - 1} more of what was required on a device does not hold either.")
+        raise first
+
+
+@contextmanager
+def settled() -> Iterator[None]:
+    """What is required inside is settled before its end and nowhere else; an error that ends it drops the rest.
+
+    Example:
+      >>> with settled():
+      ...     require(torch.tensor([True]), lambda: ValueError("Expected it."))
+    """
+    before, _waiting.checks = _pending(), []
+    try:
+        yield
+        settle()
+    finally:
+        _waiting.checks = before
+
+
+def _made(error: Callable[[], Exception]) -> Exception:
+    try:
+        return error()
+    except Exception:  # it looks at tensors that somebody has changed since
+        return ValueError("Expected what a step required on a device to hold; its values were changed since.")
 
 
 def _pending() -> list[tuple[Tensor, Callable[[], Exception]]]:

@@ -82,5 +82,7 @@ def restore(template: State, tensors: dict[str, Tensor]) -> State:
                 f"Expected {name} of shape {tuple(tensor.shape)} and {tensor.dtype}, "
                 f"got {tuple(tensors[name].shape)} and {tensors[name].dtype}."
             )
-    values = iter(tensors[name] for name in expected)
-    return map_state(lambda _: next(values), template)
+    # On the CPU first, where a state looks at what it is made of.
+    values = iter(tensors[name].cpu() for name in expected)
+    stored = map_state(lambda _: next(values), template)
+    return map_state(lambda tensor, like: tensor.to(like.device), stored, template)

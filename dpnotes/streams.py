@@ -72,12 +72,13 @@ class Streams:
       True
     """
 
-    __slots__ = ("_ahead", "_keys", "_secret")
+    __slots__ = ("_ahead", "_keys", "_known", "_secret")
 
     def __init__(self, keys: Tensor, secret: bool = False) -> None:
         if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
         self._keys, self._secret = keys & WORD, secret  # Philox sees 32 bits a word: what is compared is what is used
+        self._known: tuple[Any, int, Any] = None, 0, None  # calls that were looked at last
         self._ahead: dict[tuple[str, str, int, int], _Block | None] = {}
 
     @property
@@ -202,12 +203,30 @@ class Streams:
             return torch.full((1,), int(call), device=device)
         if call.is_floating_point() or call.is_complex() or call.dtype == torch.bool:
             raise TypeError(f"Expected call to be a tensor of whole numbers, got {call.dtype}.")
-        calls = call.to(device, torch.int64).reshape(-1)
+        plain = call.dim() == 1 and call.dtype == torch.int64 and call.device == device and call.is_contiguous()
+        calls = call if plain else call.to(device, torch.int64).reshape(-1).contiguous()
         if len(calls) not in (1, len(self)):
             raise ValueError(f"Expected one call, or one for each of {len(self)} runs, got {len(calls)}.")
-        inside = high_word(calls) == 0
-        checks.require(inside, lambda: ValueError(f"Expected 0 <= call={calls[~inside][0].item()} < 2^32."))
+        self.knows(calls)
         return calls
+
+    def knows(self, calls: Tensor) -> Tensor:
+        """Which call numbers a stream has, bool of the shape of `calls`, int64; others would share another's draws.
+
+        A step asks this of the same tensor for each of its draws, and is answered from memory.
+
+        Raises:
+          ValueError: unless all are from 0 to 2^32 - 1; on a device as `dpnotes.checks` says.
+
+        Example:
+          >>> Streams.of(0, ["a"]).knows(torch.tensor([7]))
+          tensor([True])
+        """
+        if self._known[0] is not calls or self._known[1] != calls._version:
+            inside = high_word(calls) == 0
+            checks.require(inside, lambda: ValueError(f"Expected 0 <= call={calls[~inside][0].item()} < 2^32."))
+            self._known = calls, calls._version, inside
+        return self._known[2]
 
     def _numbers(self, kind: Literal["uniforms", "normals"], purpose: str, call: Any, size: int, start: int) -> Tensor:
         validate.at_least(1, size=size)
@@ -245,7 +264,7 @@ class Streams:
             every = Streams(self._keys.repeat_interleave(_AHEAD, 0))
             each = (calls[:, None] + torch.arange(_AHEAD)).expand(len(self), -1).flatten()
             drawn = every._elements(kind, purpose, each, size, start).view(len(self), _AHEAD, size)
-            block = self._ahead[name] = _Block(calls, drawn)
+            block = self._ahead[name] = _Block(calls.clone(), drawn)  # the caller may count on in place
         return block.drawn[torch.arange(len(self)), calls - block.first]
 
 

@@ -282,6 +282,33 @@ def test_small_vectors_are_drawn_for_a_block_of_calls_and_are_the_same(monkeypat
         streams.normal("noise", torch.tensor([2**32, 0, 0]), 5)
 
 
+@pytest.mark.parametrize("kernels", ["fused", "reference"])
+def test_calls_that_the_caller_counts_on_in_place_never_draw_the_same_twice(
+    kernels: str, request: pytest.FixtureRequest
+):
+    if kernels == "reference":
+        request.getfixturevalue("without_kernels")
+    streams, call, drawn = Streams.of(0, ["a"]), torch.tensor([0]), []
+    for _ in range(5):
+        drawn.append(streams.normal("noise", call, 2))
+        call += 1
+    assert len(torch.unique(torch.cat(drawn))) == 10
+
+
+@pytest.mark.parametrize("kernels", ["fused", "reference"])
+def test_calls_may_lie_anywhere(kernels: str, request: pytest.FixtureRequest):
+    if kernels == "reference":
+        request.getfixturevalue("without_kernels")
+    streams = Streams.of(0, range(2))
+    expected = streams.normal("noise", torch.tensor([3, 3]), 4)
+    for calls in (
+        torch.tensor(3).expand(2),
+        torch.tensor([[3, 9], [3, 9]])[:, 0],
+        torch.tensor([3, 3]).to(torch.uint8),
+    ):
+        assert same_bits(streams.normal("noise", calls, 4), expected)
+
+
 # ---------------------------------------------------------------- faults
 def in_a_process(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -352,6 +379,21 @@ def test_a_forked_child_draws_the_same():
     finally:
         torch.set_num_threads(before)
     assert np.array_equal(found, expected.numpy())
+
+
+AT_EXIT = """
+import atexit, torch
+from dpnotes.streams import Streams
+torch.set_num_threads(4)
+streams = Streams.of(0, ["a"])
+atexit.register(lambda: print(float(streams.normal("noise", 0, 10**5)[0, -1])))
+"""
+
+
+def test_draws_at_the_interpreter_s_exit_are_the_same():
+    result = in_a_process(AT_EXIT)
+    assert result.returncode == 0 and not result.stderr, result.stderr
+    assert float(result.stdout) == float(Streams.of(0, ["a"]).normal("noise", 0, 10**5)[0, -1])
 
 
 def _drawn(streams: Streams) -> np.ndarray:

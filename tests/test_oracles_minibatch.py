@@ -134,9 +134,9 @@ def test_a_neighbour_moves_the_answer_by_at_most_the_sensitivity(sampling, relat
 def test_control_a_poisson_batch_divided_by_its_realised_size_moves_further(relation):
     broken = module_with_line_replaced(
         module,
-        "weights = sample.present * (self.norm_bound / terms.divisor / norms.clamp_min(self.norm_bound))",
-        "weights = sample.present * (self.norm_bound / sample.present.sum(1, keepdim=True).clamp_min(1) / "
-        "norms.clamp_min(self.norm_bound))",
+        "weights = self.norm_bound / terms.divisor / norms.clamp_min(self.norm_bound)",
+        "weights = self.norm_bound / sample.present.sum(1, keepdim=True).clamp_min(1) / "
+        "norms.clamp_min(self.norm_bound)",
     )
     rows = vectors()
     divisor = {"divisor": POISSON.rate * N}

@@ -178,7 +178,10 @@ def _filled(kernel: Any, out: np.ndarray, keys: Tensor, calls: Tensor, purpose: 
         kernel(*arguments, 0, total)
     else:
         ends = [total * part // parts for part in range(parts + 1)]
-        others = [_pool().submit(kernel, *arguments, *ends[i : i + 2]) for i in range(1, parts)]
+        try:
+            others = [_pool().submit(kernel, *arguments, *ends[i : i + 2]) for i in range(1, parts)]
+        except RuntimeError:  # at the interpreter's exit no thread is started any more
+            others, ends = [], [0, total]
         kernel(*arguments, *ends[:2])
         for other in others:
             other.result()
@@ -190,7 +193,7 @@ _pools: dict[int, ThreadPoolExecutor] = {}
 
 def _pool() -> ThreadPoolExecutor:
     """The threads of this process: a forked child has none of its parent's."""
-    if os.getpid() not in _pools:
-        _pools.clear()
-        _pools[os.getpid()] = ThreadPoolExecutor(os.cpu_count(), "dpnotes draws")
-    return _pools[os.getpid()]
+    process = os.getpid()
+    if process not in _pools:
+        _pools.setdefault(process, ThreadPoolExecutor(os.cpu_count(), "dpnotes draws"))
+    return _pools[process]

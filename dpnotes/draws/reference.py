@@ -69,7 +69,7 @@ def _rounds(key: Tensor, counter: tuple[Tensor, Tensor, Tensor, Tensor]) -> tupl
 
 
 def high_word(numbers: Tensor) -> Tensor:
-    """The high 32 bits of int64, as a view.
+    """The high 32 bits of contiguous int64, as a view.
 
     Example:
       >>> high_word(torch.tensor([5, 2**32, -1]))

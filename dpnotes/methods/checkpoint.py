@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from dpnotes.states import flatten, map_state, restore
+from dpnotes import checks
+from dpnotes.states import flatten, restore
 from dpnotes.streams import Streams
 
 State = TypeVar("State")
@@ -41,6 +42,7 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
 
     Raises:
       TypeError: if the settings are not JSON.
+      ValueError: if something that a step required on a device does not hold (`dpnotes.checks`).
 
     Example:
       >>> with tempfile.TemporaryDirectory() as folder:
@@ -48,6 +50,7 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
       ...     print(label(Path(folder) / "run.pt"))
       SENSITIVE: whoever reads this can take noise off what the run releases. Keep it as you keep the private data.
     """
+    checks.settle()
     tensors = {f"state.{name}": tensor for name, tensor in flatten(state).items()}
     buffer = io.BytesIO()
     about = {
@@ -115,8 +118,7 @@ def resume(
         name.removeprefix("state."): value for name, value in stored.items() if name not in _RESERVED
     }
     device = next(iter(flatten(template).values())).device
-    # On the CPU first, where a state looks at what it is made of.
-    state = map_state(lambda t: t.to(device), restore(map_state(lambda t: t.cpu(), template), tensors))
+    state = restore(template, tensors)
     return state, streams if streams is not None else Streams.secure(stored["runs"], device)
 
 

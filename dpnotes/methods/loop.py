@@ -54,22 +54,22 @@ def drive(
     runs = len(streams)
     whole = state
     going = torch.arange(runs, device=device)
-    for step in range(max_steps):
-        if step % look_every == 0:
-            checks.settle()
-            left = (state.status == Status.OK).nonzero()[:, 0]
-            if len(left) < len(going):
-                whole = _put(whole, state, going)
-                going = going[left]
-                if not len(going):
-                    return whole
-                state, oracle, streams = _take(left, state, oracle, streams)
-        state, estimate = method.step(state, oracle, streams)
-        if ledger is not None:
-            ledger.add(_in_all_runs(estimate.price, going, runs))
-        if observe is not None:
-            observe(going, state, estimate)
-    checks.settle()
+    with checks.settled():
+        for step in range(max_steps):
+            if step % look_every == 0:
+                checks.settle()
+                left = (state.status == Status.OK).nonzero()[:, 0]
+                if len(left) < len(going):
+                    whole = _put(whole, state, going)
+                    going = going[left]
+                    if not len(going):
+                        return whole
+                    state, oracle, streams = _take(left, state, oracle, streams)
+            state, estimate = method.step(state, oracle, streams)
+            if ledger is not None:
+                ledger.add(_in_all_runs(estimate.price, going, runs))
+            if observe is not None:
+                observe(going, state, estimate)
     return _put(whole, state, going)
 
 

@@ -165,7 +165,9 @@ class MinibatchGradient:
         if self.clipped:
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
             norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
-            weights = sample.present * (self.norm_bound / terms.divisor / norms.clamp_min(self.norm_bound))
+            weights = self.norm_bound / terms.divisor / norms.clamp_min(self.norm_bound)
+            if self.sampling.scheme == "poisson":  # whose batches are padded
+                weights = sample.present * weights
             mean, seen = gradients.weighted_sum(weights), None
         else:
             looks = granted & (calls % self.check == 0) if self.check else torch.zeros_like(granted)

@@ -503,6 +503,7 @@ class Spider:
           One a run. A run that refuted G or M, or spent more than this oracle's budget, claims nothing
           (`Guarantee.holds`); without noise epsilon is infinite.
         """
+        checks.settle()
         claims, about_runs = [], assumptions_of(streams)
         for run, budget in enumerate(self.budget.tolist()):
             assumptions, left = (*about_runs, *self.assumptions(state.meter, run)), not_covered

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import FRESH, Estimate, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, Assumption, Basis, Guarantee, bound_was_checked
 from dpnotes.privacy.accounting import Method, account, assumptions_of
@@ -24,6 +24,19 @@ from dpnotes.streams import Streams
 
 # Relative: how much longer than the bound a mean may be by its own rounding, in float32.
 _ROUNDING = 1e-5
+
+
+def why_not(active: Tensor, granted: Tensor, exists: Tensor) -> Tensor:
+    """The status of runs, `(runs,)`: OK but for the active ones that were granted nothing.
+
+    They have no next release (FINISHED), or one that their budget does not cover.
+
+    Example:
+      >>> why_not(torch.ones(3).bool(), torch.tensor([True, False, False]), torch.tensor([True, True, False])).tolist()
+      [0, 2, 1]
+    """
+    assert (Status.OK, Status.FINISHED, Status.BUDGET_EXHAUSTED) == (0, 1, 2)
+    return (exists + 1) * (active ^ granted)
 
 
 @dataclass(frozen=True)
@@ -149,8 +162,7 @@ class Terms:
         exists = state.meter.calls < self.num_steps
         cost = self.mechanism.cost(state.belief, self.noise_multiplier, self.sampling, None)
         granted, spent = self._filter.grant(state.meter.filter, cost, active & exists, self.sampling)
-        refusal = torch.full_like(state.meter.calls, Status.FINISHED).masked_fill_(exists, Status.BUDGET_EXHAUSTED)
-        return granted, refusal.masked_fill_(active == granted, Status.OK), spent
+        return granted, why_not(active, granted, exists), spent
 
     def refuse(self, x: Tensor, granted: Tensor, status: Tensor) -> Estimate:
         """The estimate where no run was granted one."""
@@ -235,6 +247,7 @@ class Terms:
           One a run. A run that saw the bound exceeded claims nothing (`Guarantee.holds`); without noise epsilon is
           infinite.
         """
+        checks.settle()
         claims, about_runs = [], assumptions_of(streams)
         for run, multiplier in enumerate(self.noise_multiplier.tolist()):
             assumptions = (*about_runs, *self.assumptions(state.meter, run))

@@ -143,9 +143,9 @@ class Exact:
             infinite one is what an answer without a bound has.
         """
         answer = request.answer
-        check_answer(answer, request.active, streams)
+        sound = check_answer(answer, request.active, streams)
         price = Price(torch.zeros_like(request.noise_std), request.active, answer.relation, answer.sampling)
-        return state, answer.value.masked_fill(~request.active[:, None], 0), price
+        return state, answer.value.masked_fill(~sound[:, None], 0), price
 
 
 def silenced(noisy: Tensor, sound: Tensor) -> Tensor:
@@ -205,6 +205,8 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
     _check_rows(request.answer, streams, active=active, noise_std=noise_std, call=request.call)
     _check_kind(request.answer, streams, noise)
     sound = active & (noise_std > 0) & (l2_sensitivity >= 0) & (noise_std + l2_sensitivity < torch.inf)
+    if sound.device.type != "cpu":  # a call that no stream has would draw another one's noise before that is an error
+        sound = sound & streams.knows(request.call)
 
     def error() -> ValueError:
         run = int((active & ~sound).nonzero()[0])
@@ -217,8 +219,11 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
     return sound
 
 
-def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noise = "gaussian") -> None:
+def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noise = "gaussian") -> Tensor:
     """Refuse an answer that has no price, whatever the noise; `Exact` checks no more than this.
+
+    Returns:
+      The active runs whose answer has one, `(runs,)` bool; see `check_release`.
 
     Raises:
       CombinationError: if no accountant knows the answer's sampling under its relation, or on it this noise.
@@ -235,13 +240,14 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
     _check_rows(answer, streams, active=active)
     _check_kind(answer, streams, noise)
     l2_sensitivity = answer.l2_sensitivity
-    invalid = active & ~(l2_sensitivity >= 0)
+    sound = active & (l2_sensitivity >= 0)
 
     def error() -> ValueError:
-        run = int(invalid.nonzero()[0])
+        run = int((active & ~sound).nonzero()[0])
         return ValueError(f"Expected l2_sensitivity={l2_sensitivity[run].item()} >= 0 in run {run}.")
 
-    checks.require(~invalid, error)
+    checks.require(sound == active, error)
+    return sound
 
 
 def _check_kind(answer: Sensitive, streams: Streams, noise: Noise) -> None:

@@ -192,7 +192,7 @@ class Tree:
         price = price_of(request, effective)
 
         combine, own = _tables(self.levels, self.optimal, value.device)
-        level = _level_of(leaf)
+        level = _level_of(leaf.clamp_max(self.max_leaves))  # of a run that was refused, past the last leaf too
         # The host waits for this, once a step: to go over all blocks instead would read a vector a level.
         levels = torch.where(active, level, -1).tolist()
         completes = {*levels} - {-1}

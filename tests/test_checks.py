@@ -1,0 +1,134 @@
+"""Checks that wait for a device: nothing gets out before they raise, none is lost, none surfaces elsewhere."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from pretend_device import PretendCuda
+from test_device import ORACLES, start
+
+from dpnotes import checks
+from dpnotes.core import Relation, Release, Sensitive, Status
+from dpnotes.methods import checkpoint
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive
+from dpnotes.oracles.samples import VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.factorisation import BandedSquareRoot
+from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
+from dpnotes.privacy.tree import Tree
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.states import flatten, restore
+from dpnotes.streams import Streams
+
+MECHANISMS = [Gaussian(), Laplace(), Tree(8), Tree(7, optimal=True), BandedSquareRoot(8, 3)]
+
+
+def request(device: str, **changed: object) -> Release:
+    answer = Sensitive(torch.full((1, 1), 1000.0).double().to(device), torch.ones(1, device=device).double(),
+                       Relation.ZERO_OUT, "proved")  # fmt: skip
+    ones = torch.ones(1, device=device).double()
+    return replace(Release(answer, ones, torch.zeros(1, dtype=torch.int64, device=device), ones.bool()), **changed)
+
+
+@pytest.mark.parametrize("call", [-1, 2**32, 2**32 + 5])
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_on_a_device_a_call_that_would_share_a_stream_releases_zeros_and_is_an_error(mechanism, call: int):
+    with PretendCuda(), checks.settled():
+        asked = request("cuda", call=torch.tensor([call], device="cuda"))
+        _, value, _ = mechanism.release(mechanism.init(asked.answer.value), asked, Streams.of(0, ["a"], "cuda"))
+        assert value.tolist() == [[0.0]]
+        with pytest.raises(ValueError, match=f"Expected 0 <= call={call} < 2\\^32"):
+            checks.settle()
+        _, value, _ = mechanism.release(  # the control
+            mechanism.init(asked.answer.value), request("cuda"), Streams.of(0, ["a"], "cuda")
+        )
+        assert value.tolist() != [[0.0]]
+    with pytest.raises(ValueError, match=f"Expected 0 <= call={call} < 2\\^32"):  # on the CPU at once
+        asked = request("cpu", call=torch.tensor([call]))
+        mechanism.release(mechanism.init(asked.answer.value), asked, Streams.of(0, ["a"]))
+
+
+def test_exact_answers_of_no_sensitivity_are_held_back_too():
+    with PretendCuda(), checks.settled():
+        asked = request("cuda")
+        answer = replace(asked.answer, l2_sensitivity=torch.full((1,), torch.nan, device="cuda").double())
+        _, value, _ = Exact().release(asked.answer.value, replace(asked, answer=answer), Streams.of(0, ["a"], "cuda"))
+        assert value.tolist() == [[0.0]]
+        with pytest.raises(ValueError, match="Expected l2_sensitivity=nan >= 0 in run 0"):
+            checks.settle()
+
+
+def failing(number: int = 0) -> None:
+    checks.require(torch.zeros(1, dtype=torch.bool, device="cuda"), lambda: ValueError(f"number {number}"))
+
+
+def test_the_first_error_is_raised_and_the_others_are_counted():
+    with PretendCuda():
+        failing(1)
+        failing(2)
+        with pytest.raises(ValueError, match="number 1") as caught:
+            checks.settle()
+        assert caught.value.__notes__ == ["1 more of what was required on a device does not hold either."]
+        checks.settle()  # settled is settled
+
+
+def test_checks_belong_to_the_loop_that_made_them():
+    with PretendCuda():
+        with pytest.raises(KeyError), checks.settled():
+            failing()
+            raise KeyError("another error ends the loop")
+        checks.settle()
+        failing(1)
+        with checks.settled():  # a loop inside, of somebody else
+            pass
+        with pytest.raises(ValueError, match="number 1"):
+            checks.settle()
+
+
+def test_an_error_whose_values_have_changed_is_still_one():
+    with PretendCuda():
+        holds = torch.zeros(1, dtype=torch.bool, device="cuda")
+        checks.require(holds, lambda: [][0])
+        with pytest.raises(ValueError, match="its values were changed since"):
+            checks.settle()
+
+
+@pytest.mark.parametrize("name", ["fresh", "Spider, Gaussian, virtual"])
+def test_guarantees_and_checkpoints_settle(name: str, tmp_path):
+    with PretendCuda():
+        oracle = ORACLES[name]("cuda")
+        x, streams = start(4, "cuda")
+        state = Descent(0.5).init(x, oracle)
+        failing(7)
+        with pytest.raises(ValueError, match="number 7"):
+            oracle.guarantee(state.oracle, 1e-5, streams)
+        failing(8)
+        with pytest.raises(ValueError, match="number 8"):
+            checkpoint.save(tmp_path / "run.pt", state, streams)
+        assert not [*tmp_path.iterdir()]
+        with pytest.raises(ValueError, match="reused=-100"):
+            stored = {k: t.cpu() for k, t in flatten(state).items()}
+            stored["oracle.meter.filter.reused"] = torch.full((3,), -100.0).double()
+            restore(state, stored)
+
+
+def test_a_run_past_the_last_leaf_of_its_tree_ends_and_the_others_go_on():
+    # One run never begins its sum anew and is refused its eighth term; the other does at nearly every step.
+    def program(device: str):
+        rows = partial(torch.tensor, dtype=torch.float64, device=device)
+        data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.1), 4)]))
+        oracle = Spider(
+            VirtualSamples(data, 10**9), Tree(7, optimal=True), 5.0, rows([0.5, 0.5]),
+            Refresh.path_length(rows([1e9, 0.01]), 2.0), Batches(10_000, 1, 1000.0), 2.0, 2.0, term_sensitivity=0.002,
+        )  # fmt: skip
+        x, streams = torch.full((2, 4), 0.3, dtype=torch.float64, device=device), Streams.of(0, ["a", "b"], device)
+        return drive(Descent(0.05), oracle, Descent(0.05).init(x, oracle), streams, 20, look_every=20)
+
+    expected = program("cpu")
+    assert expected.status.tolist() == [Status.BUDGET_EXHAUSTED, Status.OK] and expected.steps.tolist() == [7, 20]
+    with PretendCuda():
+        found = program("cuda")
+        assert found.status.tolist() == expected.status.tolist() and found.steps.tolist() == expected.steps.tolist()

@@ -11,11 +11,12 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "dpnotes"
 
 # Leaves import nothing of ours (but may validate).
-LEAVES = {"validate", "checks", "draws", "streams", "states", "guarantees", "sampling"}
+LEAVES = {"validate", "checks", "precision", "draws", "streams", "states", "guarantees", "sampling"}
 EVERYTHING_BELOW_PAPERS = {"core", "theory", "privacy", "problems", "oracles", "methods", "measure", "experiments"}
 MAY_IMPORT: dict[str, set[str]] = {
     "validate": set(),
     "checks": set(),
+    "precision": set(),
     "draws": set(),
     "streams": {"validate", "checks", "draws"},
     "states": {"validate", "checks"},

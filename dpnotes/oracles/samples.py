@@ -11,6 +11,7 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import ExampleGradients, Problem
 from dpnotes.guarantees import Basis
+from dpnotes.precision import full_precision
 from dpnotes.streams import Streams
 
 PURPOSE = "samples"
@@ -145,6 +146,7 @@ class WrittenOut:
         """`(runs, examples)`."""
         return torch.linalg.vector_norm(self.rows, dim=2)
 
+    @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """`(runs, dim)`."""
         return torch.bmm(weights[:, None], self.rows.masked_fill((weights == 0)[..., None], 0))[:, 0]

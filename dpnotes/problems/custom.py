@@ -8,8 +8,8 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
+from dpnotes.precision import full_precision
 from dpnotes.problems.examples import rows
-from dpnotes.problems.precision import full_precision
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from dpnotes.problems.precision import full_precision
+from dpnotes.precision import full_precision
 
 # Numbers that a norm may write out at once: as much as a CPU has cache for, or what fills a GPU.
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}

@@ -15,9 +15,9 @@ from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
 
 from dpnotes import validate
 from dpnotes.core import Constant
+from dpnotes.precision import deterministic_convolutions
 from dpnotes.problems.examples import check
 from dpnotes.problems.factors import Factors, Term, Written, supported, terms
-from dpnotes.problems.precision import deterministic_convolutions
 from dpnotes.streams import Streams
 
 Loss = Callable[[Tensor, Tensor], Tensor]

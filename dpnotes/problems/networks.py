@@ -17,8 +17,8 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
+from dpnotes.precision import full_precision
 from dpnotes.problems.examples import rows
-from dpnotes.problems.precision import full_precision
 from dpnotes.streams import Streams
 
 Activation = Literal["tanh", "relu"]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.problems.precision import full_precision
+from dpnotes.precision import full_precision
 from dpnotes.streams import Streams
 
 _DRAWN_AT_ONCE = 2**22  # numbers: 32 MiB in float64, several times over while they are made

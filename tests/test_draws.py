@@ -21,7 +21,14 @@ import torch
 from torch import Tensor
 
 from dpnotes import draws
+from dpnotes.core import Ledger, Status
 from dpnotes.draws import reference
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import uniform
+from dpnotes.problems.custom import CustomProblem
 from dpnotes.streams import Streams
 
 CPU = torch.device("cpu")
@@ -280,6 +287,26 @@ def test_small_vectors_are_drawn_for_a_block_of_calls_and_are_the_same(monkeypat
     assert len(streams._ahead) <= 16
     with pytest.raises(ValueError, match="Expected 0 <= call=4294967296"):
         streams.normal("noise", torch.tensor([2**32, 0, 0]), 5)
+
+
+@pytest.mark.usefixtures("without_kernels")
+def test_nothing_that_was_drawn_ahead_is_released_priced_or_counted(monkeypatch: pytest.MonkeyPatch):
+    # Four steps are in the schedule; the noise of 64 is drawn at the second.
+    drawn: list[int] = []
+    normals = reference.normals
+    monkeypatch.setattr(reference, "normals", lambda keys, *rest: drawn.append(len(keys)) or normals(keys, *rest))
+    rows = torch.linspace(-1, 1, 12, dtype=torch.float64).view(4, 3)
+    problem = CustomProblem(lambda p, x: 0.5 * ((p - x) ** 2).sum(), 3, rows)
+    oracle, method, ledger = ClippedGradient(problem, 1.0, FixedNoise.of([uniform(0.5, 4)])), Descent(0.1), Ledger()
+    state = method.init(torch.zeros(1, 3, dtype=torch.float64), oracle)
+    state = drive(method, oracle, state, Streams.of(0, ["a"]), 9, ledger)
+    assert drawn == [1, 64]
+    meter = state.oracle.meter
+    assert state.status.tolist() == [Status.FINISHED] and meter.calls.tolist() == [4]
+    assert [int(price.charged) for price in ledger.prices] == [1, 1, 1, 1, 0]
+    assert torch.allclose(ledger.rho(), meter.spent) and float(meter.spent) <= 0.5 * (1 + 1e-9)
+    _, refused = oracle.estimate(state.oracle, state.x, Streams.of(0, ["a"]), torch.tensor([True]))
+    assert not refused.gradient.any() and not refused.price.charged.any()
 
 
 @pytest.mark.parametrize("kernels", ["fused", "reference"])

@@ -213,7 +213,7 @@ class Streams:
     def knows(self, calls: Tensor) -> Tensor:
         """Which call numbers a stream has, bool of the shape of `calls`, int64; others would share another's draws.
 
-        A step asks this of the same tensor for each of its draws, and is answered from memory.
+        On a device a step that asks this of the same tensor for each of its draws is answered from memory.
 
         Raises:
           ValueError: unless all are from 0 to 2^32 - 1; on a device as `dpnotes.checks` says.
@@ -222,11 +222,14 @@ class Streams:
           >>> Streams.of(0, ["a"]).knows(torch.tensor([7]))
           tensor([True])
         """
-        if self._known[0] is not calls or self._known[1] != calls._version:
-            inside = high_word(calls) == 0
-            checks.require(inside, lambda: ValueError(f"Expected 0 <= call={calls[~inside][0].item()} < 2^32."))
+        remembers = calls.device.type != "cpu" and not calls.is_inference()  # whose changes nobody counts
+        if remembers and self._known[0] is calls and self._known[1] == calls._version:
+            return self._known[2]
+        inside = high_word(calls) == 0
+        checks.require(inside, lambda: ValueError(f"Expected 0 <= call={calls[~inside][0].item()} < 2^32."))
+        if remembers:
             self._known = calls, calls._version, inside
-        return self._known[2]
+        return inside
 
     def _numbers(self, kind: Literal["uniforms", "normals"], purpose: str, call: Any, size: int, start: int) -> Tensor:
         validate.at_least(1, size=size)

@@ -18,6 +18,7 @@ import draws_by_mpmath
 import numpy as np
 import pytest
 import torch
+from pretend_device import PretendCuda
 from torch import Tensor
 
 from dpnotes import draws
@@ -320,6 +321,21 @@ def test_calls_that_the_caller_counts_on_in_place_never_draw_the_same_twice(
         drawn.append(streams.normal("noise", call, 2))
         call += 1
     assert len(torch.unique(torch.cat(drawn))) == 10
+
+
+@pytest.mark.parametrize("kernels", ["fused", "reference"])
+def test_draws_in_inference_mode_are_the_same(kernels: str, request: pytest.FixtureRequest):
+    if kernels == "reference":
+        request.getfixturevalue("without_kernels")
+    expected = [Streams.of(0, ["a"]).normal("noise", call, 3) for call in (4, 5, 6)]
+    with torch.inference_mode():
+        streams = Streams.of(0, ["a"])
+        assert all(
+            same_bits(streams.normal("noise", torch.tensor([4 + i]), 3), each) for i, each in enumerate(expected)
+        )
+    with PretendCuda(), torch.inference_mode():
+        on_device = Streams.of(0, ["a"], "cuda").normal("noise", torch.tensor([4], device="cuda"), 3)
+        assert on_device.tolist() == expected[0].tolist()
 
 
 @pytest.mark.parametrize("kernels", ["fused", "reference"])

@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten
 
 import dpnotes
+from dpnotes import checks
 
 CUDA, HIDDEN, CPU = torch.device("cuda", 0), torch.device("meta", 7), torch.device("cpu")
 _aten = torch.ops.aten
@@ -187,6 +188,7 @@ class PretendCuda(TorchDispatchMode):
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        checks._pending().clear()  # nobody can wait for this device any more
         super().__exit__(*error)
         PretendCuda.current = None
         self._stack.close()

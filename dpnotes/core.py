@@ -56,7 +56,8 @@ class Problem(Protocol):
     """A finite sum `f(x) = mean_i f_i(x)`; the only thing that an oracle knows of `dpnotes.problems`.
 
     Points `x` are `(runs, dim)`; `examples` are indices `(runs, batch)`, of all examples if None; `take` gives the
-    problem of some of the runs (itself, if all share their data).
+    problem of some of the runs (itself, if all share their data). `keeps_examples_apart` says whether, by construction,
+    nothing of an example enters another one's gradient: only then does clipping enforce a sensitivity.
     """
 
     @property
@@ -65,6 +66,8 @@ class Problem(Protocol):
     def num_examples(self) -> int: ...
     @property
     def constants(self) -> dict[str, Constant]: ...
+    @property
+    def keeps_examples_apart(self) -> bool: ...
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> ExampleGradients: ...
     def take(self, index: Tensor) -> "Problem": ...
 

@@ -70,6 +70,9 @@ SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating syst
 REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
 SHARED_NOISE = Assumption("one alone is published of the runs that share their noise", "assumed")
 
+EXAMPLES_APART = Assumption("nothing of an example enters another one's gradient", "assumed")
+EXAMPLES_MIX = Assumption(f"{EXAMPLES_APART.statement} (the module mixes them)", "checked", False)
+
 BATCH_NORM = "statistics of batch normalisation (they mix examples, and running ones are released without noise)"
 TUNED_ON_PRIVATE_DATA = "parameters tuned on the private data"
 STATISTICS_WITHOUT_NOISE = "statistics of the private data that were released without noise"

@@ -178,7 +178,7 @@ class PretendCuda(TorchDispatchMode):
         answers: dict[str, Any] = dict.fromkeys(("synchronize", "empty_cache", "reset_peak_memory_stats"))
         answers |= {"is_available": True, "is_bf16_supported": True, "device_count": 1, "mem_get_info": (2**33, 2**34)}
         answers |= {"current_device": 0, "memory_allocated": 0, "max_memory_allocated": 0}
-        answers |= {"get_device_name": "a pretend GPU"}
+        answers |= {"get_device_name": "a pretend GPU", "get_rng_state": torch.zeros(0)}
         for name, answer in answers.items():
             self._stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
         self._stack.enter_context(mock.patch.object(torch.autograd, "_engine_run_backward", backward))
@@ -217,7 +217,7 @@ class _Python(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs, name = dict(kwargs or {}), getattr(func, "__name__", "")
-        if args and isinstance(args[0], PretendTensor):
+        if args and _pretends(args[0]):
             if name == "__get__":
                 answers = {"device": CUDA, "is_cuda": True, "is_meta": False, "is_cpu": False}
                 if func.__self__.__name__ in answers:
@@ -247,8 +247,17 @@ class _Python(TorchFunctionMode):
         if self.device.autocast is not None and name in (*_IN_BFLOAT16, *_IN_FLOAT32):
             dtype = self.device.autocast if name in _IN_BFLOAT16 else torch.float32
             low = (torch.float32, torch.bfloat16, torch.float16)
-            args, kwargs = tree_map_only(PretendTensor, lambda t: t.to(dtype) if t.dtype in low else t, (args, kwargs))
+
+            def lowered(t: Tensor) -> Tensor:
+                return t.to(dtype) if _pretends(t) and t.dtype in low else t
+
+            args, kwargs = tree_map_only(Tensor, lowered, (args, kwargs))
         return func(*args, **kwargs)
+
+
+def _pretends(value: Any) -> bool:
+    """Whether this is a pretend tensor, or one example of one under vmap."""
+    return isinstance(value, Tensor) and value.device == HIDDEN
 
 
 def _hidden(leaf: Any) -> Any:

@@ -20,6 +20,7 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.architectures import conv_net
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem, OutOfMemory
+from dpnotes.problems.passes import Passes
 from dpnotes.streams import Streams
 
 STEP_SIZE, BOUND, STEPS, NOISE = 0.3, 2.0, 12, 0.02
@@ -251,7 +252,7 @@ def test_no_memory_left_says_what_to_do(tmp_path: Path, monkeypatch: pytest.Monk
     if where == "noise":
         monkeypatch.setattr(Gaussian, "release", full)
     else:
-        monkeypatch.setattr(ModuleProblem, "_summed", full)
+        monkeypatch.setattr(Passes, "summed", full)
     with pytest.raises(OutOfMemory, match=advice) as caught:
         trained(tmp_path / "run.pt", check=0)
     assert "run.pt" in str(caught.value)

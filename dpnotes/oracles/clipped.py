@@ -9,7 +9,8 @@ from torch import Tensor
 
 from dpnotes import checks, validate
 from dpnotes.core import WHOLE, Estimate, Mechanism, Price, Problem, Relation, Release, Sensitive
-from dpnotes.oracles.terms import why_not
+from dpnotes.guarantees import Basis
+from dpnotes.oracles.terms import examples_apart, why_not
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import Gaussian
@@ -60,7 +61,8 @@ class ClippedGradient:
 
     Formal guarantees:
       Under `relation`, the releases of a run cost at most `noise.budget` in zCDP (Theorem 3.5 of the paper, with
-      `R = 2 rho`). The sensitivity is enforced by clipping, for any loss; it is that of exact arithmetic, which
+      `R = 2 rho`). The sensitivity is enforced by clipping, for any loss of a problem that keeps its examples
+      apart (of another one it is assumed); it is that of exact arithmetic, which
       rounding in float32 exceeded by up to 1e-5 of itself in our tests. The number of examples is public.
 
     Args:
@@ -106,6 +108,10 @@ class ClippedGradient:
         return Filter(self.noise.budget, TOLERANCE if self.noise.fixed else 0.0)
 
     @cached_property
+    def _basis(self) -> Basis:
+        return "assumed" if examples_apart(self.problem) else "enforced"
+
+    @cached_property
     def _sensitivity(self) -> Tensor:
         value = clipped_sensitivity(self.clip, self.problem.num_examples, self.relation)
         return torch.full_like(self.noise.budget, value)
@@ -144,7 +150,7 @@ class ClippedGradient:
         belief, gradient, price = self.mechanism.release(
             state.belief,
             Release(
-                Sensitive(gradients.weighted_sum(scale), self._sensitivity, self.relation, "enforced"),
+                Sensitive(gradients.weighted_sum(scale), self._sensitivity, self.relation, self._basis),
                 noise_std=multiplier * self._sensitivity,
                 call=meter.calls,
                 active=granted,
@@ -174,7 +180,7 @@ class ClippedGradient:
         # Losses lie in [0, loss_clip] once clipped, so replacing one moves the mean no further than removing it.
         sensitivity = torch.full_like(loss_multiplier, self.loss_clip / self.problem.num_examples)
         mean = losses.nan_to_num(nan=self.loss_clip).clamp(0, self.loss_clip).mean(1, keepdim=True)
-        answer = Sensitive(mean, sensitivity, self.relation, "enforced")
+        answer = Sensitive(mean, sensitivity, self.relation, self._basis)
         request = Release(answer, noise_std=loss_multiplier * sensitivity, call=calls, active=granted)
         _, released, loss_price = _LOSS_MECHANISM.release(_LOSS_MECHANISM.init(mean), request, streams)
         both = (price.noise_multiplier**-2 + loss_price.noise_multiplier**-2) ** -0.5

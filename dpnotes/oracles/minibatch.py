@@ -11,7 +11,7 @@ from dpnotes import checks, validate
 from dpnotes.core import Estimate, Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Basis, Guarantee
 from dpnotes.oracles.batches import draw
-from dpnotes.oracles.terms import BatchGradientState, Terms
+from dpnotes.oracles.terms import BatchGradientState, Terms, examples_apart
 from dpnotes.privacy.accounting import Method
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.mechanisms import Gaussian
@@ -46,7 +46,8 @@ class MinibatchGradient:
 
     Formal guarantees:
       The answer has the sensitivity of `privacy.events.clipped_sensitivity`, in exact arithmetic (in float32 rounding
-      exceeds it by up to 1e-5 of itself, see `ClippedGradient`). Clipped, that is enforced for any loss.
+      exceeds it by up to 1e-5 of itself, see `ClippedGradient`). Clipped, that is enforced for any loss of a problem
+      that keeps its examples apart, and assumed for another one.
       Unclipped, it holds while no gradient is longer than `norm_bound`, of this data set and of its neighbour. A run
       that sees a longer one claims nothing; that it saw none shows nothing for its neighbours. What a random batch
       gains by sampling rests on nobody learning who was in it. The counts of the check are exact, so no guarantee
@@ -132,6 +133,7 @@ class MinibatchGradient:
             self.sampling,
             self.relation,
             self.mechanism,
+            examples_apart(self.problem),
         )
 
     def init(self, x: Tensor) -> BatchGradientState:

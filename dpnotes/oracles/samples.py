@@ -11,6 +11,7 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import ExampleGradients, Problem
 from dpnotes.guarantees import Basis
+from dpnotes.oracles.terms import examples_apart
 from dpnotes.precision import full_precision
 from dpnotes.streams import Streams
 
@@ -270,8 +271,8 @@ class DataSetSamples:
 
     @property
     def basis(self) -> Basis:
-        """Enforced: terms are clipped."""
-        return "enforced"
+        """Enforced, as terms are clipped; of a problem that may not keep its examples apart assumed."""
+        return "assumed" if examples_apart(self.problem) else "enforced"
 
     def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> DataSetBatch:
         """The examples at these places of the order."""

@@ -12,8 +12,16 @@ import torch
 from torch import Tensor
 
 from dpnotes import checks, validate
-from dpnotes.core import FRESH, Estimate, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
-from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, Assumption, Basis, Guarantee, bound_was_checked
+from dpnotes.core import FRESH, Estimate, Mechanism, Price, Problem, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.guarantees import (
+    EXAMPLES_APART,
+    EXAMPLES_MIX,
+    STATISTICS_WITHOUT_NOISE,
+    Assumption,
+    Basis,
+    Guarantee,
+    bound_was_checked,
+)
 from dpnotes.privacy.accounting import Method, account, assumptions_of
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import Event, clipped_sensitivity
@@ -37,6 +45,19 @@ def why_not(active: Tensor, granted: Tensor, exists: Tensor) -> Tensor:
     """
     assert (Status.OK, Status.FINISHED, Status.BUDGET_EXHAUSTED) == (0, 1, 2)
     return (exists + 1) * (active ^ granted)
+
+
+def examples_apart(problem: Problem) -> tuple[Assumption, ...]:
+    """What it rests on that an example's gradient is its own: nothing more where it is so by construction.
+
+    Example:
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> examples_apart(Quadratic.sample(torch.tensor([1.0]), num_examples=5, spread=0.5, seed=0))
+      ()
+    """
+    if getattr(problem, "keeps_examples_apart", False):  # a problem that says nothing is taken at no word
+        return ()
+    return (EXAMPLES_MIX if getattr(problem, "mixes_examples", False) else EXAMPLES_APART,)
 
 
 @dataclass(frozen=True)
@@ -79,6 +100,7 @@ class Terms:
       sampling: how the batch was drawn.
       relation: which data sets are neighbours.
       mechanism: what adds the noise.
+      apart: what it rests on that an example's gradient is its own (`examples_apart`).
 
     Raises:
       CombinationError: if no accountant knows this sampling under this relation.
@@ -99,6 +121,7 @@ class Terms:
     sampling: Sampling
     relation: Relation
     mechanism: Mechanism = Gaussian()
+    apart: tuple[Assumption, ...] = ()
 
     def __post_init__(self) -> None:
         validate.at_least(1, num_steps=self.num_steps)
@@ -190,7 +213,7 @@ class Terms:
           streams: the runs' randomness.
         """
         meter = state.meter
-        basis = self.basis if self.basis in ("enforced", "proved") else "assumed"
+        basis = self.basis if self.basis in ("enforced", "proved") and not self.apart else "assumed"
         answer = Sensitive(mean, self._sensitivities, self.relation, basis, self.sampling)
         request = Release(answer, self.noise_std, meter.calls, granted)
         belief, gradient, price = self.mechanism.release(state.belief, request, streams)
@@ -214,16 +237,21 @@ class Terms:
     def assumptions(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         """What the sensitivity of a run rests on, with what the run saw of it."""
         if self.basis == "enforced":
-            return (Assumption(f"gradients are clipped to {self.norm_bound:g}", "enforced", True),)
+            return self.clipping
         exceeded, checked = int(meter.exceeded[run]), int(meter.checked[run])
         if exceeded or (checked and self.basis != "proved"):
             bound = bound_was_checked(self.norm_bound, exceeded, checked)
         else:
             bound = Assumption(f"every gradient norm is at most {self.norm_bound:g}", self.basis)
         if self.basis == "proved":
-            return (bound,)
+            return bound, *self.apart
         neighbour = Assumption(f"a neighbour's own example has no gradient above {self.norm_bound:g} either", "assumed")
-        return bound, neighbour
+        return bound, neighbour, *self.apart
+
+    @property
+    def clipping(self) -> tuple[Assumption, ...]:
+        """What the sensitivity of clipped gradients rests on."""
+        return Assumption(f"gradients are clipped to {self.norm_bound:g}", "enforced", True), *self.apart
 
     def guarantee(
         self,

@@ -10,6 +10,7 @@ from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import full_precision
 from dpnotes.problems.examples import rows
+from dpnotes.problems.watched import Watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class CustomProblem:
 
     Args:
       loss: `loss(parameters, *example) -> scalar`, with `parameters` `(dim,)` and one row of each data tensor.
-        It is traced by `torch.func.vmap`: no `.item()`, no branch on values.
+        It is traced by `torch.func.vmap`: no `.item()`, no branch on values, no random numbers; and it keeps nothing.
       dim: number of parameters.
       *data: tensors with one row an example, shared by all runs, finite.
       constants: what you know of the loss, such as `{"lipschitz": Constant(1.0, "proved", "where")}`.
@@ -72,6 +73,7 @@ class CustomProblem:
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"Expected data[{i}] without NaN or infinite entries.")
         self._dim, self._data, self._constants = dim, data, dict(constants or {})
+        self._watched = Watched(loss=loss, data=data)
         by_example = torch.func.vmap(torch.func.grad_and_value(loss), in_dims=(None, *[0] * len(data)))
         self._by_run = torch.func.vmap(by_example, in_dims=(0, *[None] * len(data)))
         self._by_run_and_batch = torch.func.vmap(by_example)
@@ -85,6 +87,11 @@ class CustomProblem:
     def num_examples(self) -> int:
         """Examples of the data."""
         return len(self._data[0])
+
+    @property
+    def keeps_examples_apart(self) -> bool:
+        """Yes: `torch.func.vmap` shows the loss one example, and a loss that keeps something is refused."""
+        return True
 
     @property
     def constants(self) -> dict[str, Constant]:
@@ -108,7 +115,7 @@ class CustomProblem:
           examples: `(runs, batch)` int64, which examples; all of them if None.
 
         Raises:
-          ValueError: for shapes that disagree, or no such example.
+          ValueError: for shapes that disagree, or no such example; for a loss that a pass changed.
         """
         if x.dim() != 2 or x.shape[1] != self._dim:
             raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self._dim}).")
@@ -116,4 +123,5 @@ class CustomProblem:
             each, losses = self._by_run(x, *self._data)
         else:
             each, losses = self._by_run_and_batch(x, *(rows(data[None], examples, len(x)) for data in self._data))
+        self._watched.refuse_changes()
         return MaterialisedGradients(losses, each)

@@ -313,9 +313,9 @@ def supported(layer: nn.Module) -> bool:
     """
     if isinstance(layer, nn.Conv2d) and (layer.padding_mode != "zeros" or isinstance(layer.padding, str)):
         return False
-    if isinstance(layer, nn.Embedding) and layer.sparse:
+    if isinstance(layer, nn.Embedding) and (layer.sparse or layer.scale_grad_by_freq or layer.max_norm is not None):
         return False
-    return type(layer) in _LAYERS  # a subclass may compute something else
+    return type(layer) in _LAYERS and "forward" not in vars(layer)  # a subclass may compute something else
 
 
 def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:

@@ -3,30 +3,28 @@
 import copy
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, Node, get_gradient_edge
+from torch.autograd.graph import Node
 
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import deterministic_convolutions
 from dpnotes.problems.examples import check
-from dpnotes.problems.factors import Factors, Term, Written, supported, terms
+from dpnotes.problems.factors import Factors
+from dpnotes.problems.passes import Examples, Passes, Values
 from dpnotes.streams import Streams
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-Examples = tuple[tuple[Tensor, ...], Tensor]  # inputs and labels
 
 _PADDING = 4  # of the random crop
 _EVALUATED_AT_ONCE = 1000
-# Of a parameter's gradient, and of all: TensorFloat-32 rounds to less, and a contribution that is missing is more.
-_CLOSE, _FAINT = 1e-2, 1e-3
 # Functions without a second derivative somewhere (torch's names of their backward nodes).
 _KINKS = re.compile(
     r"(Mkldnn)?(Relu|LeakyRelu|PreluKernel|RreluWithNoise|Elu|Celu|Hard\w+|Softshrink|Threshold|Abs|Sgn|Sign|Clamp\w*"
@@ -78,7 +76,7 @@ class ModuleGradients:
                 for run, row in enumerate(self._x):
                     for block, examples in self._problem._chunks(self._indices(run)):
                         batch = self._problem._batch(run, examples)
-                        losses[run, block] = self._problem._forward(self._problem._split(row), batch)
+                        losses[run, block] = self._problem._passes.losses(self._problem._split(row), batch)
             self._losses = losses
         return self._losses
 
@@ -101,8 +99,7 @@ class ModuleGradients:
                     chunks = list(problem._chunks(self._indices(run)))
                     for block, examples in chunks:
                         batch = problem._batch(run, examples)
-                        problem._check_coverage(row, batch)
-                        losses[run, block], found = problem._recorded(row, batch)
+                        losses[run, block], found = problem._passes.factors(problem._split(row), batch)
                         squares[run, block] = found.squared_norms()
                         if len(chunks) == 1:
                             kept.append(found)
@@ -136,7 +133,7 @@ class ModuleGradients:
         for run, row in enumerate(self._x):
             for block, examples in problem._chunks(self._indices(run)):
                 if self._factors is None:
-                    found = problem._recorded(row, problem._batch(run, examples))[1]
+                    found = problem._passes.factors(problem._split(row), problem._batch(run, examples))[1]
                 else:
                     found = self._factors[run]
                 total[run] += problem._contracted(found, weights[run, block])
@@ -156,7 +153,9 @@ class ModuleGradients:
                 # Whoever is absent repeats, with its weight of 0, one who is not: its own gradient may be infinite.
                 indices = torch.where(present, indices, indices.gather(0, present.int().argmax(0, keepdim=True)))
             for block, examples in problem._chunks(indices):
-                found = problem._summed(row, problem._batch(run, examples), own[block], total[run])
+                batch = problem._batch(run, examples)
+                found, gradients = problem._passes.summed(problem._split(row), batch, own[block])
+                total[run] += torch.cat([gradient.reshape(-1) for gradient in gradients])
                 if complete:
                     losses[run, block] = found
             if not looks:
@@ -187,14 +186,6 @@ class _Augmentation:
         padded = nn.functional.pad(images, [_PADDING] * 4)
         batch = torch.arange(len(images), device=device)[:, None, None]
         return padded[batch, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-
-
-@dataclass
-class _Seen:
-    """What passes have shown of a module; an augmented problem shares it with the one that it was made of."""
-
-    checked: bool = False
-    shared: set[nn.Module] = field(default_factory=set)  # layers that were applied to something without a batch axis
 
 
 class ModuleProblem:
@@ -279,16 +270,16 @@ class ModuleProblem:
         self._batch_norms = [name for name, m in self._module.named_modules() if _mixes(m)]
         for name in self._batch_norms:
             _forget_statistics(self._module.get_submodule(name))
-        self._canonical = {id(p): name for name, p in self._module.named_parameters()}
-        self._layers = [m for m in self._module.modules() if supported(m) and self._trained(m)]
         self._cross_entropy = loss == "cross-entropy"
         self._loss: Loss = nn.functional.cross_entropy if loss == "cross-entropy" else loss  # type: ignore[assignment]
         self._autocast, self._channels_last = autocast, channels_last
         self._max_examples_at_once = max_examples_at_once
         self._augmentation: _Augmentation | None = None
-        self._seen = _Seen()
+        mixes = bool(self._batch_norms)
+        watched = None if self._cross_entropy else loss
+        outputs = partial(self._outputs, self._module)
+        self._passes = Passes(self._module, outputs, self._loss_of, watched, whole=mixes, compile=compile)
         self._check_data()
-        self._compiled = torch.compile(self._forward) if compile else self._forward
 
     # ------------------------------------------------------------ what it is
     @property
@@ -309,6 +300,11 @@ class ModuleProblem:
         return {"lower_bound": Constant(0.0, "proved", "cross-entropy is a negative log-probability")}
 
     @property
+    def keeps_examples_apart(self) -> bool:
+        """Whether the module sees one example at a time (`problems.passes`): always, but for batch normalisation."""
+        return not self.mixes_examples
+
+    @property
     def mixes_examples(self) -> bool:
         """Whether an example's loss depends on its batch (batch normalisation): no sensitivity is known then."""
         return bool(self._batch_norms)
@@ -324,7 +320,8 @@ class ModuleProblem:
     @cached_property
     def kinks(self) -> list[str]:
         """The functions in the loss that are not twice differentiable everywhere, by torch's names."""
-        losses = self._forward(self._leaves(self._start), self._batch(0, self._few(), augment=False))
+        values = self._split(self._start.clone().requires_grad_())
+        losses = self._forward(values, self._batch(0, self._few(), augment=False))
         names = {node.name() for node in _nodes(losses)}
         return sorted(re.sub(r"Backward\d+", "", name) for name in names if _KINKS.fullmatch(name))
 
@@ -341,11 +338,11 @@ class ModuleProblem:
             held[storage.data_ptr()] = storage.nbytes()
             return tensor
 
-        few, leaves = self._few(), self._leaves(self._start)
+        few, start = self._few(), self._start.clone().requires_grad_()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            losses = self._forward(leaves, self._batch(0, few, augment=False))
+            losses = self._forward(self._split(start), self._batch(0, few, augment=False))
         del losses
-        own = {self._start.untyped_storage().data_ptr()}
+        own = {start.untyped_storage().data_ptr()}
         activations = sum(size for pointer, size in held.items() if pointer not in own) // len(few)
         chunk = min(self.num_examples, self._max_examples_at_once or self.num_examples)
         # Errors have the sizes of the activations that they belong to.
@@ -461,7 +458,7 @@ class ModuleProblem:
             means = []
             for run, row in enumerate(x):
                 batch = self._batch(run, everything if examples is None else examples[run])
-                means.append(self._forward(self._split(row), batch).mean())
+                means.append(self._passes.losses(self._split(row), batch).mean())
             return torch.stack(means)
 
     def evaluate(
@@ -511,7 +508,7 @@ class ModuleProblem:
                     values = values | self._statistics(values, statistics_from)
                 for start in range(0, len(labels), step):
                     block, truth = slice(start, start + step), labels[start : start + step]
-                    outputs = self._outputs(values, tuple(self._formatted(t[block]) for t in inputs), module)
+                    outputs = self._outputs(module, values, tuple(self._formatted(t[block]) for t in inputs))
                     loss[run] += self._loss_of(outputs, truth).sum()
                     if self._cross_entropy:
                         correct[run] += (outputs.argmax(-1) == truth).sum()
@@ -534,7 +531,7 @@ class ModuleProblem:
         ]
         try:
             for examples in batches:
-                self._outputs(values, self._batch(0, examples, augment=False)[0], self._module)
+                self._outputs(self._module, values, self._batch(0, examples, augment=False)[0])
         finally:
             for handle in handles:
                 handle.remove()
@@ -578,7 +575,7 @@ class ModuleProblem:
             )
         with torch.no_grad():
             few = self._few()
-            outputs = self._outputs(self._split(self._start), self._batch(0, few)[0], self._module)
+            outputs = self._outputs(self._module, self._split(self._start), self._batch(0, few)[0])
         if outputs.dim() != 2 or len(outputs) != len(few):
             raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} to be ({len(few)}, num_classes).")
         low, high = (int(end) for end in self._labels.aminmax())
@@ -625,16 +622,12 @@ class ModuleProblem:
             raise OutOfMemory(f"Expected {chunk} examples at once to fit into {self._device}; try {advice}.") from error
 
     # ------------------------------------------------------------ passes
-    def _split(self, row: Tensor) -> dict[str, Tensor]:
+    def _split(self, row: Tensor) -> Values:
         """Views of one point by name."""
         parts = zip(self._names, row.split(self._sizes), strict=True)
         return {name: part.view(self._shapes[name]) for name, part in parts}
 
-    def _leaves(self, row: Tensor) -> dict[str, Tensor]:
-        """The same, as leaves of a new graph."""
-        return {name: part.requires_grad_() for name, part in self._split(row.detach()).items()}
-
-    def _outputs(self, values: dict[str, Tensor], inputs: tuple[Tensor, ...], module: nn.Module) -> Tensor:
+    def _outputs(self, module: nn.Module, values: Values, inputs: tuple[Tensor, ...]) -> Tensor:
         with self._precision():
             return torch.func.functional_call(module, values, inputs)
 
@@ -647,90 +640,15 @@ class ModuleProblem:
         outputs = outputs.to(self._dtype)
         return self._loss(outputs, labels, reduction="none") if self._cross_entropy else self._loss(outputs, labels)  # type: ignore[call-arg]
 
-    def _forward(self, values: dict[str, Tensor], batch: Examples) -> Tensor:
-        """Losses of a batch."""
-        return self._loss_of(self._outputs(values, batch[0], self._module), batch[1])
-
-    def _summed(self, row: Tensor, batch: Examples, weights: Tensor, out: Tensor) -> Tensor:
-        """Losses; the weighted sum of gradients, by one backward pass, is added to `out`."""
-        leaves = self._leaves(row)
-        losses = self._compiled(leaves, batch)
-        found = torch.autograd.grad(losses, list(leaves.values()), weights.to(losses), materialize_grads=True)
-        out += torch.cat([gradient.reshape(-1) for gradient in found])
-        return losses.detach()
-
-    def _recorded(self, row: Tensor, batch: Examples) -> tuple[Tensor, Factors]:
-        """Losses, and each parameter's gradients by example as factors."""
-        leaves, size = self._leaves(row), len(batch[1])
-        calls: list[tuple[nn.Module, Tensor, GradientEdge]] = []
-        shared = self._seen.shared
-
-        def record(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
-            inputs = arguments[0].detach() if arguments else None
-            changed = None
-            if inputs is not None and len(inputs) == len(output) == 1 < size:
-                # Positions that all examples share: give each example its own copy, so that errors stay apart.
-                inputs = inputs.expand(size, *inputs.shape[1:])
-                changed = output = output.expand(size, *output.shape[1:])
-            if inputs is None or len(inputs) != size or len(output) != size:
-                shared.add(layer)
-            elif output.requires_grad:
-                # An edge, not the output: what changes that in place later does not move it.
-                calls.append((layer, inputs, get_gradient_edge(output)))
-            return changed
-
-        handles = [layer.register_forward_hook(record) for layer in self._layers]
-        try:
-            losses = self._forward(leaves, batch)
-        finally:
-            for handle in handles:
-                handle.remove()
-        calls = [call for call in calls if call[0] not in shared]
-        found: dict[str, list[Term]] = {}
-        covered = {name for layer, _, _ in calls for name in self._trained(layer).values()}
-        rest = [name for name in self._names if name not in covered or name in self._names_of(shared)]
-        if rest:
-            met = {id(node.variable) for node in _nodes(losses) if hasattr(node, "variable")}  # type: ignore[attr-defined]
-            rest = [name for name in rest if id(leaves[name]) in met]
-        # Inner nodes alone are asked for, so the engine computes no gradient of a weight.
-        edges = [edge for _, _, edge in calls]
-        errors = [*torch.autograd.grad(losses, edges, torch.ones_like(losses), allow_unused=True)] if calls else []
-        while calls:
-            # Factors of a layer that is written out are freed before the next layer is looked at.
-            (layer, inputs, _), error = calls.pop(), errors.pop()
-            if error is not None:
-                own = terms(layer, inputs, error)
-                for local, name in self._trained(layer).items():
-                    found.setdefault(name, []).append(own[local])
-        for name, each in self._written(row, batch, rest).items():
-            found[name] = [Written(each)]
-        return losses.detach(), Factors({name: _merged(several) for name, several in found.items()})
-
-    def _written(self, row: Tensor, batch: Examples, names: Sequence[str]) -> dict[str, Tensor]:
-        """Gradients by example of some parameters, written out."""
-        if not names:
-            return {}
-        values = self._split(row.detach())
-
-        def loss_of_one(some: dict[str, Tensor], label: Tensor, *inputs: Tensor) -> Tensor:
-            return self._forward(values | some, (tuple(t[None] for t in inputs), label[None]))[0]
-
-        some = {name: values[name] for name in names}
-        by_example = torch.func.vmap(torch.func.grad(loss_of_one), in_dims=(None, *[0] * (1 + len(batch[0]))))
-        return by_example(some, batch[1], *batch[0])
+    def _forward(self, values: Values, batch: Examples) -> Tensor:
+        """Losses of a batch that the module sees whole."""
+        return self._loss_of(self._outputs(self._module, values, batch[0]), batch[1])
 
     def _contracted(self, found: Factors, weights: Tensor) -> Tensor:
         """The weighted sum of factors, flat; of a parameter that is not used 0."""
         sums = found.weighted_sums(weights)
         sizes = zip(self._names, self._sizes, strict=True)
         return torch.cat([sums[name].reshape(-1) if name in sums else weights.new_zeros(size) for name, size in sizes])
-
-    def _trained(self, layer: nn.Module) -> dict[str, str]:
-        """A layer's trainable parameters: their names in it, and in the module."""
-        return {local: self._canonical[id(p)] for local, p in layer.named_parameters(recurse=False) if p.requires_grad}
-
-    def _names_of(self, layers: Collection[nn.Module]) -> set[str]:
-        return {name for layer in layers for name in self._trained(layer).values()}
 
     # ------------------------------------------------------------ what has no gradients by example
     def _refuse_mixing(self) -> None:
@@ -741,50 +659,6 @@ class ModuleProblem:
                 "GroupNorm, or eval() with statistics of public data."
             )
 
-    def _check_coverage(self, row: Tensor, batch: Examples) -> None:
-        """Compare factors with autograd on two examples, once: an error here is of the order of the gradient."""
-        if self._seen.checked or len(batch[1]) < 2:
-            return
-        # With one example and with two no number of positions can be taken for the batch twice.
-        one, pair = ((tuple(tensor[:size] for tensor in batch[0]), batch[1][:size]) for size in (1, 2))
-        autocast, self._autocast = self._autocast, None
-        try:
-            alone, factors_alone = self._recorded(row, one)
-            self._recorded(row, pair)
-            together, factors = self._recorded(row, pair)
-            weights = torch.ones_like(together)
-            sums = [
-                self._contracted(factors_alone, weights[:1]),
-                self._contracted(factors, weights.index_fill(0, torch.tensor([1], device=weights.device), 0)),
-                self._contracted(factors, weights),
-                torch.zeros_like(row),
-            ]
-            self._summed(row, pair, weights, sums[3])
-        finally:
-            self._autocast = autocast
-        scale = sum(float(each.norm()) for each in sums)
-        if not 0 < scale < math.inf:
-            return  # nothing can be told here
-        if not bool((alone - together[:1]).abs() <= _CLOSE * together[:1].abs()):
-            raise ExamplesMix(
-                f"Expected the loss of an example not to depend on its batch: it is {alone.item():g} alone and "
-                f"{together[0].item():g} beside another. The module mixes examples, or draws random numbers."
-            )
-        parts = [self._split(each) for each in sums]
-
-        def apart(first: int, second: int) -> list[str]:
-            pairs = ((name, parts[first][name], parts[second][name]) for name in self._names)
-            return [name for name, a, b in pairs if (a - b).norm() > _CLOSE * (a.norm() + b.norm()) + _FAINT * scale]
-
-        if wrong := apart(0, 1):
-            raise ExamplesMix(
-                f"Expected the gradient of an example not to depend on its batch; those of {', '.join(wrong)} do."
-            )
-        if wrong := apart(2, 3):
-            raise ValueError(
-                f"Expected {', '.join(wrong)} to be used by its own layer alone: call the layer, not its weight."
-            )
-        self._seen.checked = True
 
 
 def _mixes(layer: nn.Module) -> bool:
@@ -804,11 +678,6 @@ def _refuse_dropout(module: nn.Module) -> None:
             raise ValueError(
                 f"Expected {name}.p={layer.p} to be 0: its draws are not the streams'; or call eval() on it."
             )
-
-
-def _merged(several: list[Term]) -> Term:
-    """The term of a parameter that was used several times: gradients add up before any norm."""
-    return several[0] if len(several) == 1 else Written(sum((term.write() for term in several[1:]), several[0].write()))
 
 
 def _nodes(tensor: Tensor) -> Iterator[Node]:

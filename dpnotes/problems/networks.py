@@ -169,6 +169,11 @@ class TwoLayerNetwork:
         return (self.num_inputs + 1) * self.num_hidden + (self.num_hidden + 1) * self.num_classes
 
     @property
+    def keeps_examples_apart(self) -> bool:
+        """Yes: an example's gradient is a formula of its own rows."""
+        return True
+
+    @property
     def constants(self) -> dict[str, Constant]:
         """What is known: the infimum of the loss is at least 0.
 

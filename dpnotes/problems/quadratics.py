@@ -130,6 +130,11 @@ class Quadratic:
         return len(self.offsets)
 
     @property
+    def keeps_examples_apart(self) -> bool:
+        """Yes: an example's gradient is a formula of its own rows."""
+        return True
+
+    @property
     def constants(self) -> dict[str, Constant]:
         """Smoothness, Polyak-Lojasiewicz constant and minimum; for a Lipschitz constant see `lipschitz_within`."""
         return {

@@ -141,6 +141,11 @@ class QuadraticSensing:
         return len(self.targets)
 
     @property
+    def keeps_examples_apart(self) -> bool:
+        """Yes: an example's gradient is a formula of its own rows."""
+        return True
+
+    @property
     def constants(self) -> dict[str, Constant]:
         """What is known: the infimum of the loss is at least 0. Gradients grow like a cube, so clip them."""
         return {"lower_bound": Constant(0.0, "proved", "a mean of squares")}

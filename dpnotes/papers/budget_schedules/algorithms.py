@@ -21,6 +21,7 @@ from dpnotes.guarantees import assumptions_of_runs
 from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.terms import examples_apart
 from dpnotes.privacy.accounting import guarantee
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_private_side
@@ -125,7 +126,7 @@ def private_gradient_descent(
     ledger = Ledger()
     state = drive(method, oracle, method.init(x, oracle), streams, max_steps, ledger, observe)
     shared = len(torch.unique(streams.keys, dim=0)) < len(streams)
-    assumptions = assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)
+    assumptions = *assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared), *examples_apart(problem)
     claims = tuple(
         guarantee(rho, delta, relation, fixed_noise=plan.fixed, assumptions=assumptions, not_covered=not_covered)
         for rho in oracle.declared().tolist()

@@ -572,8 +572,7 @@ def _accounted(choice: NoiseChoice, terms: Terms, run: int) -> Assumption:
 def _theorem_3_1(
     choice: NoiseChoice, terms: Terms, run: int, streams: Streams, not_covered: tuple[str, ...]
 ) -> Guarantee:
-    clipped = Assumption(f"gradients are clipped to {terms.norm_bound:g}", "enforced", True)
-    assumptions = *assumptions_of(streams), clipped, *choice.premises, _accounted(choice, terms, run)
+    assumptions = *assumptions_of(streams), *terms.clipping, *choice.premises, _accounted(choice, terms, run)
     return Guarantee(
         choice.epsilon, choice.delta, terms.relation, f"nominal: {choice.origin}", assumptions, not_covered
     )

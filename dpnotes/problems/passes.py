@@ -1,0 +1,285 @@
+"""Passes of a module in which no example sees another, by construction.
+
+A module's `forward` is free code: it may sort its batch, centre it, or keep something for its next call, and no number
+of looks at batches shows that it never does. So it never gets to see more than one example. A pass runs under
+`torch.func.vmap` over the examples, where the code is given a batch of one and its operations work on all. Where vmap
+has no rule for an operation, or the code branches on values, examples are passed one by one: slower, and it says so.
+
+Two ways around that are refused: numbers that the module draws itself, and whatever a pass leaves in the module or in
+the loss (attributes, buffers, lists, what a function closes over), which a later example could read. What code puts
+into global variables is not seen.
+
+Gradients by example come as factors (`problems.factors`). A layer that is called works on a copy of its own of its
+parameters, so that a parameter that is used in any other way shows, and is written out by a second pass.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._C._functorch import _add_batch_dim, _unwrap_batched, maybe_current_level  # type: ignore[attr-defined]
+from torch.autograd.graph import get_gradient_edge
+
+from dpnotes.problems.factors import Factors, Term, Written, supported, terms
+from dpnotes.problems.watched import Watched
+
+Values = dict[str, Tensor]  # parameters by name
+Examples = tuple[tuple[Tensor, ...], Tensor]  # inputs and labels
+Outputs = Callable[[Values, tuple[Tensor, ...]], Tensor]
+Loss = Callable[[Tensor, Tensor], Tensor]
+Called = Callable[[nn.Module, Tensor], Tensor]  # a layer with all examples' inputs, to their outputs
+
+
+class Passes:
+    """Losses, sums of gradients and gradients by example of a module.
+
+    Args:
+      module: what is passed; a pass that changes it is refused.
+      outputs: of a batch at these parameters, by a call of the module.
+      loss: of outputs and labels, to losses `(batch,)`.
+      watched: what else `loss` runs and may leave something in; None for a loss that is known to go row by row.
+      whole: the batch is passed as it is, for a module whose examples mix; it has no gradients by example.
+      compile: sums go through `torch.compile`.
+    """
+
+    def __init__(
+        self, module: nn.Module, outputs: Outputs, loss: Loss, watched: object, *, whole: bool, compile: bool
+    ) -> None:
+        self._outputs, self._loss, self._by_rows, self._whole = outputs, loss, watched is None, whole
+        self._names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
+        trained = {m: self._trained(m) for m in module.modules() if supported(m)}
+        self._layers = {layer: names for layer, names in trained.items() if names}
+        self._direct: set[str] = set()  # parameters that were used by more than the call of their layer
+        self._overwritten: set[nn.Module] = set()  # layers whose inputs or outputs are changed in place
+        self._watched = Watched(module=module, loss=watched)
+        # The compiler sees through vmap by itself, and through nothing that changes a module.
+        self._plain = torch.compile(self._together) if compile else functools.partial(self._together, called=_called)
+        self.one_by_one: str | None = None  # why, if examples are passed so
+
+    # ------------------------------------------------------------ what is asked for
+    def losses(self, values: Values, batch: Examples) -> Tensor:
+        """Losses of the examples, `(batch,)`, differentiable in the values."""
+        found = self._apart(lambda: self._plain(values, batch), lambda: torch.stack([*self._each(values, batch)]))
+        self._watched.refuse_changes()
+        return found
+
+    def summed(self, values: Values, batch: Examples, weights: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Losses, and the weighted sum of the gradients by parameter, by one backward pass."""
+        leaves = _leaves(values)
+
+        def backward(losses: Tensor) -> tuple[Tensor, list[Tensor]]:
+            found = torch.autograd.grad(losses, [*leaves.values()], weights.to(losses), materialize_grads=True)
+            return losses.detach(), [*found]
+
+        found = self._apart(
+            lambda: backward(self._plain(leaves, batch)),
+            lambda: backward(torch.stack([*self._each(leaves, batch)])),
+        )
+        self._watched.refuse_changes()
+        return found
+
+    def factors(self, values: Values, batch: Examples) -> tuple[Tensor, Factors]:
+        """Losses, and the gradients by example as factors; parameters that are not used have none."""
+        found = self._apart(lambda: self._tapped(values, batch), lambda: self._written_one_by_one(values, batch))
+        self._watched.refuse_changes()
+        return found
+
+    # ------------------------------------------------------------ one example at a time
+    def _output_of_one(self, values: Values, *inputs: Tensor) -> Tensor:
+        """The output for one example, which is all that the module sees."""
+        outputs = self._outputs(values, tuple(tensor[None] for tensor in inputs))
+        if len(outputs) != 1:
+            raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} for one example to have one row.")
+        return outputs[0]
+
+    def _loss_of_one(self, values: Values, label: Tensor, *inputs: Tensor) -> Tensor:
+        losses = self._loss(self._output_of_one(values, *inputs)[None], label[None])
+        if losses.shape != (1,):
+            raise ValueError(f"Expected losses of shape {tuple(losses.shape)} for one example to be (1,): one each.")
+        return losses[0]
+
+    def _together(self, values: Values, batch: Examples, called: Called | None = None) -> Tensor:
+        inputs, labels = batch
+        if self._whole:
+            return self._loss(self._outputs(values, inputs), labels)
+        with nullcontext() if called is None else self._known_layers(len(labels), called):
+            if self._by_rows:
+                output = functools.partial(self._output_of_one, values)
+                return self._loss(torch.func.vmap(output, randomness="error")(*inputs), labels)
+            loss = functools.partial(self._loss_of_one, values)
+            return torch.func.vmap(loss, randomness="error")(labels, *inputs)
+
+    @contextmanager
+    def _known_layers(self, size: int, called: Called) -> Iterator[None]:
+        """Layers that are known to go row by row are called with all examples at once, as they are without vmap."""
+        level = 1 + (maybe_current_level() or 0)
+
+        def forward(layer: nn.Module, input: Tensor) -> Tensor:
+            if maybe_current_level() != level:  # in a transform of the module's own
+                return type(layer).forward(layer, input)
+            inputs, axis = _unwrap_batched(input, level)
+            # What all examples share, such as positions, each gets a copy of, so that errors stay apart.
+            inputs = inputs.expand(size, *inputs.shape) if axis is None else inputs.movedim(axis, 0)
+            if _takes_no_batch(layer, inputs):
+                return _add_batch_dim(called(layer, inputs), 0, level)
+            outputs = called(layer, inputs.flatten(0, 1))
+            return _add_batch_dim(outputs.unflatten(0, inputs.shape[:2]), 0, level)
+
+        for layer in self._layers:
+            layer.forward = functools.partial(forward, layer)
+        try:
+            yield
+        finally:
+            for layer in self._layers:
+                del layer.forward
+
+    def _each(self, values: Values, batch: Examples) -> Iterator[Tensor]:
+        for label, *inputs in zip(batch[1], *batch[0], strict=True):
+            with _draws_nothing(label.device):
+                yield self._loss_of_one(values, label, *inputs)
+            self._watched.refuse_changes()
+
+    def _apart(self, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> Any:
+        if self.one_by_one is not None:
+            return one_by_one()
+        try:
+            return together()
+        except RuntimeError as error:
+            if self._whole or isinstance(error, torch.OutOfMemoryError):
+                raise
+            found = one_by_one()  # what is wrong with the module itself is raised here, in its own words
+            self.one_by_one = str(error).splitlines()[0]
+        warnings.warn(
+            f"Examples are passed one by one, which is slower, as torch.func.vmap cannot: {self.one_by_one}",
+            stacklevel=2,
+        )
+        return found
+
+    # ------------------------------------------------------------ gradients by example
+    def _tapped(self, values: Values, batch: Examples) -> tuple[Tensor, Factors]:
+        """One pass forward and one back, which stops at the layers' outputs: no gradient of a weight is computed."""
+        in_layers, elsewhere = _leaves(values), _leaves(values)
+        calls: list[_Call] = []
+
+        def called(layer: nn.Module, inputs: Tensor) -> Tensor:
+            self._give(layer, in_layers)
+            outputs = type(layer).forward(layer, inputs)
+            self._give(layer, elsewhere)
+            if layer in self._overwritten:
+                inputs, outputs = inputs.clone(), outputs.clone()
+            if outputs.requires_grad:
+                calls.append(_Call(layer, inputs, outputs))
+            return outputs
+
+        losses = self._together(elsewhere, batch, called)
+        if overwritten := {call.layer for call in calls if call.overwritten()}:
+            self._overwritten |= overwritten
+            return self._tapped(values, batch)
+        asked = [name for name in elsewhere if name not in self._direct]
+        targets = [call.edge for call in calls] + [elsewhere[name] for name in asked]
+        errors: list[Tensor | None] = [None] * len(targets)
+        if targets and losses.requires_grad:
+            errors = [*torch.autograd.grad(losses, targets, torch.ones_like(losses), allow_unused=True)]  # type: ignore[arg-type]
+        self._direct.update(name for name in reversed(asked) if errors.pop() is not None)
+        found: dict[str, list[Term]] = {}
+        while calls:
+            # Factors of a layer that is written out are freed before the next layer is looked at.
+            call, error = calls.pop(), errors.pop()
+            names = {local: name for local, name in self._layers[call.layer].items() if name not in self._direct}
+            if error is None or not names:
+                continue
+            for inputs, errors_of_one in call.with_one(error, len(batch[1])):
+                own = terms(call.layer, inputs, errors_of_one)
+                for local, name in names.items():
+                    found.setdefault(name, []).append(own[local])
+        written = {name: Written(each) for name, each in self._written(values, batch).items()}
+        return losses.detach(), Factors({name: _merged(several) for name, several in found.items()} | written)
+
+    def _written(self, values: Values, batch: Examples) -> Values:
+        """The gradients by example of the parameters that layers do not cover, written out."""
+        if not self._direct:
+            return {}
+        chosen = {name: value for name, value in values.items() if name in self._direct}
+
+        def loss(chosen: Values, label: Tensor, *inputs: Tensor) -> Tensor:
+            return self._loss_of_one(values | chosen, label, *inputs)
+
+        by_example = torch.func.vmap(torch.func.grad(loss), in_dims=(None, *[0] * (1 + len(batch[0]))))
+        return by_example(chosen, batch[1], *batch[0])
+
+    def _written_one_by_one(self, values: Values, batch: Examples) -> tuple[Tensor, Factors]:
+        losses, rows = [], []
+        leaves = _leaves(values)
+        for loss in self._each(leaves, batch):
+            losses.append(loss.detach())
+            rows.append(torch.autograd.grad(loss, [*leaves.values()], materialize_grads=True))
+        columns = zip(*rows, strict=True)
+        each = {name: Written(torch.stack(column)) for name, column in zip(leaves, columns, strict=True)}
+        return torch.stack(losses), Factors({**each})
+
+    def _give(self, layer: nn.Module, values: Values) -> None:
+        layer._parameters.update({local: values[name] for local, name in self._layers[layer].items()})  # type: ignore[arg-type]
+
+    def _trained(self, layer: nn.Module) -> dict[str, str]:
+        """A layer's trainable parameters: their names in it, and in the module."""
+        return {local: self._names[id(p)] for local, p in layer.named_parameters(recurse=False) if p.requires_grad}
+
+
+class _Call:
+    """What went into a layer, `(batch, ...)`, and where in the graph the error of its output arrives.
+
+    It holds while nobody writes over either: the values would be others, and an output that is a view of another tensor
+    would leave the graph.
+    """
+
+    def __init__(self, layer: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
+        self.layer, self.inputs, self.edge = layer, inputs.detach(), get_gradient_edge(outputs)
+        watched = [inputs, outputs] if outputs._is_view() else [inputs]
+        self._versions = [(tensor.detach(), tensor._version) for tensor in watched]
+
+    def overwritten(self) -> bool:
+        return any(tensor._version != version for tensor, version in self._versions)
+
+    def with_one(self, errors: Tensor, size: int) -> Iterable[tuple[Tensor, Tensor]]:
+        """Inputs and errors by calls with one row an example; a module may make several rows of one."""
+        if len(errors) == size:
+            return [(self.inputs, errors)]
+        return zip(*(tensor.unflatten(0, (size, -1)).unbind(1) for tensor in (self.inputs, errors)), strict=True)
+
+
+def _called(layer: nn.Module, inputs: Tensor) -> Tensor:
+    return type(layer).forward(layer, inputs)
+
+
+def _takes_no_batch(layer: nn.Module, inputs: Tensor) -> bool:
+    """Whether a layer takes `(batch, ...)` as it is; others take a batch of what a module made of one example."""
+    if isinstance(layer, nn.Conv2d):
+        return inputs.dim() == 4  # of one example an image, not a batch of them
+    return isinstance(layer, nn.Linear | nn.LayerNorm | nn.Embedding)  # any axes before the last ones are positions
+
+
+def _leaves(values: Values) -> Values:
+    """The values as leaves of a new graph."""
+    return {name: value.detach().requires_grad_() for name, value in values.items()}
+
+
+def _merged(several: list[Term]) -> Term:
+    """The term of a parameter that was used several times: gradients add up before any norm."""
+    return several[0] if len(several) == 1 else Written(sum((term.write() for term in several[1:]), several[0].write()))
+
+
+@contextmanager
+def _draws_nothing(device: torch.device) -> Iterator[None]:
+    """Refuse random numbers of torch's: they are not the streams', and differ from pass to pass."""
+    before = _generators(device)
+    yield
+    if not all(torch.equal(*pair) for pair in zip(before, _generators(device), strict=True)):
+        raise ValueError("Expected a module that draws no random numbers: its draws are not the streams'.")
+
+
+def _generators(device: torch.device) -> list[Tensor]:
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]

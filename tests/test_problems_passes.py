@@ -1,0 +1,373 @@
+"""Examples are kept apart by construction: modules and losses whose code mixes, keeps, draws or branches."""
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+
+import pytest
+import torch
+from test_problems_modules import Both, normal
+from torch import Tensor, nn
+
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.streams import Streams
+
+CLASSES, NUM_EXAMPLES = 3, 6
+same = torch.testing.assert_close
+
+
+@pytest.fixture(autouse=True)
+def _modules_start_alike() -> None:
+    torch.manual_seed(0)
+
+
+def body(function: Callable[[Any, Tensor], Tensor], **more: Any) -> Callable[[], nn.Module]:
+    """Linear layers with something between them; made anew by each call."""
+
+    def made() -> nn.Module:
+        return Both(
+            lambda m, x: m.head(function(m, torch.tanh(m.body(x)))), body=nn.Linear(4, 5), head=nn.Linear(5, 3), **more
+        ).double()
+
+    return made
+
+
+def sorts(m: Any, h: Tensor) -> Tensor:
+    """As text code sorts its batch by length, and back; in between neighbours leak into each other."""
+    order = h[:, 0].argsort()
+    return h[order].cumsum(0)[order.argsort()]
+
+
+# ---------------------------------------------------------------- code that mixes sees one example
+MIXING: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "sorts its batch": sorts,
+    "a cumulative maximum": lambda m, h: h.cummax(0).values,
+    "mixes in batches above two": lambda m, h: h - h.mean(0) if len(h) > 2 else h,
+    "centres when its first two are equal": lambda m, h: h - h.mean(0) if len(h) > 1 and torch.equal(h[0], h[1]) else h,
+    "divides by its batch": lambda m, h: h / len(h),
+    "turns with its batch": lambda m, h: h * h.sum(1).prod().sign(),
+    "reads what the example before wrote": lambda m, h: torch.cat([h[:1], h[1:] + h[:-1]]),
+}
+
+
+def examples_alone(module: nn.Module, problem: ModuleProblem, row: Tensor) -> Tensor:
+    """The gradient of each example by plain autograd on a batch of one, `(examples, dim)`: nothing of the library."""
+    values = {name: view[0].clone().requires_grad_() for name, view in problem.parameters(row[None]).items()}
+    found = []
+    for inputs, label in zip(problem._inputs[0], problem._labels, strict=True):
+        outputs = torch.func.functional_call(module, values, (inputs[None],))
+        loss = nn.functional.cross_entropy(outputs, label[None])
+        gradients = torch.autograd.grad(loss, [*values.values()], materialize_grads=True)
+        found.append(torch.cat([gradient.flatten() for gradient in gradients]))
+    return torch.stack(found)
+
+
+def problem_of(module: nn.Module, inputs: Tensor | None = None, **options: Any) -> ModuleProblem:
+    inputs = normal(NUM_EXAMPLES, 4) if inputs is None else inputs
+    return ModuleProblem(module, inputs, torch.arange(len(inputs)) % CLASSES, **options)
+
+
+def clipped(problem: ModuleProblem, x: Tensor, examples: Tensor | None = None, bound: float = 0.01) -> Tensor:
+    found = problem.gradients(x, examples)
+    return found.weighted_sum(bound / found.norms().clamp_min(bound))[0]
+
+
+@pytest.mark.parametrize("chunk", [None, 1, 4])
+@pytest.mark.parametrize("name", MIXING)
+def test_a_module_sees_one_example_whatever_it_does_to_its_batch(name: str, chunk: int | None) -> None:
+    module = body(MIXING[name])()
+    problem = problem_of(module, max_examples_at_once=chunk)
+    x = problem.initial(Streams.of("x", [0])) + 0.3 * Streams.of("points", [0]).normal("x", 0, problem.dim)
+    expected = examples_alone(module, problem, x[0])
+    for examples in (None, torch.tensor([[3, 3, 0]]), torch.tensor([[5, 0]])):
+        own = expected if examples is None else expected[examples[0]]
+        weights = normal(1, len(own), name="weights")
+        found: Any = problem.gradients(x, examples)
+        same(found.norms()[0], own.norm(dim=1))
+        same(found.weighted_sum(weights)[0], weights[0] @ own)
+        same(problem.gradients(x, examples).weighted_sum(weights)[0], weights[0] @ own)
+    same(problem.mean_loss(x), problem.gradients(x).losses.mean(1))
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_an_example_moves_the_clipped_sum_of_a_mixing_module_by_its_bound_alone(name: str) -> None:
+    """Replaced, by at most twice the bound; the control, a batch that the module sees whole, by more for the worst."""
+    module = body(MIXING[name])()
+    far = torch.cat([normal(NUM_EXAMPLES, 4), 5 * normal(1, 4, name="far")])
+    problem = problem_of(module, far)
+    x = problem.initial(Streams.of("x", [0])) + 0.3 * Streams.of("points", [0]).normal("x", 0, problem.dim)
+    before, bound = torch.arange(NUM_EXAMPLES)[None], 0.01
+    for example in range(NUM_EXAMPLES):
+        after = before.clone()
+        after[0, example] = NUM_EXAMPLES
+        moved = (clipped(problem, x, before, bound) - clipped(problem, x, after, bound)).norm()
+        assert moved <= 2 * bound * (1 + 1e-9)
+
+
+def test_the_control_a_batch_that_is_seen_whole_moves_further() -> None:
+    """One that turns all others round; the same module, passed as above, is moved by its bound."""
+    module = body(MIXING["turns with its batch"])()
+    alike = 3 + 0.1 * normal(NUM_EXAMPLES, 4)
+    far = torch.cat([alike, -1e3 * alike[:1]])
+    problem = ModuleProblem(module, far, torch.zeros(len(far), dtype=torch.int64))
+    x = problem.initial(Streams.of("x", [0]))
+    row = x[0]
+
+    def seen_whole(examples: Tensor) -> Tensor:
+        def losses(row: Tensor) -> Tensor:
+            values = {name: view[0] for name, view in problem.parameters(row[None]).items()}
+            outputs = torch.func.functional_call(module, values, (far[examples],))
+            return nn.functional.cross_entropy(outputs, 0 * examples, reduction="none")
+
+        each = torch.func.jacrev(losses)(row)
+        return (each * (0.01 / each.norm(dim=1).clamp_min(0.01))[:, None]).sum(0)
+
+    before, after = torch.arange(NUM_EXAMPLES), torch.arange(NUM_EXAMPLES)
+    after[3] = NUM_EXAMPLES
+    assert (clipped(problem, x, before[None]) - clipped(problem, x, after[None])).norm() <= 2 * 0.01 * (1 + 1e-9)
+    assert (seen_whole(before) - seen_whole(after)).norm() > 4 * 0.01
+
+
+# ---------------------------------------------------------------- what a pass leaves behind
+class Keeps(nn.Module):
+    """Leaves something behind in a pass, and adds what it finds to the next."""
+
+    mean: Tensor
+
+    def __init__(self, keep: Callable[["Keeps", Tensor], object]) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, CLASSES).double()
+        self.keep: Any = keep
+        self.calls: Any = 0
+        self.kept, self.table, self.array = [], {}, torch.zeros(2).numpy()
+        self.own: Any = type("Own", (), {})()
+        self.register_buffer("mean", torch.zeros(CLASSES, dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.keep(self, x)
+        return self.layer(x) + self.mean
+
+
+def counting() -> Callable[[Keeps, Tensor], None]:
+    calls = 0
+
+    def keep(module: Keeps, x: Tensor) -> None:
+        nonlocal calls
+        calls += 1
+
+    return keep
+
+
+def with_default(module: Keeps, x: Tensor, kept: list[int] = []) -> None:  # noqa: B006 (what is tested)
+    kept.append(1)
+
+
+KEEPING: dict[str, tuple[Callable[[Keeps, Tensor], object], str]] = {
+    "a counter": (lambda m, x: setattr(m, "calls", m.calls + 1), "module.calls"),
+    "a list": (lambda m, x: m.kept.append(1), "module.kept.0"),
+    "a dict": (lambda m, x: m.table.update(seen=len(x)), "module.table.seen"),
+    "an attribute that is new": (lambda m, x: setattr(m, "last", x.mean()), "module.last"),
+    "a buffer in place": (lambda m, x: m.mean.add_(1.0), "module.mean"),
+    "a buffer": (lambda m, x: setattr(m, "mean", m.mean + 1), "module.mean"),
+    "an array": (lambda m, x: m.array.__setitem__(0, m.array[0] + 1), "module.array"),
+    "an object of its own": (lambda m, x: setattr(m.own, "seen", True), "module.own.seen"),
+    "a closure": (counting(), "module.keep.__closure__.0.cell_contents"),
+    "a default": (with_default, "module.keep.__defaults__.0"),
+    "a deleted attribute": (lambda m, x: m.__dict__.pop("calls", None), "module.calls"),
+}
+
+
+@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.parametrize("asked", ["norms", "losses", "weighted_sum"])
+def test_a_pass_that_leaves_something_behind_is_refused(name: str, asked: str) -> None:
+    keep, path = KEEPING[name]
+    module = Keeps(keep)
+    problem = ModuleProblem(module, normal(4, 4), torch.arange(4) % CLASSES)
+    found: Any = problem.gradients(problem.initial(Streams.of("x", [0])))
+    weights = torch.ones(1, 4, dtype=torch.float64)
+    calls = {"norms": found.norms, "losses": lambda: found.losses, "weighted_sum": lambda: found.weighted_sum(weights)}
+    with pytest.raises(ValueError, match=f"to leave nothing that another example could read: {path}"):
+        calls[asked]()
+
+
+def test_what_is_kept_in_a_loss_is_refused_and_what_only_stands_there_is_not() -> None:
+    kept: list[float] = []
+
+    def keeps(outputs: Tensor, labels: Tensor) -> Tensor:
+        kept.append(1.0)
+        return outputs.square().sum(1)
+
+    def stands(outputs: Tensor, labels: Tensor) -> Tensor:
+        return outputs.square().sum(1) + len(kept)
+
+    for loss, refused in ((keeps, True), (stands, False)):
+        problem = ModuleProblem(Keeps(lambda m, x: None), normal(4, 4), torch.arange(4) % CLASSES, loss=loss)
+        found = problem.gradients(problem.initial(Streams.of("x", [0])))
+        if refused:
+            with pytest.raises(ValueError, match=r"could read: loss.__closure__.0.cell_contents.\d changed"):
+                found.norms()
+        else:
+            assert bool((found.norms() > 0).all())
+
+
+def test_a_weight_behind_a_gate_that_opens_later_is_refused_or_counted() -> None:
+    """Norms came from factors and the sum of later chunks from autograd: 32 times the bound."""
+
+    def gated(m: Any, x: Tensor) -> Tensor:
+        m.calls[0] += 1
+        return m.head(x) + (100 * x @ m.head.weight.T if m.calls[0] > 8 else 0)
+
+    module = Both(gated, head=nn.Linear(4, 3)).double()
+    module.calls = [0]  # type: ignore[assignment]
+    problem = problem_of(module, max_examples_at_once=2)
+    with pytest.raises(ValueError, match=r"could read: module.calls.0 changed"):
+        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+
+
+def test_a_weight_used_in_any_way_is_in_norms_and_sums() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        return m.head(torch.tanh(m.body(x) + 3 * x @ m.body.weight) + m.body.forward(x))
+
+    module = Both(forward, body=nn.Linear(4, 4), head=nn.Linear(4, 3)).double()
+    problem = problem_of(module)
+    x = problem.initial(Streams.of("x", [0]))
+    expected = examples_alone(module, problem, x[0])
+    for _ in range(2):  # the first pass learns which parameters these are
+        found = problem.gradients(x)
+        same(found.norms()[0], expected.norm(dim=1))
+        same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
+
+
+# ---------------------------------------------------------------- where vmap has no rule
+BRANCHING: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "branches on a value": lambda m, h: h if bool(h.sum() > 0) else 2 * h,
+    "reads a number": lambda m, h: h * h[0, 0].item(),
+    "counts what it finds": lambda m, h: h * len(h.flatten().nonzero()),
+    "writes into its own": lambda m, h: torch.zeros(len(h), 5, dtype=h.dtype).add_(h),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHING)
+def test_what_vmap_cannot_do_is_done_one_by_one_and_said(name: str) -> None:
+    module = body(BRANCHING[name])()
+    problem = problem_of(module)
+    x = problem.initial(Streams.of("x", [0]))
+    expected = examples_alone(module, problem, x[0])
+    weights = normal(1, NUM_EXAMPLES, name="weights")
+    with pytest.warns(UserWarning, match=r"Examples are passed one by one, which is slower, as torch.func.vmap cannot"):
+        found: Any = problem.gradients(x)
+        same(found.norms()[0], expected.norm(dim=1))
+    assert problem._passes.one_by_one
+    same(found.weighted_sum(weights)[0], weights[0] @ expected)
+    plain = problem.gradients(x)
+    same(plain.weighted_sum(weights)[0], weights[0] @ expected)
+    same(problem.gradients(x).losses, found.losses)
+    same(problem.mean_loss(x), found.losses.mean(1))
+
+
+SEEN: list[int] = []  # a global variable, which nobody watches
+
+
+def test_one_by_one_what_an_example_leaves_is_refused_before_the_next() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        SEEN.append(len(m.kept))
+        m.kept.append(float(x.sum()))  # .item() is no rule of vmap's
+        return m.head(x)
+
+    module = Both(forward, head=nn.Linear(4, 3)).double()
+    module.kept = []  # type: ignore[assignment]
+    problem = problem_of(module)
+    SEEN.clear()
+    with pytest.raises(ValueError, match=r"could read: module.kept.\d changed"):
+        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+    assert len(set(SEEN)) == 1, "no example read what another one left"
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_draws_of_the_module_s_own_are_refused(together: bool) -> None:
+    def dropped(m: Any, h: Tensor) -> Tensor:
+        if not together and bool(h.sum() > 100):
+            return h
+        return nn.functional.dropout(h, 0.5)
+
+    for seed in range(20):
+        torch.manual_seed(seed)
+        problem = problem_of(body(dropped)())
+        with pytest.raises(ValueError, match="Expected a module that draws no random numbers"):
+            problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+
+
+def test_a_mistake_of_the_module_s_own_keeps_its_words() -> None:
+    module = body(lambda m, h: h @ torch.ones(7, 7, dtype=h.dtype) if len(h) == 1 else h)()
+    problem = problem_of(module)
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+    assert problem._passes.one_by_one is None
+    problem = ModuleProblem(body(lambda m, h: h)(), normal(6, 4), torch.arange(6) % 3, loss=lambda o, t: o.sum())
+    with pytest.raises(ValueError, match=r"Expected losses of shape \(\) for one example to be \(1,\)"):
+        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+
+
+# ---------------------------------------------------------------- several of one example, in place, transforms
+def hooked() -> nn.Module:
+    module: Any = Both(lambda m, x: m.head(m.body(x)), body=nn.Linear(12, 4), head=nn.Linear(4, 3))
+    module.body.register_forward_pre_hook(lambda layer, arguments: (2 * arguments[0],))
+    module.body.register_forward_hook(lambda layer, arguments, output: output.square())
+    return module
+
+
+def replaced_forward() -> nn.Module:
+    layer = nn.Linear(12, 3)
+    own = MethodType(lambda self, x: 3 * nn.functional.linear(x, self.weight, self.bias), layer)
+    layer.forward = own  # type: ignore[method-assign]
+    return nn.Sequential(layer)
+
+
+LAYERS: dict[str, Callable[[], nn.Module]] = {
+    "frames": lambda: Both(
+        lambda m, x: m.head(m.norm(m.conv(x.view(-1, 1, 2, 2))).view(len(x), -1)),
+        conv=nn.Conv2d(1, 2, 2),
+        norm=nn.GroupNorm(1, 2),
+        head=nn.Linear(6, 3),
+    ),
+    "without a batch axis": lambda: Both(
+        lambda m, x: torch.stack([m.head(m.conv(one.view(1, 4, 3)).flatten()) for one in x]),
+        conv=nn.Conv2d(1, 2, 2),
+        head=nn.Linear(12, 3),
+    ),
+    "a transform of its own": lambda: Both(
+        lambda m, x: m.head(torch.func.vmap(m.body, in_dims=1, out_dims=1)(x.view(-1, 3, 4)).flatten(1)),
+        body=nn.Linear(4, 2),
+        head=nn.Linear(6, 3),
+    ),
+    "called by name": lambda: Both(lambda m, x: m.head(input=m.body(x)), body=nn.Linear(12, 4), head=nn.Linear(4, 3)),
+    "outputs changed in place": lambda: Both(
+        lambda m, x: m.head(m.body(x.view(-1, 1, 4, 3)).relu_().flatten(1)),
+        body=nn.Conv2d(1, 2, 2),
+        head=nn.Linear(12, 3),
+    ),
+    "hooks of its own": hooked,
+    "a parametrised layer": lambda: nn.Sequential(
+        nn.utils.parametrizations.weight_norm(nn.Linear(12, 4)), nn.Tanh(), nn.Linear(4, 3)
+    ),
+    "a forward of its own": replaced_forward,
+    "a recurrent layer": lambda: Both(
+        lambda m, x: m.head(m.body(x.view(len(x), 4, 3))[0][:, -1]),
+        body=nn.LSTM(3, 4, batch_first=True),
+        head=nn.Linear(4, 3),
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_called_in_other_ways(name: str) -> None:
+    module = LAYERS[name]().double()
+    problem = problem_of(module, normal(NUM_EXAMPLES, 12))
+    x = problem.initial(Streams.of("x", [0]), only=[]) + 0.3 * Streams.of("x", [0]).normal("x", 0, problem.dim)
+    expected = examples_alone(module, problem, x[0])
+    for _ in range(2):
+        found = problem.gradients(x)
+        same(found.norms()[0], expected.norm(dim=1))
+        same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))

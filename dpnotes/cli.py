@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 import dpnotes
-from dpnotes import papers, validate
+from dpnotes import files, papers, validate
 
 if TYPE_CHECKING:
     from dpnotes.experiments import Experiment, Result
@@ -244,7 +244,7 @@ def _write_errata(claims: "Sequence[Claim]", verdicts: "Verdicts") -> None:
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Expected {path.parent}: the page is part of the repository, not of an installation.")
     cards = [papers.paper(key) for key in papers.PAPERS]
-    path.write_text(page(cards, claims, verdicts, dpnotes.__version__), encoding="utf-8")
+    files.write({path: page(cards, claims, verdicts, dpnotes.__version__).encode()})
     typer.echo(f"dpnotes: {path} written", err=True)
 
 
@@ -404,12 +404,11 @@ def status(
 ) -> None:
     """Which results are current, stale or missing."""
     from dpnotes import experiments as parts
-    from dpnotes.experiments.store import write_file
 
     experiments = all_experiments()
     standings = parts.status(experiments)
     if write:
-        write_file(parts.results_folder() / "OUTSTANDING.md", parts.outstanding(experiments).encode())
+        files.write({parts.results_folder() / "OUTSTANDING.md": parts.outstanding(experiments).encode()})
     if as_json:
         _print_json([asdict(standing) for standing in standings])
         return

@@ -1,9 +1,10 @@
 """What may be claimed, for which neighbours, resting on what, and what the claim leaves out.
 
 The values below are the assumptions and the gaps that come up again and again, said once and in the same words. Nothing
-is claimed while something that a run checked did not hold.
+is claimed while something that a run checked did not hold: epsilon is infinite then.
 """
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -34,13 +35,24 @@ class Assumption:
 class Guarantee:
     """What may be claimed, for which neighbours, computed by whom, resting on what, and leaving out what.
 
+    Args:
+      nominal_epsilon: what the accountant computed, whether or not the assumptions held; `epsilon` is what is claimed.
+      delta: what is claimed with it.
+      relation: which data sets are neighbours.
+      accountant: who computed it.
+      assumptions: what the claim rests on.
+      not_covered: what depends on the data and is left out.
+
     Example:
       >>> print(Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_PUBLIC,), (TUNED_ON_PRIVATE_DATA,)))
       (1, 1e-05)-DP, zero-out-one, by PLD, assuming that the seed is secret (seed secret: no (reproducible
       demonstration); epsilon is the mechanism's, not the file's); NOT covered: parameters tuned on the private data
+      >>> broken = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (bound_was_checked(2.5, exceeded=3, checked=1000),))
+      >>> broken.holds, broken.epsilon, broken.nominal_epsilon
+      (False, inf, 1.0)
     """
 
-    epsilon: float
+    nominal_epsilon: float
     delta: float
     relation: Relation
     accountant: str
@@ -51,6 +63,11 @@ class Guarantee:
     def holds(self) -> bool:
         """Whether nothing that was checked failed."""
         return all(a.holds is not False for a in self.assumptions)
+
+    @property
+    def epsilon(self) -> float:
+        """What is claimed: infinite where something that was checked failed."""
+        return self.nominal_epsilon if self.holds else math.inf
 
     def __str__(self) -> str:
         if broken := [a.statement for a in self.assumptions if a.holds is False]:

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from pretend_device import PretendCuda
 
+from dpnotes import files
 from dpnotes.experiments import chunks, runner, sources, store
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec
 
@@ -401,7 +402,7 @@ def test_an_error_in_a_cell_names_the_cell_and_keeps_the_others(folder: Path, to
 @pytest.mark.parametrize("writes", [0, 1, 3, 5, 11])
 def test_full_disk(folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch, writes: int):
     """Full at the plan, a cell's columns, a manifest, a later cell, the result: nothing half-written, nothing lost."""
-    real, room = store._write_and_sync, [writes]
+    real, room = files._write_and_sync, [writes]
 
     def write(file, content):
         room[0] -= 1
@@ -410,7 +411,7 @@ def test_full_disk(folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatc
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real(file, content)
 
-    monkeypatch.setattr(store, "_write_and_sync", write)
+    monkeypatch.setattr(files, "_write_and_sync", write)
     with pytest.raises(OSError, match="No space left while writing") as caught:
         run(toy)
     assert caught.value.errno == errno.ENOSPC and str(folder) in caught.value.filename
@@ -421,7 +422,7 @@ def test_full_disk(folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatc
         len(list((folder / "cache").rglob("*.npz"))) == kept == len(list((folder / "cache").rglob("*.manifest.json")))
     )
     assert not list((folder / "results").glob("*"))
-    monkeypatch.setattr(store, "_write_and_sync", real)
+    monkeypatch.setattr(files, "_write_and_sync", real)
     (folder / "log").unlink(missing_ok=True)
     assert run(toy).state == "current" and len(computed(folder)) == 5 - kept
 
@@ -433,7 +434,7 @@ def test_full_disk_keeps_the_result_that_was_there(folder: Path, toy: ModuleType
     def full(file, content):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(store, "_write_and_sync", full)
+    monkeypatch.setattr(files, "_write_and_sync", full)
     with pytest.raises(OSError, match="No space left"):
         run(toy, resume=False)
     assert result_bytes(folder) == before and store.load(toy.EXPERIMENT, "quick").state == "current"
@@ -478,6 +479,77 @@ def test_a_damaged_cell_is_computed_again_with_a_warning(folder: Path, toy: Modu
     run(toy, report=lines.append)
     assert any(line.startswith("Warning: Expected") and "computed again" in line for line in lines)
     assert len(computed(folder)) == 6 and result_bytes(folder) == before
+
+
+def edited(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"0", b"1", 1))
+
+
+def sealed_again(path: Path) -> None:
+    path.write_bytes(files.sealed_json({"question": {}, "memory_bytes": 1}))
+
+
+NO_MANIFESTS = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "a list": lambda path: path.write_bytes(b"[]"),
+    "a text": lambda path: path.write_bytes(b'"text"'),
+    "no entries": lambda path: path.write_bytes(b"{}"),
+    "edited": edited,
+    "of something else": sealed_again,
+}
+
+
+@pytest.mark.parametrize("damage", NO_MANIFESTS.values(), ids=NO_MANIFESTS)
+def test_a_damaged_plan_is_refused_by_name(folder: Path, toy: ModuleType, damage: Callable[[Path], object]):
+    run(toy)
+    before = result_bytes(folder)
+    for path in (folder / "results").iterdir():
+        path.unlink()
+    (plan,) = (folder / "cache").rglob("plan.json")
+    whole = plan.read_bytes()
+    damage(plan)
+    with pytest.raises(store.DamagedFileError, match=f"^Expected {plan} to .* Delete it to plan again") as caught:
+        run(toy)
+    assert "\n" not in str(caught.value) and len(computed(folder)) == 5
+    plan.write_bytes(whole)
+    run(toy)
+    assert result_bytes(folder) == before and len(computed(folder)) == 5, "the control"
+
+
+@pytest.mark.parametrize("damage", NO_MANIFESTS.values(), ids=NO_MANIFESTS)
+def test_a_damaged_manifest_is_named_by_all_that_read_it(
+    folder: Path, toy: ModuleType, damage: Callable[[Path], object]
+):
+    run(toy, "paper")
+    manifest = folder / "results" / "toy.mean.paper.manifest.json"
+    damage(manifest)
+    with pytest.raises(store.DamagedFileError, match=f"^Expected {manifest} to ") as caught:
+        store.load(toy.EXPERIMENT, "paper")
+    assert "\n" not in str(caught.value)
+    (standing,) = (s for s in runner.status([toy.EXPERIMENT]) if s.profile == "paper")
+    assert "damaged" in f"{standing.state} {standing.reason}" and str(manifest) in standing.reason
+    assert "| damaged |" in store.outstanding([toy.EXPERIMENT])
+    lines = []
+    run(toy, "paper", report=lines.append)
+    assert str(manifest) in lines[0] and store.load(toy.EXPERIMENT, "paper").state == "current"
+
+
+def test_cells_that_changed_places_are_computed_again(folder: Path, toy: ModuleType):
+    run(toy)
+    before = result_bytes(folder)
+    for path in (folder / "results").iterdir():
+        path.unlink()
+    one, two = sorted((folder / "cache").rglob("*.npz"))[:2]
+    for suffix in ("npz", "manifest.json"):
+        first, second = (path.with_name(f"{path.stem}.{suffix}") for path in (one, two))
+        held = first.read_bytes()
+        first.write_bytes(second.read_bytes())
+        second.write_bytes(held)
+    lines = []
+    run(toy, report=lines.append)
+    warnings = [line for line in lines if line.startswith("Warning: Expected") and "another cell" in line]
+    assert len({*warnings}) == 2 and len(computed(folder)) == 7 and result_bytes(folder) == before
 
 
 # ---------------------------------------------------------------- bad input

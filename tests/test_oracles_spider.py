@@ -628,6 +628,8 @@ def test_a_claim_names_its_bounds_and_a_refuted_one_claims_nothing():
     seen = walk(wrong, x, streams, 5)
     refuted = wrong.guarantee(seen[-1][0], 1e-6, streams)
     assert not any(c.holds for c in refuted) and "batches were longer" in str(refuted[0])
+    assert all(c.epsilon == math.inf and c.nominal_epsilon < math.inf for c in refuted)
+    assert all(c.epsilon == c.nominal_epsilon < math.inf for c in claims), "the control"
     louder = replace(oracle, noise_multiplier=0.5, budget=budget(2, 30.0))
     seen = walk(louder, x, streams, 5)
     assert all(c.holds for c in louder.guarantee(seen[-1][0], 1e-6, streams))

@@ -25,6 +25,7 @@ from dpnotes.privacy.accounting import (
     readings,
     rho_to_epsilon,
 )
+from dpnotes.privacy.audit import LowerBound
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
@@ -175,6 +176,19 @@ def test_nothing_is_claimed_that_does_not_hold():
         guarantee(math.inf, 1e-5, Relation.ZERO_OUT, fixed_noise=True)
     fixed, chosen = (guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=f).epsilon for f in (True, False))
     assert fixed < chosen
+
+
+def test_epsilon_is_infinite_once_something_that_was_checked_did_not_hold():
+    assumptions = {holds: Assumption("gradients stay below C", "checked", holds) for holds in (True, False, None)}
+    for holds, assumption in assumptions.items():
+        claim = guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True, assumptions=(assumption,))
+        assert claim.nominal_epsilon == pytest.approx(6.573, abs=1e-3) and claim.delta == 1e-5
+        assert claim.epsilon == (math.inf if holds is False else claim.nominal_epsilon)
+        later = replace(claim, assumptions=(*claim.assumptions, assumptions[False]))
+        assert later.epsilon == math.inf and later.nominal_epsilon == claim.nominal_epsilon
+    broken = guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True, assumptions=(*assumptions.values(),))
+    attack = LowerBound(50.0, 1e-5, Relation.ZERO_OUT, 0.01, 1000, "an attack")
+    assert not attack.exceeds(broken) and attack.exceeds(replace(broken, assumptions=())), "no claim, nothing refuted"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from dp_accounting import rdp as library_rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import integrate, optimize, stats
+from scipy import integrate, optimize, special, stats
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Price, Sampling
 from dpnotes.guarantees import (
@@ -321,6 +321,108 @@ def test_a_composition_is_the_library_s():
                 assert less.get_delta_for_epsilon(epsilon) < delta * (1 - 1e-6) or delta < 1e-9, "control"
 
 
+# ---------------------------------------------------------------- tiny deltas, and the best of all accountants
+def delta_of_responses(levels: int, epsilon_of_one: float, epsilon: float) -> float:
+    """The least delta of so many randomised responses of one bit together, as a sum over the binomial."""
+    right = np.arange(levels + 1)
+    ways = special.gammaln(levels + 1) - special.gammaln(right + 1) - special.gammaln(levels - right + 1)
+    truth = -math.log1p(math.exp(-epsilon_of_one))
+    on, off = (ways + levels * truth - wrong * epsilon_of_one for wrong in (levels - right, right))
+    more = on > epsilon + off
+    return math.fsum(np.exp(on[more]) * -np.expm1(epsilon + off[more] - on[more]))
+
+
+DELTAS = [10.0**-k for k in range(5, 15)]
+RESPONSES = [(100, 1.0), (1000, 0.1), (10**4, 1 / 30), (10**5, 0.1), (10**5, 1e-3)]
+
+
+@pytest.mark.parametrize(("count", "each"), RESPONSES)
+@pytest.mark.parametrize("split", [False, True], ids=["equal", "unequal"])
+def test_a_tiny_delta_is_not_lost_in_the_rounding_of_a_convolution(count: int, each: float, split: bool):
+    events = [Event(1 / each, ZERO_OUT, count=count, noise="pure")]
+    if split:  # levels that differ in their last digits are composed in pairs
+        count = min(count, 300)
+        events = [Event((1 - 1e-12 * i) / each, ZERO_OUT, noise="pure") for i in range(count)]
+    for delta in DELTAS:
+        claimed = account(events, delta, "PLD").epsilon
+        if math.isfinite(claimed):
+            assert delta_of_responses(count, each, claimed) <= delta
+        assert delta_of_responses(count, each, account(events, delta).epsilon) <= delta * (1 + 1e-9)
+        if delta >= 1e-8:
+            assert delta_of_responses(count, each, claimed) > 0.9 * delta, "and it is near the least"
+
+
+def test_control_without_counting_the_rounding_a_claim_would_be_false(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pld, "_ROUNDING", 0.0)
+    count, each = 10**5, 0.1
+    events = (Event(1 / each, ZERO_OUT, count=count, noise="pure"),)
+    uncounted = pld._composed.__wrapped__(events)[0].get_epsilon_for_delta(1e-14)
+    assert delta_of_responses(count, each, uncounted) > 50e-14
+
+
+def kinds_of_events(z: float, count: int) -> dict[str, list[Event]]:
+    laplace, pure, zcdp = (Event(z, ADD_OR_REMOVE, count=count, noise=noise) for noise in ("laplace", "pure", "zcdp"))
+    first = Event(z, ZERO_OUT, FRESH)
+    return {
+        "rare": poisson(z, 0.01, count),
+        "frequent": poisson(z, 0.5, count),
+        "whole": [Event(z, ADD_OR_REMOVE, count=count)],
+        "laplace": [laplace],
+        "pure": [pure],
+        "zcdp": [zcdp],
+        "zcdp and pure": [zcdp, pure],
+        "gaussian and laplace": [Event(z, ADD_OR_REMOVE, count=count), replace(laplace, noise_multiplier=2 * z)],
+        "laplace and random": [laplace, *poisson(2 * z, 0.1, count)],
+        "fresh": [first, replace(first, noise="laplace"), Event(z, ZERO_OUT, count=count, noise="pure")],
+    }
+
+
+@pytest.mark.parametrize("kind", kinds_of_events(1.0, 1))
+@pytest.mark.parametrize("count", [1, 100, 10**5])
+def test_no_accountant_that_knows_the_events_finds_less(kind: str, count: int):
+    for z in (0.3, 1.0, 10.0, 1e3):
+        events = kinds_of_events(z, count)[kind]
+        for delta in (1e-1, 1e-5, 1e-8, 1e-10, 1e-12, 1e-15, 1e-30):
+            claim = account(events, delta)
+            assert math.isfinite(claim.epsilon)
+            for method in METHODS:
+                try:
+                    other = account(events, delta, method)
+                except (CombinationError, pld.LimitError):
+                    continue
+                assert claim.epsilon <= other.epsilon * (1 + 1e-9) + 1e-9, (z, delta, method)
+                assert claim.accountant != other.accountant or claim.epsilon == other.epsilon
+
+
+def test_where_a_distribution_has_no_epsilon_renyi_divergences_answer():
+    sampled = poisson(1.0, 0.01, 1000)
+    assert account(sampled, 1e-15, "PLD").epsilon == math.inf
+    assert account(sampled, 1e-15) == account(sampled, 1e-15, "RDP")
+    assert account(sampled, 1e-5) == account(sampled, 1e-5, "PLD"), "control: not elsewhere"
+    needed = noise_multiplier(lambda z: poisson(z, 0.01, 1000), 1.0, 1e-15)
+    assert account(poisson(needed, 0.01, 1000), 1e-15).epsilon <= 1.0
+
+
+def test_renyi_divergences_are_asked_only_where_they_may_matter(monkeypatch: pytest.MonkeyPatch):
+    asked = []
+    monkeypatch.setattr(accounting, "_renyi_epsilon", lambda events, delta: asked.append(delta) or 99.0)
+    for delta in (1e-3, 1e-5, 1e-9):
+        account(poisson(1.1, 0.01, 1000), delta)
+    assert not asked
+    account(poisson(1.1, 0.01, 1000), 1e-12)
+    assert asked == [1e-12], "control"
+
+
+def test_mechanisms_of_a_pure_epsilon_cost_at_most_its_sum():
+    for noise in ("laplace", "pure"):
+        for count in (1, 100):
+            for delta in (1e-5, 1e-15, 1e-30):
+                events = [Event(2.0, ZERO_OUT, count=count, noise=noise)]  # type: ignore[arg-type]
+                assert account(events, delta, "RDP").epsilon <= count / 2
+    both = [Event(2.0, ZERO_OUT, noise="pure"), Event(2.0, ZERO_OUT)]
+    assert account(both, 1e-30, "RDP").epsilon > 0.5, "control: not with Gaussian noise among them"
+
+
 TOO_LARGE = [
     [Event(0.051, ADD_OR_REMOVE, Sampling.poisson(0.5), 10**6)],
     [
@@ -558,7 +660,7 @@ def test_a_bound_that_was_exceeded_claims_nothing():
 # ---------------------------------------------------------------- speed
 def test_the_closed_form_needs_no_accountant_and_what_one_said_is_remembered(monkeypatch: pytest.MonkeyPatch):
     calls = []
-    monkeypatch.setattr(accounting, "_numerically", lambda *arguments: calls.append(arguments) or 1.0)
+    monkeypatch.setattr(accounting, "_alternatives", lambda events: calls.append(events) or [tuple(events)])
     levels = np.linspace(20, 60, 1000)
     account([Event(float(z), ZERO_OUT) for z in levels], 1e-5)
     assert not calls

@@ -5,6 +5,7 @@ import copy
 import io
 import math
 import pickle
+import random
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -16,7 +17,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes import draws
+from dpnotes import draws, files
 from dpnotes import streams as streams_module
 from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
 from dpnotes.draws.reference import philox
@@ -297,7 +298,7 @@ def test_a_secret_run_resumes_with_fresh_noise_and_leaves_no_key_on_disk(tmp_pat
     assert checkpoint.label(tmp_path / "run.pt").startswith("SENSITIVE")
     assert (tmp_path / "run.pt").stat().st_mode & 0o077 == 0
     assert not any(key in on_disk for key in key_bytes(streams))
-    stored = torch.load(tmp_path / "run.pt", weights_only=True)
+    stored = torch.load(io.BytesIO(files.unsealed(tmp_path / "run.pt")), weights_only=True)
     assert stored["keys_hash"] is None, "nothing that a guess of the keys could be checked against"
     torch.save({"keys": streams.keys}, tmp_path / "control.pt")
     assert any(key in (tmp_path / "control.pt").read_bytes() for key in key_bytes(streams)), "control: a key is seen"
@@ -328,12 +329,12 @@ def test_a_seeded_run_resumes_to_the_bit_and_the_two_kinds_do_not_mix(tmp_path: 
         with pytest.raises(ValueError, match="Expected the seeded streams of the 2 runs"):
             checkpoint.resume(path, method.init(start, oracle), wrong)
     for wrong in (Streams.of("another seed", range(2)), Streams.of("seed", [1, 0]), Streams.of("seed", ["0", "1"])):
-        with pytest.raises(ValueError, match="Expected the seed that run.pt was saved with"):
+        with pytest.raises(ValueError, match=f"Expected the seed that {path} was saved with"):
             checkpoint.resume(path, method.init(start, oracle), wrong)
     secret = Streams.secure(2)
     checkpoint.save(path, state, secret)
     for wrong in (secret, streams):  # secret streams that drew already would draw the same noise again
-        with pytest.raises(ValueError, match="Expected no streams with run.pt: its seed was secret"):
+        with pytest.raises(ValueError, match=f"Expected no streams with {path}: its seed was secret"):
             checkpoint.resume(path, method.init(start, oracle), wrong)
 
 
@@ -384,7 +385,10 @@ def test_settings_are_json(tmp_path: Path):
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("call", ["os.fsync", "os.replace"])
+def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+):
     path, streams = tmp_path / "run.pt", Streams.secure(1)
     checkpoint.save(path, torch.zeros(1), streams)
     before = path.read_bytes()
@@ -392,10 +396,45 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, 
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    monkeypatch.setattr(call, full)
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
         checkpoint.save(path, torch.ones(1), streams)
     assert path.read_bytes() == before and len([*tmp_path.iterdir()]) == 1
+
+
+def test_a_checkpoint_with_any_bit_flipped_is_refused_by_name(tmp_path: Path):
+    method, oracle = training()
+    start, streams = torch.zeros(2, 3, dtype=torch.float64), Streams.of("seed", range(2))
+    state, _ = taken(streams, method.init(start, oracle), method, oracle, 2)
+    path, draws = tmp_path / "run.pt", random.Random(0)
+    checkpoint.save(path, state, streams, SETTINGS)
+    whole = path.read_bytes()
+    flips = []
+    for _ in range(200):
+        flips.append(bytearray(whole))
+        flips[-1][draws.randrange(len(whole))] ^= 1 << draws.randrange(8)
+    cuts = [whole[: draws.randrange(len(whole))] for _ in range(20)]
+    for damaged in (*flips, *cuts, b"", whole + b"\0", whole[whole.index(b"\n") + 1 :]):
+        path.write_bytes(damaged)
+        for read in (
+            lambda: checkpoint.resume(path, method.init(start, oracle), streams, SETTINGS),
+            lambda: checkpoint.label(path),
+        ):
+            with pytest.raises(files.DamagedFileError, match=f"^Expected {path} to match the sha256 .*$") as caught:
+                read()
+            assert "\n" not in str(caught.value)
+    path.write_bytes(whole)
+    resumed, _ = checkpoint.resume(path, method.init(start, oracle), streams, SETTINGS)  # the control
+    assert all(torch.equal(tensor, flatten(state)[name]) for name, tensor in flatten(resumed).items())
+
+
+def test_the_checkpoint_of_another_state_is_refused_by_name(tmp_path: Path):
+    path, streams = tmp_path / "run.pt", Streams.of(0, ["a"])
+    checkpoint.save(path, torch.ones(1), streams)
+    for template in (torch.ones(2), torch.ones(1, dtype=torch.float64)):
+        with pytest.raises(ValueError, match=f"Expected {path} to hold a state like the template: Expected "):
+            checkpoint.resume(path, template, streams)
+    assert checkpoint.resume(path, torch.zeros(1), streams)[0].tolist() == [1.0], "the control"
 
 
 def test_a_run_s_guarantee_says_whether_its_seed_is_secret():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpnotes import papers
+from dpnotes import files, papers
 from dpnotes.theory import cache
 from dpnotes.theory.claims import Claim
 from dpnotes.theory.statements import Identity
@@ -35,7 +35,8 @@ def plant(stored: Path) -> None:
     """Put a wrong verdict in place of every stored one, to see whether it is read."""
     document = json.loads(stored.read_text())
     document["verdicts"] = {name: [str(WRONG.kind), WRONG.evidence] for name in document["verdicts"]}
-    stored.write_text(json.dumps(document))
+    del document["manifest_sha256"]
+    stored.write_bytes(files.sealed_json(document))
 
 
 def test_it_says_what_the_check_says(stored: Path):
@@ -87,6 +88,16 @@ def test_a_damaged_file_only_costs_time(stored: Path, content: str):
     assert json.loads(stored.read_text())["key"] == key, "and it is mended"
 
 
+def test_a_damaged_verdict_is_not_believed(stored: Path):
+    (claim,) = papers.claims(f"{PAPER}.lemmaC.3")
+    found = cache.verdicts([claim])
+    whole = stored.read_bytes()
+    flipped = whole.replace(b"stated minus derived", b"stated minus derivee")  # one bit
+    assert flipped != whole
+    stored.write_bytes(flipped)
+    assert cache.verdicts([claim]) == found and stored.read_bytes() == whole, "and it is mended"
+
+
 def test_a_folder_that_cannot_be_written_only_costs_time(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     file = tmp_path / "file"
     file.write_text("no folder")
@@ -135,6 +146,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     sources = {
         "theory/cache.py": "",
         "theory/engine.py": "x = 1",
+        "files.py": "",
         "validate.py": "",
         "papers/one/__init__.py": "",
         "papers/one/claims.py": "from dpnotes.papers.one import (\n    notation,\n)\nimport sympy\n",

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import dpnotes
-from dpnotes import validate
+from dpnotes import files, validate
 from dpnotes.experiments import store
 from dpnotes.experiments.chunks import format_bytes, parse_memory
 from dpnotes.experiments.sources import FORMAT, Fingerprint
@@ -140,7 +140,7 @@ class _Progress:
                 )
             self._compute(waiting, plan)
             for cell in cells:
-                table = store.read_table(store.cell_stem(self.folder, cell))
+                table = store.read_table(store.cell_stem(self.folder, cell), cell=cell)
                 if table is None:
                     raise FileNotFoundError(
                         f"Expected the cells in {self.folder}: let all machines share one DPNOTES_CACHE."
@@ -181,7 +181,7 @@ class _Progress:
 
     def _kept(self, cell: Cell) -> store.Table | None:
         try:
-            return store.read_table(store.cell_stem(self.folder, cell))
+            return store.read_table(store.cell_stem(self.folder, cell), cell=cell)
         except store.DamagedFileError as error:
             self.report(f"Warning: {error} The cell is computed again.")
             return None
@@ -240,15 +240,23 @@ def _resolve(device: str, experiment: Experiment, report: Callable[[str], None])
 def _memory_budget(folder: Path, device: str, limit: int | None, jobs: int) -> int:
     """Bytes for the runs that one job holds at once.
 
-    Kept with the cells: what is free differs from minute to minute, and a resumed run has to chunk as before.
+    Kept with the cells: what is free differs from minute to minute, and a resumed run has to chunk as before. So a
+    damaged plan is refused, where a damaged cell is computed again with a warning: its numbers come out the same.
     """
     import psutil
     import torch
 
     path = folder / "plan.json"
     question = {"device": device, "limit": limit, "jobs": jobs}
-    if path.exists() and (plan := json.loads(path.read_bytes()))["question"] == question:
-        return plan["memory_bytes"]
+    run = f"{folder.parent.name}/{folder.name}"
+    if path.exists():
+        try:
+            plan = files.unsealed_json(path, run=run)
+        except files.DamagedFileError as error:
+            advice = "Delete it to plan again; what is left to compute may then differ in its last bits."
+            raise files.DamagedFileError(f"{error} {advice}") from None
+        if plan["question"] == question:
+            return plan["memory_bytes"]
     held = 0
     if device == "cuda":
         free = torch.cuda.mem_get_info()[0]
@@ -262,7 +270,7 @@ def _memory_budget(folder: Path, device: str, limit: int | None, jobs: int) -> i
             "before the first run."
         )
     budget = int(_MARGIN * share)
-    store.write_file(path, json.dumps({"question": question, "memory_bytes": budget}).encode())
+    files.write({path: files.sealed_json({"run": run, "question": question, "memory_bytes": budget})})
     return budget
 
 

@@ -1,9 +1,8 @@
 """Where results are kept: one columnar file and its manifest an experiment and profile, and cells in a cache.
 
 A table is a pair of files, `NAME.npz` (columns, no pickles, same bytes for same columns) and `NAME.manifest.json`
-(what they are and how they came about, with the sha256 of both). Files are written beside their place and moved into
-it, so there is never half of one. Results stand in `notebooks/results` of the repository (or `$DPNOTES_RESULTS`), cells
-in the user's cache (or `$DPNOTES_CACHE`).
+(what they are and how they came about, with the sha256 of both; `dpnotes.files`). Results stand in `notebooks/results`
+of the repository (or `$DPNOTES_RESULTS`), cells in the user's cache (or `$DPNOTES_CACHE`).
 """
 
 import hashlib
@@ -11,10 +10,7 @@ import io
 import json
 import os
 import shutil
-import tempfile
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,19 +18,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 import dpnotes
+from dpnotes import files
 from dpnotes.experiments.chunks import format_bytes
 from dpnotes.experiments.sources import Fingerprint
 from dpnotes.experiments.spec import Cell, Columns, Decision, Experiment, Spec, canonical_json
+from dpnotes.files import DamagedFileError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 MAX_RESULT_BYTES = 10**6
 _KINDS = {"b": "bool", "i": "number", "u": "number", "f": "number", "U": "text"}
-
-
-class DamagedFileError(ValueError):
-    """A stored file is not what was written."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,46 +149,33 @@ def write_table(
             f"Expected {_npz(stem).name} of {format_bytes(len(content))} <= {format_bytes(max_bytes)}: "
             "let the cells return summaries instead of every number."
         )
-    body = {**manifest, "sha256": hashlib.sha256(content).hexdigest()}
-    body["manifest_sha256"] = _digest(body)
-    text = json.dumps(body, indent=1, sort_keys=True) + "\n"
-    _write_together({_npz(stem): content, _json(stem): text.encode()})
+    body = json.loads(canonical_json(manifest, "manifest")) | {"sha256": hashlib.sha256(content).hexdigest()}
+    files.write({_npz(stem): content, _json(stem): files.sealed_json(body)})
 
 
-def read_table(stem: Path) -> Table | None:
+def read_table(stem: Path, **about: Any) -> Table | None:
     """The table, or None where there is none.
 
+    Args:
+      stem: both paths, up to the suffix.
+      about: entries that its manifest must have, by which it is known to be the one that belongs here.
+
     Raises:
-      DamagedFileError: a file is missing, changed or cut short.
+      DamagedFileError: a file is missing, changed, cut short or that of another table.
     """
     if not _npz(stem).exists() and not _json(stem).exists():
         return None
     for path in (_npz(stem), _json(stem)):
         if not path.exists():
             raise DamagedFileError(f"Expected {path} beside its other half, found nothing.")
-    try:
-        manifest = json.loads(_json(stem).read_bytes())
-        stated = manifest.pop("manifest_sha256")
-    except (ValueError, KeyError, AttributeError) as error:
-        raise DamagedFileError(f"Expected {_json(stem)} to be a manifest; it cannot be read.") from error
-    if stated != _digest(manifest):
-        raise DamagedFileError(f"Expected {_json(stem)} to match its own sha256; it was changed.")
+    manifest = files.unsealed_json(_json(stem), **about)
     content = _npz(stem).read_bytes()
-    if hashlib.sha256(content).hexdigest() != manifest["sha256"]:
+    if hashlib.sha256(content).hexdigest() != manifest.get("sha256"):
         raise DamagedFileError(
             f"Expected {_npz(stem)} to match the sha256 in its manifest; it was changed or cut short."
         )
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            columns = {name: stored[name] for name in stored.files}
-    except (ValueError, zipfile.BadZipFile) as error:
-        raise DamagedFileError(f"Expected {_npz(stem)} to hold columns; it cannot be read.") from error
-    return Table(columns, manifest)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write one file, whole or not at all."""
-    _write_together({path: content})
+    with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+        return Table({name: stored[name] for name in stored.files}, manifest)
 
 
 def _npz(stem: Path) -> Path:
@@ -203,52 +184,6 @@ def _npz(stem: Path) -> Path:
 
 def _json(stem: Path) -> Path:
     return stem.with_name(f"{stem.name}.manifest.json")
-
-
-def _digest(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical_json(manifest, "manifest").encode()).hexdigest()
-
-
-def _write_together(files: dict[Path, bytes]) -> None:
-    """All files reach the disk under other names before the first takes its place."""
-    with _temporary_names(files) as names:
-        for path, content in files.items():
-            with names[path].open("wb") as file:
-                _write_and_sync(file, content)
-        for path in files:
-            os.replace(names[path], path)
-    for folder in {path.parent for path in files}:
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
-    file.write(content)
-    file.flush()
-    os.fsync(file.fileno())
-
-
-@contextmanager
-def _temporary_names(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
-    names: dict[Path, Path] = {}
-    try:
-        for path in paths:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-            os.close(descriptor)
-            os.chmod(name, 0o644)  # mkstemp's 0600 would make a result that others cannot read
-            names[path] = Path(name)
-        yield names
-    except OSError as error:
-        if error.filename is None:  # a full disk is noticed by write, which knows no path
-            error.filename = str(next(iter(paths)))
-        raise
-    finally:
-        for name in names.values():
-            name.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- results
@@ -306,7 +241,7 @@ def load(experiment: Experiment, profile: str) -> Result:
     """
     spec = experiment.spec(profile)
     try:
-        table = read_table(result_stem(spec))
+        table = read_table(result_stem(spec), experiment=experiment.id)
     except DamagedFileError as error:
         raise DamagedFileError(
             f"{error} Restore it (git checkout -- {_npz(result_stem(spec))} {_json(result_stem(spec))}) "

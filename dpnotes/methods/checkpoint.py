@@ -8,13 +8,14 @@ keys knows again, and ends in the same bits.
 
 Publish only what a checkpoint holds already: the meter of a run that goes on does not know of steps that were released
 after its last checkpoint.
+
+A checkpoint begins with the sha256 of the rest, which is compared before anything in it is read. This shows damage, not
+intent. A damaged one is refused, never passed over: to begin afresh releases, and pays, what was released before.
 """
 
 import hashlib
 import io
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from dpnotes import checks
+from dpnotes import checks, files
 from dpnotes.states import flatten, restore
 from dpnotes.streams import Streams
 
@@ -41,10 +42,12 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
       settings: whatever else decides what the run does next (step size, clipping norm, schedule, data), as JSON.
 
     Raises:
+      OSError: with the path, a full disk among others; the older checkpoint stays.
       TypeError: if the settings are not JSON.
       ValueError: if something that a step required on a device does not hold (`dpnotes.checks`).
 
     Example:
+      >>> import tempfile
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     save(Path(folder) / "run.pt", torch.zeros(2, 3), Streams.secure(2))
       ...     print(label(Path(folder) / "run.pt"))
@@ -61,21 +64,15 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
         "settings": _entries(settings),
     }
     torch.save({**about, **tensors}, buffer)
-    # `mkstemp` makes files that only their owner can read.
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(buffer.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+    files.write({path: files.sealed(buffer.getvalue())}, mode=0o600)
 
 
 def label(path: Path) -> str:
-    """What the checkpoint says of itself."""
+    """What the checkpoint says of itself.
+
+    Raises:
+      DamagedFileError: if the file is not what was written (`dpnotes.files`).
+    """
     return _load(path)["label"]
 
 
@@ -94,12 +91,14 @@ def resume(
       The state, and the streams for the steps that were not released yet.
 
     Raises:
+      DamagedFileError: if the file is not what was written (`dpnotes.files`).
       ValueError: if the state differs from the template, or the settings from those saved, saying which; or streams
         are given where the seed was secret (they might be the ones that drew already), or where it was not, none or
         those of another seed.
       TypeError: if the settings are not JSON.
 
     Example:
+      >>> import tempfile
       >>> with tempfile.TemporaryDirectory() as folder:
       ...     save(Path(folder) / "run.pt", torch.ones(2), Streams.secure(2))
       ...     resume(Path(folder) / "run.pt", torch.zeros(2))
@@ -108,17 +107,20 @@ def resume(
     stored = _load(path)
     if stored["secret_seed"]:
         if streams is not None:
-            raise ValueError(f"Expected no streams with {path.name}: its seed was secret, and it gets a fresh one.")
+            raise ValueError(f"Expected no streams with {path}: its seed was secret, and it gets a fresh one.")
     elif streams is None or streams.secret or len(streams) != stored["runs"]:
-        raise ValueError(f"Expected the seeded streams of the {stored['runs']} runs that {path.name} was saved with.")
+        raise ValueError(f"Expected the seeded streams of the {stored['runs']} runs that {path} was saved with.")
     elif _hash(streams) != stored["keys_hash"]:
-        raise ValueError(f"Expected the seed that {path.name} was saved with: these streams have other keys.")
+        raise ValueError(f"Expected the seed that {path} was saved with: these streams have other keys.")
     _check_settings(path, stored["settings"], _entries(settings))
     tensors: dict[str, Tensor] = {
         name.removeprefix("state."): value for name, value in stored.items() if name not in _RESERVED
     }
     device = next(iter(flatten(template).values())).device
-    state = restore(template, tensors)
+    try:
+        state = restore(template, tensors)
+    except ValueError as error:
+        raise ValueError(f"Expected {path} to hold a state like the template: {error}") from None
     return state, streams if streams is not None else Streams.secure(stored["runs"], device)
 
 
@@ -151,8 +153,8 @@ def _check_settings(path: Path, saved: dict[str, str], given: dict[str, str]) ->
         if saved.get(name) != given.get(name)
     ]
     if differing:
-        raise ValueError(f"Expected the settings that {path.name} was saved with: {'; '.join(differing)}.")
+        raise ValueError(f"Expected the settings that {path} was saved with: {'; '.join(differing)}.")
 
 
 def _load(path: Path) -> dict[str, Any]:
-    return torch.load(path, map_location="cpu", weights_only=True)
+    return torch.load(io.BytesIO(files.unsealed(path)), map_location="cpu", weights_only=True)

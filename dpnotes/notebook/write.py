@@ -14,7 +14,6 @@ import copy
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 from traitlets.config import Config
+
+from dpnotes.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -172,10 +173,7 @@ def write(path: Path) -> list[str]:
         return [re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip()]  # without colours: this goes into logs
     found = [*violations(text)]
     if not found:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
-            file.write(text)
-        os.chmod(file.name, path.stat().st_mode)
-        os.replace(file.name, path)
+        write_files({path: text.encode()}, path.stat().st_mode)
     return found
 
 

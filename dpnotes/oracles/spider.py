@@ -501,7 +501,7 @@ class Spider:
 
         Returns:
           One a run. A run that refuted G or M, or spent more than this oracle's budget, claims nothing
-          (`Guarantee.holds`); without noise epsilon is infinite.
+          (`Guarantee.holds`): its epsilon is infinite, as it is without noise.
         """
         checks.settle()
         claims, about_runs = [], assumptions_of(streams)

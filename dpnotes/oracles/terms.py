@@ -272,8 +272,8 @@ class Terms:
           method: the accountant, as `privacy.accounting.account`.
 
         Returns:
-          One a run. A run that saw the bound exceeded claims nothing (`Guarantee.holds`); without noise epsilon is
-          infinite.
+          One a run. A run that saw the bound exceeded claims nothing (`Guarantee.holds`): its epsilon is infinite, as
+          it is without noise.
         """
         checks.settle()
         claims, about_runs = [], assumptions_of(streams)

@@ -1,8 +1,9 @@
 """From what was released to (epsilon, delta), and back: the accountants, and what a run may claim.
 
-`account` takes a list of events (`dpnotes.privacy.events`) to a guarantee. Which accountant does it follows from how
-the examples were sampled and who is a neighbour: whole and fresh batches with Gaussian noise have a closed form that
-is exact; Poisson batches, Laplace noise and pure mechanisms go through privacy loss distributions; batches of fixed
+`account` takes a list of events (`dpnotes.privacy.events`) to a guarantee. Which accountants know them follows from how
+the examples were sampled and who is a neighbour, and of those the one with the least epsilon is taken. Whole and fresh
+batches with Gaussian noise have a closed form that is exact; Poisson batches, Laplace noise and pure mechanisms go
+through privacy loss distributions, near the least unless delta is so small that rounding counts; batches of fixed
 size, and what no such distribution holds, through Renyi divergences; of what is only known to be zCDP the cost is
 converted. Sampling, sensitivity and accountant that do not go together are an error.
 
@@ -186,10 +187,10 @@ def account(
     Args:
       events: of one neighbouring relation; none claims epsilon = 0 and needs no relation, so at least one.
       delta: in (0, 1).
-      method: the tightest accountant that knows these events if None. "exact": Gaussian noise on whole and fresh
-        batches, in closed form. "PLD": those, Poisson batches, Laplace and pure ones, an upper bound near the least.
-        "RDP": all. "classic" and "tight": zCDP with a conversion, for whole and fresh batches. Only None may take
-        another one where memory does not suffice: "RDP" in place of "PLD".
+      method: if None, of the accountants that know these events the one with the least epsilon; the guarantee names it.
+        "exact": Gaussian noise on whole and fresh batches, in closed form. "PLD": those, Poisson batches, Laplace and
+        pure ones, an upper bound near the least; infinite where delta is below its rounding. "RDP": all. "classic" and
+        "tight": zCDP with a conversion, for whole and fresh batches.
       assumptions: what the claim rests on.
       not_covered: what depends on the data and is not among the events.
 
@@ -222,42 +223,51 @@ def account(
             fresh = max(fresh, cost)
         else:
             whole += event.count * cost
-    used = _tightest(schemes, kinds) if method is None else method
-    validate.one_of(METHODS, method=used)
-    if unknown := (schemes | kinds) - _KNOWS[used]:
+    rho = whole + fresh
+    if method is None:
+        used, epsilon = _least(events, delta, rho, {m for m in METHODS if schemes | kinds <= _KNOWS[m]})
+        return Guarantee(epsilon, delta, relation, _SAID[used], assumptions, not_covered)
+    validate.one_of(METHODS, method=method)
+    if unknown := (schemes | kinds) - _KNOWS[method]:
         known = " or ".join(m for m in METHODS if unknown <= _KNOWS[m])
         raise CombinationError(
-            f"Expected method={used!r} without {', '.join(sorted(unknown))}: that goes with {known}."
+            f"Expected method={method!r} without {', '.join(sorted(unknown))}: that goes with {known}."
         )
-    if used in ("PLD", "RDP"):
+    return Guarantee(_epsilon(events, delta, rho, method), delta, relation, _SAID[method], assumptions, not_covered)
+
+
+def _least(events: list[Event], delta: float, rho: float, known: set[Method]) -> tuple[Method, float]:
+    """The accountant with the least epsilon, and that epsilon; no other is asked where one is known to be the best."""
+    if "exact" in known:
+        return "exact", _epsilon(events, delta, rho, "exact")
+    found: dict[Method, float] = {}
+    if "PLD" in known:
         try:
-            epsilon = _numerically(events, delta, used)
+            found["PLD"] = _epsilon(events, delta, rho, "PLD")
+            if all(pld.near_least(alternative, delta) for alternative in _alternatives(events)):
+                return "PLD", found["PLD"]
         except pld.LimitError:
-            if method is not None:
-                raise
-            used = "RDP"
-            epsilon = _numerically(events, delta, used)
-    else:
-        epsilon = rho_to_epsilon(whole + fresh, delta, used)
-    return Guarantee(epsilon, delta, relation, _SAID[used], assumptions, not_covered)
+            pass  # the others need no such memory
+    # The conversion looks at all Renyi orders, "RDP" at some, but at more than the zCDP of what is not Gaussian.
+    for method in ("tight", "RDP"):
+        if method in known:
+            found[method] = _epsilon(events, delta, rho, method)
+    used = min(found, key=found.__getitem__)
+    return used, found[used]
 
 
-def _tightest(schemes: set[str], kinds: set[str]) -> Method:
-    if kinds == {"gaussian"} and schemes <= {"whole", "fresh"}:
-        return "exact"
-    if not (schemes | kinds) - _KNOWS["PLD"]:
-        return "PLD"
-    # Over all Renyi orders, not only over some, where the divergence of every event is that of its zCDP.
-    return "tight" if kinds <= {"gaussian", "zcdp"} and schemes <= {"whole", "fresh"} else "RDP"
+def _epsilon(events: list[Event], delta: float, rho: float, method: Method) -> float:
+    if method in ("exact", "classic", "tight"):
+        return rho_to_epsilon(rho, delta, method)
+    epsilon = pld.epsilon if method == "PLD" else _renyi_epsilon
+    return max(epsilon(alternative, delta) for alternative in _alternatives(events))
 
 
-def _numerically(events: list[Event], delta: float, method: str) -> float:
-    """Epsilon for the worst-placed example: all reused events with one of the fresh ones."""
+def _alternatives(events: list[Event]) -> list[tuple[Event, ...]]:
+    """What an example may pay for, the worst-placed one among them: all reused events with one of the fresh ones."""
     once = merged(events)
     reused = tuple(e for e in once if e.sampling != FRESH)
-    one_of = [(e,) for e in once if e.sampling == FRESH] or [()]
-    epsilon = pld.epsilon if method == "PLD" else _renyi_epsilon
-    return max(epsilon(reused + fresh, delta) for fresh in one_of)
+    return [(*reused, e) for e in once if e.sampling == FRESH] or [reused]
 
 
 # Whole orders: between them the bounds for random batches interpolate, or sum slow series. Below 2 for whole batches.
@@ -302,6 +312,8 @@ def _renyi(events: tuple[Event, ...], delta: float, orders: tuple[float, ...]) -
 
     divergences = [math.fsum(_divergence(event, order) for event in events) for order in orders]
     epsilon, order = rdp.compute_epsilon(orders, divergences, delta)
+    if all(event.noise in ("laplace", "pure") for event in events):  # the infinite order needs no delta
+        epsilon = min(epsilon, math.fsum(event.count / event.noise_multiplier for event in events))
     return float(epsilon), float(order)
 
 

@@ -5,8 +5,10 @@ the discretisation is written out, in numpy: the library's own evaluates every p
 a schedule of a thousand levels. The tests hold the two together.
 
 The grid of losses is as fine as the answer needs, and coarser where losses are many and large; either way the mass is
-placed on the safe side. What would still not fit is refused before it is allocated: at most 2^22 points, which is less
-than a gigabyte at work (`LimitError`; `dpnotes.privacy.accounting` then turns to Renyi divergences).
+placed on the safe side. So is what the rounding of Fourier transforms may take from a tail: it is counted as lost
+privacy, and a delta below it has no finite epsilon here (`near_least` says where the answer is near the least).
+What would still not fit is refused before it is allocated: at most 2^22 points, which is less than a gigabyte at work
+(`LimitError`). In both cases `dpnotes.privacy.accounting` turns to Renyi divergences.
 """
 
 import math
@@ -25,6 +27,10 @@ _ALL_POINTS = 2**25  # of all levels
 _COMPOSED_POINTS = 2**22  # of a composition of them
 _LOG_TAIL = -50.0  # of the mass cut off a level; it is counted as lost privacy
 _TAIL = 1e-15  # of the mass cut off a composition, counted the same
+# Of the mass that a release more may move, by rounding, in a convolution, counted the same. Against sums over binomials
+# (tests/test_privacy_accounting.py) it is up to a fifth of this; a power of a spectrum multiplies its relative error.
+_ROUNDING = 2.0**-52
+_NOTICEABLE = 1e-3  # of delta: from here on what is counted as lost makes epsilon larger than it needs to be
 _QUIETEST = 1e6  # the largest noise multiplier: above it losses are smaller than the rounding of their probabilities
 _LOUDEST = 0.05  # the smallest noise multiplier: below it epsilon is in the hundreds, and exp(epsilon) soon overflows
 
@@ -57,15 +63,31 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
       >>> round(epsilon((Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.01), 1000),), 1e-5), 2)
       1.83
     """
-    composed = _composed(events)
+    composed, _ = _composed(events)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return float(composed.get_epsilon_for_delta(delta))
 
 
+@lru_cache(maxsize=64)
+def near_least(events: tuple[Event, ...], delta: float) -> bool:
+    """Whether `epsilon` is near the least: delta is far above what is counted as lost, and the grid is not too coarse.
+
+    Then no other accountant is worth asking: Renyi divergences lose percents in their conversion.
+
+    Example:
+      >>> from dpnotes.core import Relation, Sampling
+      >>> sampled = (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.01), 1000),)
+      >>> near_least(sampled, 1e-5), near_least(sampled, 1e-13)
+      (True, False)
+    """
+    composed, fine = _composed(events)
+    return fine and bool(composed.get_delta_for_epsilon(math.inf) <= _NOTICEABLE * delta)
+
+
 @lru_cache(maxsize=16)
-def _composed(events: tuple[Event, ...]) -> Any:
-    """The distribution of all events, as a `PrivacyLossDistribution` of dp_accounting."""
+def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
+    """The distribution of all events, as a `PrivacyLossDistribution` of dp_accounting; whether its grid is fine."""
     from dp_accounting.pld import privacy_loss_distribution as library
 
     whole = [e for e in events if e.noise == "gaussian" and e.sampling.rate == 1]
@@ -83,10 +105,10 @@ def _composed(events: tuple[Event, ...]) -> Any:
             raise LimitError(
                 f"Expected noise_multiplier={level.multiplier:.4g} <= {_QUIETEST:g}: rounding would decide the answer."
             )
-    interval = _interval(levels)
+    interval, fine = _interval(levels)
     remove = _one_side(levels, "REMOVE", interval)
     symmetric = all(level.rate == 1 for level in levels)
-    return library.PrivacyLossDistribution(remove, None if symmetric else _one_side(levels, "ADD", interval))
+    return library.PrivacyLossDistribution(remove, None if symmetric else _one_side(levels, "ADD", interval)), fine
 
 
 def _one_side(levels: Sequence[_Level], side: str, interval: float) -> Any:
@@ -97,8 +119,9 @@ def _one_side(levels: Sequence[_Level], side: str, interval: float) -> Any:
         _check_size(first.size + second.size - 1)
         return first.compose(second, _TAIL)
 
+    rounding = _ROUNDING if sum(level.count for level in levels) > 1 else 0.0
     for level in levels:
-        size, part = 1, _mass(level, side, interval)
+        size, part = 1, _mass(level, side, interval, rounding)
         while waiting and waiting[-1][0] == size:
             size, part = 2 * size, joined(waiting.pop()[1], part)
         waiting.append((size, part))
@@ -116,10 +139,11 @@ def _check_size(points: int) -> None:
         )
 
 
-def _interval(levels: Sequence[_Level]) -> float:
+def _interval(levels: Sequence[_Level]) -> tuple[float, bool]:
     """The grid of losses: fine enough that rounding adds less than 0.03% to the composed standard deviation.
 
-    And no coarser than 1e-3 (1e-4 without Gaussian noise) or a ten-thousandth of that deviation; never than 0.1.
+    And no coarser than 1e-3 (1e-4 without Gaussian noise) or a ten-thousandth of that deviation; never than 0.1. Where
+    that would take too many points the grid is coarser, which is said.
     """
     # Connecting the dots adds at most a quarter, on average a sixth, of a squared interval to each level's variance.
     variance = math.fsum(level.count * _variance(level) for level in levels)
@@ -128,10 +152,11 @@ def _interval(levels: Sequence[_Level]) -> float:
     coarsest = max(coarsest, min(1e-4 * math.sqrt(variance), 0.1))
     widest = max(high - low for low, high in (_bounds(level, "REMOVE") for level in levels))
     points = min(_POINTS, max(2**13, _ALL_POINTS // len(levels)))
-    interval = max(min(math.sqrt(3e-3 * variance / releases), coarsest), widest / points)
+    finest = widest / points
+    interval = max(asked := min(math.sqrt(3e-3 * variance / releases), coarsest), finest)
     # The largest loss of a pure mechanism is often attained, so it should lie on the grid.
     largest = max((1 / level.multiplier for level in levels if level.noise != "gaussian"), default=interval)
-    return largest / math.ceil(largest / interval)
+    return largest / math.ceil(largest / interval), finest <= asked
 
 
 def _variance(level: _Level) -> float:
@@ -160,7 +185,7 @@ def _bounds(level: _Level, side: str) -> tuple[float, float]:
     return bounds.epsilon_lower, bounds.epsilon_upper
 
 
-def _mass(level: _Level, side: str, interval: float) -> Any:
+def _mass(level: _Level, side: str, interval: float, rounding: float = 0.0) -> Any:
     """Algorithm 1 of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), arXiv:2207.04380, on a uniform grid."""
     from dp_accounting.pld import pld_pmf as library
 
@@ -182,7 +207,7 @@ def _mass(level: _Level, side: str, interval: float) -> Any:
     if level.count > 1:
         shift, mass = _self_convolved(mass, level.count)
         first, lost = first * level.count + shift, _TAIL - math.expm1(level.count * math.log1p(-lost))
-    return library.DensePLDPmf(interval, first, mass, lost, True)
+    return library.DensePLDPmf(interval, first, mass, lost + level.count * rounding, True)
 
 
 def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:

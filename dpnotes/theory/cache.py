@@ -9,19 +9,19 @@ always checked. And a process whose source was edited after it started neither r
 is no longer what the key would say.
 """
 
+import contextlib
 import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from dpnotes import files
 from dpnotes.theory.verdicts import Kind, Verdict
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def sources(paper: str) -> list[Path]:
         others -= {path}
         named = set(_WORD.findall(" ".join(_IMPORT.findall(path.read_text(encoding="utf-8")))))
         found += sorted(other for other in others if other.stem in named and other not in found)
-    return [*sorted((package / "theory").glob("*.py")), package / "validate.py", *found]
+    return [*sorted((package / "theory").glob("*.py")), package / "files.py", package / "validate.py", *found]
 
 
 def key(paper: str) -> str | None:
@@ -157,25 +157,14 @@ def _read(paper: str, digest: str | None) -> dict[str, Verdict]:
     if digest is None:
         return {}
     try:
-        document: Any = json.loads((folder() / f"{paper}.json").read_text(encoding="utf-8"))
-        if document["key"] != digest:
-            return {}
-        return {name: Verdict(Kind(kind), str(evidence)) for name, (kind, evidence) in document["verdicts"].items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        document = files.unsealed_json(folder() / f"{paper}.json", key=digest)
+    except (OSError, files.DamagedFileError):
         return {}
+    return {name: Verdict(Kind(kind), evidence) for name, (kind, evidence) in document["verdicts"].items()}
 
 
 def _write(paper: str, digest: str | None, found: dict[str, Verdict]) -> None:
     kept = {name: [str(verdict.kind), verdict.evidence] for name, verdict in found.items()}
-    try:
-        folder().mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder(), prefix=f"{paper}.", suffix=".tmp")
-        try:
-            with open(handle, "w", encoding="utf-8") as file:
-                json.dump({"key": digest, "verdicts": kept}, file, indent=1)
-            os.replace(temporary, folder() / f"{paper}.json")
-        except BaseException:
-            os.unlink(temporary)
-            raise
-    except OSError:
-        pass  # a read-only or full disk only costs the time to check again
+    # A read-only or full disk only costs the time to check again.
+    with contextlib.suppress(OSError):
+        files.write({folder() / f"{paper}.json": files.sealed_json({"key": digest, "verdicts": kept})})

@@ -202,7 +202,7 @@ class Reading:
 
     @property
     def vacuous(self) -> bool:
-        """Whether the accounted claim says nothing, since every algorithm satisfies it."""
+        """Whether the accounted claim says nothing: every algorithm satisfies it, or what it rests on did not hold."""
         return self.accounted.delta >= 1 or math.isinf(self.accounted.epsilon)
 
 
@@ -417,7 +417,7 @@ def noisy_sgd(
       ... )
       >>> for name, reading in runs.readings[0].items():
       ...     print(f"{name}: epsilon={reading.accounted.epsilon:.2f}, delta={reading.accounted.delta:.3g}")
-      theorem 3.3: epsilon=6.28, delta=0.002
+      theorem 3.3: epsilon=inf, delta=0.002
       premises: epsilon=6.28, delta=0.535
       transcript: epsilon=6.28, delta=0.002
       assumption B: epsilon=0.17, delta=0.001
@@ -598,9 +598,8 @@ def _readings(
     C, T, epsilon = terms.norm_bound, terms.num_steps, choice.epsilon
     failure = choice.delta if premises.failure is None else premises.failure
     both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
-    accounted_both = TOTAL_DELTA(
-        epsilon=max(min(claim.epsilon, 700.0), 1e-300), delta=claim.delta, failure=failure, constants="corrected"
-    )
+    found = max(min(claim.nominal_epsilon, 700.0), 1e-300)
+    accounted_both = TOTAL_DELTA(epsilon=found, delta=claim.delta, failure=failure, constants="corrected")
     joint = TRANSCRIPT_DELTA(delta=choice.delta, failure=failure)["delta"]
     accounted_joint = TRANSCRIPT_DELTA(delta=claim.delta, failure=failure)["delta"]
     but_for = f"but for a probability of {failure:g}"

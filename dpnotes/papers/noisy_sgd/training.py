@@ -157,6 +157,7 @@ def train(
       The training; a run that diverged says so in its `status`.
 
     Raises:
+      DamagedFileError: if the checkpoint there is not what was written (`dpnotes.files`).
       OutOfMemory: if a batch, the noise or the points do not fit, with what to do.
       ValueError: if the checkpoint there was saved with other settings, naming what differs; if the oracle's problem
         is no `ModuleProblem`; if numbers of runs disagree or an argument is outside its domain.
@@ -207,7 +208,6 @@ def train(
                     report(_line(step, num_steps, curves[:, evaluated.index(step)], speed))
             training = Training(state, torch.full_like(done, step), curves)
             if checkpoint is not None and step in kept:
-                checkpoint.path.parent.mkdir(parents=True, exist_ok=True)
                 checkpoints.save(checkpoint.path, training, streams, settings)
     return training
 

@@ -7,10 +7,8 @@ nothing but dictionaries, lists, strings, numbers and arrays of bytes, and calls
 import contextlib
 import hashlib
 import io
-import os
 import pickle
 import tarfile
-import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dpnotes import files
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.files import DataCorrupt, PublishedFile, cache_folder, fetch
 
@@ -255,27 +254,15 @@ def _decoded(packed_path: Path, official_labels: Sequence[np.ndarray]) -> np.nda
     # Another decoder may round other pixels another way.
     decoder = features.version("libjpeg_turbo") or features.version("jpg")
     known = hashlib.sha256("".join(map(str, CIFAR10_JPEG_FILES)).encode()).hexdigest()[:16]
-    cached = cache_folder() / "cifar10" / f"decoded-{known}-{decoder}.npz"
+    cached = cache_folder() / "cifar10" / f"decoded-{known}-{decoder}.sealed"
     try:
-        with zipfile.ZipFile(cached) as stored:
-            content = stored.read("images.npy")  # compares the checksum, before anything is parsed
-        return np.load(io.BytesIO(content), allow_pickle=False)
-    except (OSError, KeyError, EOFError, NotImplementedError, zipfile.BadZipFile):
+        return np.load(io.BytesIO(files.unsealed(cached)), allow_pickle=False)
+    except (OSError, files.DamagedFileError):
         pass  # not there, or damaged: decode
     with np.load(packed_path, allow_pickle=False) as packed:
         index = np.concatenate(official_order(packed["train"], packed["labels"], official_labels))
         images = decode_jpegs(packed["jpeg"].tobytes(), packed["offsets"])[index]
-    _write_atomically(cached, images)
+    np.save(buffer := io.BytesIO(), images)
+    with contextlib.suppress(OSError):  # a full or read-only cache costs time and nothing else
+        files.write({cached: files.sealed(buffer.getvalue())})
     return images
-
-
-def _write_atomically(path: Path, images: np.ndarray) -> None:
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
-            np.savez(file, images=images)
-        os.replace(partial, path)
-    except OSError:  # a full or read-only cache costs time and nothing else
-        with contextlib.suppress(OSError):
-            partial.unlink()

@@ -147,7 +147,7 @@ def accounted(oracle: MinibatchGradient, guarantee: Guarantee) -> dict[str, floa
         moved = clipped_sensitivity(oracle.norm_bound, oracle.terms.divisor, Relation.ZERO_OUT, poisson)
         event = Event(std / moved, Relation.ZERO_OUT, poisson, oracle.num_steps)
         kinder = account([event], guarantee.delta).epsilon
-    return {"accounted": guarantee.epsilon, "accounted_poisson": kinder}
+    return {"accounted": guarantee.nominal_epsilon, "accounted_poisson": kinder}
 
 
 def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], Task]) -> dict[str, Any]:

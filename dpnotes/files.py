@@ -1,0 +1,174 @@
+"""Files that are read again: written whole or not at all, and refused when they are not what was written.
+
+A file is written beside its place, reaches the disk, and is moved into it: a crash or a full disk leaves the older one.
+It carries a sha256 of all that is in it, which is compared before anything in it is used. This shows damage, not
+intent: whoever changes a file on purpose can compute the sha256 again.
+"""
+
+import hashlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_OWN_DIGEST = "manifest_sha256"  # the entry of a JSON file that holds the sha256 of the others
+
+
+class DamagedFileError(ValueError):
+    """A stored file is not what was written."""
+
+
+def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
+    """Write files, all or none: all reach the disk under other names before the first takes its place.
+
+    Args:
+      contents: by path; folders that are missing are made.
+      mode: who may read and write them.
+
+    Raises:
+      OSError: with the path, a full disk among others; what was there before stays.
+
+    Example:
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write({Path(folder) / "new" / "note.txt": b"kept"})
+      ...     (Path(folder) / "new" / "note.txt").read_bytes()
+      b'kept'
+    """
+    with _temporary_names(contents, mode) as names:
+        for path, content in contents.items():
+            with _named(path), names[path].open("wb") as file:
+                _write_and_sync(file, content)
+        for path in contents:
+            with _named(path):
+                os.replace(names[path], path)
+    for path in contents:
+        with _named(path):
+            descriptor = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def sealed(content: bytes) -> bytes:
+    """The content of a file after a line with its sha256; `unsealed` reads it.
+
+    Example:
+      >>> sealed(b"state")[:30]
+      b'dpnotes sha256 4ba69735ca53765'
+    """
+    return _seal(content) + content
+
+
+def unsealed(path: Path) -> bytes:
+    """What was sealed.
+
+    Raises:
+      DamagedFileError: if the file is not what was written.
+      FileNotFoundError: if there is none.
+
+    Example:
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write({Path(folder) / "run.pt": sealed(b"state")})
+      ...     unsealed(Path(folder) / "run.pt")
+      b'state'
+    """
+    stored = path.read_bytes()
+    start = stored.find(b"\n") + 1
+    content = stored[start:]
+    if stored[:start] != _seal(content):
+        raise DamagedFileError(
+            f"Expected {path} to match the sha256 in its first line; it was changed or cut short, or is of an older "
+            "version."
+        )
+    return content
+
+
+def sealed_json(body: Mapping[str, Any]) -> bytes:
+    """The one JSON file of a dict, with a sha256 of its entries among them; `unsealed_json` reads it.
+
+    Args:
+      body: JSON only, no NaN.
+
+    Example:
+      >>> print(sealed_json({"jobs": 2}).decode(), end="")
+      {
+       "jobs": 2,
+       "manifest_sha256": "ea07bd4df78c5c2d910a82aa60d7bd01cbabcd3d1bfebaada9bd6efaa9cdea0b"
+      }
+    """
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    digest = hashlib.sha256(canonical.encode()).hexdigest()
+    return (json.dumps({**body, _OWN_DIGEST: digest}, indent=1, sort_keys=True) + "\n").encode()
+
+
+def unsealed_json(path: Path, **about: Any) -> dict[str, Any]:
+    """The entries of a sealed JSON file.
+
+    Args:
+      path: of the file.
+      about: entries that it must have, by which it is known to be the one that belongs here.
+
+    Raises:
+      DamagedFileError: if the file is not, to the byte, what was written, or is another one.
+      FileNotFoundError: if there is none.
+
+    Example:
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     write({Path(folder) / "plan.json": sealed_json({"jobs": 2})})
+      ...     unsealed_json(Path(folder) / "plan.json", jobs=2)
+      {'jobs': 2}
+    """
+    content = path.read_bytes()
+    try:
+        body = json.loads(content)
+        whole = isinstance(body, dict) and body.pop(_OWN_DIGEST, None) and content == sealed_json(body)
+    except (ValueError, RecursionError):
+        whole = False
+    if not whole:
+        raise DamagedFileError(
+            f"Expected {path} to match its own sha256; it was changed or cut short, or is of an older version."
+        )
+    if other := [name for name, expected in about.items() if body.get(name) != expected]:
+        raise DamagedFileError(f"Expected {path} to be what belongs here; it is that of another {', '.join(other)}.")
+    return body
+
+
+def _seal(content: bytes) -> bytes:
+    return f"dpnotes sha256 {hashlib.sha256(content).hexdigest()}\n".encode()
+
+
+def _write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
+    file.write(content)
+    file.flush()
+    os.fsync(file.fileno())
+
+
+@contextmanager
+def _temporary_names(paths: Iterable[Path], mode: int) -> Iterator[dict[Path, Path]]:
+    names: dict[Path, Path] = {}
+    try:
+        for path in paths:
+            with _named(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+                os.close(descriptor)
+                names[path] = Path(name)
+                os.chmod(name, mode)
+        yield names
+    finally:
+        for name in names.values():
+            name.unlink(missing_ok=True)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """An error names the file that was asked for: `write` knows no path, and the others a temporary one."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -1,0 +1,123 @@
+"""What is read again is whole or refused, by one line with its path; a full disk leaves what was there."""
+
+import errno
+import json
+import os
+import random
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from dpnotes import files
+
+STATE = bytes(random.Random(0).randrange(256) for _ in range(3000))
+MANIFEST = {"cell": {"index": 3, "rate": 1e-05}, "name": "Schrödinger", "seconds": 0.25, "spent": []}
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """The kernel itself refuses to write more, as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def refused(read: Callable[[Path], object], path: Path) -> str:
+    with pytest.raises(files.DamagedFileError) as caught:
+        read(path)
+    message = str(caught.value)
+    assert str(path) in message and "\n" not in message
+    return message
+
+
+# ---------------------------------------------------------------- written whole or not at all
+def test_what_is_written_is_there_and_nothing_beside_it(tmp_path: Path):
+    one, two = tmp_path / "new" / "one", tmp_path / "two"
+    files.write({one: b"1", two: b"2"})
+    files.write({two: b"3"}, mode=0o600)
+    assert one.read_bytes() == b"1" and two.read_bytes() == b"3"
+    assert one.stat().st_mode & 0o777 == 0o644 and two.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "one", "two"]
+
+
+def test_on_a_full_disk_both_old_files_stay_and_the_one_without_room_is_named(tmp_path: Path):
+    small, large = tmp_path / "small", tmp_path / "large"
+    files.write({small: b"old", large: b"old"})
+    with largest_file(4096), pytest.raises(OSError, match=str(large)) as caught:
+        files.write({small: b"new", large: bytes(10_000)})
+    assert caught.value.errno == errno.EFBIG and caught.value.filename == str(large)
+    assert small.read_bytes() == large.read_bytes() == b"old" and len([*tmp_path.iterdir()]) == 2
+    files.write({small: b"new", large: bytes(10_000)})  # the control: with room it is written
+    assert small.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "os.replace", "tempfile.mkstemp", "os.chmod"])
+def test_whatever_fails_the_path_that_was_asked_for_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "some temporary name")
+
+    files.write({tmp_path / "note": b"old"})
+    monkeypatch.setattr(call, full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        files.write({tmp_path / "note": b"new"})
+    assert caught.value.errno == errno.ENOSPC and caught.value.filename == str(tmp_path / "note")
+    assert (tmp_path / "note").read_bytes() == b"old" and len([*tmp_path.iterdir()]) == 1
+
+
+# ---------------------------------------------------------------- damage
+def damaged(content: bytes, seed: int) -> Iterator[bytes]:
+    """Every cut of the first and last hundred bytes, one byte more, and 300 single bits flipped."""
+    yield from (content[:size] for size in (*range(100), *range(len(content) - 100, len(content))))
+    yield content + b"\n"
+    draws = random.Random(seed)
+    for _ in range(300):
+        other = bytearray(content)
+        other[draws.randrange(len(content))] ^= 1 << draws.randrange(8)
+        yield bytes(other)
+
+
+def test_every_damage_of_a_sealed_file_is_refused(tmp_path: Path):
+    path = tmp_path / "state"
+    for other in damaged(files.sealed(STATE), seed=1):
+        path.write_bytes(other)
+        refused(files.unsealed, path)
+    for content in (STATE, b"", b"\n" * 300):  # the control; also of nothing, and of line breaks
+        files.write({path: files.sealed(content)})
+        assert files.unsealed(path) == content
+
+
+def test_every_damage_of_a_sealed_json_file_is_refused(tmp_path: Path):
+    path, content = tmp_path / "plan.json", files.sealed_json(MANIFEST)
+    for other in damaged(content, seed=2):
+        path.write_bytes(other)
+        refused(files.unsealed_json, path)
+    path.write_bytes(content)
+    assert files.unsealed_json(path) == MANIFEST, "the control"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[]", b"null", b"3", b"{}", b"\x00\xff", b"[" * 100_000, b'{"rate": NaN}', b'{"manifest_sha256": 3}'],
+)
+def test_what_is_no_sealed_json_is_refused(tmp_path: Path, content: bytes):
+    (tmp_path / "plan.json").write_bytes(content)
+    refused(files.unsealed_json, tmp_path / "plan.json")
+
+
+def test_what_was_edited_is_refused_and_so_is_what_belongs_elsewhere(tmp_path: Path):
+    path = tmp_path / "plan.json"
+    path.write_bytes(files.sealed_json(MANIFEST).replace(b"0.25", b"0.26"))
+    refused(files.unsealed_json, path)
+    path.write_bytes(json.dumps(json.loads(files.sealed_json(MANIFEST))).encode())
+    refused(files.unsealed_json, path)  # the same entries, other spaces
+    path.write_bytes(files.sealed_json(MANIFEST))
+    assert "another cell, key" in refused(lambda path: files.unsealed_json(path, cell={}, spent=[], key=1), path)
+    assert files.unsealed_json(path, cell=MANIFEST["cell"], spent=[]) == MANIFEST, "the control"

@@ -207,19 +207,20 @@ class Streams:
         calls = call if plain else call.to(device, torch.int64).reshape(-1).contiguous()
         if len(calls) not in (1, len(self)):
             raise ValueError(f"Expected one call, or one for each of {len(self)} runs, got {len(calls)}.")
-        self.knows(calls)
+        self.valid_calls(calls)
         return calls
 
-    def knows(self, calls: Tensor) -> Tensor:
-        """Which call numbers a stream has, bool of the shape of `calls`, int64; others would share another's draws.
+    def valid_calls(self, calls: Tensor) -> Tensor:
+        """Which of these numbers can be a call, bool of the shape of `calls`, int64: those from 0 to 2^32 - 1.
 
-        On a device a step that asks this of the same tensor for each of its draws is answered from memory.
+        Any other would be drawn as one of them. On a device a step that asks this of one tensor for each of its draws
+        is answered from memory.
 
         Raises:
           ValueError: unless all are from 0 to 2^32 - 1; on a device as `dpnotes.checks` says.
 
         Example:
-          >>> Streams.of(0, ["a"]).knows(torch.tensor([7]))
+          >>> Streams.of(0, ["a"]).valid_calls(torch.tensor([7]))
           tensor([True])
         """
         remembers = calls.device.type != "cpu" and not calls.is_inference()  # whose changes nobody counts

@@ -172,13 +172,8 @@ class VirtualData:
         Raises:
           ValueError: for other batch sizes or calls.
         """
-        device = streams.keys.device
-        size = (
-            batch_size
-            if isinstance(batch_size, Tensor)
-            else torch.full((), float(batch_size), dtype=torch.float64, device=device)
-        )
-        size = size.to(device, torch.float64)
+        like = torch.empty((), dtype=torch.float64, device=streams.keys.device)
+        size = batch_size.to(like) if isinstance(batch_size, Tensor) else torch.full_like(like, float(batch_size))
         if size.dim() > 1 or size.numel() not in (1, len(streams)):
             raise ValueError(f"Expected batch_size.shape={tuple(size.shape)} to be () or ({len(streams)},).")
         checks.require(

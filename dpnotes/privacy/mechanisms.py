@@ -49,14 +49,16 @@ class Gaussian:
         Raises:
           CombinationError: if no accountant knows the answer's sampling under its relation.
           ValueError: if an active run's noise is not positive and finite, or its sensitivity is negative, infinite
-            or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device.
+            or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device;
+            of secret streams, if its call, or a later one, was drawn before for this purpose.
         """
         valid = check_release(request, streams)
         value = request.answer.value
+        streams = streams.only(valid)
         noise = streams.normal(self.purpose, request.call, value.shape[1])
         # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
         noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)
-        return state, zeroed_except(noisy, valid), price_of(request)
+        return state, zeroed_except(noisy, streams.served(valid)), price_of(request)
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,10 @@ class Laplace:
         if value.shape[1] != 1:
             raise ValueError(f"Expected an answer of shape (runs, 1), got {tuple(value.shape)}: L1 is L2 only there.")
         scale = request.noise_std.double() / 2**0.5
-        noisy = (laplace(streams, self.purpose, request.call) * scale)[:, None].add_(value).to(value.dtype)
-        return (
-            state,
-            zeroed_except(noisy, valid),
-            price_of(request, scale / request.answer.l2_sensitivity, "laplace"),
-        )
+        streams = streams.only(valid)
+        noise = laplace(streams, self.purpose, request.call)
+        noisy = zeroed_except((noise * scale)[:, None].add_(value).to(value.dtype), streams.served(valid))
+        return state, noisy, price_of(request, scale / request.answer.l2_sensitivity, "laplace")
 
 
 def laplace(streams: Streams, purpose: str, call: int | Tensor) -> Tensor:

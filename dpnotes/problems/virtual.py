@@ -160,8 +160,9 @@ class VirtualData:
     def fresh(self, batch_size: float | Tensor, streams: Streams, purpose: str, call: int | Tensor) -> FreshBatch:
         """A batch that shares no example with one of another purpose or call: `dim` normal numbers a run.
 
-        Whoever asks twice with the same arguments gets the same batch, which is then used twice: keep the `FreshBatch`
-        to ask at several points, and count calls (and the examples used so far) in what never goes back.
+        Whoever asks twice with the same arguments gets the same batch, which is then used twice (or, of secret streams,
+        an error): keep the `FreshBatch` to ask at several points, and count calls (and the examples used so far) in
+        what never goes back.
 
         Args:
           batch_size: whole numbers from 1 to 1e18, one for all runs or `(runs,)`; floats are welcome.

@@ -389,6 +389,25 @@ def test_the_inactive_are_given_a_public_number():
         streams.only(torch.tensor([True]))
 
 
+def test_the_active_of_a_part_are_those_of_all_that_it_is_a_part_of():
+    streams, first, second = Streams.secure(3), torch.tensor([True, True, False]), torch.tensor([False, True, True])
+    streams.only(first).only(second).normal("noise", 0, 3)  # run 1
+    streams.only(second).take(torch.tensor([2, 0])).normal("noise", 0, 3)  # run 2
+    assert streams.only(~second).normal("noise", 0, 3).shape == (3, 3)  # run 0 drew nothing before
+    with pytest.raises(ValueError, match="Expected call=0 of run 1"):
+        streams.only(second).normal("noise", 0, 3)
+
+
+def test_a_call_that_no_stream_has_is_given_a_public_number_on_a_device():
+    with PretendCuda():
+        streams = Streams.secure(2, "cuda")
+        given = streams.normal("noise", torch.tensor([2**32, 0], device="cuda"), 3).cpu()
+        public = Streams(torch.zeros(2, 2, dtype=torch.int64)).normal("noise", 0, 3)
+        assert torch.equal(given[0], public[0]) and not torch.equal(given[1], public[1])
+        with pytest.raises(ValueError, match="Expected 0 <= call=4294967296 < 2\\^32"):
+            checks.settle()
+
+
 # ---------------------------------------------------------------- processes and threads
 def in_a_fork(draw: Callable[[], Any]) -> str:
     """What a forked child says of a draw."""

@@ -46,7 +46,7 @@ def examine() -> Iterator[Finding]:
     for name in _REQUIRED:
         yield _package(name, "problem", "pip install -c constraints.txt -e .")
     yield _gpu()
-    yield _draws()
+    yield from _draws()
     yield _widgets()
     yield from _data()
     path = chromium()
@@ -74,17 +74,18 @@ def _gpu() -> Finding:
     return Finding("gpu", "note", "no CUDA device", "none is needed; only the experiments' paper profiles want one")
 
 
-def _draws() -> Finding:
-    """Whether random numbers come from a fused kernel; without one they are the same, and slower."""
+def _draws() -> Iterator[Finding]:
+    """Whether random numbers come from a fused kernel, on each device; without one they are the same, and slower."""
     if importlib.util.find_spec("torch") is None:
-        return Finding("draws", "note", "torch is not installed")
+        yield Finding("draws", "note", "torch is not installed")
+        return
     import torch
 
     from dpnotes import draws
 
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    backend = draws.backend(device)
-    return Finding("draws", "ok" if backend.fused else "note", f"{device}: {backend.about}", backend.advice)
+    for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
+        backend = draws.backend(torch.device(device))
+        yield Finding(f"draws {device}", "ok" if backend.fused else "note", backend.about, backend.advice)
 
 
 def _widgets() -> Finding:

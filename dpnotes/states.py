@@ -65,7 +65,8 @@ def restore(template: State, tensors: dict[str, Tensor]) -> State:
     """The state that `flatten` stored, in the shape of `template` (a state of the same type, such as a fresh one).
 
     For going on after a crash, and for nothing else. A stored state knows what had been spent when it was stored: to
-    go back to one whose run went on would draw the same noise again and forget what was spent since.
+    go back to one whose run went on would forget what was spent since, and draw the same noise again (which secret
+    streams refuse).
 
     Raises:
       ValueError: if the names differ, or a tensor's shape or dtype does.

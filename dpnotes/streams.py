@@ -8,7 +8,9 @@ the bit.
 
 Whoever holds the seed can draw the noise again and subtract it. A run that anyone can repeat is a demonstration, and
 its epsilon is the mechanism's, not the file's. `Streams.secure` takes keys from the operating system, which are in no
-file afterwards, so such a run cannot be repeated.
+file afterwards, so such a run cannot be repeated. Seeded streams may draw again what they drew; secret ones draw each
+element of (run, purpose, call) once, in the order of calls and elements, and in the process that made them
+(`dpnotes.register`).
 
 Two limits remain. Philox is not cryptographic, and its keys have 64 bits. The noise is a floating-point number: not
 every real number can come out, and which ones can depends on the exact answer, which is what the attack of Mironov ("On
@@ -18,7 +20,6 @@ More of this stands in docs/privacy.md.
 
 import hashlib
 import json
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,10 +31,16 @@ from torch import Tensor
 
 from dpnotes import checks, draws, validate
 from dpnotes.draws.reference import WORD, high_word
+from dpnotes.register import Register, random_keys
 
 _AHEAD = 64  # calls that a small vector is drawn for at once
 _SMALL = 512  # numbers in all runs
 _NAMES = 15  # vectors that are remembered beside the one that is drawn
+
+# What secret streams may draw again, and why: who sees both draws learns nothing of the data from their being equal.
+REPLAYED = {
+    "augmentation": "a picture that passes twice in one step has to be changed alike; it is what is asked, no release",
+}
 
 
 @lru_cache(maxsize=1024)
@@ -57,10 +64,8 @@ class Streams:
 
     Args:
       keys: `(runs, 2)` int64, two 32-bit words a run. The key comes from what the run is (its spec), never from
-        its place in the batch; `Streams.of` makes it.
-      secret: the keys came from the operating system. Such streams hide them, and cannot be stored or sent to another
-        process; a guarantee may assume that the seed is secret (`guarantees.SEED_IS_SECRET`), which it may not of
-        others (`guarantees.SEED_IS_PUBLIC`).
+        its place in the batch; `Streams.of` makes it. Keys that somebody hands over are no secret: `Streams.secure`
+        alone makes streams that are.
 
     Raises:
       ValueError: for keys of another type or shape.
@@ -72,14 +77,19 @@ class Streams:
       True
     """
 
-    __slots__ = ("_ahead", "_keys", "_known", "_secret")
+    __slots__ = ("_active", "_ahead", "_keys", "_known", "_register", "_runs", "_secret")
 
-    def __init__(self, keys: Tensor, secret: bool = False) -> None:
+    def __init__(self, keys: Tensor) -> None:
         if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
-        self._keys, self._secret = keys & WORD, secret  # Philox sees 32 bits a word: what is compared is what is used
+        self._keys, self._secret = keys & WORD, False  # Philox sees 32 bits a word: what is compared is what is used
         self._known: tuple[Any, int, Any] = None, 0, None  # calls that were looked at last
         self._ahead: dict[tuple[str, str, int, int], _Block | None] = {}
+        # Of secret streams: what all parts of them have drawn, which of its runs these are (None: all), and which of
+        # these draw now (None: all).
+        self._register: Register | None = None
+        self._runs: Tensor | None = None
+        self._active: Tensor | None = None
 
     @property
     def keys(self) -> Tensor:
@@ -88,7 +98,12 @@ class Streams:
 
     @property
     def secret(self) -> bool:
-        """Whether the keys came from the operating system."""
+        """Whether the keys came from the operating system.
+
+        Such streams hide their keys, cannot be stored or sent to another process, and draw each number once. A
+        guarantee may assume that their seed is secret (`guarantees.SEED_IS_SECRET`), which it may not of others
+        (`guarantees.SEED_IS_PUBLIC`).
+        """
         return self._secret
 
     @staticmethod
@@ -119,19 +134,26 @@ class Streams:
 
     @staticmethod
     def secure(num_runs: int, device: torch.device | str = "cpu") -> "Streams":
-        """Keys from the operating system's generator, different at every call.
+        """Keys from the operating system's generator, different at every call; they draw each number once.
 
         Args:
           num_runs: at least 1.
           device: where the keys are, and what is drawn from them.
 
         Example:
-          >>> Streams.secure(2)
-          Streams(<secret>, runs=2)
+          >>> streams = Streams.secure(2)
+          >>> streams, streams.normal("noise", 0, 3).shape
+          (Streams(<secret>, runs=2), torch.Size([2, 3]))
+          >>> streams.normal("noise", 0, 3)
+          Traceback (most recent call last):
+          ValueError: Expected call=0 of run 0 to come after all that was drawn for purpose='noise', from element 0 on:
+          secret streams draw a number once; give each mechanism, oracle or call of an algorithm a purpose or streams of
+          its own, and make no step again.
         """
         validate.at_least(1, num_runs=num_runs)
-        words = [[secrets.randbits(32), secrets.randbits(32)] for _ in range(num_runs)]
-        return Streams(torch.tensor(words, dtype=torch.int64, device=device), secret=True)
+        made = Streams(random_keys(num_runs, torch.device(device)))
+        made._secret, made._register = True, Register(num_runs, made._keys.device)
+        return made
 
     def __repr__(self) -> str:
         return f"Streams({'<secret>' if self.secret else self.keys.tolist()}, runs={len(self)})"
@@ -145,8 +167,79 @@ class Streams:
         return len(self.keys)
 
     def take(self, index: Tensor | slice) -> "Streams":
-        """The streams of some of the runs."""
-        return Streams(self.keys[index], self.secret)
+        """The streams of some of the runs; of secret ones each once.
+
+        Raises:
+          ValueError: if a run of secret streams is taken twice: two rows would draw the same noise.
+        """
+        taken = Streams(self._keys[index])
+        taken._secret, taken._register = self._secret, self._register
+        if self._register is not None:
+            runs = torch.arange(len(self), device=self._keys.device) if self._runs is None else self._runs
+            taken._runs = runs[index]
+            if len(torch.unique(taken._runs)) < len(taken):
+                raise ValueError("Expected index to name a run of secret streams once: its rows would draw alike.")
+            taken._active = None if self._active is None else self._active[index]
+        return taken
+
+    def only(self, active: Tensor) -> "Streams":
+        """The same streams where only the runs in `active`, `(runs,)` bool, draw: secret ones write down no others.
+
+        Whoever draws for some of the runs, as every mechanism does, draws from these: what the others are given is
+        not theirs (of secret streams, numbers of a public key), and they may draw their own later.
+
+        Raises:
+          ValueError: for another shape, or streams that are `replayable`, which no release may draw from.
+
+        Example:
+          >>> streams, first = Streams.secure(2), torch.tensor([True, False])
+          >>> one, other = streams.only(first).normal("noise", 0, 3), streams.only(~first).normal("noise", 0, 3)
+        """
+        if active.shape != (len(self),):
+            raise ValueError(f"Expected active of shape {tuple(active.shape)} to be ({len(self)},), one a run.")
+        if not self._secret:
+            return self
+        if self._register is None:
+            raise ValueError("Expected streams that draw a number once, got those of Streams.replayable.")
+        some = Streams(self._keys)
+        some._secret, some._register, some._runs = True, self._register, self._runs
+        some._ahead = self._ahead
+        some._active = active if self._active is None else self._active & active
+        return some
+
+    def served(self, active: Tensor) -> Tensor:
+        """Those of `active`, `(runs,)` bool, that were given all they drew, asked for after a draw.
+
+        All of them, but for runs of secret streams on a device that asked for a number twice: those were given what is
+        no secret, nothing about the data may leave with it, and it is an error when somebody waits (`dpnotes.checks`).
+
+        Example:
+          >>> Streams.of(0, ["a"]).served(torch.tensor([True]))
+          tensor([True])
+        """
+        return active if self._register is None else self._register.served(active, self._runs)
+
+    def replayable(self, purpose: str) -> "Streams":
+        """Streams of the same runs that may draw a number again: seeded ones themselves, of secret ones some others.
+
+        Args:
+          purpose: one of `REPLAYED`, which says why it may.
+
+        Raises:
+          ValueError: for any other purpose.
+
+        Example:
+          >>> streams = Streams.secure(2).replayable("augmentation")
+          >>> torch.equal(streams.normal("example", 0, 3), streams.normal("example", 0, 3))
+          True
+        """
+        validate.one_of(REPLAYED, purpose=purpose)
+        if self._register is None:
+            return self
+        keys = self._register.replayed_keys(purpose)
+        replayed = Streams(keys if self._runs is None else keys[self._runs])
+        replayed._secret = True
+        return replayed
 
     def words(self, purpose: str, call: int | Tensor, num_blocks: int) -> tuple[Tensor, ...]:
         """Raw 32-bit words: four `(runs, num_blocks)` int64 tensors, equal to the bit on every device.
@@ -161,7 +254,9 @@ class Streams:
           ValueError: for a call outside this range, which would share its stream with another, or calls that are not
             one a run; for more blocks than a stream has. (Of calls on a device: when the host next waits for it.)
         """
-        return self._blocks("words", purpose, self._calls(call), 0, num_blocks).unbind(-1)
+        calls = self._calls(call)
+        keys = self._claimed("words", purpose, calls, 0, num_blocks)
+        return self._blocks("words", keys, purpose, calls, 0, num_blocks).unbind(-1)
 
     def uniform(self, purpose: str, call: int | Tensor, size: int, start: int = 0) -> Tensor:
         """Uniform numbers in the open interval (0, 1), `(runs, size)` float64; arguments as in `normal`."""
@@ -207,24 +302,26 @@ class Streams:
         calls = call if plain else call.to(device, torch.int64).reshape(-1).contiguous()
         if len(calls) not in (1, len(self)):
             raise ValueError(f"Expected one call, or one for each of {len(self)} runs, got {len(calls)}.")
-        self.knows(calls)
+        self.valid_calls(calls)
         return calls
 
-    def knows(self, calls: Tensor) -> Tensor:
-        """Which call numbers a stream has, bool of the shape of `calls`, int64; others would share another's draws.
+    def valid_calls(self, calls: Tensor) -> Tensor:
+        """Which of these numbers can be a call, bool of the shape of `calls`, int64: those from 0 to 2^32 - 1.
 
-        On a device a step that asks this of the same tensor for each of its draws is answered from memory.
+        Any other would be drawn as one of them. On a device a step that asks this of one tensor for each of its draws
+        is answered from memory.
 
         Raises:
           ValueError: unless all are from 0 to 2^32 - 1; on a device as `dpnotes.checks` says.
 
         Example:
-          >>> Streams.of(0, ["a"]).knows(torch.tensor([7]))
+          >>> Streams.of(0, ["a"]).valid_calls(torch.tensor([7]))
           tensor([True])
         """
         remembers = calls.device.type != "cpu" and not calls.is_inference()  # whose changes nobody counts
-        if remembers and self._known[0] is calls and self._known[1] == calls._version:
-            return self._known[2]
+        before, version, inside = self._known
+        if remembers and before is calls and version == calls._version:
+            return inside
         inside = high_word(calls) == 0
         checks.require(inside, lambda: ValueError(f"Expected 0 <= call={calls[~inside][0].item()} < 2^32."))
         if remembers:
@@ -235,21 +332,36 @@ class Streams:
         validate.at_least(1, size=size)
         validate.at_least(0, start=start)
         calls = self._calls(call)
+        keys = self._claimed(kind, purpose, calls, start, size)
         # A fused kernel is as fast call by call.
-        if size * len(self) <= _SMALL and calls.device.type == "cpu" and not draws.backend(calls.device).fused:
+        small = size * len(self) <= _SMALL and calls.device.type == "cpu" and not draws.backend(calls.device).fused
+        if small and keys is self._keys:
             return self._drawn_ahead(kind, purpose, calls, size, start)
-        return self._elements(kind, purpose, calls, size, start)
+        return self._elements(kind, keys, purpose, calls, size, start)
 
-    def _elements(self, kind: str, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
+    def _claimed(self, kind: str, purpose: str, calls: Tensor, start: int, size: int) -> Tensor:
+        """The keys to draw with: the runs' own, or a public one where a run does not draw or has drawn this before."""
+        if self._register is None:
+            return self._keys
+        active = self._active
+        if calls.device.type != "cpu":  # on the CPU a call that no stream has is an error by now
+            known = self.valid_calls(calls).expand(len(self))
+            active = known if active is None else active & known
+        allowed = self._register.claim(purpose, kind, calls, start, size, self._runs, active)
+        if checks.known_empty(~allowed):
+            return self._keys
+        return self._keys.masked_fill(~allowed[:, None], 0)
+
+    def _elements(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
         first = start // 2  # two numbers a block
-        blocks = self._blocks(kind, purpose, calls, first, (start + size + 1) // 2 - first)
+        blocks = self._blocks(kind, keys, purpose, calls, first, (start + size + 1) // 2 - first)
         return blocks.flatten(1)[:, start % 2 : start % 2 + size]
 
-    def _blocks(self, kind: str, purpose: str, calls: Tensor, first: int, count: int) -> Tensor:
+    def _blocks(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, first: int, count: int) -> Tensor:
         if first + count > WORD + 1:
             raise ValueError(f"Expected at most 2^32 blocks of a stream, got blocks {first} ... {first + count - 1}.")
-        draw = getattr(draws.backend(self._keys.device).module, kind)
-        return draw(self._keys, calls, _words_of(purpose), first, count)
+        draw = getattr(draws.backend(keys.device).module, kind)
+        return draw(keys, calls, _words_of(purpose), first, count)
 
     def _drawn_ahead(self, kind: str, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
         """The same numbers, from a block of calls that were drawn at once; who reads call by call draws seldom.
@@ -258,15 +370,17 @@ class Streams:
         """
         name = (kind, purpose, size, start)
         if name not in self._ahead:  # the first time there is no telling whether more will follow
-            self._ahead = {**dict([*self._ahead.items()][-_NAMES:]), name: None}
-            return self._elements(kind, purpose, calls, size, start)
-        block = self._ahead[name]
+            for old in [*self._ahead][:-_NAMES]:
+                self._ahead.pop(old, None)
+            self._ahead[name] = None
+            return self._elements(kind, self._keys, purpose, calls, size, start)
+        block = self._ahead.get(name)
         if block is None or not block.holds(calls):
             if bool((calls > WORD - _AHEAD).any()):
-                return self._elements(kind, purpose, calls, size, start)
-            every = Streams(self._keys.repeat_interleave(_AHEAD, 0))
+                return self._elements(kind, self._keys, purpose, calls, size, start)
+            keys = self._keys.repeat_interleave(_AHEAD, 0)
             each = (calls[:, None] + torch.arange(_AHEAD)).expand(len(self), -1).flatten()
-            drawn = every._elements(kind, purpose, each, size, start).view(len(self), _AHEAD, size)
+            drawn = self._elements(kind, keys, purpose, each, size, start).view(len(self), _AHEAD, size)
             block = self._ahead[name] = _Block(calls.clone(), drawn)  # the caller may count on in place
         return block.drawn[torch.arange(len(self)), calls - block.first]
 

@@ -185,13 +185,17 @@ class PretendCuda(TorchDispatchMode):
         self._stack.enter_context(mock.patch.object(torch, "autocast", self._autocast(torch.autocast)))
         self._stack.enter_context(python)
         PretendCuda.current = self
+        self._checks = checks.settled()
+        self._checks.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        checks._pending().clear()  # nobody can wait for this device any more
-        super().__exit__(*error)
-        PretendCuda.current = None
-        self._stack.close()
+        try:
+            self._checks.__exit__(*error)  # nobody can wait for this device afterwards
+        finally:
+            super().__exit__(*error)
+            PretendCuda.current = None
+            self._stack.close()
 
     def _autocast(self, real: Any) -> Any:
         @contextlib.contextmanager

@@ -31,6 +31,12 @@ class UnitDraws:
         rows = torch.arange(len(self.keys)) - 1
         return (rows == torch.as_tensor(call)).double()[:, None].repeat(1, size)
 
+    def only(self, active: Tensor) -> "UnitDraws":
+        return self
+
+    def served(self, active: Tensor) -> Tensor:
+        return active
+
 
 def sums(
     mechanism: Any, increments: Tensor, streams: Any, restarts: frozenset[int] = frozenset()

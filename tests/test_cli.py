@@ -410,6 +410,19 @@ def test_doctor_finds_this_machine_usable():
     assert all(finding["advice"] for finding in findings if finding["level"] != "ok")
 
 
+def test_doctor_says_what_draws_on_each_device(monkeypatch: pytest.MonkeyPatch):
+    from dpnotes import draws
+
+    def subjects() -> list[str]:
+        return [finding.subject for finding in doctor.examine() if finding.subject.startswith("draws")]
+
+    monkeypatch.setattr(draws, "backend", lambda device: draws.Backend(draws.reference, False, str(device)))
+    assert subjects() == ["draws cpu"]
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
+    assert subjects() == ["draws cpu", "draws cuda"]
+
+
 def test_doctor_names_what_is_missing_and_what_to_do(monkeypatch: pytest.MonkeyPatch):
     def version(name: str) -> str:
         raise doctor.importlib.metadata.PackageNotFoundError(name)

@@ -235,6 +235,12 @@ class UnitDraws:
         draws = torch.arange(len(self) - 1)[:, None] == int(call[0]) * size + torch.arange(size)
         return torch.cat([torch.zeros(1, size), draws.double()])
 
+    def only(self, active: Tensor) -> Any:
+        return self
+
+    def served(self, active: Tensor) -> Tensor:
+        return active
+
 
 LEAPS = (0.0, 0.1, 0.1, 0.3, "save", 0.7, 0.71, "back", 0.3, 0.5, "back", 0.45, 0.45, 0.6, 0.2, 0.21)
 
@@ -530,7 +536,7 @@ def test_a_resumed_run_with_fresh_secret_keys_uses_no_example_again(tmp_path):
     for streams in (Streams.of(0, ["a"]), Streams.secure(1)):
         assert len(set(used_by_a_resumed_run(tmp_path, DataSetSamples, streams))) == 60
     line = "order = Streams(torch.zeros_like(streams.keys)) if streams.secret else streams"
-    broken = module_with_line_replaced(samples_module, line, "order = streams")
+    broken = module_with_line_replaced(samples_module, line, "order = Streams(streams.keys)")
     # 20 and 40 of 60 at random are disjoint with probability below 1e-15.
     assert len(set(used_by_a_resumed_run(tmp_path, broken.DataSetSamples, Streams.secure(1)))) < 60, "control"
 

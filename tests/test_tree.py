@@ -47,6 +47,12 @@ class UnitDraws:
         self.calls.append((purpose, size))
         return torch.eye(size, dtype=torch.float64)[call]
 
+    def only(self, active: Tensor) -> Any:
+        return self
+
+    def served(self, active: Tensor) -> Tensor:
+        return active
+
 
 def request(
     runs: int,

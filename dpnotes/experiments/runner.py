@@ -65,9 +65,8 @@ def run(
     spec = experiment.spec(profile)
     validate.at_least(1, jobs=jobs)
     limit = None if memory is None else parse_memory(memory)
-    device = _resolve(
-        device, experiment, report
-    )  # an argument that is refused must not have cleared or skipped anything
+    # Before anything is cleared or skipped: an argument that is refused must not have done so.
+    device = _resolve(device, experiment, report)
     fingerprint = Fingerprint.of(experiment, profile)
     folder = store.cells_folder(spec, fingerprint.key)
     if resume:

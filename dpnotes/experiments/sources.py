@@ -94,7 +94,8 @@ def digests(modules: Iterable[str]) -> dict[str, str]:
       ValueError: a named module has no source file (it was typed into a notebook, say).
 
     >>> sorted(digests(["dpnotes.streams"]))
-    ['dpnotes.checks', 'dpnotes.draws', 'dpnotes.draws.reference', 'dpnotes.streams', 'dpnotes.validate']
+    ['dpnotes.checks', 'dpnotes.draws', 'dpnotes.draws.reference', 'dpnotes.register', 'dpnotes.streams',
+    'dpnotes.validate']
     """
     waiting = sorted(set(modules))
     tops = {"dpnotes", *(name.split(".")[0] for name in waiting)}

@@ -76,7 +76,7 @@ class PerturbedDescent:
         oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
         moves = running & (estimate.status == Status.OK)
         dim = state.x.shape[1]
-        noise = streams.normal(_PURPOSE, state.steps, dim).mul_(self.perturbation / dim**0.5)
+        noise = streams.only(moves).normal(_PURPOSE, state.steps, dim).mul_(self.perturbation / dim**0.5)
         x = state.x - self.step_size * (estimate.gradient + noise).to(state.x)
         moved = moves & finite(x)
         status = torch.where(running, estimate.status, state.status)

@@ -10,7 +10,7 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import WHOLE, Estimate, Mechanism, Price, Problem, Relation, Release, Sensitive
 from dpnotes.guarantees import Basis
-from dpnotes.oracles.terms import examples_apart, why_not
+from dpnotes.oracles.terms import examples_apart, statuses
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import Gaussian
@@ -137,7 +137,7 @@ class ClippedGradient:
         if loss_multiplier is not None:
             cost = cost + _LOSS_MECHANISM.cost(x, loss_multiplier)
         granted, spent = self._filter.grant(meter.filter, cost, active & exists)
-        status = why_not(active, granted, exists)
+        status = statuses(active, granted, exists)
         if checks.known_empty(granted):
             nothing = Price(multiplier, granted, self.relation)
             return state, Estimate(torch.zeros_like(x), nothing, torch.zeros_like(meter.calls), status)

@@ -123,6 +123,7 @@ class FreshGradient:
         granted, status, spent = terms.grant(state, active)
         if checks.known_empty(granted):
             return state, terms.refuse(x, granted, status)
+        streams = streams.only(granted)
         mean = self.data.fresh(self.batch_size, streams, PURPOSE, calls).gradient(x)
         found = terms.too_long(mean, self.batch_size).long()
         new, gradient, price = terms.release(state, mean, granted, spent, (found, found), streams)

@@ -159,6 +159,7 @@ class MinibatchGradient:
         granted, status, spent = terms.grant(state, active)
         if checks.known_empty(granted):
             return state, terms.refuse(x, granted, status)
+        streams = streams.only(granted)
         sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
         problem = self.problem
         if self.augment and isinstance(problem, Augmentable):

@@ -398,7 +398,7 @@ class Spider:
             price = Price(_rows(self.noise_multiplier, move), granted, self.relation, FRESH)
             return state, Estimate(torch.zeros_like(x), price, torch.zeros_like(need), status)
 
-        used = granted * need
+        used, streams = granted * need, streams.only(granted)
         batch = self.samples.batch(meter.used, used, streams, meter.calls)
         mean = batch.term(x, belief.point, new, bound)
         exceeded = granted & self._too_long(mean, bound)

@@ -34,17 +34,18 @@ from dpnotes.streams import Streams
 _ROUNDING = 1e-5
 
 
-def why_not(active: Tensor, granted: Tensor, exists: Tensor) -> Tensor:
-    """The status of runs, `(runs,)`: OK but for the active ones that were granted nothing.
+def statuses(active: Tensor, granted: Tensor, exists: Tensor) -> Tensor:
+    """The status of each run, `(runs,)` int64: OK but for the active ones that were granted nothing.
 
-    They have no next release (FINISHED), or one that their budget does not cover.
+    Of those the budget does not cover the next release (BUDGET_EXHAUSTED), or there is none (FINISHED).
 
     Example:
-      >>> why_not(torch.ones(3).bool(), torch.tensor([True, False, False]), torch.tensor([True, True, False])).tolist()
-      [0, 2, 1]
+      >>> granted, exists = torch.tensor([True, False, False]), torch.tensor([True, True, False])
+      >>> [Status(code).name for code in statuses(torch.ones(3).bool(), granted, exists).tolist()]
+      ['OK', 'BUDGET_EXHAUSTED', 'FINISHED']
     """
-    assert (Status.OK, Status.FINISHED, Status.BUDGET_EXHAUSTED) == (0, 1, 2)
-    return (exists + 1) * (active ^ granted)
+    # In three kernels, which their numbers allow: BUDGET_EXHAUSTED is one more than FINISHED, and OK is 0.
+    return (exists + int(Status.FINISHED)) * (active ^ granted)
 
 
 def examples_apart(problem: Problem) -> tuple[Assumption, ...]:
@@ -185,7 +186,7 @@ class Terms:
         exists = state.meter.calls < self.num_steps
         cost = self.mechanism.cost(state.belief, self.noise_multiplier, self.sampling, None)
         granted, spent = self._filter.grant(state.meter.filter, cost, active & exists, self.sampling)
-        return granted, why_not(active, granted, exists), spent
+        return granted, statuses(active, granted, exists), spent
 
     def refuse(self, x: Tensor, granted: Tensor, status: Tensor) -> Estimate:
         """The estimate where no run was granted one."""

@@ -74,12 +74,12 @@ class DiscreteGaussian:
           CombinationError: if the answer's sampling is a random batch: no accountant knows this noise on one.
           ValueError: as `Gaussian.release`.
         """
-        sound = check_release(request, streams, "zcdp")
+        valid = check_release(request, streams, "zcdp")
         value = request.answer.value.detach().double()
         steps = (value / self.grid).round().nan_to_num(nan=0.0).clamp(-_LARGEST, _LARGEST)
         rounding = self.grid * math.sqrt(value.shape[1])
         released = torch.zeros_like(value)
-        for run in sound.nonzero()[:, 0].tolist():
+        for run in valid.nonzero()[:, 0].tolist():
             sensitivity = float(request.answer.l2_sensitivity[run])
             wider = (sensitivity + rounding) / sensitivity if sensitivity > 0 else 1.0
             scale = float(request.noise_std[run]) * wider / self.grid

@@ -132,7 +132,9 @@ class BandedSquareRoot:
         price = price_of(request, effective)
 
         past, end = Layers.to_list(state.past)
+        streams = streams.only(active)
         noise = streams.normal(self.purpose, request.call, value.shape[1]).mul_(noise_std[:, None])
+        active = streams.served(active)
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
             old = old if checks.known_empty(leaf <= k) else torch.where((leaf > k)[:, None], old, 0.0)
             noise.sub_(old * float(coefficient))  # not in one fused step, whose bits depend on the device

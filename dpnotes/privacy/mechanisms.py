@@ -49,14 +49,16 @@ class Gaussian:
         Raises:
           CombinationError: if no accountant knows the answer's sampling under its relation.
           ValueError: if an active run's noise is not positive and finite, or its sensitivity is negative, infinite
-            or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device.
+            or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device;
+            of secret streams, if its call, or a later one, was drawn before for this purpose.
         """
-        sound = check_release(request, streams)
+        valid = check_release(request, streams)
         value = request.answer.value
+        streams = streams.only(valid)
         noise = streams.normal(self.purpose, request.call, value.shape[1])
         # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
         noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)
-        return state, silenced(noisy, sound), price_of(request)
+        return state, zeroed_except(noisy, streams.served(valid)), price_of(request)
 
 
 @dataclass(frozen=True)
@@ -96,17 +98,15 @@ class Laplace:
           CombinationError: if the answer's sampling is a random batch: no accountant knows Laplace noise on one.
           ValueError: as `Gaussian.release`, or if the answer is not one number a run.
         """
-        sound = check_release(request, streams, "laplace")
+        valid = check_release(request, streams, "laplace")
         value = request.answer.value
         if value.shape[1] != 1:
             raise ValueError(f"Expected an answer of shape (runs, 1), got {tuple(value.shape)}: L1 is L2 only there.")
         scale = request.noise_std.double() / 2**0.5
-        noisy = (laplace(streams, self.purpose, request.call) * scale)[:, None].add_(value).to(value.dtype)
-        return (
-            state,
-            silenced(noisy, sound),
-            price_of(request, scale / request.answer.l2_sensitivity, "laplace"),
-        )
+        streams = streams.only(valid)
+        noise = laplace(streams, self.purpose, request.call)
+        noisy = zeroed_except((noise * scale)[:, None].add_(value).to(value.dtype), streams.served(valid))
+        return state, noisy, price_of(request, scale / request.answer.l2_sensitivity, "laplace")
 
 
 def laplace(streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
@@ -143,19 +143,19 @@ class Exact:
             infinite one is what an answer without a bound has.
         """
         answer = request.answer
-        sound = check_answer(answer, request.active, streams)
+        valid = check_answer(answer, request.active, streams)
         price = Price(torch.zeros_like(request.noise_std), request.active, answer.relation, answer.sampling)
-        return state, answer.value.masked_fill(~sound[:, None], 0), price
+        return state, answer.value.masked_fill(~valid[:, None], 0), price
 
 
-def silenced(noisy: Tensor, sound: Tensor) -> Tensor:
-    """What is released, `(runs, dim)`: zeros in the runs that are not in `sound`, in place.
+def zeroed_except(noisy: Tensor, valid: Tensor) -> Tensor:
+    """What is released, `(runs, dim)`: zeros in the runs that are not in `valid`, in place.
 
     Example:
-      >>> silenced(torch.ones(2, 1), torch.tensor([True, False])).flatten()
+      >>> zeroed_except(torch.ones(2, 1), torch.tensor([True, False])).flatten()
       tensor([1., 0.])
     """
-    refused = ~sound
+    refused = ~valid
     return noisy if checks.known_empty(refused) else noisy.masked_fill_(refused[:, None], 0)
 
 
@@ -204,19 +204,19 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
     noise_std, l2_sensitivity, active = request.noise_std, request.answer.l2_sensitivity, request.active
     _check_rows(request.answer, streams, active=active, noise_std=noise_std, call=request.call)
     _check_kind(request.answer, streams, noise)
-    sound = active & (noise_std > 0) & (l2_sensitivity >= 0) & (noise_std + l2_sensitivity < torch.inf)
-    if sound.device.type != "cpu":  # a call that no stream has would draw another one's noise before that is an error
-        sound = sound & streams.knows(request.call)
+    valid = active & (noise_std > 0) & (l2_sensitivity >= 0) & (noise_std + l2_sensitivity < torch.inf)
+    if valid.device.type != "cpu":  # a call that no stream has would draw another one's noise before that is an error
+        valid = valid & streams.valid_calls(request.call)
 
     def error() -> ValueError:
-        run = int((active & ~sound).nonzero()[0])
+        run = int((active & ~valid).nonzero()[0])
         return ValueError(
             f"Expected 0 < noise_std={noise_std[run].item()} < inf and 0 <= l2_sensitivity="
             f"{l2_sensitivity[run].item()} < inf in run {run}; a release without noise is asked for with Exact()."
         )
 
-    checks.require(sound == active, error)
-    return sound
+    checks.require(valid == active, error)
+    return valid
 
 
 def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noise = "gaussian") -> Tensor:
@@ -240,14 +240,14 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
     _check_rows(answer, streams, active=active)
     _check_kind(answer, streams, noise)
     l2_sensitivity = answer.l2_sensitivity
-    sound = active & (l2_sensitivity >= 0)
+    valid = active & (l2_sensitivity >= 0)
 
     def error() -> ValueError:
-        run = int((active & ~sound).nonzero()[0])
+        run = int((active & ~valid).nonzero()[0])
         return ValueError(f"Expected l2_sensitivity={l2_sensitivity[run].item()} >= 0 in run {run}.")
 
-    checks.require(sound == active, error)
-    return sound
+    checks.require(valid == active, error)
+    return valid
 
 
 def _check_kind(answer: Sensitive, streams: Streams, noise: Noise) -> None:

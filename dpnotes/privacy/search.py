@@ -213,7 +213,7 @@ def select_stationary_point(
       smallest_eigenvalue: of the full-data Hessian, `(runs,)`, within `search.eigenvalue_error`.
       streams: one key a run.
       state: `Selection.state` of the last search with these streams, None for the first one. A second search without it
-        draws the noise of the first, and what both may claim does not add up.
+        draws the noise of the first, and what both may claim does not add up: secret streams refuse that.
 
     Returns:
       The selection; a run that found none says so.

@@ -112,7 +112,8 @@ class AboveThreshold:
           ValueError: if the mask is not one truth value a run, or the streams are of other runs.
         """
         _check_runs(state, streams, active)
-        noise = laplace(streams, f"{self.purpose}: threshold", state.searches) * (2 * self.sensitivity / self.epsilon)
+        drawn = laplace(streams.only(active), f"{self.purpose}: threshold", state.searches)
+        noise = drawn * (2 * self.sensitivity / self.epsilon)
         level = torch.full_like(noise, 1 / self.epsilon)
         begun = SelectionState(
             state.searches + active.long(),
@@ -153,10 +154,11 @@ class AboveThreshold:
             moved = question.l2_sensitivity[run].item()
             raise ValueError(f"Expected 0 <= l2_sensitivity={moved} <= {self.sensitivity} in run {run}.")
         # Counted over all searches of the run, so that no two questions share their noise.
-        noise = laplace(streams, f"{self.purpose}: question", state.asked) * (4 * self.sensitivity / self.epsilon)
+        drawn = laplace(streams.only(asked), f"{self.purpose}: question", state.asked)
+        noise = drawn * (4 * self.sensitivity / self.epsilon)
         # A value that is not a number is a no, as every comparison with one is: that depends on the data, so it may
         # not be an error.
-        yes = asked & (value[:, 0].double() + noise >= state.threshold)
+        yes = streams.served(asked) & (value[:, 0].double() + noise >= state.threshold)
         return replace(state, asked=state.asked + asked.long(), halted=state.halted | yes), yes
 
     def accuracy(self, num_questions: int, beta: float) -> float:

@@ -193,14 +193,16 @@ class Tree:
 
         combine, own = _tables(self.levels, self.optimal, value.device)
         level = _level_of(leaf.clamp_max(self.max_leaves))  # of a run that was refused, past the last leaf too
+        nodes, end = Layers.to_list(state.nodes)
+        scale = noise_std * own[level] if self.optimal else noise_std
+        streams = streams.only(active)
+        drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
+        released = drawn
+        active = streams.served(active)
         # The host waits for this, once a step: to go over all blocks instead would read a vector a level.
         levels = torch.where(active, level, -1).tolist()
         completes = {*levels} - {-1}
         together = len({*levels}) == 1  # runs that keep step complete blocks of one size
-        nodes, end = Layers.to_list(state.nodes)
-        scale = noise_std * own[level] if self.optimal else noise_std
-        drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
-        released = drawn
         for low in range(max(completes, default=0)):
             # Every lower block is live when a block completes, and becomes part of it.
             old = nodes[low] if together else torch.where((active & (level > low))[:, None], nodes[low], 0.0)

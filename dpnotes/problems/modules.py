@@ -381,7 +381,8 @@ class ModuleProblem:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self._inputs)
             raise ValueError(f"Expected inputs of shape {shapes} to be (examples, channels, height, width).")
         # Their numbers name the purpose of a draw: one wait for the device, not one a run.
-        return self._with(_Augmentation(streams, calls.cpu() if isinstance(calls, Tensor) else calls))
+        calls = calls.cpu() if isinstance(calls, Tensor) else calls
+        return self._with(_Augmentation(streams.replayable("augmentation"), calls))
 
     def _with(self, augmentation: _Augmentation) -> "ModuleProblem":
         other = copy.copy(self)

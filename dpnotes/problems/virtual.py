@@ -160,8 +160,9 @@ class VirtualData:
     def fresh(self, batch_size: float | Tensor, streams: Streams, purpose: str, call: int | Tensor) -> FreshBatch:
         """A batch that shares no example with one of another purpose or call: `dim` normal numbers a run.
 
-        Whoever asks twice with the same arguments gets the same batch, which is then used twice: keep the `FreshBatch`
-        to ask at several points, and count calls (and the examples used so far) in what never goes back.
+        Whoever asks twice with the same arguments gets the same batch, which is then used twice (or, of secret streams,
+        an error): keep the `FreshBatch` to ask at several points, and count calls (and the examples used so far) in
+        what never goes back.
 
         Args:
           batch_size: whole numbers from 1 to 1e18, one for all runs or `(runs,)`; floats are welcome.
@@ -172,13 +173,8 @@ class VirtualData:
         Raises:
           ValueError: for other batch sizes or calls.
         """
-        device = streams.keys.device
-        size = (
-            batch_size
-            if isinstance(batch_size, Tensor)
-            else torch.full((), float(batch_size), dtype=torch.float64, device=device)
-        )
-        size = size.to(device, torch.float64)
+        like = torch.empty((), dtype=torch.float64, device=streams.keys.device)
+        size = batch_size.to(like) if isinstance(batch_size, Tensor) else torch.full_like(like, float(batch_size))
         if size.dim() > 1 or size.numel() not in (1, len(streams)):
             raise ValueError(f"Expected batch_size.shape={tuple(size.shape)} to be () or ({len(streams)},).")
         checks.require(

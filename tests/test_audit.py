@@ -168,6 +168,9 @@ def test_two_scales_that_are_almost_one_are_almost_a_gaussian():
     two_scales = ScaledPair.of(lambda data, noise: data + noise * (1 + data[:, :1]), means[1], means[0], 2)
     assert isinstance(one_scale, GaussianPair) and isinstance(two_scales, ScaledPair)
     assert two_scales.stds == (2.0, 1.0)
+    # What took the noise of one data set for that of both called 4.38 exact here, where 37.63 is.
+    with pytest.raises(ValueError, match="the same noise on both data sets"):
+        GaussianPair.of(lambda data, noise: data + noise * (1 + data[:, :1]), means[1], means[0], 2)
     with pytest.raises(ValueError, match="noise is a multiple of the draws"):
         ScaledPair.of(lambda data, noise: data + noise.cumsum(1), means[1], means[0], 2)
 

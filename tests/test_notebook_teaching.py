@@ -80,7 +80,7 @@ def test_a_table_escapes_what_it_shows():
 
 
 def test_an_address_in_a_table_is_a_link_named_by_its_last_part():
-    table = Table(["thread"], [["https://example.org/a/issues/7 https://example.org/a/\"><b>"]])
+    table = Table(["thread"], [['https://example.org/a/issues/7 https://example.org/a/"><b>']])
     link = '<a href="https://example.org/a/issues/7">7</a>'
     assert link in table._repr_html_() and "<b>" not in table._repr_html_() and table._repr_html_().count("<a ") == 2
     assert repr(table).startswith("thread\nhttps://example.org/a/issues/7 ")

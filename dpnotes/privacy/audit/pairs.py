@@ -18,6 +18,7 @@ from dpnotes import validate
 from dpnotes.privacy.audit.bounds import epsilon_from_counts
 
 _MOST_OUTPUTS = 10_000
+_SAME = 1e-6  # relative: noises that differ by less differ by rounding
 _NOISELESS = 1e-9  # relative: a direction whose noise is smaller than this has none but rounding
 
 
@@ -78,6 +79,9 @@ class GaussianPair:
           included: its neighbour.
           num_draws: how many standard normals the release asks for.
 
+        Raises:
+          ValueError: if the noise is not the same on both data sets.
+
         Example:
           >>> pair = GaussianPair.of(lambda x, z: x + 3 * z, torch.zeros(2), torch.ones(2), 2)
           >>> pair.noise
@@ -86,8 +90,13 @@ class GaussianPair:
         """
         unit = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
         outputs = release(without.expand(len(unit), *without.shape), unit)
-        moved = release(included[None], unit[:1])
-        return GaussianPair(outputs[0], moved[0] - outputs[0], outputs[1:] - outputs[0])
+        noise = outputs[1:] - outputs[0]
+        weights = torch.linspace(1, 2, num_draws, dtype=torch.float64)  # all draws at once: one row shows a difference
+        moved = release(included.expand(2, *included.shape), torch.stack([unit[0], weights]))
+        drawn = weights.to(noise) @ noise
+        if float((moved[1] - moved[0] - drawn).norm()) > _SAME * float(drawn.norm() + moved[0].norm()):
+            raise ValueError("Expected a release with the same noise on both data sets: for two scales see ScaledPair.")
+        return GaussianPair(outputs[0], moved[0] - outputs[0], noise)
 
     @property
     def mu(self) -> float:

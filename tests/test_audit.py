@@ -23,6 +23,7 @@ from dpnotes.privacy.audit import (
     GaussianPair,
     LowerBound,
     MixturePair,
+    ScaledPair,
     choose_threshold,
     epsilon_from_counts,
     from_scores,
@@ -128,6 +129,50 @@ def test_a_mixture_of_one_is_a_gaussian_and_its_attack_faces_the_right_way():
     assert hit == pytest.approx(stats.norm.sf(-1)) and false_hit == pytest.approx(stats.norm.sf(1))
     assert MixturePair(other, other, 1.0).epsilon(1e-5) == 0.0
     assert math.isinf(MixturePair(np.array([[100.0], [1.0]]), other, 1.0).epsilon(1e-5))
+
+
+@pytest.mark.parametrize("stds", [(0.5, 1.0), (1.0, 0.5)])
+def test_two_scales_have_the_epsilon_of_their_densities(stds: tuple[float, float]):
+    means = torch.tensor([[0.3], [0.0]], dtype=torch.float64)
+    pair, delta = ScaledPair(means, stds), 1e-3
+    grid = np.linspace(-12, 12, 400_001)
+    one, other = (stats.norm.pdf(grid, float(mean), std) for mean, std in zip(means[:, 0], stds, strict=True))
+
+    def excess(epsilon: float) -> float:
+        both = (np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in ((one, other), (other, one)))
+        return float(max(both) * (grid[1] - grid[0]))
+
+    epsilon = pair.epsilon(delta)
+    assert excess(epsilon) == pytest.approx(delta, rel=1e-3)
+    assert excess(0.99 * epsilon) > 1.01 * delta  # the control: the grid tells so small a difference
+    # The densities are those of what is sampled, in many outputs too, whichever side has more noise.
+    means = torch.cat([torch.full((1, 4), 0.3), torch.zeros(1, 4)]).double()
+    pair, noise = ScaledPair(means, stds), Streams.of("scales", [0]).normal("draws", 0, 80_000)[0].view(20_000, 4)
+    threshold = pair.strongest_threshold(20_000, delta, 0.01)
+    outputs = [mean + std * noise for mean, std in zip(means, stds, strict=True)]
+    hits = [float((pair.score(side) > threshold).double().mean()) for side in outputs]
+    errors = [5 * math.sqrt(rate * (1 - rate) / 20_000) for rate in pair.rates(threshold)]  # one in a million
+    assert all(abs(hit - rate) < error for hit, rate, error in zip(hits, pair.rates(threshold), errors, strict=True))
+    assert abs(hits[0] - pair.rates(threshold)[1]) > errors[0]  # the control: the two sides are not each other's
+
+
+def test_two_scales_that_are_almost_one_are_almost_a_gaussian():
+    means = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    gaussian = GaussianPair(means[1], means[0], torch.eye(2)).epsilon(1e-5)
+    assert ScaledPair(means, (1.0, 1.0001)).epsilon(1e-5) == pytest.approx(gaussian, rel=1e-3)
+    assert ScaledPair(means, (1.0, 1.1)).epsilon(1e-5) > 1.1 * gaussian  # the control
+    many = [ScaledPair(torch.zeros(2, outputs), (1.0, 1.1)).epsilon(1e-5) for outputs in (1, 10, 100, 1000)]
+    assert many == sorted(many) and many[-1] > 10 * many[0]  # every output is a further look at the scale
+
+    one_scale = ScaledPair.of(lambda data, noise: data + noise, means[1], means[0], 2)
+    two_scales = ScaledPair.of(lambda data, noise: data + noise * (1 + data[:, :1]), means[1], means[0], 2)
+    assert isinstance(one_scale, GaussianPair) and isinstance(two_scales, ScaledPair)
+    assert two_scales.stds == (2.0, 1.0)
+    # What took the noise of one data set for that of both called 4.38 exact here, where 37.63 is.
+    with pytest.raises(ValueError, match="the same noise on both data sets"):
+        GaussianPair.of(lambda data, noise: data + noise * (1 + data[:, :1]), means[1], means[0], 2)
+    with pytest.raises(ValueError, match="noise is a multiple of the draws"):
+        ScaledPair.of(lambda data, noise: data + noise.cumsum(1), means[1], means[0], 2)
 
 
 # ---------------------------------------------------------------- honest levels
@@ -465,6 +510,10 @@ def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_
         (lambda: MixturePair(np.ones((2, 2)), np.ones((2, 1)), 1.0), "Expected the weights of included to sum to 1"),
         (lambda: MixturePair(np.ones((2, 1)), np.ones((2, 1)), 0.0), "Expected std=0.0 > 0"),
         (lambda: MixturePair(np.array([[math.nan], [1]]), np.ones((2, 1)), 1.0), "Expected included to be finite"),
+        (lambda: ScaledPair(torch.zeros(2), (1.0, 2.0)), "Expected means \\(2,\\) to be \\(2, outputs\\), and finite"),
+        (lambda: ScaledPair(torch.full((2, 1), math.nan), (1.0, 2.0)), "and finite"),
+        (lambda: ScaledPair(torch.zeros(2, 1), (1.0, 0.0)), "Expected std_without=0.0 > 0"),
+        (lambda: ScaledPair(torch.zeros(2, 1), (1.0, 1.0)), "Expected stds=\\(1.0, 1.0\\) to differ"),
         (
             lambda: LowerBound(1.0, 1e-5, ZERO_OUT, 0.01, 10, "").exceeds(Guarantee(1.0, 1e-6, ZERO_OUT, "")),
             "Expected the claim's delta=1e-06 to be the audit's, 1e-05",

@@ -79,6 +79,14 @@ def test_a_table_escapes_what_it_shows():
     assert repr(table) == "c>d\na<b\nx<y & $z$"
 
 
+def test_an_address_in_a_table_is_a_link_named_by_its_last_part():
+    table = Table(["thread"], [['https://example.org/a/issues/7 https://example.org/a/"><b>']])
+    link = '<a href="https://example.org/a/issues/7">7</a>'
+    assert link in table._repr_html_() and "<b>" not in table._repr_html_() and table._repr_html_().count("<a ") == 2
+    assert repr(table).startswith("thread\nhttps://example.org/a/issues/7 ")
+    assert "<a " not in Table(["thread"], [["issues/7"]])._repr_html_()  # the control
+
+
 def test_the_claims_table_computes_its_verdicts():
     right, wrong = select(CLAIMS, ["budget_schedules.thm4.5.schedule", "budget_schedules.lemmaC.4.inversion"])
     table = claims_table([right, wrong])

@@ -170,3 +170,34 @@ def museum_table(exhibits: Sequence[Any], audit: Mapping[str, tuple[float, float
             ]
         )
     return Table(columns, rows)
+
+
+def wild_table(exhibits: Sequence[Any], audit: Mapping[str, tuple[float, float]]) -> Table:
+    """Bugs in the wild: whose, when, what was claimed and what is true of our few lines, and what the audit says.
+
+    Args:
+      exhibits: with `name`, `claim`, `exact(broken)` and `source`.
+      audit: name to the lower bounds of the broken and of the correct variant.
+
+    >>> wild_table([], {}).columns[:3]
+    ['library', 'what happened', 'opened']
+    """
+    columns = ["library", "what happened", "opened", "mended", "claimed ε", "exact ε", "audited ε ≥ (correct)", "audit"]
+    rows = []
+    for exhibit in exhibits:
+        source, (bound, correct) = exhibit.source, audit[exhibit.name]
+        exact = exhibit.exact(True)
+        rows.append(
+            [
+                source.repository,
+                exhibit.name,
+                source.opened,
+                source.mended.split(",")[0] or "open",
+                f"{exhibit.claim.epsilon:.2f}",
+                "∞" if math.isinf(exact) else f"{exact:.3g}",
+                f"{bound:.2f} ({correct:.2f})",
+                "caught" if bound > exhibit.claim.epsilon else "finds nothing",
+                " ".join(source.urls),
+            ]
+        )
+    return Table([*columns, "thread"], rows)

@@ -6,6 +6,7 @@ All of it prints or shows text that is the same in every run, so that a stored n
 import html
 import inspect
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -155,7 +156,7 @@ def predict(
 # ---------------------------------------------------------------- tables
 @dataclass(frozen=True, repr=False)
 class Table:
-    """A table of short texts; mathematics between dollar signs.
+    """A table of short texts; mathematics between dollar signs, and an address is a link named by its last part.
 
     Args:
       columns: the headings.
@@ -186,7 +187,8 @@ class Table:
 
 
 def _cell(text: str) -> str:
-    return f'<td style="text-align: left; vertical-align: top">{html.escape(text)}</td>'
+    linked = re.sub(r"https://\S+/(\S+)", r'<a href="\g<0>">\1</a>', html.escape(text))
+    return f'<td style="text-align: left; vertical-align: top">{linked}</td>'
 
 
 def claims_table(claims: Iterable[Claim]) -> Table:

@@ -1,6 +1,6 @@
 """What two neighbouring data sets give, in closed form, and the best attack on it.
 
-Both kinds of pair answer the same questions: the `epsilon` that the pair forces on any claim (no sampling), the `score`
+All kinds of pair answer the same questions: the `epsilon` that the pair forces on any claim (no sampling), the `score`
 of an output, and for the event `score > threshold` its `rates` on either data set and the `threshold` that tells most.
 They are read off the code under audit: what it gives for unit draws of its noise is its covariance.
 """
@@ -18,6 +18,7 @@ from dpnotes import validate
 from dpnotes.privacy.audit.bounds import epsilon_from_counts
 
 _MOST_OUTPUTS = 10_000
+_SAME = 1e-6  # relative: noises that differ by less differ by rounding
 _NOISELESS = 1e-9  # relative: a direction whose noise is smaller than this has none but rounding
 
 
@@ -78,6 +79,9 @@ class GaussianPair:
           included: its neighbour.
           num_draws: how many standard normals the release asks for.
 
+        Raises:
+          ValueError: if the noise is not the same on both data sets.
+
         Example:
           >>> pair = GaussianPair.of(lambda x, z: x + 3 * z, torch.zeros(2), torch.ones(2), 2)
           >>> pair.noise
@@ -86,8 +90,13 @@ class GaussianPair:
         """
         unit = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
         outputs = release(without.expand(len(unit), *without.shape), unit)
-        moved = release(included[None], unit[:1])
-        return GaussianPair(outputs[0], moved[0] - outputs[0], outputs[1:] - outputs[0])
+        noise = outputs[1:] - outputs[0]
+        weights = torch.linspace(1, 2, num_draws, dtype=torch.float64)  # all draws at once: one row shows a difference
+        moved = release(included.expand(2, *included.shape), torch.stack([unit[0], weights]))
+        drawn = weights.to(noise) @ noise
+        if float((moved[1] - moved[0] - drawn).norm()) > _SAME * float(drawn.norm() + moved[0].norm()):
+            raise ValueError("Expected a release with the same noise on both data sets: for two scales see ScaledPair.")
+        return GaussianPair(outputs[0], moved[0] - outputs[0], noise)
 
     @property
     def mu(self) -> float:
@@ -221,15 +230,7 @@ class MixturePair:
             one, other = (np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in (cells, cells[::-1]))
             return float(max(one, other))
 
-        if excess(0.0) <= delta:
-            return 0.0
-        if excess(700.0) > delta:
-            return math.inf
-        low, high = 0.0, 700.0
-        while high - low > 1e-9:
-            middle = (low + high) / 2
-            low, high = (middle, high) if excess(middle) > delta else (low, middle)
-        return low
+        return _smallest_epsilon(excess, delta)
 
     def score(self, outputs: Tensor) -> Tensor:
         """The output itself, `(runs,)`, turned so that the example raises its mean."""
@@ -280,6 +281,147 @@ class MixturePair:
         return of(self.included), of(self.without)
 
 
+@dataclass(frozen=True, eq=False)
+class ScaledPair:
+    """Noise of one scale with the example and of another without it: N(means[i], stds[i]^2 I), one output or many.
+
+    The log likelihood ratio is a square around one centre, `|x - c|^2`, so that everything is noncentral chi-squared:
+    each output is a further look at the scale, and many of them tell it apart almost surely.
+
+    Args:
+      means: `(2, outputs)` float64, with the example and without it.
+      stds: of each output, with the example and without it, above 0 and not equal.
+
+    Raises:
+      ValueError: for means of another shape or not finite, or standard deviations that are equal or not positive.
+
+    Example:
+      >>> [round(ScaledPair(torch.zeros(2, outputs), (1 / 3, 1 / 2)).epsilon(1e-5), 2) for outputs in (1, 10, 100)]
+      [11.06, 20.98, 66.16]
+    """
+
+    means: Tensor
+    stds: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        if self.means.dim() != 2 or len(self.means) != 2 or not bool(self.means.isfinite().all()):
+            raise ValueError(f"Expected means {tuple(self.means.shape)} to be (2, outputs), and finite.")
+        included, without = self.stds
+        validate.positive(std_included=included, std_without=without)
+        if math.isclose(included, without, rel_tol=_NOISELESS):
+            raise ValueError(f"Expected stds={self.stds} to differ: of one scale, they are a GaussianPair.")
+        object.__setattr__(self, "means", self.means.detach().double().cpu())
+
+    @staticmethod
+    def of(
+        release: Callable[[Tensor, Tensor], Tensor], without: Tensor, included: Tensor, num_draws: int
+    ) -> "ScaledPair | GaussianPair":
+        """The pair of a release that is linear in its noise, found by giving it unit draws on both data sets.
+
+        A release whose noise has one scale gives a `GaussianPair`.
+
+        Args:
+          release: `release(data, noise)`, `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`.
+          without: one data set, without a runs axis.
+          included: its neighbour.
+          num_draws: how many standard normals the release asks for: one an output.
+
+        Raises:
+          ValueError: if the noise of an output is not a multiple of its own draw, the same for all.
+        """
+        unit = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
+        means, stds = [], []
+        for data in (included, without):
+            outputs = release(data.expand(len(unit), *data.shape), unit)
+            noise, std = outputs[1:] - outputs[0], float((outputs[1] - outputs[0])[0])
+            if noise.shape != unit[1:].shape or not torch.allclose(noise, std * unit[1:], rtol=_NOISELESS, atol=1e-12):
+                raise ValueError("Expected a release whose noise is a multiple of the draws, the same for all outputs.")
+            means.append(outputs[0])
+            stds.append(std)
+        if math.isclose(*stds, rel_tol=_NOISELESS):
+            return GaussianPair(means[1], means[0] - means[1], stds[0] * unit[1:])
+        return ScaledPair(torch.stack(means), (stds[0], stds[1]))
+
+    def epsilon(self, delta: float) -> float:
+        """The smallest epsilon that holds for this pair, at `delta` in (0, 1), either way; infinite above 700."""
+        validate.between(0, 1, delta=delta)
+        slope, level, _, _ = self._square
+
+        def excess(epsilon: float) -> float:  # the delta of the best event, in the worse direction
+            radius, other = ((side * epsilon - level) / slope for side in (1, -1))
+            one, of_one = self._masses(radius, slope > 0)
+            two, of_two = self._masses(other, slope < 0)
+            return max(one - math.exp(epsilon) * of_one, of_two - math.exp(epsilon) * two)
+
+        return _smallest_epsilon(excess, delta)
+
+    def score(self, outputs: Tensor) -> Tensor:
+        """The log likelihood ratio up to an affine map, `(runs,)` for outputs `(runs, outputs)`.
+
+        Of mean 0 and variance 1 without the example.
+        """
+        slope, _, center, _ = self._square
+        middle, spread = self._moments
+        square = ((outputs.double() - center.to(outputs.device)) ** 2).sum(1)
+        return math.copysign(1.0, slope) * (square - middle) / spread
+
+    def rates(self, threshold: float) -> tuple[float, float]:
+        """How probable `score > threshold` is with the example, and without it."""
+        slope, *_ = self._square
+        middle, spread = self._moments
+        return self._masses(middle + math.copysign(spread, slope) * threshold, slope > 0)
+
+    def threshold(self, epsilon: float, delta: float) -> float:
+        """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
+        return _surest(self.rates, self._grid, epsilon, delta)
+
+    def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
+        """The threshold that promises the largest bound from so many runs on each side."""
+        return _strongest(self.rates, self._grid, runs, delta, level)
+
+    @property
+    def _square(self) -> tuple[float, float, Tensor, tuple[float, float]]:
+        """The log likelihood ratio as `slope |x - centre|^2 + level`; where the centre is, for either side."""
+        weights = [std**-2 for std in self.stds]
+        slope = (weights[1] - weights[0]) / 2
+        center = (weights[1] * self.means[1] - weights[0] * self.means[0]) / (2 * slope)
+        away = [weight * float(((mean - center) ** 2).sum()) for weight, mean in zip(weights, self.means, strict=True)]
+        level = self.means.shape[1] * math.log(self.stds[1] / self.stds[0]) + (away[1] - away[0]) / 2
+        return slope, level, center, (away[0], away[1])
+
+    def _masses(self, square: float, above: bool) -> tuple[float, float]:
+        """How probable `|x - centre|^2` is above `square`, or below it: with the example, and without it."""
+        from scipy.stats import ncx2
+
+        *_, away = self._square
+        tail = ncx2.sf if above else ncx2.cdf
+        included, without = (
+            float(tail(max(square, 0.0) / std**2, self.means.shape[1], noncentral))
+            for std, noncentral in zip(self.stds, away, strict=True)
+        )
+        return included, without
+
+    @property
+    def _moments(self) -> tuple[float, float]:
+        """Mean and standard deviation of `|x - centre|^2` without the example."""
+        outputs, (*_, away) = self.means.shape[1], self._square
+        return self.stds[1] ** 2 * (outputs + away[1]), self.stds[1] ** 2 * math.sqrt(2 * outputs + 4 * away[1])
+
+    @property
+    def _grid(self) -> NDArray[np.float64]:
+        from scipy.stats import ncx2
+
+        *_, away = self._square
+        middle, spread = self._moments
+        ends = [
+            std**2 * ncx2.ppf(chance, self.means.shape[1], noncentral)
+            for std, noncentral in zip(self.stds, away, strict=True)
+            for chance in (1e-9, 1 - 1e-9)
+        ]
+        scores = math.copysign(1.0, self._square[0]) * (np.array(ends) - middle) / spread
+        return np.linspace(scores.min(), scores.max(), 1000)
+
+
 def _surest(
     rates: Callable[[float], tuple[float, float]], grid: NDArray[np.float64], epsilon: float, delta: float
 ) -> float:
@@ -294,6 +436,19 @@ def _surest(
         return (hit - delta - factor * false_hit) / error
 
     return float(max(grid, key=signal))
+
+
+def _smallest_epsilon(excess: Callable[[float], float], delta: float) -> float:
+    """Where the delta that `excess` gives for an epsilon falls to `delta`; infinite above 700."""
+    if excess(0.0) <= delta:
+        return 0.0
+    if excess(700.0) > delta:
+        return math.inf
+    low, high = 0.0, 700.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > delta else (low, middle)
+    return low
 
 
 def _strongest(

@@ -8,6 +8,15 @@ without any sampling; (B) by an audit of samples, with a number of runs for whic
 """
 
 from dpnotes.privacy.museum.collection import exhibits
-from dpnotes.privacy.museum.exhibit import Exhibit, Setting, module_with_line_replaced, with_line_replaced
+from dpnotes.privacy.museum.exhibit import Exhibit, Setting, Source, module_with_line_replaced, with_line_replaced
+from dpnotes.privacy.museum.wild import wild
 
-__all__ = ["Exhibit", "Setting", "exhibits", "module_with_line_replaced", "with_line_replaced"]
+__all__ = [
+    "Exhibit",
+    "Setting",
+    "Source",
+    "exhibits",
+    "module_with_line_replaced",
+    "wild",
+    "with_line_replaced",
+]

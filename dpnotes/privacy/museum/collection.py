@@ -12,6 +12,7 @@ from dpnotes.privacy.museum.exhibit import Exhibit, Setting
 from dpnotes.privacy.museum.releases import (
     answers,
     calibrated_answer,
+    gradient_mean,
     node,
     poisson_mean,
     prefix_sums,
@@ -61,6 +62,12 @@ def _cuts(*places: float) -> tuple[Tensor, Tensor]:
     """A coin of each kind, where only the places in (0, 1) matter that it may fall between, in order."""
     ends = _numbers(0, *places, 1)
     return (ends[1:] + ends[:-1]) / 2, ends[1:] - ends[:-1]
+
+
+def _sentences(shortest: float) -> Tensor:
+    """Lengths and values of 56 examples: all values are a half but that of the shortest, which is the last."""
+    lengths = torch.arange(56, dtype=torch.float64).roll(-1) + 1
+    return torch.stack([lengths, torch.where(lengths == 1, shortest, 0.5)], 1)
 
 
 @lru_cache
@@ -212,6 +219,18 @@ def exhibits() -> tuple[Exhibit, ...]:
             instead="mean = values.mean(1, keepdim=True)",
             claim=_gaussian(1.0, 1e-5, replace),
             setting=Setting(_numbers(-1, 0, 0, 0), _numbers(3, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
+        ),
+        Exhibit(
+            name="examples sorted together",
+            mistake="One backward pass over a batch that the network sorts: the shortest example moves the gradients "
+            "of all others. Each is clipped, and yet their mean moves as many times too far as there are examples.",
+            seen="an earlier version of this library, which compared two examples of a batch, once",
+            correct=gradient_mean,
+            part=gradient_mean,
+            line="gradients = vmap(vmap(lambda example: gradients_of(example[None])[0]))(values)",
+            instead="gradients = vmap(gradients_of)(values)",
+            claim=_gaussian(1.0, 1e-5, replace),
+            setting=Setting(_sentences(1e3), _sentences(-1e3), 1, {"noise_multiplier": 1.0}),
         ),
         Exhibit(
             name="failures of two data sets counted once",

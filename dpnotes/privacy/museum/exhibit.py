@@ -12,15 +12,23 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Guarantee
-from dpnotes.privacy.audit import GaussianPair, LowerBound, MixturePair, from_scores, power, runs_for_power
+from dpnotes.privacy.audit import (
+    GaussianPair,
+    LowerBound,
+    MixturePair,
+    ScaledPair,
+    from_scores,
+    power,
+    runs_for_power,
+)
 from dpnotes.streams import Streams
 
 LEVEL = 0.01  # of the audits
 POWER = 0.99  # that their number of runs is chosen for, at least
 _CHUNK = 2**22  # numbers drawn at once
+_FRUITLESS = 10_000  # runs where no number of them refutes the claim
 
-
-Pair = GaussianPair | MixturePair
+Pair = GaussianPair | MixturePair | ScaledPair
 Release = Callable[..., Tensor]
 
 
@@ -35,6 +43,7 @@ class Setting:
       options: further arguments of the release.
       outcomes: for a release that samples: its coins' outcomes, `(outcomes, ...)`, one of each kind, and their
         probabilities `(outcomes,)`. Sampled runs draw one of them.
+      scaled: whether the scale of the noise may depend on the data.
     """
 
     without: Tensor
@@ -42,11 +51,13 @@ class Setting:
     num_draws: int
     options: dict[str, Any]
     outcomes: tuple[Tensor, Tensor] | None = None
+    scaled: bool = False
 
     def pair(self, release: Release) -> Pair:
         """The outputs on both data sets, in closed form."""
         if self.outcomes is None:
-            return GaussianPair.of(
+            pair = ScaledPair if self.scaled else GaussianPair
+            return pair.of(
                 lambda data, noise: release(data, noise, **self.options), self.without, self.included, self.num_draws
             )
         coins, weights = self.outcomes
@@ -79,6 +90,38 @@ class Setting:
         return torch.cat(parts)
 
 
+@dataclass(frozen=True)
+class Source:
+    """Where a mistake was found in public, told from its thread.
+
+    Args:
+      repository: on GitHub, as "owner/name".
+      numbers: of the issues and pull requests that tell it, the first one first.
+      opened: when the first was, as year-month-day.
+      mended: when, and by what; "" where the stored version of the thread that we read has it open.
+      claimed: what the code was meant to give.
+      told: what the thread says, in our words.
+      kept: what the exhibit's few lines keep of it, and what they leave out.
+
+    Example:
+      >>> Source("owner/name", (7,), "2024-01-31", "", "epsilon = 1", "What happened.", "What is left of it.").urls
+      ('https://github.com/owner/name/issues/7',)
+    """
+
+    repository: str
+    numbers: tuple[int, ...]
+    opened: str
+    mended: str
+    claimed: str
+    told: str
+    kept: str
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The threads; of a pull request's number GitHub makes the right page."""
+        return tuple(f"https://github.com/{self.repository}/issues/{number}" for number in self.numbers)
+
+
 @dataclass(frozen=True, eq=False)
 class Exhibit:
     """One mistake: the correct release, the line that was got wrong, and what is claimed of either.
@@ -93,6 +136,7 @@ class Exhibit:
       instead: the broken one.
       claim: what is claimed; it holds for the correct release.
       setting: two neighbours on which the broken one fails it.
+      source: the public thread that tells of it, where there is one.
 
     Raises:
       ValueError: if `part` does not have `line` exactly once.
@@ -107,6 +151,7 @@ class Exhibit:
     instead: str
     claim: Guarantee
     setting: Setting
+    source: Source | None = None
 
     def __post_init__(self) -> None:
         _ = self.broken
@@ -133,9 +178,15 @@ class Exhibit:
     def design(self) -> tuple[float, int, float]:
         """The attack on the broken release: threshold, runs on each data set, and the power that they have.
 
-        A quarter more runs than the power asks for, in two digits, so that the bound stands visibly above the claim.
+        A quarter more runs than the power asks for, in two digits, so that the bound stands visibly above the claim. A
+        mistake that costs no privacy is attacked with 10,000 runs, and its power says that they find nothing.
         """
         pair, claim = self.pair(broken=True), self.claim
+        if pair.epsilon(claim.delta) <= claim.epsilon:
+            threshold = pair.strongest_threshold(_FRUITLESS, claim.delta, LEVEL)
+            rates = pair.rates(threshold)
+            chance = power(*rates, _FRUITLESS, epsilon=claim.epsilon, delta=claim.delta, level=LEVEL)
+            return threshold, _FRUITLESS, chance
         threshold = pair.threshold(claim.epsilon, claim.delta)
         rates = pair.rates(threshold)
         epsilon, delta = claim.epsilon, claim.delta

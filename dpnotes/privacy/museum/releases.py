@@ -22,6 +22,43 @@ def replaced_mean(values: Tensor, noise: Tensor, noise_multiplier: float) -> Ten
     return mean + noise_multiplier * sensitivity * noise
 
 
+def gradients_of(batch: Tensor) -> Tensor:
+    """Gradients by example of (weight - value)^2 / 2 at weight 0, from one backward pass over the batch.
+
+    The network sorts its batch by length, as code for texts does to pack them, and sorts it back. In between it goes
+    on from what the shorter examples left, cut off from their gradients, as truncated back-propagation does: alone, an
+    example sees nothing of this. A check of two examples, the first the shorter one, finds its gradient unchanged too.
+
+    Args:
+      batch: `(examples, 2)`: length and value of each.
+
+    Example:
+      >>> gradients_of(torch.tensor([[1.0, 5.0]])), gradients_of(torch.tensor([[1.0, 5.0], [2.0, 0.5]]))
+      (tensor([-5.]), tensor([-5.0000, -5.5000]))
+    """
+    order = batch[:, 0].argsort()
+
+    def loss(weights: Tensor) -> Tensor:  # a copy of the weight for each example
+        own = (weights - batch[:, 1])[order]
+        left = (own.cumsum(0) - own).detach()
+        return ((own + left)[order.argsort()] ** 2).sum() / 2
+
+    return torch.func.grad(loss)(torch.zeros_like(batch[:, 1]))
+
+
+def gradient_mean(values: Tensor, noise: Tensor, noise_multiplier: float) -> Tensor:
+    """The mean of gradients clipped to [-1, 1], when a neighbour replaces an example; values `(runs, examples, 2)`.
+
+    Example:
+      >>> gradient_mean(torch.tensor([[[1.0, 5.0], [2.0, 0.5]]]), torch.zeros(1, 1), noise_multiplier=1.0)
+      tensor([[-0.7500]])
+    """
+    vmap = torch.func.vmap
+    gradients = vmap(vmap(lambda example: gradients_of(example[None])[0]))(values)
+    mean = gradients.clamp(-1, 1).mean(1, keepdim=True)
+    return mean + noise_multiplier * 2 / values.shape[1] * noise
+
+
 def answers(values: Tensor, noise: Tensor, noise_std: float) -> Tensor:
     """Answers one after another, each with noise of its own.
 
@@ -126,3 +163,54 @@ def single_pass(values: Tensor, noise: Tensor, noise_std: float, batch_size: int
         first = batch * batch_size
         released[:, batch] = values[:, first : first + batch_size].sum(1) + noise_std * noise[:, batch]
     return released
+
+
+def shared_values(values: Tensor, noise: Tensor, num_shared: int, noise_std: float) -> Tensor:
+    """The first `num_shared` of the values clipped to [-1, 1], each with noise; zeros instead of the others.
+
+    Example:
+      >>> shared_values(torch.tensor([[0.5, 0.7, -3.0]]), torch.zeros(1, 1), num_shared=1, noise_std=1.0)
+      tensor([[0.5000, 0.0000, 0.0000]])
+    """
+    released = torch.zeros_like(values)
+    released[:, :num_shared] = values[:, :num_shared].clamp(-1, 1) + noise_std * noise
+    return released
+
+
+def layers(values: Tensor, noise: Tensor, width: int, noise_std: float) -> Tensor:
+    """A gradient layer by layer, `width` parameters each, and every layer with noise of its own.
+
+    Example:
+      >>> layers(torch.ones(1, 4), torch.tensor([[0.1, 0.2, 0.3, 0.4]]), width=2, noise_std=1.0)
+      tensor([[1.1000, 1.2000, 1.3000, 1.4000]])
+    """
+    released = torch.zeros_like(values)
+    for layer in range(0, values.shape[1], width):
+        key = layer
+        released[:, layer : layer + width] = values[:, layer : layer + width] + noise_std * noise[:, key : key + width]
+    return released
+
+
+def clipped_sum(values: Tensor, noise: Tensor, clip: float, noise_multiplier: float) -> Tensor:
+    """The sum of values clipped to [-clip, clip].
+
+    Example:
+      >>> clipped_sum(torch.tensor([[0.01, 3.0]]), torch.ones(1, 1), clip=0.1, noise_multiplier=2.0)
+      tensor([[0.3100]])
+    """
+    noise_std = noise_multiplier * clip
+    return values.clamp(-clip, clip).sum(1, keepdim=True) + noise_std * noise
+
+
+def averaged_sum(values: Tensor, noise: Tensor, batch_size: int, noise_multiplier: float) -> Tensor:
+    """The noisy sum of all examples, vectors clipped to norm 1, over the expected size of a batch.
+
+    Values are `(runs, examples, outputs)`.
+
+    Example:
+      >>> averaged_sum(torch.ones(1, 3, 1), torch.zeros(1, 1), batch_size=2, noise_multiplier=1.0)
+      tensor([[1.5000]])
+    """
+    total = (values / values.norm(dim=2, keepdim=True).clamp_min(1)).sum(1)
+    size = batch_size
+    return (total + noise_multiplier * noise) / size

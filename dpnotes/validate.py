@@ -5,8 +5,25 @@ every part may use it.
 """
 
 import math
-from collections.abc import Collection, Sized
+from collections.abc import Callable, Collection, Sized
+from enum import Enum
 from numbers import Integral, Real
+from reprlib import Repr
+from typing import Any
+
+_LARGEST_INTEGER = 2**63 - 1  # of a tensor; what is counted in Python alone is no larger either
+
+_short = Repr()
+_short.maxlong, _short.maxstring, _short.maxother = 40, 80, 80
+
+
+def said(name: str, value: object) -> str:
+    """An argument and its value as an error says them: one line, and not a long one.
+
+    >>> said("num_steps", 10**400)
+    'num_steps=100000000000000000...0000000000000000000'
+    """
+    return f"{name}={' '.join(_short.repr(value).split())}"
 
 
 def real(**named: object) -> None:
@@ -18,9 +35,16 @@ def real(**named: object) -> None:
     """
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"Expected {name}={value!r} to be a real number.")
-        if not math.isfinite(value):
-            raise ValueError(f"Expected {name}={value!r} to be finite.")
+            raise TypeError(f"Expected {said(name, value)} to be a real number.")
+        if not _finite(value):
+            raise ValueError(f"Expected {said(name, value)} to be finite.")
+
+
+def _finite(value: Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no floating-point number comes near
+        return False
 
 
 def positive(**named: object) -> None:
@@ -33,7 +57,7 @@ def positive(**named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not value > 0:  # type: ignore[operator]
-            raise ValueError(f"Expected {name}={value!r} > 0.")
+            raise ValueError(f"Expected {said(name, value)} > 0.")
 
 
 def non_negative(**named: object) -> None:
@@ -46,7 +70,7 @@ def non_negative(**named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not value >= 0:  # type: ignore[operator]
-            raise ValueError(f"Expected {name}={value!r} >= 0.")
+            raise ValueError(f"Expected {said(name, value)} >= 0.")
 
 
 def between(low: float, high: float, **named: object) -> None:
@@ -59,7 +83,7 @@ def between(low: float, high: float, **named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not low < value < high:  # type: ignore[operator]
-            raise ValueError(f"Expected {low} < {name}={value!r} < {high}.")
+            raise ValueError(f"Expected {low} < {said(name, value)} < {high}.")
 
 
 def at_least(minimum: int, **named: object) -> None:
@@ -71,9 +95,79 @@ def at_least(minimum: int, **named: object) -> None:
     """
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"Expected {name}={value!r} to be an integer.")
+            raise TypeError(f"Expected {said(name, value)} to be an integer.")
         if not value >= minimum:  # type: ignore[operator]
-            raise ValueError(f"Expected {name}={value!r} >= {minimum}.")
+            raise ValueError(f"Expected {said(name, value)} >= {minimum}.")
+        if value > _LARGEST_INTEGER:  # type: ignore[operator]
+            raise ValueError(f"Expected {said(name, value)} < 2^63.")
+
+
+def or_infinite(check: Callable[..., None], **named: object) -> None:
+    """Refuse what `check` refuses, but for infinity: where that has a meaning, such as "no privacy".
+
+    >>> or_infinite(positive, epsilon=math.inf)
+    >>> or_infinite(positive, epsilon=math.nan)
+    Traceback (most recent call last):
+    ValueError: Expected epsilon=nan to be finite.
+    """
+    for name, value in named.items():
+        if not (isinstance(value, float) and value == math.inf):
+            check(**{name: value})
+
+
+def or_none(check: Callable[..., None], **named: object) -> None:
+    """Refuse what `check` refuses, but for None.
+
+    >>> or_none(positive, tolerance=None)
+    >>> or_none(positive, tolerance=0)
+    Traceback (most recent call last):
+    ValueError: Expected tolerance=0 > 0.
+    """
+    for name, value in named.items():
+        if value is not None:
+            check(**{name: value})
+
+
+def flag(**named: object) -> None:
+    """Refuse what is neither True nor False.
+
+    >>> flag(clipped="no")
+    Traceback (most recent call last):
+    TypeError: Expected clipped='no' to be True or False.
+    """
+    for name, value in named.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"Expected {said(name, value)} to be True or False.")
+
+
+def instance(kind: type, **named: object) -> None:
+    """Refuse what is not of a class; of an enumeration the error lists the members.
+
+    >>> instance(dict, settings=None)
+    Traceback (most recent call last):
+    TypeError: Expected settings=None to be a dict.
+    """
+    for name, value in named.items():
+        if not isinstance(value, kind):
+            members = f": {', '.join(map(_member, kind))}" if issubclass(kind, Enum) else ""
+            raise TypeError(f"Expected {said(name, value)} to be a {kind.__name__}{members}.")
+
+
+def _member(member: Enum) -> str:
+    return f"{type(member).__name__}.{member.name}"
+
+
+def provides(*attributes: str, **named: Any) -> None:
+    """Refuse what is not an object with these attributes: those by which a part is used.
+
+    >>> provides("release", "cost", mechanism=None)
+    Traceback (most recent call last):
+    TypeError: Expected mechanism=None to have release.
+    """
+    for name, value in named.items():
+        for attribute in attributes:
+            if not hasattr(value, attribute):
+                raise TypeError(f"Expected {said(name, value)} to have {attribute}.")
 
 
 def one_of(options: Collection[str], **named: object) -> None:
@@ -84,8 +178,8 @@ def one_of(options: Collection[str], **named: object) -> None:
     ValueError: Expected device='tpu' to be one of: cpu, cuda.
     """
     for name, value in named.items():
-        if value not in options:
-            raise ValueError(f"Expected {name}={value!r} to be one of: {', '.join(options)}.")
+        if not isinstance(value, str) or value not in options:
+            raise ValueError(f"Expected {said(name, value)} to be one of: {', '.join(options)}.")
 
 
 def same_length(**named: Sized) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dpnotes import validate
 from dpnotes.guarantees import Assumption as Assumption
 from dpnotes.guarantees import Basis, Relation
 from dpnotes.guarantees import Guarantee as Guarantee
@@ -38,6 +39,9 @@ class Constant:
     value: float
     basis: Basis
     where: str
+
+    def __post_init__(self) -> None:
+        validate.real(value=self.value)
 
 
 class ExampleGradients(Protocol):

@@ -34,6 +34,18 @@ class Assumption:
 class Guarantee:
     """What may be claimed, for which neighbours, computed by whom, resting on what, and leaving out what.
 
+    Args:
+      epsilon: at least 0; infinite where nothing is claimed.
+      delta: at least 0; from 1 on nothing is claimed either.
+      relation: which data sets are neighbours.
+      accountant: how the two numbers were found.
+      assumptions: what they rest on.
+      not_covered: what they leave out.
+
+    Raises:
+      ValueError: outside these domains, or
+      TypeError: for what is no number or no relation.
+
     Example:
       >>> print(Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_PUBLIC,), (TUNED_ON_PRIVATE_DATA,)))
       (1, 1e-05)-DP, zero-out-one, by PLD, assuming that the seed is secret (seed secret: no (reproducible
@@ -46,6 +58,11 @@ class Guarantee:
     accountant: str
     assumptions: tuple[Assumption, ...] = ()
     not_covered: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        validate.or_infinite(validate.non_negative, epsilon=self.epsilon)
+        validate.non_negative(delta=self.delta)
+        validate.instance(Relation, relation=self.relation)
 
     @property
     def holds(self) -> bool:
@@ -114,6 +131,8 @@ def bound_was_checked(bound: float, exceeded: int, checked: int, what: str = "gr
     """
     validate.positive(bound=bound)
     validate.at_least(1, checked=checked)
-    validate.at_least(0, exceeded=exceeded, checked_minus_exceeded=checked - exceeded)
+    validate.at_least(0, exceeded=exceeded)
+    if exceeded > checked:
+        raise ValueError(f"Expected exceeded={exceeded} <= checked={checked}.")
     statement = f"every {what} is at most {bound:g} (exceeded by {exceeded} of {checked})"
     return Assumption(statement, "checked", exceeded == 0)

@@ -44,8 +44,7 @@ def _words_of(text: str) -> tuple[int, int]:
 
 def _json(name: str, value: str | int) -> str:
     """A text or a whole number as JSON; what only looks like one of them (True, 1.0) is refused."""
-    if isinstance(value, bool) or not isinstance(value, str | Integral):
-        raise TypeError(f"Expected {name}={value!r} to be a text or a whole number.")
+    validate.text_or_whole(**{name: value})
     return json.dumps(value if isinstance(value, str) else int(value))
 
 
@@ -75,6 +74,8 @@ class Streams:
     __slots__ = ("_ahead", "_keys", "_known", "_secret")
 
     def __init__(self, keys: Tensor, secret: bool = False) -> None:
+        validate.instance(Tensor, keys=keys)
+        validate.flag(secret=secret)
         if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
         self._keys, self._secret = keys & WORD, secret  # Philox sees 32 bits a word: what is compared is what is used
@@ -161,6 +162,7 @@ class Streams:
           ValueError: for a call outside this range, which would share its stream with another, or calls that are not
             one a run; for more blocks than a stream has. (Of calls on a device: when the host next waits for it.)
         """
+        validate.at_least(1, num_blocks=num_blocks)
         return self._blocks("words", purpose, self._calls(call), 0, num_blocks).unbind(-1)
 
     def uniform(self, purpose: str, call: int | Tensor, size: int, start: int = 0) -> Tensor:

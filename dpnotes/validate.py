@@ -11,8 +11,6 @@ from numbers import Integral, Real
 from reprlib import Repr
 from typing import Any
 
-_LARGEST_INTEGER = 2**63 - 1  # of a tensor; what is counted in Python alone is no larger either
-
 _short = Repr()
 _short.maxlong, _short.maxstring, _short.maxother = 40, 80, 80
 
@@ -98,12 +96,12 @@ def at_least(minimum: int, **named: object) -> None:
             raise TypeError(f"Expected {said(name, value)} to be an integer.")
         if not value >= minimum:  # type: ignore[operator]
             raise ValueError(f"Expected {said(name, value)} >= {minimum}.")
-        if value > _LARGEST_INTEGER:  # type: ignore[operator]
-            raise ValueError(f"Expected {said(name, value)} < 2^63.")
+        if not _finite(value):  # type: ignore[arg-type]
+            raise ValueError(f"Expected {said(name, value)} < 2^1024.")
 
 
-def or_infinite(check: Callable[..., None], **named: object) -> None:
-    """Refuse what `check` refuses, but for infinity: where that has a meaning, such as "no privacy".
+def or_infinite(check: Callable[..., None], *limits: Any, **named: object) -> None:
+    """Refuse what `check(*limits, ...)` refuses, but for infinity: where that has a meaning, such as "no privacy".
 
     >>> or_infinite(positive, epsilon=math.inf)
     >>> or_infinite(positive, epsilon=math.nan)
@@ -112,11 +110,11 @@ def or_infinite(check: Callable[..., None], **named: object) -> None:
     """
     for name, value in named.items():
         if not (isinstance(value, float) and value == math.inf):
-            check(**{name: value})
+            check(*limits, **{name: value})
 
 
-def or_none(check: Callable[..., None], **named: object) -> None:
-    """Refuse what `check` refuses, but for None.
+def or_none(check: Callable[..., None], *limits: Any, **named: object) -> None:
+    """Refuse what `check(*limits, ...)` refuses, but for None.
 
     >>> or_none(positive, tolerance=None)
     >>> or_none(positive, tolerance=0)
@@ -125,7 +123,19 @@ def or_none(check: Callable[..., None], **named: object) -> None:
     """
     for name, value in named.items():
         if value is not None:
-            check(**{name: value})
+            check(*limits, **{name: value})
+
+
+def every(check: Callable[..., None], *limits: Any, **named: Any) -> None:
+    """Refuse what `check(*limits, ...)` refuses in some entry: of a number, or of a tensor of them.
+
+    >>> every(at_least, 1, attempts=0)
+    Traceback (most recent call last):
+    ValueError: Expected attempts=0 >= 1.
+    """
+    for name, value in named.items():
+        for number in value.flatten().tolist() if hasattr(value, "flatten") else [value]:
+            check(*limits, **{name: number})
 
 
 def flag(**named: object) -> None:
@@ -157,6 +167,20 @@ def _member(member: Enum) -> str:
     return f"{type(member).__name__}.{member.name}"
 
 
+def index(length: int, **named: object) -> None:
+    """Refuse what is not the place of one among so many; none is counted from the end.
+
+    >>> index(3, run=-1)
+    Traceback (most recent call last):
+    ValueError: Expected 0 <= run=-1 < 3.
+    """
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"Expected {said(name, value)} to be an integer.")
+        if not 0 <= value < length:  # type: ignore[operator]
+            raise ValueError(f"Expected 0 <= {said(name, value)} < {length}.")
+
+
 def provides(*attributes: str, **named: Any) -> None:
     """Refuse what is not an object with these attributes: those by which a part is used.
 
@@ -180,6 +204,18 @@ def one_of(options: Collection[str], **named: object) -> None:
     for name, value in named.items():
         if not isinstance(value, str) or value not in options:
             raise ValueError(f"Expected {said(name, value)} to be one of: {', '.join(options)}.")
+
+
+def text_or_whole(**named: object) -> None:
+    """Refuse what names nothing: seeds and runs are texts or whole numbers.
+
+    >>> text_or_whole(seed=1.0)
+    Traceback (most recent call last):
+    TypeError: Expected seed=1.0 to be a text or a whole number.
+    """
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, str | Integral):
+            raise TypeError(f"Expected {said(name, value)} to be a text or a whole number.")
 
 
 def same_length(**named: Sized) -> None:

@@ -23,16 +23,16 @@ import torch
 from torch import Tensor
 
 import dpnotes
-from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Sampling
+from dpnotes.core import FRESH, WHOLE, Ledger, Mechanism, Method, Oracle, Price, Problem, Relation, Sampling
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.samples import VirtualSamples
+from dpnotes.oracles.samples import FreshData, Samples, VirtualSamples
 from dpnotes.oracles.spider import Batches, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
+from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
-from dpnotes.papers.drift_escape.algorithms import practical_escape
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.training import Evaluation
 from dpnotes.privacy.audit import GaussianPair, MixturePair
@@ -40,7 +40,7 @@ from dpnotes.privacy.events import Event
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum import exhibits
 from dpnotes.privacy.museum.releases import answers
-from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like
@@ -61,14 +61,15 @@ NOT_DOORS = {
     "dpnotes.notebook": "pictures and cells of our notebooks",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.validate": "the validators themselves",
-    "dpnotes.methods.per_run": "validators",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
 }
 # What one part hands to another, at every step or product: whoever made it has checked.
 INSIDE = (
     "measure.curvature.Tridiagonal",
     "measure.stationarity.Certificate",
+    "methods.per_run.rows",
     "oracles.samples.DataSetBatch",
+    "oracles.terms.Terms.too_long",
     "privacy.tree.check_sum",
     "privacy.tree.unpriced",
     "problems.examples.rows",
@@ -548,7 +549,7 @@ SELVES: dict[str, Callable[[], Any]] = {
 def example(name: str) -> dict[str, Any]:
     """A call that works, as keyword arguments."""
     given = EXAMPLES[name]() if name in EXAMPLES else {}
-    for parameter in inspect.signature(DOORS[name]).parameters.values():
+    for parameter in inspect.signature(KNOWN[name]).parameters.values():
         if parameter.name in given or parameter.default is not parameter.empty:
             continue
         if parameter.name == "self":
@@ -561,31 +562,36 @@ def example(name: str) -> dict[str, Any]:
 
 
 def instance(name: str) -> Any:
-    return SELVES[name]() if name in SELVES else DOORS[name](**example(name))
+    return SELVES[name]() if name in SELVES else KNOWN[name](**example(name))
 
 
 def call(name: str, arguments: dict[str, Any]) -> Any:
-    bound = inspect.signature(DOORS[name]).bind_partial()
+    bound = inspect.signature(KNOWN[name]).bind_partial()
     bound.arguments.update(arguments)
-    return DOORS[name](*bound.args, **bound.kwargs)
+    return KNOWN[name](*bound.args, **bound.kwargs)
 
 
-DOORS = {name: function for name, function in callables() if numbers_of(function) and name not in INSIDE}
+KNOWN = {name: function for name, function in callables() if name not in INSIDE}
+DOORS = {name: function for name, function in KNOWN.items() if numbers_of(function)}
 
 
 # ---------------------------------------------------------------- what is refused
 # Where a value has a meaning that it has nowhere else: the argument, the values, and which.
-MEANT: dict[str, dict[str, tuple[Any, ...]]] = {}
-ANY_WHOLE = ("seed",)  # a text or a whole number, of any length
+MEANT: dict[str, dict[str, tuple[float, ...]]] = {
+    "guarantees.Guarantee": {"epsilon": (math.inf,)},  # nothing is claimed
+    "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
+    "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
+    "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
+    "papers.noisy_sgd.algorithms.NoiseChoice": {"epsilon": (math.inf,)},
+}
 
 
 def refused(name: str, argument: str, annotation: str) -> list[Any]:
     """What an argument that is a number never is."""
-    values: list[Any] = [math.nan, math.inf, -math.inf, True, "1", torch.ones(50)]
+    values: list[Any] = [math.nan, math.inf, -math.inf, True, "1"]
+    values.append(torch.full((2,), math.nan) if "Tensor" in annotation else torch.ones(50))
     if not re.search(r"\bNone\b", annotation):
         values.append(None)
-    if "Tensor" in annotation:
-        values[-1] = torch.full((2,), math.nan)
     if not re.search(r"\bfloat\b", annotation):
         values.append(0.5)
     if "str" in annotation:
@@ -596,27 +602,11 @@ def refused(name: str, argument: str, annotation: str) -> list[Any]:
     return [value for value in values if not any(value is other for other in meant)]
 
 
-def complaint(name: str, arguments: dict[str, Any]) -> str | None:
-    """The message of the error that a call raises, if it is one for its caller; None where it raises nothing."""
-    try:
-        call(name, arguments)
-    except (ValueError, TypeError) as error:
-        return str(error)
-    return None
-
-
-def shown(value: Any) -> str:
-    """How an error says a value, or how it begins."""
-    return "1000000000" if value is TOO_LARGE else repr(value)[:12]
-
-
 def is_named(message: str, argument: str, value: Any) -> bool:
-    spelled = {repr(value), f"{value:g}"} if isinstance(value, float) else {repr(value)[:10]}
-    return (
-        "\n" not in message
-        and re.search(rf"\b{argument}\b", message) is not None
-        and any(one in message for one in spelled)
-    )
+    """Whether it is one line that says the argument and its value (of a tensor, what is wrong with it)."""
+    says = {repr(value)[:10], f"{value:g}"} if isinstance(value, float) else {repr(value)[:10]}
+    said = isinstance(value, Tensor) or any(one in message for one in says)
+    return said and "\n" not in message and re.search(rf"\b{argument}\b", message) is not None
 
 
 @pytest.mark.parametrize("name", DOORS)
@@ -624,17 +614,86 @@ def test_the_example_works(name: str):
     call(name, example(name))
 
 
+def wrong_answer(name: str, argument: str, value: Any) -> str | None:
+    """What is wrong with how a call with this value is refused."""
+    try:
+        call(name, {**example(name), argument: value})
+        message = "was taken"
+    except (ValueError, TypeError) as error:
+        if is_named(str(error), argument, value):
+            return None
+        message = str(error)
+    except Exception as error:  # of a kind that is for nobody
+        message = repr(error)
+    return f"{argument}={repr(value)[:12]}: {message[:100]!r}"
+
+
+def found_nan(result: Any) -> bool:
+    """Whether a result holds a NaN somewhere."""
+    if isinstance(result, float):
+        return math.isnan(result)
+    if isinstance(result, Tensor):
+        return result.is_floating_point() and bool(result.isnan().any())
+    if isinstance(result, np.ndarray):
+        return bool(np.isnan(result).any())
+    if isinstance(result, dict | list | tuple):
+        return any(map(found_nan, result.values() if isinstance(result, dict) else result))
+    if dataclasses.is_dataclass(result):
+        return any(found_nan(getattr(result, field.name)) for field in dataclasses.fields(result))
+    return False
+
+
 @pytest.mark.parametrize("name", DOORS)
 def test_what_is_no_number_is_refused_by_name(name: str):
+    wrong = [
+        wrong_answer(name, argument, value)
+        for argument, annotation in numbers_of(DOORS[name]).items()
+        for value in refused(name, argument, annotation)
+    ]
+    assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_zero_and_what_is_negative_are_refused_by_name_or_give_numbers(name: str):
     wrong = []
-    for argument, annotation in numbers_of(DOORS[name]).items():
-        for value in refused(name, argument, annotation):
+    for argument in numbers_of(DOORS[name]):
+        for value in (-0.0, 0, -1):
             try:
-                message = complaint(name, {**example(name), argument: value})
-            except Exception as error:  # of a kind that is for nobody
-                message = f"{type(error).__name__}: {error}"
-                wrong.append(f"{argument}={repr(value)[:12]}: {message[:90]!r}")
-                continue
-            if message is None or not is_named(message, argument, value):
-                wrong.append(f"{argument}={repr(value)[:12]}: {message and message[:90]!r}")
+                result = call(name, {**example(name), argument: value})
+            except (ValueError, TypeError) as error:
+                if not is_named(str(error), argument, value):
+                    wrong.append(f"{argument}={value}: {str(error)[:100]!r}")
+            except Exception as error:
+                wrong.append(f"{argument}={value}: {repr(error)[:100]}")
+            else:
+                if found_nan(result):
+                    wrong.append(f"{argument}={value}: a result with NaN")
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- what is no number
+def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Arguments with what they are not: a name that nobody gave, a word where a flag is, nothing where a part is."""
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        annotation = inspect.formatannotation(parameter.annotation)
+        if annotation.startswith("Literal") or "typing.Literal" in annotation:
+            yield parameter.name, "no such word"
+        elif parameter.annotation is Relation:
+            yield parameter.name, "replace"
+            yield parameter.name, "replace-one"  # a member is meant, not how it is printed
+            yield parameter.name, None
+        elif parameter.annotation is bool:
+            yield parameter.name, "no"
+        elif isinstance(parameter.annotation, type) and parameter.annotation in PARTS:
+            yield parameter.name, None
+
+
+PARTS = (Problem, Oracle, Mechanism, Method, Samples, FreshData, NoisePlan, Sampling, Streams, Escape, Dataset)
+WORDS = {name: function for name, function in KNOWN.items() if any(words_of(function))}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
+    wrong = [wrong_answer(name, argument, value) for argument, value in words_of(WORDS[name])]
+    assert not any(wrong), "\n" + "\n".join(filter(None, wrong))

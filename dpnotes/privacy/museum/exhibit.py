@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpnotes import validate
 from dpnotes.core import Guarantee
 from dpnotes.privacy.audit import GaussianPair, LowerBound, MixturePair, from_scores, power, runs_for_power
 from dpnotes.streams import Streams
@@ -43,6 +44,9 @@ class Setting:
     options: dict[str, Any]
     outcomes: tuple[Tensor, Tensor] | None = None
 
+    def __post_init__(self) -> None:
+        validate.at_least(1, num_draws=self.num_draws)
+
     def pair(self, release: Release) -> Pair:
         """The outputs on both data sets, in closed form."""
         if self.outcomes is None:
@@ -61,6 +65,8 @@ class Setting:
 
     def scores(self, release: Release, pair: Pair, included: bool, runs: int, streams: Streams) -> Tensor:
         """The attack's score of `runs` independent runs on one of the data sets, `(runs,)`; drawn in chunks."""
+        validate.flag(included=included)
+        validate.at_least(1, runs=runs)
         data = self.included if included else self.without
         chunk = max(1, _CHUNK // (self.num_draws + data.numel()))
         parts = []
@@ -149,6 +155,7 @@ class Exhibit:
 
         The correct release is attacked with the threshold that is best against itself: it is not let off easily.
         """
+        validate.flag(broken=broken)
         threshold, runs, _ = self.design
         pair = self.pair(broken)
         if not broken:

@@ -9,7 +9,7 @@ mask over runs. Prices add up in a `Ledger`; a `Guarantee` is computed from it (
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ class Constant:
 
     def __post_init__(self) -> None:
         validate.real(value=self.value)
+        validate.one_of(get_args(Basis), basis=self.basis)
 
 
 class ExampleGradients(Protocol):

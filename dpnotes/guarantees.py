@@ -6,7 +6,7 @@ is claimed while something that a run checked did not hold.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 from dpnotes import validate
 
@@ -28,6 +28,10 @@ class Assumption:
     statement: str
     basis: Basis
     holds: bool | None = None
+
+    def __post_init__(self) -> None:
+        validate.one_of(get_args(Basis), basis=self.basis)
+        validate.or_none(validate.flag, holds=self.holds)
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,7 @@ def assumptions_of_runs(*, secret_seed: bool, shared_noise: bool = False) -> tup
       ['the seed is secret (it came from the operating system and was not stored)',
       'numbers are real (they are floating-point ones)']
     """
+    validate.flag(secret_seed=secret_seed, shared_noise=shared_noise)
     seed = SEED_IS_SECRET if secret_seed else SEED_IS_PUBLIC
     return seed, REAL_NUMBERS, *([SHARED_NOISE] if shared_noise else [])
 

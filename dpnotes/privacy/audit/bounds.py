@@ -277,8 +277,8 @@ def runs_for_power(
     while not enough(high):
         if high >= most:
             raise ValueError(
-                f"Expected most={most} runs to refute epsilon={epsilon:.4g}: rates {hit_rate:.3g} and "
-                f"{false_hit_rate:.3g} do not differ enough for power {at_least}."
+                f"Expected most={most} runs to refute epsilon={epsilon:.4g}: hit_rate={hit_rate:.3g} and "
+                f"false_hit_rate={false_hit_rate:.3g} do not differ enough for power {at_least}."
             )
         high = min(2 * high, most)
     low = high // 2

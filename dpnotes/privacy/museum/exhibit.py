@@ -129,6 +129,7 @@ class Exhibit:
 
     def pair(self, broken: bool) -> Pair:
         """What the two neighbours give, in closed form."""
+        validate.flag(broken=broken)
         return self.setting.pair(self.broken if broken else self.correct)
 
     def exact(self, broken: bool) -> float:
@@ -155,7 +156,6 @@ class Exhibit:
 
         The correct release is attacked with the threshold that is best against itself: it is not let off easily.
         """
-        validate.flag(broken=broken)
         threshold, runs, _ = self.design
         pair = self.pair(broken)
         if not broken:

@@ -750,6 +750,39 @@ def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
     assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
 
 
+def test_the_controls_are_caught(monkeypatch: pytest.MonkeyPatch):
+    def silent(epsilon: float) -> float:
+        return epsilon
+
+    def vague(epsilon: float) -> float:
+        raise ValueError("Expected another number.")
+
+    def new(no_usual_name: float) -> float:
+        return no_usual_name
+
+    for control, said in ((silent, "was taken"), (vague, "Expected another number.")):
+        monkeypatch.setitem(KNOWN, "control", control)
+        for value in refused("control", "epsilon", numbers_of(control)["epsilon"]):
+            assert said in (wrong_answer("control", "epsilon", value) or "")
+    assert found_nan([{"x": torch.tensor([math.nan])}]) and not found_nan([{"x": torch.ones(1)}])
+    monkeypatch.setitem(KNOWN, "control", new)
+    with pytest.raises(pytest.fail.Exception, match="control has no example of no_usual_name"):
+        example("control")
+
+
+@pytest.mark.parametrize(
+    "practical",
+    [
+        lambda epsilon: adaptive_practical(0.2, 4, epsilon, 1e-6, **SIZES, initial_gap=1.0),
+        lambda epsilon: escape_practical(escape(), 4, epsilon, 1e-6, gradient_bound=1.0),
+    ],
+)
+def test_an_epsilon_that_is_no_number_runs_no_paper_without_noise(practical: Callable[[float], Any]):
+    with pytest.raises(ValueError, match="Expected epsilon=nan to be finite"):
+        practical(math.nan)
+    assert practical(math.inf).noise_multiplier == 0, "infinity asks for it by name"
+
+
 # ---------------------------------------------------------------- calculators, and through them the command line
 CALCULATORS = {claim.id: claim.calculator() for claim in papers.claims() if claim.calculation is not None}
 NEVER = (math.nan, math.inf, -math.inf, 10**400, True, "", "abc", None)

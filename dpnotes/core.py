@@ -9,11 +9,12 @@ mask over runs. Prices add up in a `Ledger`; a `Guarantee` is computed from it (
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
 import torch
 from torch import Tensor
 
+from dpnotes import validate
 from dpnotes.guarantees import Assumption as Assumption
 from dpnotes.guarantees import Basis, Relation
 from dpnotes.guarantees import Guarantee as Guarantee
@@ -38,6 +39,10 @@ class Constant:
     value: float
     basis: Basis
     where: str
+
+    def __post_init__(self) -> None:
+        validate.real(value=self.value)
+        validate.one_of(get_args(Basis), basis=self.basis)
 
 
 class ExampleGradients(Protocol):

@@ -7,7 +7,7 @@ is claimed while something that a run checked did not hold: epsilon is infinite 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, get_args
 
 from dpnotes import validate
 
@@ -30,18 +30,27 @@ class Assumption:
     basis: Basis
     holds: bool | None = None
 
+    def __post_init__(self) -> None:
+        validate.one_of(get_args(Basis), basis=self.basis)
+        validate.or_none(validate.flag, holds=self.holds)
+
 
 @dataclass(frozen=True)
 class Guarantee:
     """What may be claimed, for which neighbours, computed by whom, resting on what, and leaving out what.
 
     Args:
-      nominal_epsilon: what the accountant computed, whether or not the assumptions held; `epsilon` is what is claimed.
-      delta: what is claimed with it.
+      nominal_epsilon: what the accountant computed, at least 0, whether or not the assumptions held; `epsilon` is what
+        is claimed. Infinite where nothing is.
+      delta: what is claimed with it, at least 0; from 1 on nothing is.
       relation: which data sets are neighbours.
-      accountant: who computed it.
+      accountant: how the two numbers were found.
       assumptions: what the claim rests on.
       not_covered: what depends on the data and is left out.
+
+    Raises:
+      ValueError: outside these domains, or
+      TypeError: for what is no number or no relation.
 
     Example:
       >>> print(Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_PUBLIC,), (TUNED_ON_PRIVATE_DATA,)))
@@ -58,6 +67,11 @@ class Guarantee:
     accountant: str
     assumptions: tuple[Assumption, ...] = ()
     not_covered: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        validate.or_infinite(validate.non_negative, nominal_epsilon=self.nominal_epsilon)
+        validate.non_negative(delta=self.delta)
+        validate.instance(Relation, relation=self.relation)
 
     @property
     def holds(self) -> bool:
@@ -109,6 +123,7 @@ def assumptions_of_runs(*, secret_seed: bool, shared_noise: bool = False) -> tup
       ['the seed is secret (it came from the operating system and was not stored)',
       'numbers are real (they are floating-point ones)']
     """
+    validate.flag(secret_seed=secret_seed, shared_noise=shared_noise)
     seed = SEED_IS_SECRET if secret_seed else SEED_IS_PUBLIC
     return seed, REAL_NUMBERS, *([SHARED_NOISE] if shared_noise else [])
 
@@ -134,6 +149,8 @@ def bound_was_checked(bound: float, exceeded: int, checked: int, what: str = "gr
     """
     validate.positive(bound=bound)
     validate.at_least(1, checked=checked)
-    validate.at_least(0, exceeded=exceeded, checked_minus_exceeded=checked - exceeded)
+    validate.at_least(0, exceeded=exceeded)
+    if exceeded > checked:
+        raise ValueError(f"Expected exceeded={exceeded} <= checked={checked}.")
     statement = f"every {what} is at most {bound:g} (exceeded by {exceeded} of {checked})"
     return Assumption(statement, "checked", exceeded == 0)

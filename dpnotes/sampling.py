@@ -84,6 +84,7 @@ class Sampling:
     @staticmethod
     def poisson(rate: float) -> "Sampling":
         """Each example independently with this probability, in (0, 1]."""
+        validate.positive(rate=rate)
         return Sampling("poisson", float(rate))
 
     @staticmethod
@@ -103,12 +104,15 @@ def check_combination(sampling: Sampling, relation: Relation, noise: Noise = "ga
 
     Raises:
       CombinationError: if there is none, saying what goes with either; or if it does not know this noise.
+      TypeError: if one of them is something else, such as the name of a relation.
       ValueError: if the noise is of no known kind.
 
     Example:
       >>> check_combination(Sampling.fixed_size(10, 100), Relation.REPLACE_ONE)
       'RDP'
     """
+    validate.instance(Sampling, sampling=sampling)
+    validate.instance(Relation, relation=relation)
     accountant = ALLOWED.get((sampling.scheme, relation))
     if accountant is None:
         relations = _either(str(r) for s, r in ALLOWED if s == sampling.scheme)

@@ -51,8 +51,7 @@ def _words_of(text: str) -> tuple[int, int]:
 
 def _json(name: str, value: str | int) -> str:
     """A text or a whole number as JSON; what only looks like one of them (True, 1.0) is refused."""
-    if isinstance(value, bool) or not isinstance(value, str | Integral):
-        raise TypeError(f"Expected {name}={value!r} to be a text or a whole number.")
+    validate.text_or_whole(**{name: value})
     return json.dumps(value if isinstance(value, str) else int(value))
 
 
@@ -80,6 +79,7 @@ class Streams:
     __slots__ = ("_active", "_ahead", "_keys", "_known", "_register", "_runs", "_secret")
 
     def __init__(self, keys: Tensor) -> None:
+        validate.instance(Tensor, keys=keys)
         if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
         self._keys, self._secret = keys & WORD, False  # Philox sees 32 bits a word: what is compared is what is used
@@ -254,6 +254,7 @@ class Streams:
           ValueError: for a call outside this range, which would share its stream with another, or calls that are not
             one a run; for more blocks than a stream has. (Of calls on a device: when the host next waits for it.)
         """
+        validate.at_least(1, num_blocks=num_blocks)
         calls = self._calls(call)
         keys = self._claimed("words", purpose, calls, 0, num_blocks)
         return self._blocks("words", keys, purpose, calls, 0, num_blocks).unbind(-1)

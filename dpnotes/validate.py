@@ -5,8 +5,23 @@ every part may use it.
 """
 
 import math
-from collections.abc import Collection, Sized
+from collections.abc import Callable, Collection, Sized
+from enum import Enum
 from numbers import Integral, Real
+from reprlib import Repr
+from typing import Any
+
+_short = Repr()
+_short.maxlong, _short.maxstring, _short.maxother = 40, 80, 80
+
+
+def said(name: str, value: object) -> str:
+    """An argument and its value as an error says them: one line, and not a long one.
+
+    >>> said("num_steps", 10**400)
+    'num_steps=100000000000000000...0000000000000000000'
+    """
+    return f"{name}={' '.join(_short.repr(value).split())}"
 
 
 def real(**named: object) -> None:
@@ -18,9 +33,16 @@ def real(**named: object) -> None:
     """
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"Expected {name}={value!r} to be a real number.")
-        if not math.isfinite(value):
-            raise ValueError(f"Expected {name}={value!r} to be finite.")
+            raise TypeError(f"Expected {said(name, value)} to be a real number.")
+        if not _finite(value):
+            raise ValueError(f"Expected {said(name, value)} to be finite.")
+
+
+def _finite(value: Real) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no floating-point number comes near
+        return False
 
 
 def positive(**named: object) -> None:
@@ -33,7 +55,7 @@ def positive(**named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not value > 0:  # type: ignore[operator]
-            raise ValueError(f"Expected {name}={value!r} > 0.")
+            raise ValueError(f"Expected {said(name, value)} > 0.")
 
 
 def non_negative(**named: object) -> None:
@@ -46,7 +68,7 @@ def non_negative(**named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not value >= 0:  # type: ignore[operator]
-            raise ValueError(f"Expected {name}={value!r} >= 0.")
+            raise ValueError(f"Expected {said(name, value)} >= 0.")
 
 
 def between(low: float, high: float, **named: object) -> None:
@@ -59,7 +81,7 @@ def between(low: float, high: float, **named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not low < value < high:  # type: ignore[operator]
-            raise ValueError(f"Expected {low} < {name}={value!r} < {high}.")
+            raise ValueError(f"Expected {low} < {said(name, value)} < {high}.")
 
 
 def at_least(minimum: int, **named: object) -> None:
@@ -71,9 +93,105 @@ def at_least(minimum: int, **named: object) -> None:
     """
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"Expected {name}={value!r} to be an integer.")
+            raise TypeError(f"Expected {said(name, value)} to be an integer.")
         if not value >= minimum:  # type: ignore[operator]
-            raise ValueError(f"Expected {name}={value!r} >= {minimum}.")
+            raise ValueError(f"Expected {said(name, value)} >= {minimum}.")
+        if not _finite(value):  # type: ignore[arg-type]
+            raise ValueError(f"Expected {said(name, value)} < 2^1024.")
+
+
+def or_infinite(check: Callable[..., None], *limits: Any, **named: object) -> None:
+    """Refuse what `check(*limits, ...)` refuses, but for infinity: where that has a meaning, such as "no privacy".
+
+    >>> or_infinite(positive, epsilon=math.inf)
+    >>> or_infinite(positive, epsilon=math.nan)
+    Traceback (most recent call last):
+    ValueError: Expected epsilon=nan to be finite.
+    """
+    for name, value in named.items():
+        if not (isinstance(value, float) and value == math.inf):
+            check(*limits, **{name: value})
+
+
+def or_none(check: Callable[..., None], *limits: Any, **named: object) -> None:
+    """Refuse what `check(*limits, ...)` refuses, but for None.
+
+    >>> or_none(positive, tolerance=None)
+    >>> or_none(positive, tolerance=0)
+    Traceback (most recent call last):
+    ValueError: Expected tolerance=0 > 0.
+    """
+    for name, value in named.items():
+        if value is not None:
+            check(*limits, **{name: value})
+
+
+def every(check: Callable[..., None], *limits: Any, **named: Any) -> None:
+    """Refuse what `check(*limits, ...)` refuses in some entry: of a number, or of a tensor of them.
+
+    >>> every(at_least, 1, attempts=0)
+    Traceback (most recent call last):
+    ValueError: Expected attempts=0 >= 1.
+    """
+    for name, value in named.items():
+        for number in value.flatten().tolist() if hasattr(value, "flatten") else [value]:
+            check(*limits, **{name: number})
+
+
+def flag(**named: object) -> None:
+    """Refuse what is neither True nor False.
+
+    >>> flag(clipped="no")
+    Traceback (most recent call last):
+    TypeError: Expected clipped='no' to be True or False.
+    """
+    for name, value in named.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"Expected {said(name, value)} to be True or False.")
+
+
+def instance(kind: type, **named: object) -> None:
+    """Refuse what is not of a class; of an enumeration the error lists the members.
+
+    >>> instance(dict, settings=None)
+    Traceback (most recent call last):
+    TypeError: Expected settings=None to be a dict.
+    """
+    for name, value in named.items():
+        if not isinstance(value, kind):
+            members = f": {', '.join(map(_member, kind))}" if issubclass(kind, Enum) else ""
+            raise TypeError(f"Expected {said(name, value)} to be a {kind.__name__}{members}.")
+
+
+def _member(member: Enum) -> str:
+    return f"{type(member).__name__}.{member.name}"
+
+
+def index(length: int, **named: object) -> None:
+    """Refuse what is not the place of one among so many; none is counted from the end.
+
+    >>> index(3, run=-1)
+    Traceback (most recent call last):
+    ValueError: Expected 0 <= run=-1 < 3.
+    """
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, Integral):
+            raise TypeError(f"Expected {said(name, value)} to be an integer.")
+        if not 0 <= value < length:  # type: ignore[operator]
+            raise ValueError(f"Expected 0 <= {said(name, value)} < {length}.")
+
+
+def provides(*attributes: str, **named: Any) -> None:
+    """Refuse what is not an object with these attributes: those by which a part is used.
+
+    >>> provides("release", "cost", mechanism=None)
+    Traceback (most recent call last):
+    TypeError: Expected mechanism=None to have release.
+    """
+    for name, value in named.items():
+        for attribute in attributes:
+            if not hasattr(value, attribute):
+                raise TypeError(f"Expected {said(name, value)} to have {attribute}.")
 
 
 def one_of(options: Collection[str], **named: object) -> None:
@@ -84,8 +202,20 @@ def one_of(options: Collection[str], **named: object) -> None:
     ValueError: Expected device='tpu' to be one of: cpu, cuda.
     """
     for name, value in named.items():
-        if value not in options:
-            raise ValueError(f"Expected {name}={value!r} to be one of: {', '.join(options)}.")
+        if not isinstance(value, str) or value not in options:
+            raise ValueError(f"Expected {said(name, value)} to be one of: {', '.join(options)}.")
+
+
+def text_or_whole(**named: object) -> None:
+    """Refuse what names nothing: seeds and runs are texts or whole numbers.
+
+    >>> text_or_whole(seed=1.0)
+    Traceback (most recent call last):
+    TypeError: Expected seed=1.0 to be a text or a whole number.
+    """
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, str | Integral):
+            raise TypeError(f"Expected {said(name, value)} to be a text or a whole number.")
 
 
 def same_length(**named: Sized) -> None:

@@ -21,6 +21,7 @@ from dpnotes.theory.calculators import Calculator
 ROOT = Path(__file__).parents[1]
 RUNNER = CliRunner()
 A_CLAIM = "budget_schedules.thm4.5.T"
+SECTION_3_4 = "noisy_sgd.sec3.4.n", "d=100", "epsilon=1", "L=1", "f_max=1"
 
 
 def call(*arguments: str, code: int = 0) -> Result:
@@ -227,6 +228,10 @@ def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
         (("check", ""), "Expected '' to be a claim"),
         (("calc", A_CLAIM, "kappa=0.5", "alpha=1e-4"), "Expected kappa=0.5 > 1"),
         (("calc", A_CLAIM, "kappa=nan", "alpha=1e-4"), "kappa"),
+        (("calc", A_CLAIM, "kappa=inf", "alpha=1e-4"), "Expected kappa=inf to be finite"),
+        (("calc", A_CLAIM, f"kappa=1{'0' * 400}", "alpha=1e-4"), "Expected kappa=1000"),
+        (("calc", A_CLAIM, "kappa=", "alpha=1e-4"), "Expected 'kappa=' to be a name and a number"),
+        (("calc", *SECTION_3_4, "rho=1e308"), "Expected numbers within reach of floating point, got"),
         (("calc", A_CLAIM, "kappa=10"), "missing alpha"),
         (("calc", A_CLAIM, "kappa=10", "alpha=1e-4", "n=3"), "unknown n"),
         (("calc", A_CLAIM, "kappa=10", "kappa=11"), "Expected kappa once"),

@@ -106,9 +106,9 @@ def test_what_is_wrong_is_said_with_by_how_much():
         practical_escape(4.0, **UNIT)
     with pytest.raises(ValueError, match=r"Expected step_size=0.5 <= 1/M=0.25: too large by a factor of 2"):
         choice(step_size=0.5)
-    with pytest.raises(ValueError, match="kappa=0.0 > 0"):
+    with pytest.raises(ValueError, match="drift_threshold=0.0 > 0"):
         replace(good, drift_threshold=0.0)
-    with pytest.raises(ValueError, match="alpha=-1.0 > 0"):
+    with pytest.raises(ValueError, match="accuracy=-1.0 > 0"):
         Escape(-1.0, 1.0, 1.0, 0.1, 0.1, 5, 0.1, 3, 100, "a test")
     with pytest.raises(ValueError, match="runs share their mechanism"):
         spider_of([good, choice(epsilon=math.inf)], VirtualSamples(DATA, 10**12))

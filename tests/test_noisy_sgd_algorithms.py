@@ -143,7 +143,7 @@ def test_the_least_noise_for_convergence():
     assert least_noise(3.0, 9, num_steps=100, delta=0.25) == pytest.approx(20.0)
     with pytest.raises(ValueError, match="Expected num_steps=5 and delta=None together"):
         least_noise(1.0, 1, num_steps=5)
-    with pytest.raises(ValueError, match="Expected factor_minus_one=-0.5 >= 0"):
+    with pytest.raises(ValueError, match="Expected factor=0.5 >= 1"):
         least_noise(1.0, 1, factor=0.5)
 
 

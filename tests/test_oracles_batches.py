@@ -165,5 +165,5 @@ def test_bad_input_is_refused(scheme, num_examples, message):
 
 
 def test_more_than_half_is_not_drawn_one_by_one():
-    with pytest.raises(ValueError, match="Expected room=-1 >= 0"):
+    with pytest.raises(ValueError, match="Expected count=4 <= 3"):
         distinct(4, 5, Streams.of(0, ["a"]), "test", 0)

@@ -552,7 +552,7 @@ def test_the_cost_tells_no_secret_size():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: oracle_of(p, 1, norm_bound=0.0), "Expected clip=0.0 > 0"),
+        (lambda p: oracle_of(p, 1, norm_bound=0.0), "Expected norm_bound=0.0 > 0"),
         (lambda p: oracle_of(p, 1, num_steps=0), "Expected num_steps=0 >= 1"),
         (lambda p: oracle_of(p, 1, check=-1), "Expected check=-1 >= 0"),
         (lambda p: oracle_of(p, 1, FRESH), "Expected sampling='fresh' to be one of: whole, fixed-size, poisson"),

@@ -682,9 +682,9 @@ def test_bad_parameters_are_refused(change, message):
 
 def test_bad_rules_are_refused():
     for make, message in (
-        (lambda: Refresh.path_length(0.0, M), "kappa=0.0 > 0"),
-        (lambda: Refresh.squared_moves(torch.tensor([1.0, -2.0])), "kappa=-2.0 > 0"),
-        (lambda: Refresh.every(0), "longest=0 >= 1"),
+        (lambda: Refresh.path_length(0.0, M), "threshold=0.0 > 0"),
+        (lambda: Refresh.squared_moves(torch.tensor([1.0, -2.0])), "threshold=-2.0 > 0"),
+        (lambda: Refresh.every(0), "num_steps=0 >= 1"),
         (lambda: Batches(0.0), "first=0.0 > 0"),
         (lambda: Batches(1.0, 1.0, -1.0), "per_gradient=-1.0 >= 0"),
         (lambda: Batches(1.0, 1.0, math.nan), "per_gradient=nan to be finite"),

@@ -653,7 +653,7 @@ def test_a_bound_that_was_exceeded_claims_nothing():
         "no guarantee, since this did not hold: every gradient norm is at most 2.5 (exceeded by 1 of 1000000)"
     )
     assert isinstance(claim, Guarantee)
-    with pytest.raises(ValueError, match="Expected checked_minus_exceeded=-1 >= 0"):
+    with pytest.raises(ValueError, match="Expected exceeded=3 <= checked=2"):
         bound_was_checked(1.0, exceeded=3, checked=2)
 
 

@@ -205,9 +205,9 @@ def test_candidates_are_uniform_and_independent_of_all_but_the_run():
         (lambda: search(epsilon=0.0), "Expected epsilon=0.0 > 0"),
         (lambda: search(alpha=-1.0), "Expected alpha=-1.0 > 0"),
         (lambda: search(smoothness=0.0), "Expected smoothness=0.0 > 0"),
-        (lambda: search(norm_bound=0.0), "Expected clip=0.0 > 0"),
-        (lambda: search(num_candidates=0), "Expected num_questions=0 >= 1"),
-        (lambda: search(failure=1.0), "Expected 0 < beta=1.0 < 1"),
+        (lambda: search(norm_bound=0.0), "Expected norm_bound=0.0 > 0"),
+        (lambda: search(num_candidates=0), "Expected num_candidates=0 >= 1"),
+        (lambda: search(failure=1.0), "Expected 0 < failure=1.0 < 1"),
         (lambda: search(eigenvalue_error=-1.0), "Expected eigenvalue_error=-1.0 >= 0"),
         (
             lambda: search(relation=Relation.ADD_OR_REMOVE),

@@ -217,7 +217,7 @@ def test_bad_input_is_named() -> None:
         (lambda: DATA.fresh(1, one, "a", -1), "call=-1 < 2"),
         (lambda: DATA.fresh(1, one, "a", 0).gradient(POINT), r"x.shape=\(4,\) to be \(runs, dim\) = \(1, 4\)"),
         (lambda: DATA.fresh(1, one, "a", 0).value(POINT.repeat(2, 1)), r"x.shape=\(2, 4\)"),
-        (lambda: DATA.example_constants(0.5, 0.1), "num_examples_minus_1=-0.5 >= 0"),
+        (lambda: DATA.example_constants(0.5, 0.1), "num_examples=0.5 >= 1"),
         (lambda: DATA.example_constants(10, 1.0), "failure_probability=1.0"),
     ):
         with pytest.raises(ValueError, match=message):

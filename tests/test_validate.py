@@ -73,3 +73,24 @@ def test_options_and_lengths():
 def test_the_first_bad_argument_is_named():
     with pytest.raises(ValueError, match="Expected delta=-1 > 0"):
         validate.positive(epsilon=1, delta=-1, rho=-2)
+
+
+def test_what_has_a_meaning_of_its_own_passes_and_nothing_else():
+    validate.or_infinite(validate.positive, epsilon=float("inf"))
+    validate.or_none(validate.at_least, 1, longest=None)
+    validate.every(validate.positive, step_size=np.array([0.5, 2.0]))
+    validate.index(2, run=1)
+    validate.flag(clipped=False)
+    validate.text_or_whole(seed="a")
+    for refuse, message in (
+        (lambda: validate.or_infinite(validate.positive, epsilon=-float("inf")), "epsilon=-inf to be finite"),
+        (lambda: validate.or_none(validate.at_least, 1, longest=0), "longest=0 >= 1"),
+        (lambda: validate.every(validate.positive, step_size=np.array([0.5, -2.0])), "step_size=-2.0 > 0"),
+        (lambda: validate.index(2, run=2), "0 <= run=2 < 2"),
+        (lambda: validate.flag(clipped=1), "clipped=1 to be True or False"),
+        (lambda: validate.text_or_whole(seed=True), "seed=True to be a text"),
+        (lambda: validate.real(x=10**400), "x=1000.*0 to be finite"),
+        (lambda: validate.at_least(1, x=10**400), r"x=1000.*0 < 2\^1024"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=message):
+            refuse()

@@ -312,6 +312,9 @@ class Interval:
     failure_probability: float = 0.0
     num_products: Tensor | None = None
 
+    def __post_init__(self) -> None:
+        validate.non_negative(failure_probability=self.failure_probability)
+
     @property
     def width(self) -> Tensor:
         """`upper - lower`, `(...)`."""
@@ -439,6 +442,7 @@ def spectral_norm(
       >>> bool(found.lower <= 3 <= found.upper), bool(found.width < 1e-6)
       (True, True)
     """
+    validate.between(0, 1, failure_probability=failure_probability)
     search = _Search(dim, failure_probability / 2)
     matrix = _tridiagonal(hvp, streams, num_products, call, None, dtype, product_error, search)
     low, high = search.smallest(matrix), search.smallest(replace(matrix, diagonal=-matrix.diagonal))
@@ -456,6 +460,8 @@ def _tridiagonal(
     product_error: float | None,
     search: "_Search",
 ) -> Tridiagonal:
+    if not isinstance(call, Tensor):
+        validate.at_least(0, call=call)
     calls = call if isinstance(call, Tensor) else torch.full((len(streams),), call)
     validate.same_length(call=calls, streams=streams)
     each = streams.take(torch.arange(len(streams)).repeat_interleave(calls[0].numel()))
@@ -477,10 +483,9 @@ class _Search:
     def __post_init__(self) -> None:
         validate.at_least(1, dim=self.dim)
         validate.between(0, 1, failure_probability=self.failure_probability)
-        if self.tolerance is not None:
-            validate.positive(tolerance=self.tolerance)
-        if self.smoothness is not None and not bool((torch.as_tensor(self.smoothness) > 0).all()):
-            raise ValueError(f"Expected smoothness={self.smoothness} > 0.")
+        validate.or_none(validate.positive, tolerance=self.tolerance)
+        validate.or_none(validate.every, validate.positive, smoothness=self.smoothness)
+        validate.or_none(validate.every, validate.real, threshold=self.threshold)
 
     @property
     def stop(self) -> Callable[[Tridiagonal], Tensor] | None:

@@ -116,6 +116,7 @@ def certify_sosp(
       >>> [Verdict(int(v)).name for v in certificate.verdict]
       ['YES', 'NO']
     """
+    validate.flag(smooth=smooth)
     if not smooth:
         raise NotSmoothError(
             "Expected a loss that has a Hessian (smooth=True): with ReLU or max-pooling it has none at the kinks, and "
@@ -129,9 +130,10 @@ def certify_sosp(
         raise ValueError(f"Expected gradient_norm, {tuple(given.lower.shape)}, to be of shape {tuple(shape)}.")
     if bool((given.upper < 0).any()):
         raise ValueError(f"Expected gradient_norm={float(given.upper.min()):g} >= 0.")
+    validate.every(validate.positive, alpha=alpha)
     accuracy = torch.as_tensor(alpha, dtype=torch.float64, device=streams.keys.device)
-    if not bool((accuracy > 0).all()) or not bool(torch.isfinite(accuracy).all()):
-        raise ValueError(f"Expected alpha={alpha} > 0, finite.")
+    if accuracy.shape not in ((), shape):
+        raise ValueError(f"Expected alpha of shape {tuple(accuracy.shape)} to be () or {tuple(shape)}.")
     norm = Interval(given.lower.double(), given.upper.double(), given.failure_probability)
     threshold = -torch.sqrt(hessian_lipschitz * accuracy)
     # An infinite norm is an overflow, not a long gradient.
@@ -246,7 +248,8 @@ def reached_alpha(
       tensor([0.2000])
     """
     validate.positive(fraction=fraction)
-    validate.non_negative(one_minus_fraction=1 - fraction)
+    if fraction > 1:
+        raise ValueError(f"Expected 0 < fraction={fraction!r} <= 1.")
     level = sosp_level(gradient_norms, smallest_eigenvalues, hessian_lipschitz)
     iterates = level.shape[-1]
     validate.at_least(1, num_iterates=iterates)

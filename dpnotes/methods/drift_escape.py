@@ -8,7 +8,6 @@ from torch import Tensor
 
 from dpnotes import checks, validate
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.methods import per_run
 from dpnotes.methods.per_run import rows
 from dpnotes.states import finite, select
 from dpnotes.streams import Streams
@@ -122,10 +121,11 @@ class DriftEscape:
     return_tested: bool = True
 
     def __post_init__(self) -> None:
-        per_run.positive(step_size=self.step_size, threshold=self.threshold, radius=self.radius)
-        per_run.at_least(2, attempt_length=self.attempt_length)
-        per_run.at_least(1, attempts=self.attempts)
+        validate.every(validate.positive, step_size=self.step_size, threshold=self.threshold, radius=self.radius)
+        validate.every(validate.at_least, 2, attempt_length=self.attempt_length)
+        validate.every(validate.at_least, 1, attempts=self.attempts)
         validate.one_of(("restore", "refresh", "go on"), repeat=self.repeat)
+        validate.flag(return_tested=self.return_tested)
 
     def init(self, x: Tensor, oracle: Oracle) -> DriftEscapeState:
         """Start every run at its row of `x`, `(runs, dim)`."""

@@ -46,6 +46,8 @@ def drive(
     Raises:
       ValueError: outside these domains, or what an oracle refuses on a device (`dpnotes.checks`).
     """
+    validate.provides("step", method=method)
+    validate.provides("estimate", "take", oracle=oracle)
     validate.at_least(1, max_steps=max_steps)
     device = streams.keys.device
     if look_every is None:

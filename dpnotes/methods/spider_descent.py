@@ -6,9 +6,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import checks
+from dpnotes import checks, validate
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.methods import per_run
 from dpnotes.methods.per_run import rows
 from dpnotes.states import finite, select
 from dpnotes.streams import Streams
@@ -118,9 +117,10 @@ class StochasticSpider:
     as_printed: bool = False
 
     def __post_init__(self) -> None:
-        per_run.at_least(1, num_steps=self.num_steps)
-        per_run.positive(step_size=self.step_size, threshold=self.threshold, window=self.window)
-        per_run.non_negative(perturbation=self.perturbation)
+        validate.every(validate.at_least, 1, num_steps=self.num_steps)
+        validate.every(validate.positive, step_size=self.step_size, threshold=self.threshold, window=self.window)
+        validate.every(validate.non_negative, perturbation=self.perturbation)
+        validate.flag(as_printed=self.as_printed)
 
     def init(self, x: Tensor, oracle: Oracle) -> SpiderDescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""

@@ -48,6 +48,7 @@ def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, 
       >>> sample.examples.shape, bool(sample.present.all())
       (torch.Size([2, 3]), True)
     """
+    validate.instance(Sampling, sampling=sampling)
     validate.one_of(("whole", "fixed-size", "poisson"), sampling=sampling.scheme)
     validate.at_least(1, num_examples=num_examples)
     device = streams.keys.device
@@ -85,7 +86,10 @@ def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call
       >>> distinct(4, 9, Streams.of(0, ["a"]), "example", 0).unique().shape
       torch.Size([4])
     """
-    validate.at_least(0, count=count, room=(num_examples + 1) // 2 - count)
+    validate.at_least(1, num_examples=num_examples)
+    validate.at_least(0, count=count)
+    if count > (num_examples + 1) // 2:
+        raise ValueError(f"Expected count={count} <= {(num_examples + 1) // 2}, half of num_examples={num_examples}.")
     runs, device = len(streams), streams.keys.device
     if not count:
         return torch.empty(runs, 0, dtype=torch.int64, device=device)

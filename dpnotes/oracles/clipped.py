@@ -89,6 +89,10 @@ class ClippedGradient:
     loss_clip: float = 1.0
 
     def __post_init__(self) -> None:
+        validate.provides("gradients", "num_examples", problem=self.problem)
+        validate.provides("propose", "budget", noise=self.noise)
+        validate.provides("release", "cost", mechanism=self.mechanism)
+        validate.instance(Relation, relation=self.relation)
         validate.positive(clip=self.clip, loss_clip=self.loss_clip)
         validate.one_of((Relation.ZERO_OUT, Relation.REPLACE_ONE), relation=self.relation)
         if getattr(self.mechanism, "purpose", None) == _LOSS_MECHANISM.purpose:

@@ -88,6 +88,8 @@ class FreshGradient:
     mechanism: Mechanism = Gaussian()
 
     def __post_init__(self) -> None:
+        validate.provides("fresh", data=self.data)
+        validate.instance(Sampling, sampling=self.sampling)
         validate.at_least(1, batch_size=self.batch_size)
         validate.one_of(("fresh", "fixed-size"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)

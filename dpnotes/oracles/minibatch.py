@@ -105,6 +105,10 @@ class MinibatchGradient:
     mechanism: Mechanism = Gaussian()
 
     def __post_init__(self) -> None:
+        validate.provides("gradients", "num_examples", problem=self.problem)
+        validate.instance(Sampling, sampling=self.sampling)
+        validate.instance(Relation, relation=self.relation)
+        validate.flag(clipped=self.clipped, augment=self.augment)
         validate.at_least(0, check=self.check)
         validate.one_of(("whole", "fixed-size", "poisson"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)

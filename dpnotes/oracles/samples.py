@@ -106,7 +106,10 @@ class VirtualSamples:
     basis: Basis
 
     def __init__(self, data: FreshData, total: float | Tensor, basis: Basis = "assumed") -> None:
+        validate.provides("fresh", data=data)
         validate.one_of(("assumed", "proved"), basis=basis)
+        if not isinstance(total, Tensor):
+            validate.real(total=total)
         count = torch.as_tensor(total)
         if count.dim() > 1 or not bool(((count >= 1) & (count <= 1e18) & (count == count.floor())).all()):
             raise ValueError(f"Expected total={total} to be whole numbers from 1 to 1e18, one or (runs,).")
@@ -262,6 +265,7 @@ class DataSetSamples:
     examples_at_once: int = 4096
 
     def __post_init__(self) -> None:
+        validate.provides("gradients", "num_examples", problem=self.problem)
         validate.at_least(1, examples_at_once=self.examples_at_once)
 
     @property

@@ -40,22 +40,6 @@ def _take(value: Any, index: Tensor) -> Any:
     return value[index] if isinstance(value, Tensor) and value.dim() else value
 
 
-def _numbers(value: Number) -> list[float]:
-    return value.flatten().tolist() if isinstance(value, Tensor) else [value]
-
-
-def _check_positive(**named: Number) -> None:
-    for name, value in named.items():
-        for number in _numbers(value):
-            validate.positive(**{name: number})
-
-
-def _check_non_negative(**named: Number) -> None:
-    for name, value in named.items():
-        for number in _numbers(value):
-            validate.non_negative(**{name: number})
-
-
 @dataclass(frozen=True)
 class Refresh:
     """When a fresh gradient is asked for: as soon as the drift of the points that were asked reaches a threshold.
@@ -85,16 +69,17 @@ class Refresh:
 
     def __post_init__(self) -> None:
         if self.longest is None or isinstance(self.threshold, Tensor) or self.threshold != float("inf"):
-            _check_positive(kappa=self.threshold)
-        if self.longest is not None:
-            validate.at_least(1, longest=self.longest)
-        _check_non_negative(scale=self.scale)
-        if self.power not in (0, 1, 2):
+            validate.every(validate.positive, threshold=self.threshold)
+        validate.or_none(validate.at_least, 1, longest=self.longest)
+        validate.every(validate.non_negative, scale=self.scale)
+        validate.at_least(0, power=self.power)
+        if self.power > 2:
             raise ValueError(f"Expected power={self.power} to be 0, 1 or 2.")
 
     @staticmethod
     def path_length(threshold: Number, smoothness: Number, longest: int | None = None) -> "Refresh":
         """Liu and Talwar (2024): the sum of `M |move|`, in the units of a gradient."""
+        validate.every(validate.non_negative, smoothness=smoothness)
         return Refresh(threshold, smoothness, 1, longest)
 
     @staticmethod
@@ -105,6 +90,7 @@ class Refresh:
     @staticmethod
     def every(num_steps: int) -> "Refresh":
         """Plain SPIDER: every so many estimates, wherever the points are."""
+        validate.at_least(1, num_steps=num_steps)
         return Refresh(float("inf"), 0.0, 0, num_steps)
 
     def drift(self, drift: Tensor, move: Tensor) -> Tensor:
@@ -146,8 +132,8 @@ class Batches:
     per_gradient: Number = 0.0
 
     def __post_init__(self) -> None:
-        _check_positive(first=self.first, least=self.least)
-        _check_non_negative(per_gradient=self.per_gradient)
+        validate.every(validate.positive, first=self.first, least=self.least)
+        validate.every(validate.non_negative, per_gradient=self.per_gradient)
 
     def wanted(self, bound: Tensor, new: Tensor) -> Tensor:
         """Sizes before rounding up, `(runs,)`: for a difference whose examples' are at most `bound`, or a new sum."""
@@ -294,11 +280,16 @@ class Spider:
     relation: Relation = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        _check_positive(gradient_bound=self.gradient_bound, smoothness=self.smoothness)
+        validate.provides("batch", "total", samples=self.samples)
+        validate.provides("release", "cost", mechanism=self.mechanism)
+        validate.instance(Tensor, budget=self.budget)
+        validate.provides("drift", "due", refresh=self.refresh)
+        validate.provides("wanted", batches=self.batches)
+        validate.instance(Relation, relation=self.relation)
+        validate.every(validate.positive, gradient_bound=self.gradient_bound, smoothness=self.smoothness)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
-        if self.term_sensitivity is not None:
-            _check_positive(term_sensitivity=self.term_sensitivity)
-        _check_non_negative(noise_multiplier=self.noise_multiplier)
+        validate.or_none(validate.every, validate.positive, term_sensitivity=self.term_sensitivity)
+        validate.every(validate.non_negative, noise_multiplier=self.noise_multiplier)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:
             raise ValueError(f"Expected budget={self.budget} to be (runs,) and float64: one a run.")
         _ = self._filter
@@ -466,12 +457,14 @@ class Spider:
         2022, arXiv:2210.17520).
 
         Raises:
-          ValueError: if the budget is infinite.
+          ValueError: if the budget is infinite, or there is no such run.
         """
+        validate.index(len(self.budget), run=run)
         return [Event((0.5 / float(self.budget[run])) ** 0.5, self.relation, FRESH)]
 
     def assumptions(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         """What the sensitivity of a run rests on, with what the run saw of it."""
+        validate.index(len(self.budget), run=run)
         longest, change = (float(_rows(v, self.budget)[run]) for v in (self.gradient_bound, self.smoothness))
         what = f"gradients are at most {longest:g} long and differ by at most {change:g} times the move"
         if self.samples.basis == "enforced":
@@ -504,6 +497,7 @@ class Spider:
           (`Guarantee.holds`): its epsilon is infinite, as it is without noise.
         """
         checks.settle()
+        validate.between(0, 1, delta=delta)
         claims, about_runs = [], assumptions_of(streams)
         for run, budget in enumerate(self.budget.tolist()):
             assumptions, left = (*about_runs, *self.assumptions(state.meter, run)), not_covered

@@ -127,8 +127,11 @@ class Terms:
     def __post_init__(self) -> None:
         validate.at_least(1, num_steps=self.num_steps)
         validate.one_of(("enforced", "proved", "measured", "assumed"), basis=self.basis)
+        validate.instance(Tensor, noise_std=self.noise_std)
+        validate.provides("release", "cost", mechanism=self.mechanism)
         if isinstance(self.mechanism, DiscreteGaussian | Laplace):
             raise ValueError(f"Expected mechanism={self.mechanism!r} to add Gaussian noise, which is what is claimed.")
+        validate.positive(norm_bound=self.norm_bound, divisor=self.divisor)
         clipped_sensitivity(self.norm_bound, self.divisor, self.relation, self.sampling)
         valid = (self.noise_std >= 0) & self.noise_std.isfinite()
         if self.noise_std.dim() != 1 or self.noise_std.dtype != torch.float64 or not bool(valid.all()):
@@ -159,8 +162,9 @@ class Terms:
         """All releases of a run, as the accountant reads them.
 
         Raises:
-          ValueError: if they have no noise.
+          ValueError: if they have no noise, or there is no such run.
         """
+        validate.index(len(self.noise_std), run=run)
         count = 1 if self.sampling == FRESH else self.num_steps
         return Event(float(self.noise_multiplier[run]), self.relation, self.sampling, count)
 
@@ -237,6 +241,7 @@ class Terms:
     # ------------------------------------------------------------ what may be claimed
     def assumptions(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         """What the sensitivity of a run rests on, with what the run saw of it."""
+        validate.index(len(self.noise_std), run=run)
         if self.basis == "enforced":
             return self.clipping
         exceeded, checked = int(meter.exceeded[run]), int(meter.checked[run])
@@ -277,6 +282,7 @@ class Terms:
           it is without noise.
         """
         checks.settle()
+        validate.between(0, 1, delta=delta)
         claims, about_runs = [], assumptions_of(streams)
         for run, multiplier in enumerate(self.noise_multiplier.tolist()):
             assumptions = (*about_runs, *self.assumptions(state.meter, run))

@@ -125,6 +125,7 @@ def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]
       >>> [round(g.epsilon, 4) for g in readings(epsilon_to_rho(4.0, 1e-8, "classic"), 1e-8)]
       [4.0, 3.4565, 7.4403]
     """
+    validate.non_negative(rho=rho)
     moved, moved_further = (clipped_sensitivity(1.0, 1, r) for r in (Relation.ZERO_OUT, Relation.REPLACE_ONE))
     replaced = rho * (moved_further / moved) ** 2
     return (
@@ -368,6 +369,7 @@ def guarantee(
 
     Raises:
       ValueError: outside these domains; a run that releases anything without noise has an infinite rho.
+      TypeError: for what is no relation, or neither True nor False.
 
     Example:
       >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True))
@@ -375,6 +377,7 @@ def guarantee(
       >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=False))
       (7.077, 1e-05)-DP, zero-out-one, by zCDP filter, tight conversion
     """
+    validate.flag(fixed_noise=fixed_noise)
     if fixed_noise:
         epsilon = rho_to_epsilon(rho, delta, "exact")
         return Guarantee(epsilon, delta, relation, "exact Gaussian", assumptions, not_covered)

@@ -127,7 +127,7 @@ def events_of(ledger: Ledger, run: int) -> list[Event]:
     """One run's releases, as its ledger has them; a release of sensitivity 0 is none.
 
     Raises:
-      ValueError: if something was released without noise.
+      ValueError: if something was released without noise, or there is no such run.
 
     Example:
       >>> import torch
@@ -138,6 +138,7 @@ def events_of(ledger: Ledger, run: int) -> list[Event]:
     """
     found = []
     for price in ledger.prices:
+        validate.index(len(price.charged), run=run)
         level = float(price.noise_multiplier[run])
         if bool(price.charged[run]) and level != float("inf"):
             found.append(Event(min(level, _MOST_NOISE), price.relation, price.sampling, 1, price.noise))

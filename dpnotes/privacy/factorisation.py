@@ -206,7 +206,8 @@ def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tup
              [0., 0., 1.]])
     """
     validate.one_of(SCHEMES, scheme=scheme)
-    validate.at_least(1, num_steps=num_steps, bandwidth=bandwidth or 1)
+    validate.at_least(1, num_steps=num_steps)
+    validate.or_none(validate.at_least, 1, bandwidth=bandwidth)
     if num_steps > 4096:
         raise ValueError(f"Expected num_steps={num_steps} <= 4096: these matrices are dense.")
     total = np.tril(np.ones((num_steps, num_steps)))
@@ -249,7 +250,8 @@ def noise_of_sums(scheme: Scheme, num_steps: int, bandwidth: int | None = None) 
       array([1.732, 1.732, 2.449, 1.732])
     """
     validate.one_of(SCHEMES, scheme=scheme)
-    validate.at_least(1, num_steps=num_steps, bandwidth=bandwidth or 1)
+    validate.at_least(1, num_steps=num_steps)
+    validate.or_none(validate.at_least, 1, bandwidth=bandwidth)
     t = np.arange(1, num_steps + 1)
     if scheme == "terms":
         return np.sqrt(t)

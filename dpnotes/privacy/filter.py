@@ -71,6 +71,7 @@ class Filter:
     tolerance: float = 0.0
 
     def __post_init__(self) -> None:
+        validate.instance(Tensor, budget=self.budget)
         validate.non_negative(tolerance=self.tolerance)
         if self.tolerance > _LARGEST_TOLERANCE:
             raise ValueError(f"Expected tolerance={self.tolerance!r} <= {_LARGEST_TOLERANCE}: it is for rounding.")

@@ -74,6 +74,9 @@ class FixedNoise:
     budget: Tensor
     fixed: bool = True
 
+    def __post_init__(self) -> None:
+        validate.flag(fixed=self.fixed)
+
     @staticmethod
     def of(schedules: Sequence[NoiseSchedule], device: torch.device | str = "cpu") -> "FixedNoise":
         """One run a schedule, in order."""
@@ -148,6 +151,7 @@ class LossAdaptiveNoise:
         validate.same_length(budget=self.budget, first_cost=self.first_cost, loss_multiplier=self.loss_multiplier)
         for name in ("budget", "first_cost", "loss_multiplier"):
             validate.positive(**{name: float(getattr(self, name).min())})
+        validate.flag(fixed=self.fixed)
         validate.real(growth=self.growth)
         if not self.growth > 1:
             raise ValueError(f"Expected growth={self.growth!r} > 1.")

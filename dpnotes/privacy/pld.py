@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dpnotes import validate
 from dpnotes.privacy.events import Event
 
 _POINTS = 2**17  # at most, of one level; fewer of each where there are hundreds
@@ -63,6 +64,7 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
       >>> round(epsilon((Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.01), 1000),), 1e-5), 2)
       1.83
     """
+    validate.between(0, 1, delta=delta)
     composed, _ = _composed(events)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -251,6 +253,7 @@ def pure_hockey_stick(
       >>> pure_hockey_stick(np.array([0.0, 0.5, 1.0]), 1.0, "laplace").round(4)
       array([0.3935, 0.2212, 0.    ])
     """
+    validate.positive(noise_multiplier=noise_multiplier)
     largest = 1 / noise_multiplier
     inside = np.clip(epsilons, -largest, largest)
     if noise == "laplace":
@@ -281,6 +284,7 @@ def hockey_stick(
     """
     from scipy.special import ndtr
 
+    validate.positive(noise_multiplier=noise_multiplier, rate=rate)
     z, q = noise_multiplier, rate
     sign = 1.0 if side == "REMOVE" else -1.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

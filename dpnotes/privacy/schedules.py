@@ -108,6 +108,7 @@ def on_the_private_side(noise_multipliers: NDArray[np.float64], rho: float, name
       >>> on_the_private_side(np.full(10, 5**0.5), rho=1.0, name="ten steps").spent <= 1.0
       True
     """
+    validate.positive(rho=rho)
     spent = NoiseSchedule(noise_multipliers, rho * (1 + 1e-9), name).spent
     lifted = noise_multipliers * math.sqrt(max(1.0, spent / rho))
     while math.fsum(0.5 / lifted**2) > rho:

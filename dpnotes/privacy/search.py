@@ -84,9 +84,12 @@ class Search:
     relation: Relation = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
+        validate.instance(Relation, relation=self.relation)
+        validate.positive(epsilon=self.epsilon, norm_bound=self.norm_bound)
+        validate.between(0, 1, failure=self.failure)
         validate.positive(alpha=self.alpha, hessian_lipschitz=self.hessian_lipschitz, smoothness=self.smoothness)
         validate.non_negative(eigenvalue_error=self.eigenvalue_error)
-        validate.at_least(1, num_examples=self.num_examples)
+        validate.at_least(1, num_examples=self.num_examples, num_candidates=self.num_candidates)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         _ = self.gradient_slack, self.mechanism
 
@@ -152,6 +155,7 @@ class Search:
           >>> round(search.guarantee([run], 1e-5, Streams.of(0, ["a"])).epsilon, 2)
           2.44
         """
+        validate.between(0, 1, delta=delta)
         bounds = (
             Assumption(f"no example's gradient is longer than {self.norm_bound:g} at a candidate", "assumed"),
             Assumption(f"every example's loss is {self.smoothness:g}-smooth at a candidate", "assumed"),

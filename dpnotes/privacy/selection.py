@@ -85,6 +85,7 @@ class AboveThreshold:
     def __post_init__(self) -> None:
         validate.positive(epsilon=self.epsilon, sensitivity=self.sensitivity)
         validate.real(threshold=self.threshold)
+        validate.instance(Sampling, sampling=self.sampling)
         if self.sampling not in (WHOLE, FRESH):
             raise CombinationError(
                 f"Expected sampling=whole or fresh for AboveThreshold, got {self.sampling.scheme}: its questions share "

@@ -134,6 +134,7 @@ class Tree:
 
     def __post_init__(self) -> None:
         validate.at_least(1, max_leaves=self.max_leaves)
+        validate.flag(optimal=self.optimal)
 
     @property
     def levels(self) -> int:

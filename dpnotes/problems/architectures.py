@@ -47,6 +47,7 @@ class Scale(nn.Module):
 
     def __init__(self, factor: float) -> None:
         super().__init__()
+        validate.real(factor=factor)
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
@@ -98,6 +99,7 @@ def conv_net(
     validate.one_of(("batch", "group"), norm=norm)
     validate.one_of(_ACTIVATIONS, activation=activation)
     validate.one_of(_POOLINGS, pooling=pooling)
+    validate.flag(conv_bias=conv_bias)
 
     def block(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, padding: int = 1) -> nn.Sequential:
         convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=conv_bias)
@@ -162,6 +164,9 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm, activation: Activation) -> None:
         super().__init__()
+        validate.at_least(1, inputs=inputs, outputs=outputs, stride=stride)
+        validate.one_of(("batch", "group"), norm=norm)
+        validate.one_of(_ACTIVATIONS, activation=activation)
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
         self.bn1 = _norm(norm, outputs)
         self.relu = _ACTIVATIONS[activation]()

@@ -30,6 +30,9 @@ class Saddle:
     direction: Tensor
     gamma: float
 
+    def __post_init__(self) -> None:
+        validate.positive(gamma=self.gamma)
+
 
 class Landscape(Protocol):
     """A function F of `dim` numbers. Points are `(..., dim)`, float32 or float64, on any device.

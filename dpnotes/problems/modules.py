@@ -249,8 +249,8 @@ class ModuleProblem:
         compile: bool = False,
         max_examples_at_once: int | None = None,
     ) -> None:
-        if max_examples_at_once is not None:
-            validate.at_least(1, max_examples_at_once=max_examples_at_once)
+        validate.or_none(validate.at_least, 1, max_examples_at_once=max_examples_at_once)
+        validate.flag(channels_last=channels_last, compile=compile)
         if autocast not in (None, torch.bfloat16):
             raise ValueError(f"Expected autocast={autocast} to be None or torch.bfloat16.")
         if not callable(loss):
@@ -381,6 +381,10 @@ class ModuleProblem:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self._inputs)
             raise ValueError(f"Expected inputs of shape {shapes} to be (examples, channels, height, width).")
         # Their numbers name the purpose of a draw: one wait for the device, not one a run.
+        if not isinstance(calls, Tensor):
+            validate.at_least(0, calls=calls)
+        elif calls.is_floating_point():
+            raise TypeError(f"Expected calls, {calls.dtype}, to be whole numbers.")
         calls = calls.cpu() if isinstance(calls, Tensor) else calls
         return self._with(_Augmentation(streams.replayable("augmentation"), calls))
 

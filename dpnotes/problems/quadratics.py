@@ -113,6 +113,7 @@ class Quadratic:
         """
         validate.at_least(2, num_examples=num_examples)
         validate.non_negative(spread=spread)
+        validate.text_or_whole(seed=seed)
         dim = len(spectrum)
         offsets = Streams.of("quadratic", [seed]).normal("offsets", 0, num_examples * dim).view(num_examples, dim)
         offsets = offsets - offsets.mean(0)

@@ -18,7 +18,6 @@ from dpnotes.problems.landscapes import Saddle, check_points, hessian_by_columns
 def _within(
     everywhere: dict[str, Constant], radius: float, smoothness: float, hessian_lipschitz: float, where: str
 ) -> dict[str, Constant]:
-    validate.positive(radius=radius)
     where = f"{where}; attained, within {radius:g} of the origin"
     return everywhere | {
         "smoothness": Constant(smoothness, "proved", where),
@@ -90,6 +89,7 @@ class MonkeySaddle:
         and `3 quartic r^2`; sums of largest and of smallest ones bound F's, and there the eigenvectors agree. The
         third derivatives have the norms `6 cubic` and `6 quartic r`, attained along x at `(r, 0)`.
         """
+        validate.positive(radius=radius)
         a, b = self.cubic, self.quartic
         turn = min(radius, 3 * a / b)  # where the smallest eigenvalue, -tilt - 6 a r + b r^2, is least
         largest = 6 * a * radius + 3 * b * radius**2 - self.tilt
@@ -213,6 +213,7 @@ class MatrixFactorisation:
         `3 |U|^2 - l_min`, and `D^3 F[V, V, V] = 6 <U, V V' V>` is at most `6 |U|`; both upper bounds are attained
         where U and V are multiples of one matrix of rank one, whose column is an eigenvector of `l_min`.
         """
+        validate.positive(radius=radius)
         low, high = float(self._eigenvalues[0]), float(self._eigenvalues[-1])
         return _within(
             self.constants, radius, max(3 * radius**2 - low, high), 6 * radius, "second and third derivative"
@@ -318,6 +319,7 @@ class PopulationSensing:
         `12 <U, V V' V> + 6 <U, V> |V|^2`, is at most `18 |U|`; both upper bounds are attained where U and V are
         multiples of one matrix of rank one, whose column is an eigenvector of `l_min`.
         """
+        validate.positive(radius=radius)
         low = 0.0 if self.signal.shape[0] > self.rank else float(self._eigenvalues[0])
         high, trace = float(self._eigenvalues[-1]), float(self._eigenvalues.sum())
         smoothness = max(9 * radius**2 - 2 * low - trace, 2 * high + trace)
@@ -434,6 +436,7 @@ class LinearNetwork:
         bounds `3 |W|^2 / 2 + s_max` and `3 |W|` are attained at layers of rank one and equal norm, the first with
         `W2 W1` opposite to the target's first singular pair.
         """
+        validate.positive(radius=radius)
         return _within(
             self.constants, radius, 1.5 * radius**2 + float(self._svd[1][0]), 3 * radius, "second and third derivative"
         )

@@ -116,6 +116,7 @@ class QuadraticSensing:
             raise ValueError(f"Expected signal, {signal.dtype} of shape {tuple(signal.shape)}, to be a finite matrix.")
         validate.at_least(1, num_examples=num_examples)
         validate.non_negative(noise_std=noise_std)
+        validate.text_or_whole(seed=seed)
         keys = Streams.of("quadratic sensing", [seed], signal.device).keys
         blocks = torch.arange(num_examples, device=signal.device).split(max(1, _DRAWN_AT_ONCE // len(signal)))
 

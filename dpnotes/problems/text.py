@@ -335,6 +335,7 @@ def pretrained_bert(seed: str | int, num_classes: int = 2) -> Bert:
 
 def _start(model: Bert, seed: str | int, prefix: str = "") -> dict[str, Tensor]:
     """Random values of the parameters whose name starts with the prefix, each from a stream of its own."""
+    validate.text_or_whole(seed=seed)
     streams = Streams.of("bert", [seed])
     std = _INITIAL_STD * math.sqrt(BERT_BASE.hidden / model.size.hidden)
     state = {}

@@ -129,7 +129,9 @@ class VirtualData:
           {'lipschitz': 7.46, 'smoothness': 5.54, 'hessian_lipschitz': 5.54}
         """
         validate.real(num_examples=num_examples)
-        validate.non_negative(num_examples_minus_1=num_examples - 1)
+        if num_examples < 1:
+            raise ValueError(f"Expected num_examples={num_examples!r} >= 1.")
+        validate.or_none(validate.positive, radius=radius)
         validate.between(0, 1, failure_probability=failure_probability)
         base = self.landscape.constants if radius is None else self.landscape.constants_within(radius)
         noisy = self._noisy_coordinates
@@ -173,6 +175,8 @@ class VirtualData:
         Raises:
           ValueError: for other batch sizes or calls.
         """
+        if not isinstance(batch_size, Tensor):
+            validate.real(batch_size=batch_size)
         like = torch.empty((), dtype=torch.float64, device=streams.keys.device)
         size = batch_size.to(like) if isinstance(batch_size, Tensor) else torch.full_like(like, float(batch_size))
         if size.dim() > 1 or size.numel() not in (1, len(streams)):

@@ -1,5 +1,6 @@
 """Claims as functions of plain numbers."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,8 @@ class Calculator:
 
     Raises:
       TypeError: an argument is missing, unknown or not a number.
-      ValueError: an argument is outside its domain, or the set of constants is unknown.
+      ValueError: an argument is outside its domain, or so large or small that floating point holds no result; or the
+        set of constants is unknown.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
@@ -65,5 +67,25 @@ class Calculator:
             raise TypeError(f"Expected the arguments {', '.join(names)}: {'; '.join(parts)}.")
         for symbol in self.symbols:
             symbol.domain.check(symbol.name, numbers[symbol.name])
-        found = self.function(*(numbers[name] for name in names), **options)
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+        given = [_float_if_large(numbers[name]) for name in names]
+        if any(map(np.ndim, given)):
+            return {
+                name: value.item() if isinstance(value, np.generic) else value
+                for name, value in self.function(*given, **options).items()
+            }
+        said = ", ".join(f"{name}={value!r}" for name, value in zip(names, given, strict=True))
+        try:
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                found = self.function(*given, **options)
+        except ArithmeticError as error:
+            raise ValueError(f"Expected numbers within reach of floating point, got {said}: {error}.") from error
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
+        for name, value in plain.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"Expected numbers within reach of floating point, got {said}: {name}={value!r}.")
+        return plain
+
+
+def _float_if_large(value: Any) -> Any:
+    """A whole number that numpy would keep as a Python object, as the float next to it."""
+    return float(value) if isinstance(value, int) and abs(value) > 2**53 else value

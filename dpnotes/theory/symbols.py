@@ -14,6 +14,7 @@ import numpy as np
 import sympy
 from sympy.tensor.indexed import Indexed, IndexedBase
 
+from dpnotes import validate
 from dpnotes.theory.units import NONE, Unit
 
 
@@ -57,12 +58,13 @@ class Domain:
         ValueError: Expected kappa=0.5 > 1.
         """
         if isinstance(value, float | int) and not isinstance(value, bool):
+            validate.real(**{name: value})
             if not self.holds(value):
                 self._refuse(name, value)
             return
         array = np.asarray(value)
         if array.dtype.kind not in "iuf":
-            raise TypeError(f"Expected {name}={value!r} to be a real number or an array of them.")
+            raise TypeError(f"Expected {validate.said(name, value)} to be a real number or an array of them.")
         inside = (array >= self.low) & (array <= self.high) if self.closed else (array > self.low) & (array < self.high)
         inside = inside & np.isfinite(array)
         if self.integer:

@@ -44,7 +44,7 @@ class Parameters:
       step_size: eta, at most 1 / M.
       threshold: what a gradient estimate is compared with.
       window: Gamma, steps.
-      perturbation: zeta.
+      perturbation: zeta, at least 0.
       max_leaves: the longest sum of a tree; a longer one is begun anew.
       origin: where the numbers come from.
 
@@ -69,8 +69,13 @@ class Parameters:
     origin: str
 
     def __post_init__(self) -> None:
-        validate.positive(accuracy=self.accuracy, kappa=self.drift_threshold, step_size=self.step_size)
-        validate.positive(G=self.gradient_bound, M=self.smoothness, rho=self.hessian_lipschitz)
+        for name in (
+            "accuracy", "gradient_bound", "smoothness", "hessian_lipschitz", "drift_threshold", "first_batch",
+            "batch_per_gradient", "step_size", "threshold", "window",
+        ):  # fmt: skip
+            validate.positive(**{name: getattr(self, name)})
+        validate.non_negative(noise_multiplier=self.noise_multiplier, perturbation=self.perturbation)
+        validate.at_least(1, num_steps=self.num_steps, max_leaves=self.max_leaves)
         check_smoothness(self.smoothness, self.hessian_lipschitz, self.accuracy, self.step_size)
 
     @property
@@ -97,6 +102,8 @@ def check_smoothness(smoothness: float, hessian_lipschitz: float, accuracy: floa
       Traceback (most recent call last):
       ValueError: Expected step_size=0.75 <= 1/M=0.5: too large by a factor of 1.5.
     """
+    validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
+    validate.positive(accuracy=accuracy, step_size=step_size)
     curvature = math.sqrt(hessian_lipschitz * accuracy)
     if smoothness < curvature:
         raise ValueError(
@@ -234,6 +241,8 @@ def practical(
     validate.positive(hessian_lipschitz=hessian_lipschitz, initial_gap=initial_gap, error_share=error_share)
     validate.positive(threshold_factor=threshold_factor, window_factor=window_factor, steps_factor=steps_factor)
     validate.at_least(1, dim=dim, max_leaves=max_leaves)
+    validate.or_infinite(validate.positive, epsilon=epsilon)
+    validate.between(0, 1, delta=delta)
     error = error_share * accuracy
     multiplier = private = 0.0
     if epsilon < math.inf:

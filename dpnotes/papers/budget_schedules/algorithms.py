@@ -115,6 +115,7 @@ def private_gradient_descent(
       (5, 3.491)
     """
     validate.between(0, 1, delta=delta)
+    validate.at_least(1, max_steps=max_steps)
     if isinstance(noise, Sequence):
         plan = FixedNoise.of(noise, x.device)
         max_steps = int(plan.num_steps.max()) + 1  # with the last one, the longest run notices that it has finished

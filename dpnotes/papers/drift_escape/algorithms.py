@@ -59,7 +59,9 @@ class Escape:
     origin: str
 
     def __post_init__(self) -> None:
-        validate.positive(alpha=self.accuracy, M=self.smoothness, rho=self.hessian_lipschitz, step_size=self.step_size)
+        for name in ("accuracy", "smoothness", "hessian_lipschitz", "step_size", "threshold", "radius"):
+            validate.positive(**{name: getattr(self, name)})
+        validate.at_least(1, attempt_length=self.attempt_length, attempts=self.attempts, num_steps=self.num_steps)
         curvature = math.sqrt(self.hessian_lipschitz * self.accuracy)
         if self.smoothness < curvature:
             raise ValueError(
@@ -111,6 +113,10 @@ def theorem_1(
       >>> f"{found.accuracy:.1e} {found.attempt_length:.1e} {found.num_steps:.1e}"
       '2.4e-04 7.7e+08 2.4e+22'
     """
+    validate.positive(sigma=sigma, r=r, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
+    validate.positive(risk_range=risk_range, C=C, s=s)
+    validate.at_least(1, dim=dim)
+    validate.between(0, 1, failure=failure)
     found = PARAMETERS(
         C=C, s=s, sigma=sigma, r=r, d=dim, M=smoothness, rho=hessian_lipschitz, U=risk_range, omega=failure,
         constants=constants,
@@ -171,9 +177,10 @@ def practical_escape(
     validate.positive(accuracy=accuracy, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
     validate.positive(risk_range=risk_range, length_factor=length_factor, radius_factor=radius_factor)
     validate.positive(steps_factor=steps_factor)
+    validate.or_none(validate.positive, step_size=step_size)
+    validate.at_least(1, attempts=attempts)
     curvature, chi = math.sqrt(hessian_lipschitz * accuracy), accuracy / 4
     eta = min(curvature / smoothness, 1.0) / smoothness if step_size is None else step_size
-    validate.positive(step_size=eta)
     return Escape(
         accuracy=accuracy,
         smoothness=smoothness,
@@ -214,7 +221,9 @@ class Parameters:
     origin: str
 
     def __post_init__(self) -> None:
-        validate.positive(G=self.gradient_bound, kappa=self.drift_threshold, b1=self.first_batch, b2=self.batch)
+        validate.instance(Escape, escape=self.escape)
+        validate.positive(gradient_bound=self.gradient_bound, drift_threshold=self.drift_threshold)
+        validate.positive(first_batch=self.first_batch, batch=self.batch)
         validate.non_negative(noise_multiplier=self.noise_multiplier)
 
     @property
@@ -267,6 +276,10 @@ def theorem_2(
       >>> round(theorem_2(1e20, 100, 1.0, 1e-6, **sizes).escape.accuracy, 3)
       0.06
     """
+    validate.positive(num_examples=num_examples, epsilon=epsilon, gradient_bound=gradient_bound)
+    validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz, risk_range=risk_range)
+    validate.at_least(1, dim=dim)
+    validate.between(0, 1, delta=delta, failure=failure)
     sizes = {"G": gradient_bound, "M": smoothness, "rho": hessian_lipschitz, "U": risk_range}
     found = RATE(n=num_examples, d=dim, epsilon=epsilon, delta=delta, **sizes, constants=constants)
     escape = theorem_1(
@@ -327,7 +340,10 @@ def practical(
     """
     validate.positive(gradient_bound=gradient_bound, error_share=error_share)
     validate.positive(private_drift=private_drift, sampling_drift=sampling_drift)
+    validate.instance(Escape, escape=escape)
     validate.at_least(1, dim=dim)
+    validate.or_infinite(validate.positive, epsilon=epsilon)
+    validate.between(0, 1, delta=delta)
     chi = escape.threshold / 3
     error, step = error_share * chi, escape.step_size * chi
     multiplier = gaussian_std(epsilon, delta) if epsilon < math.inf else 0.0

@@ -37,10 +37,13 @@ class NoiseChoice:
 
     Args:
       std: Delta, at least 0, in the units of a gradient; 0 for a run without privacy.
-      epsilon: the nominal privacy, infinite without noise.
+      epsilon: the nominal privacy, above 0, infinite without noise.
       delta: in (0, 1), with it.
       origin: where the number comes from.
       premises: what that rests on, with whether it holds.
+
+    Raises:
+      ValueError: outside these domains.
     """
 
     std: float
@@ -48,6 +51,11 @@ class NoiseChoice:
     delta: float
     origin: str
     premises: tuple[Assumption, ...] = ()
+
+    def __post_init__(self) -> None:
+        validate.non_negative(std=self.std)
+        validate.or_infinite(validate.positive, epsilon=self.epsilon)
+        validate.between(0, 1, delta=self.delta)
 
 
 def theorem_3_1_noise(
@@ -87,6 +95,9 @@ def theorem_3_1_noise(
       >>> round(choice.std, 6), choice.premises[0].holds
       (0.002589, False)
     """
+    validate.positive(epsilon=epsilon, norm_bound=norm_bound, c_1=c_1, c_2=c_2)
+    validate.between(0, 1, delta=delta)
+    validate.at_least(1, batch_size=batch_size, num_examples=num_examples, num_steps=num_steps)
     window = c_1 * num_steps * (batch_size / num_examples) ** 2
     found = PRIVACY_NOISE(
         n=num_examples,
@@ -134,6 +145,7 @@ def calibrated_noise(
       >>> round(choice.std * 512 / 2.5, 2)
       0.84
     """
+    validate.positive(norm_bound=norm_bound)
     validate.at_least(1, num_steps=num_steps)
     sensitivity = clipped_sensitivity(norm_bound, divisor, relation, sampling)
     level = noise_multiplier(lambda z: [Event(z, relation, sampling, num_steps)], epsilon, delta)
@@ -176,7 +188,9 @@ def least_noise(
     """
     validate.positive(sigma=sigma)
     validate.at_least(1, batch_size=batch_size)
-    validate.non_negative(factor_minus_one=factor - 1)
+    validate.real(factor=factor)
+    if factor < 1:
+        raise ValueError(f"Expected factor={factor!r} >= 1.")
     if (num_steps is None) != (delta is None):
         raise ValueError(f"Expected num_steps={num_steps} and delta={delta} together, or neither.")
     share = 1.0

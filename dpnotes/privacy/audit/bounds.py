@@ -32,6 +32,9 @@ class LowerBound:
       runs: how many runs it rests on.
       method: how it was found.
 
+    Raises:
+      ValueError: outside these domains.
+
     Example:
       >>> print(LowerBound(1.25, 1e-5, Relation.ZERO_OUT, 0.01, 2000, "Clopper-Pearson"))
       epsilon >= 1.25 at delta = 1e-05, zero-out-one, confidence 99%, from 2,000 runs by Clopper-Pearson
@@ -43,6 +46,12 @@ class LowerBound:
     level: float
     runs: int
     method: str
+
+    def __post_init__(self) -> None:
+        validate.non_negative(epsilon=self.epsilon)
+        _check(self.delta, self.level)
+        validate.instance(Relation, relation=self.relation)
+        validate.at_least(1, runs=self.runs)
 
     def exceeds(self, claim: Guarantee) -> bool:
         """Whether the claim is refuted.
@@ -171,6 +180,7 @@ def from_scores(
       2.51
     """
     validate.at_least(2, num_scores=len(scores), num_false_scores=len(false_scores))
+    validate.or_none(validate.real, threshold=threshold)
     if threshold is None:
         half, false_half = len(scores) // 2, len(false_scores) // 2
         threshold = choose_threshold(scores[:half], false_scores[:false_half], delta=delta, level=level)
@@ -267,8 +277,8 @@ def runs_for_power(
     while not enough(high):
         if high >= most:
             raise ValueError(
-                f"Expected most={most} runs to refute epsilon={epsilon:.4g}: rates {hit_rate:.3g} and "
-                f"{false_hit_rate:.3g} do not differ enough for power {at_least}."
+                f"Expected most={most} runs to refute epsilon={epsilon:.4g}: hit_rate={hit_rate:.3g} and "
+                f"false_hit_rate={false_hit_rate:.3g} do not differ enough for power {at_least}."
             )
         high = min(2 * high, most)
     low = high // 2

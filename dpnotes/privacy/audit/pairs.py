@@ -88,6 +88,7 @@ class GaussianPair:
           tensor([[3., 0.],
                   [0., 3.]], dtype=torch.float64)
         """
+        validate.at_least(1, num_draws=num_draws)
         unit = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
         outputs = release(without.expand(len(unit), *without.shape), unit)
         noise = outputs[1:] - outputs[0]
@@ -121,18 +122,21 @@ class GaussianPair:
         """How probable `score > threshold` is with the example, and without it."""
         from scipy.special import ndtr
 
+        validate.real(threshold=threshold)
         if math.isinf(self.mu):
             return float(threshold < 1), float(threshold < 0)
         return float(ndtr(self.mu - threshold)), float(ndtr(-threshold))
 
     def threshold(self, epsilon: float, delta: float) -> float:
         """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
+        _check(epsilon, delta)
         if math.isinf(self.mu):
             return 0.5
         return _surest(self.rates, self._grid, epsilon, delta)
 
     def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
         """The threshold that promises the largest bound from so many runs on each side."""
+        validate.at_least(1, runs=runs)
         return 0.5 if math.isinf(self.mu) else _strongest(self.rates, self._grid, runs, delta, level)
 
     @property
@@ -207,6 +211,7 @@ class MixturePair:
           weights: `(outcomes,)`, their probabilities.
           num_draws: how many standard normals the release asks for.
         """
+        validate.at_least(1, num_draws=num_draws)
         zeros = torch.zeros(len(coins), num_draws, dtype=torch.float64)
         mixtures = [
             torch.stack([release(data.expand(len(coins), *data.shape), coins, zeros), weights]).numpy()
@@ -238,14 +243,17 @@ class MixturePair:
 
     def rates(self, threshold: float) -> tuple[float, float]:
         """How probable `score > threshold` is with the example, and without it."""
+        validate.real(threshold=threshold)
         return self._tail(self.included, threshold), self._tail(self.without, threshold)
 
     def threshold(self, epsilon: float, delta: float) -> float:
         """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
+        _check(epsilon, delta)
         return _surest(self.rates, self._grid, epsilon, delta)
 
     def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
         """The threshold that promises the largest bound from so many runs on each side."""
+        validate.at_least(1, runs=runs)
         return _strongest(self.rates, self._grid, runs, delta, level)
 
     @property
@@ -422,11 +430,14 @@ class ScaledPair:
         return np.linspace(scores.min(), scores.max(), 1000)
 
 
+def _check(epsilon: float, delta: float) -> None:
+    validate.non_negative(epsilon=epsilon, delta=delta)
+
+
 def _surest(
     rates: Callable[[float], tuple[float, float]], grid: NDArray[np.float64], epsilon: float, delta: float
 ) -> float:
     """Where `hit - delta - exp(epsilon) false_hit` is largest in units of its standard error."""
-    validate.non_negative(epsilon=epsilon, delta=delta)
     factor = math.exp(min(epsilon, 700.0))
 
     def signal(threshold: float) -> float:

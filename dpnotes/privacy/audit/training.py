@@ -67,6 +67,8 @@ def transcript_scores(
       >>> scores.shape
       torch.Size([4])
     """
+    validate.provides("init", "step", method=method)
+    validate.provides("estimate", "take", oracle=oracle)
     validate.at_least(1, num_steps=num_steps, chunk=chunk, num_runs=len(streams))
     validate.positive(noise_std=noise_std)
     parts = []

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpnotes import validate
 from dpnotes.core import Guarantee
 from dpnotes.privacy.audit import (
     GaussianPair,
@@ -53,6 +54,9 @@ class Setting:
     outcomes: tuple[Tensor, Tensor] | None = None
     scaled: bool = False
 
+    def __post_init__(self) -> None:
+        validate.at_least(1, num_draws=self.num_draws)
+
     def pair(self, release: Release) -> Pair:
         """The outputs on both data sets, in closed form."""
         if self.outcomes is None:
@@ -72,6 +76,8 @@ class Setting:
 
     def scores(self, release: Release, pair: Pair, included: bool, runs: int, streams: Streams) -> Tensor:
         """The attack's score of `runs` independent runs on one of the data sets, `(runs,)`; drawn in chunks."""
+        validate.flag(included=included)
+        validate.at_least(1, runs=runs)
         data = self.included if included else self.without
         chunk = max(1, _CHUNK // (self.num_draws + data.numel()))
         parts = []
@@ -168,6 +174,7 @@ class Exhibit:
 
     def pair(self, broken: bool) -> Pair:
         """What the two neighbours give, in closed form."""
+        validate.flag(broken=broken)
         return self.setting.pair(self.broken if broken else self.correct)
 
     def exact(self, broken: bool) -> float:

@@ -178,6 +178,7 @@ def normalise(dataset: Dataset, mean: Sequence[float], std: Sequence[float]) -> 
 
 def permutation(purpose: str, seed: str | int, size: int) -> Tensor:
     """A random order of `0 ... size - 1`, `(size,)` int64: always the same for a purpose, a seed and a size."""
+    validate.text_or_whole(seed=seed)
     return Streams.of(purpose, [seed]).uniform("permutation", 0, size)[0].argsort()
 
 
@@ -202,6 +203,7 @@ def gaussian_like(num_examples: int, dim: int, num_classes: int, seed: str | int
     """
     validate.at_least(1, num_examples=num_examples, dim=dim)
     validate.at_least(2, num_classes=num_classes)
+    validate.text_or_whole(seed=seed)
     streams = Streams.of("gaussian_like", [seed])
     teacher = streams.normal("teacher", 0, dim * num_classes).view(dim, num_classes)
 

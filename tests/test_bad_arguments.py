@@ -1,0 +1,815 @@
+"""What cannot be meant is refused by name: every number of every public callable, found by inspection.
+
+A callable is called as in its example with one argument replaced: by NaN, infinities, -0.0, 0, a negative number, a
+truth value, a text, a whole number no computer has, None and tensors. What comes back is one line that names the
+argument and its value, or, where the number may be in its domain, a result without a NaN. A new public callable with a
+number among its arguments and without an example fails.
+"""
+
+import dataclasses
+import importlib
+import inspect
+import itertools
+import math
+import pkgutil
+import random
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import dpnotes
+from dpnotes import papers
+from dpnotes.core import FRESH, WHOLE, Ledger, Mechanism, Method, Oracle, Price, Problem, Relation, Sampling
+from dpnotes.methods.descent import Descent
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.samples import FreshData, Samples, VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
+from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
+from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
+from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
+from dpnotes.papers.noisy_sgd.training import Evaluation
+from dpnotes.privacy.audit import GaussianPair, MixturePair
+from dpnotes.privacy.events import Event
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.museum import exhibits
+from dpnotes.privacy.museum.releases import answers
+from dpnotes.privacy.noise import FixedNoise, NoisePlan
+from dpnotes.privacy.schedules import uniform
+from dpnotes.problems.datasets.cola import Corpus, Sentences
+from dpnotes.problems.datasets.dataset import Dataset, gaussian_like
+from dpnotes.problems.landscapes import Reflected
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.problems.quadratics import Quadratic
+from dpnotes.problems.saddles import PopulationSensing
+from dpnotes.problems.sensing import QuadraticSensing
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.text import TINY_BERT, character_tokenizer
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+from dpnotes.theory.calculators import Calculator
+from dpnotes.theory.symbols import Domain
+
+# Whose arguments nobody types: what calls them has checked.
+NOT_DOORS = {
+    "dpnotes.draws": "kernels, which `Streams` calls",
+    "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
+    "dpnotes.notebook": "pictures and cells of our notebooks",
+    "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
+    "dpnotes.validate": "the validators themselves",
+    "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
+}
+# What one part hands to another, at every step or product: whoever made it has checked.
+INSIDE = (
+    "core.Sensitive",
+    "doctor.Finding",
+    "measure.curvature.Tridiagonal",
+    "measure.stationarity.Certificate",
+    "methods.per_run.rows",
+    "oracles.samples.DataSetBatch",
+    "oracles.terms.Terms.too_long",
+    "privacy.mechanisms.check_answer",
+    "privacy.mechanisms.check_release",
+    "privacy.mechanisms.price_of",
+    "privacy.tree.check_shared",
+    "privacy.tree.check_sum",
+    "privacy.tree.unpriced",
+    "problems.datasets.Location",
+    "problems.examples.rows",
+    "problems.examples.check",
+    "problems.factors.Lookups",
+    "problems.landscapes.check_points",
+    "problems.text.pretrained_bert",  # as random_bert, from a file
+)
+NUMBER = re.compile(r"\b(int|float)\b")
+
+
+def modules() -> Iterator[ModuleType]:
+    for found in pkgutil.walk_packages(dpnotes.__path__, "dpnotes."):
+        experiments = ".papers." in found.name and ".experiments" in found.name
+        if found.name.endswith("__main__") or experiments or found.name.startswith(tuple(NOT_DOORS)):
+            continue
+        yield importlib.import_module(found.name)
+
+
+def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """All public functions, classes and methods by name, of the module that defines them."""
+    for module in modules():
+        for name, value in vars(module).items():
+            if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+                continue
+            whole = f"{module.__name__.removeprefix('dpnotes.')}.{name}"
+            if inspect.isfunction(inspect.unwrap(value)):
+                yield whole, value
+            elif inspect.isclass(value) and not issubclass(value, BaseException) and not _is_protocol(value):
+                yield whole, value
+                for method, function in vars(value).items():
+                    plain = getattr(function, "__func__", function)
+                    if not method.startswith("_") and inspect.isfunction(plain):
+                        yield f"{whole}.{method}", getattr(value, method)
+
+
+def _is_protocol(value: type) -> bool:
+    return bool(getattr(value, "_is_protocol", False))
+
+
+def annotations_of(function: Callable[..., Any]) -> dict[str, str]:
+    """The arguments with what they are annotated as, without what stands in brackets."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # a class that is made in C, such as an enumeration
+        return {}
+    return {p.name: re.sub(r"\[.*\]", "", inspect.formatannotation(p.annotation)) for p in parameters}
+
+
+def numbers_of(function: Callable[..., Any]) -> dict[str, str]:
+    """The arguments that are numbers."""
+    return {name: found for name, found in annotations_of(function).items() if NUMBER.search(found)}
+
+
+# ---------------------------------------------------------------- how each of them is called
+def zeros(*shape: int) -> Tensor:
+    return torch.zeros(*shape, dtype=torch.float64)
+
+
+def data(dim: int = 4) -> VirtualData:
+    return VirtualData(Separable([(Cosine(1.0), dim)]), Separable([(Sine(0.5), dim)]))
+
+
+def quadratic() -> Quadratic:
+    return Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=20, spread=0.5, seed=0)
+
+
+def images() -> Dataset:
+    return gaussian_like(12, 4, num_classes=2, seed=0)
+
+
+def module_problem() -> ModuleProblem:
+    return ModuleProblem(torch.nn.Linear(4, 2), images().train_inputs, images().train_labels)
+
+
+def image_problem() -> ModuleProblem:
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
+    return ModuleProblem(network, torch.ones(3, 1, 4, 4), torch.tensor([0, 1, 1]))
+
+
+def spider() -> Spider:
+    budget = torch.tensor([2.0, 2.0], dtype=torch.float64)
+    refresh, batches = Refresh.squared_moves(0.5), Batches(10_000, 1000)
+    return Spider(VirtualSamples(data(), 10**9), Gaussian(), 5.0, budget, refresh, batches, 2.0, 2.0)
+
+
+def minibatch(problem: Any = None) -> MinibatchGradient:
+    problem = quadratic() if problem is None else problem
+    whole = Sampling.fixed_size(4, problem.num_examples)
+    return MinibatchGradient(problem, whole, torch.ones(2, dtype=torch.float64), 1.0, 2, clipped=True)
+
+
+def fresh() -> FreshGradient:
+    return FreshGradient(data(), 10, torch.ones(2, dtype=torch.float64), 1.0, 2)
+
+
+def pair() -> GaussianPair:
+    return GaussianPair(zeros(2), torch.ones(2), 2 * torch.eye(2))
+
+
+def mixture() -> MixturePair:
+    return MixturePair(np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([[0.0], [1.0]]), 1.0)
+
+
+def escape() -> Escape:
+    return practical_escape(0.2, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
+
+
+def ledger() -> Ledger:
+    return Ledger([Price(torch.tensor([2.0]), torch.tensor([True]), Relation.ZERO_OUT)])
+
+
+def eigenvalue_question() -> dict[str, Any]:
+    spectrum = torch.linspace(-0.5, 1, 30, dtype=torch.float64)
+    return {"hvp": lambda v: spectrum * v, "dim": 30, "num_products": 8, "failure_probability": 0.01}
+
+
+# What an argument of this name is where an example does not say otherwise.
+USUAL: dict[str, Callable[[], Any]] = {
+    "accountant": lambda: "exact Gaussian",
+    "accuracy": lambda: 0.04,
+    "alpha": lambda: 0.2,
+    "amplitude": lambda: 1.0,
+    "batch_size": lambda: 10,
+    "clip": lambda: 1.0,
+    "curvature": lambda: 1.0,
+    "data": data,
+    "delta": lambda: 1e-5,
+    "dim": lambda: 4,
+    "divisor": lambda: 10.0,
+    "epsilon": lambda: 1.0,
+    "events": lambda: [Event(10.0, Relation.ZERO_OUT)],
+    "failure": lambda: 0.05,
+    "gamma": lambda: 0.9,
+    "gradient_bound": lambda: 1.0,
+    "gradient_norms": lambda: torch.tensor([[0.3, 0.1]]),
+    "hessian_lipschitz": lambda: 1.0,
+    "initial_gap": lambda: 1.0,
+    "ledger": ledger,
+    "level": lambda: 0.01,
+    "max_leaves": lambda: 8,
+    "momentum": lambda: 0.5,
+    "noise_multiplier": lambda: 1.0,
+    "noise_std": lambda: 1.0,
+    "norm_bound": lambda: 1.0,
+    "num_classes": lambda: 2,
+    "num_examples": lambda: 20,
+    "num_steps": lambda: 3,
+    "origin": lambda: "by hand",
+    "problem": quadratic,
+    "purpose": lambda: "test",
+    "radius": lambda: 1.0,
+    "rate": lambda: 0.5,
+    "relation": lambda: Relation.REPLACE_ONE,
+    "rho": lambda: 0.5,
+    "risk_range": lambda: 1.0,
+    "run": lambda: 0,
+    "runs": lambda: 20,
+    "sampling": lambda: WHOLE,
+    "seed": lambda: 0,
+    "smallest_eigenvalues": lambda: torch.tensor([[1.0, 0.5]]),
+    "smoothness": lambda: 1.0,
+    "step_size": lambda: 0.1,
+    "streams": lambda: Streams.of(0, ["a", "b"]),
+    "threshold": lambda: 0.1,
+    "x": lambda: torch.ones(2, 2),
+    "call": lambda: 0,
+    "size": lambda: 4,
+    "num_blocks": lambda: 1,
+}
+RATES = {"hit_rate": 0.9, "false_hit_rate": 0.1}
+SENTENCES = Sentences(("Go on.",), torch.tensor([1]))
+SIZES: dict[str, Any] = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
+SEARCH = {"alpha": 0.01, "norm_bound": 1.0, "num_examples": 10**6, "num_candidates": 3}
+
+# What a callable is given beside or instead of that.
+EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
+    "core.Constant": lambda: {"value": 1.0, "basis": "proved", "where": "here"},
+    "core.Price": lambda: {"noise_multiplier": torch.ones(1), "charged": torch.tensor([True])},
+    "guarantees.Assumption": lambda: {"statement": "numbers are real", "basis": "assumed"},
+    "guarantees.assumptions_of_runs": lambda: {"secret_seed": False},
+    "guarantees.bound_was_checked": lambda: {"bound": 1.0, "exceeded": 1, "checked": 5},
+    "measure.curvature.lanczos": lambda: {
+        "hvp": eigenvalue_question()["hvp"],
+        "start": torch.ones(2, 30, dtype=torch.float64),
+        "num_products": 8,
+        "product_error": 1e-12,
+    },
+    "measure.curvature.smallest_eigenvalue": lambda: eigenvalue_question() | {"smoothness": 1.0, "tolerance": 1e-3},
+    "measure.curvature.largest_eigenvalue": eigenvalue_question,
+    "measure.curvature.spectral_norm": eigenvalue_question,
+    "measure.curvature.sufficient_products": lambda: {
+        "dim": 30,
+        "relative_width": 0.1,
+        "failure_probability": 0.01,
+    },
+    "measure.curvature.kuczynski_wozniakowski": lambda: {
+        "dim": 30,
+        "num_products": 8,
+        "failure_probability": 0.01,
+    },
+    "measure.stationarity.certify_sosp": lambda: eigenvalue_question() | {"gradient_norm": zeros(2), "smooth": True},
+    "measure.curvature.Interval": lambda: {"lower": zeros(2), "upper": zeros(2)},
+    "methods.drift_escape.DriftEscape": lambda: {"attempt_length": 5, "attempts": 8},
+    "methods.loop.drive": lambda: {
+        "method": Descent(0.1),
+        "oracle": minibatch(),
+        "state": Descent(0.1).init(torch.ones(2, 2), minibatch()),
+        "max_steps": 2,
+    },
+    "methods.perturbed.PerturbedDescent": lambda: {"perturbation": 0.1},
+    "methods.spider_descent.StochasticSpider": lambda: {"window": 5.0, "perturbation": 0.1},
+    "oracles.batches.draw": lambda: {"sampling": Sampling.poisson(0.5), "call": torch.tensor([0, 1])},
+    "oracles.batches.distinct": lambda: {"count": 3},
+    "oracles.clipped.ClippedGradient": lambda: {
+        "noise": FixedNoise.of([uniform(0.2, 5)] * 2),
+        "relation": Relation.ZERO_OUT,
+    },
+    "oracles.fresh.FreshGradient": lambda: {"noise_std": torch.ones(2, dtype=torch.float64)},
+    "oracles.fresh.FreshGradient.guarantee": lambda: {"state": fresh().init(zeros(2, 4))},
+    "oracles.minibatch.MinibatchGradient.guarantee": lambda: {"state": minibatch().init(zeros(2, 2))},
+    "oracles.minibatch.MinibatchGradient": lambda: {"noise_std": torch.ones(2, dtype=torch.float64)},
+    "oracles.samples.VirtualSamples": lambda: {"total": 10**9},
+    "oracles.samples.shuffled": lambda: {"places": torch.arange(20).expand(2, 20)},
+    "oracles.spider.Refresh": lambda: {"longest": 5},
+    "oracles.spider.Batches": lambda: {"first": 100.0},
+    "oracles.spider.Spider": lambda: {
+        name: getattr(spider(), name) for name in ("samples", "mechanism", "budget", "refresh", "batches")
+    },
+    "oracles.spider.Spider.assumptions": lambda: {"meter": spider().init(zeros(2, 4)).meter},
+    "oracles.spider.Spider.guarantee": lambda: {"state": spider().init(zeros(2, 4))},
+    "oracles.terms.Terms.too_long": lambda: {"mean": zeros(2, 2), "batch": 4},
+    "oracles.terms.Terms.assumptions": lambda: {"meter": minibatch().init(zeros(2, 2)).meter},
+    "oracles.terms.Terms.guarantee": lambda: {"state": minibatch().init(zeros(2, 2))},
+    "oracles.terms.Terms": lambda: {"noise_std": torch.ones(2, dtype=torch.float64), "basis": "assumed"},
+    "papers.adaptive_batch.algorithms.Parameters": lambda: {
+        "drift_threshold": 1.0,
+        "first_batch": 100.0,
+        "batch_per_gradient": 10.0,
+        "window": 5.0,
+        "perturbation": 0.1,
+    },
+    "papers.adaptive_batch.algorithms.spider_of": lambda: {
+        "parameters": [adaptive_practical(0.2, 4, 1.0, 1e-6, **SIZES, initial_gap=1.0)],
+        "samples": VirtualSamples(data(), 10**12),
+    },
+    "papers.adaptive_batch.algorithms.method_of": lambda: {
+        "parameters": [adaptive_practical(0.2, 4, 1.0, 1e-6, **SIZES, initial_gap=1.0)],
+    },
+    "papers.adaptive_batch.algorithms.theorem_3_11": lambda: {"num_examples": 1e9},
+    "papers.adaptive_batch.algorithms.stochastic_spider": lambda: {
+        "samples": VirtualSamples(data(), 10**12),
+        "parameters": adaptive_practical(0.2, 4, 1.0, 1e-6, **SIZES, initial_gap=1.0),
+        "x": zeros(2, 4),
+        "max_steps": 2,
+    },
+    "papers.budget_schedules.algorithms.private_gradient_descent": lambda: {
+        "noise": [uniform(0.2, 2)] * 2,
+        "relation": Relation.ZERO_OUT,
+    },
+    "papers.drift_escape.algorithms.Escape": lambda: {
+        "step_size": 0.2,
+        "attempt_length": 5,
+        "attempts": 8,
+    },
+    "papers.drift_escape.algorithms.spider_of": lambda: {
+        "parameters": [escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0)],
+        "samples": VirtualSamples(data(), 10**12),
+    },
+    "papers.drift_escape.algorithms.method_of": lambda: {"escapes": [escape()]},
+    "papers.drift_escape.algorithms.theorem_1": lambda: {"sigma": 1e-8, "r": 1e-10, "s": 10.0},
+    "papers.drift_escape.algorithms.practical_escape": lambda: {"step_size": 0.2},
+    "papers.drift_escape.algorithms.Parameters": lambda: {
+        "escape": escape(),
+        "drift_threshold": 1.0,
+        "first_batch": 100.0,
+        "batch": 10.0,
+    },
+    "papers.drift_escape.algorithms.theorem_2": lambda: {"num_examples": 1e20, "dim": 100},
+    "papers.drift_escape.algorithms.practical": lambda: {
+        "escape": escape(),
+    },
+    "papers.drift_escape.algorithms.drift_escape": lambda: {
+        "samples": VirtualSamples(data(), 10**12),
+        "parameters": escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0),
+        "x": zeros(2, 4),
+        "max_steps": 2,
+    },
+    "papers.noisy_sgd.algorithms.NoiseChoice": lambda: {"std": 1.0},
+    "papers.noisy_sgd.algorithms.theorem_3_1_noise": lambda: {"num_examples": 500, "c_1": 1.0, "c_2": 1.0},
+    "papers.noisy_sgd.algorithms.calibrated_noise": dict,
+    "papers.noisy_sgd.algorithms.least_noise": lambda: {"sigma": 1.0, "num_steps": 10, "delta": 0.1},
+    "papers.noisy_sgd.algorithms.Premises": lambda: {"sigma": 1.0, "smoothness": 1.0, "failure": 0.1},
+    "papers.noisy_sgd.algorithms.clipped_noisy_sgd": lambda: {"noise": [NoiseChoice(1.0, 1.0, 1e-5, "by hand")] * 2},
+    "papers.noisy_sgd.algorithms.noisy_sgd": lambda: {"noise": [NoiseChoice(1.0, 1.0, 1e-5, "by hand")] * 2},
+    "papers.noisy_sgd.algorithms.noisy_sgd_on_fresh_data": lambda: {
+        "noise": [NoiseChoice(1.0, 1.0, 1e-5, "by hand")] * 2,
+        "x": zeros(2, 4),
+        "sampling": FRESH,
+    },
+    "papers.noisy_sgd.training.Evaluation": lambda: {"data": images(), "every": 2},
+    "papers.noisy_sgd.training.Checkpoint": lambda: {"path": Path("never"), "every": 2, "settings": {}},
+    "papers.noisy_sgd.training.evaluated_steps": lambda: {"every": 2},
+    "papers.noisy_sgd.training.train": lambda: {
+        "oracle": minibatch(module_problem()),
+        "x": torch.zeros(2, 10),
+        "evaluation": Evaluation(images(), 2),
+    },
+    "privacy.accounting.guarantee": lambda: {"fixed_noise": True},
+    "privacy.audit.bounds.LowerBound": lambda: {"method": "test"},
+    "privacy.audit.bounds.epsilon_from_counts": lambda: {"hits": 15, "false_hits": 1, "false_runs": 20},
+    "privacy.audit.bounds.choose_threshold": lambda: {
+        "scores": torch.arange(10, 20.0),
+        "false_scores": torch.arange(10.0),
+    },
+    "privacy.audit.bounds.from_scores": lambda: {
+        "scores": torch.arange(10, 20.0),
+        "false_scores": torch.arange(10.0),
+    },
+    "privacy.audit.bounds.power": lambda: RATES,
+    "privacy.audit.bounds.runs_for_power": lambda: {**RATES, "most": 10_000},
+    "privacy.audit.one_run.one_run_p_value": lambda: {"num_canaries": 30, "num_guesses": 20, "num_correct": 15},
+    "privacy.audit.one_run.guess": lambda: {"scores": torch.arange(10.0), "num_included": 2, "num_excluded": 3},
+    "privacy.audit.one_run.one_run": lambda: {
+        "included": torch.arange(10) % 2 == 0,
+        "guesses": torch.ones(10),
+    },
+    "privacy.audit.pairs.GaussianPair.of": lambda: {
+        "release": lambda x, z: x + 3 * z,
+        "without": zeros(2),
+        "included": torch.ones(2),
+        "num_draws": 2,
+    },
+    "privacy.audit.pairs.MixturePair": lambda: {
+        "included": np.array([[0.0, 1.0], [0.5, 0.5]]),
+        "without": np.array([[0.0], [1.0]]),
+        "std": 1.0,
+    },
+    "privacy.audit.pairs.MixturePair.of": lambda: {
+        "release": lambda values, coins, noise: values[:, 0] + coins[:, 0] + noise[:, 0],
+        "without": zeros(1),
+        "included": torch.ones(1, dtype=torch.float64),
+        "coins": zeros(1, 1),
+        "weights": torch.ones(1, dtype=torch.float64),
+        "num_draws": 1,
+    },
+    "privacy.audit.training.transcript_scores": lambda: {
+        "method": Descent(0.1),
+        "oracle": ClippedGradient(quadratic(), 1.0, FixedNoise.of([uniform(2.0, 3)] * 2)),
+        "x": torch.zeros(2),
+        "answers": lambda x: (torch.zeros(1, 2), torch.ones(1, 2)),
+    },
+    "privacy.calibration.gaussian_std": dict,
+    "privacy.calibration.tree_std": lambda: {"l2_sensitivity": 1.0},
+    "privacy.calibration.noise_multiplier": lambda: {"events": lambda z: [Event(z, Relation.ZERO_OUT)]},
+    "privacy.factorisation.square_root_coefficients": lambda: {"num": 4},
+    "privacy.factorisation.BandedSquareRoot": lambda: {"bandwidth": 2},
+    "privacy.factorisation.factors": lambda: {"scheme": "square root", "bandwidth": 2},
+    "privacy.factorisation.noise_of_sums": lambda: {"scheme": "square root", "bandwidth": 2},
+    "privacy.filter.Filter": lambda: {"budget": torch.ones(2, dtype=torch.float64)},
+    "privacy.museum.exhibit.Exhibit.pair": lambda: {"broken": True},
+    "privacy.museum.exhibit.Exhibit.exact": lambda: {"broken": True},
+    "privacy.museum.exhibit.Exhibit.audit": lambda: {"broken": True},
+    "privacy.museum.exhibit.Setting": lambda: {
+        "without": zeros(2),
+        "included": torch.ones(2, dtype=torch.float64),
+        "num_draws": 2,
+        "options": {"noise_std": 1.0},
+    },
+    "privacy.museum.exhibit.Setting.scores": lambda: {"release": answers, "pair": pair(), "included": True},
+    "privacy.noise.FixedNoise": lambda: {
+        "multipliers": torch.ones(2, 3, dtype=torch.float64),
+        "num_steps": torch.tensor([3, 2]),
+        "budget": torch.ones(2, dtype=torch.float64),
+    },
+    "privacy.noise.LossAdaptiveNoise": lambda: {
+        "budget": torch.ones(2),
+        "first_cost": torch.ones(2) / 10,
+        "loss_multiplier": torch.ones(2),
+        "growth": 2.0,
+    },
+    "privacy.pld.epsilon": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
+    "privacy.pld.pure_hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "noise": "laplace"},
+    "privacy.pld.hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "side": "ADD"},
+    "privacy.schedules.NoiseSchedule": lambda: {"noise_multipliers": np.array([2.0, 2.0]), "name": "test"},
+    "privacy.schedules.from_shares": lambda: {"shares": [1, 2], "name": "test"},
+    "privacy.schedules.on_the_private_side": lambda: {"noise_multipliers": np.full(4, 2.0), "name": "test"},
+    "privacy.schedules.from_influence": lambda: {"influence": [1, 2]},
+    "privacy.schedules.step_decay": lambda: {"factor": 0.5, "period": 1},
+    "privacy.search.random_steps": lambda: {"num_iterates": 10, "num_candidates": 2},
+    "privacy.search.Search": lambda: SEARCH,
+    "privacy.search.Search.guarantee": lambda: {"released": [Event(10.0, Relation.REPLACE_ONE)]},
+    "privacy.selection.AboveThreshold": lambda: {"sensitivity": 1.0},
+    "privacy.selection.AboveThreshold.accuracy": lambda: {"num_questions": 3, "beta": 0.1},
+    "problems.architectures.Scale": lambda: {"factor": 2.0},
+    "problems.architectures.conv_net": lambda: {"width": 2},
+    "problems.architectures.small_conv_net": lambda: {"width": 2},
+    "problems.architectures.resnet18": lambda: {"width": 2},
+    "problems.architectures.BasicBlock": lambda: {
+        "inputs": 4,
+        "outputs": 4,
+        "stride": 1,
+        "norm": "batch",
+        "activation": "relu",
+    },
+    "problems.custom.CustomProblem": lambda: {
+        "loss": lambda point, example: point @ example,
+        "dim": 2,
+        "data": (torch.ones(3, 2),),
+    },
+    "problems.datasets.dataset.Dataset": lambda: {
+        "name": "test",
+        "train_inputs": torch.ones(3, 2),
+        "train_labels": torch.tensor([0, 1, 0]),
+        "test_inputs": torch.ones(3, 2),
+        "test_labels": torch.tensor([0, 1, 0]),
+        "licence": "none",
+        "source": "here",
+    },
+    "problems.datasets.dataset.subset": lambda: {"dataset": images(), "num_examples": 5},
+    "problems.datasets.dataset.permutation": dict,
+    "problems.datasets.dataset.gaussian_like": dict,
+    "problems.landscapes.Saddle": lambda: {"point": zeros(2), "direction": zeros(2)},
+    "problems.modules.ModuleProblem": lambda: {
+        "module": torch.nn.Linear(4, 2),
+        "inputs": images().train_inputs,
+        "labels": images().train_labels,
+        "max_examples_at_once": 4,
+    },
+    "problems.modules.ModuleProblem.augmented": lambda: {"self": image_problem(), "calls": 0},
+    "problems.networks.TwoLayerNetwork": lambda: {
+        "inputs": torch.ones(3, 2),
+        "labels": torch.tensor([0, 1, 0]),
+        "num_hidden": 2,
+    },
+    "problems.preprocessing.fit": lambda: {
+        "inputs": torch.arange(30.0).sin().view(10, 3),
+        "num_components": 2,
+    },
+    "problems.quadratics.log_spectrum": lambda: {"condition_number": 10.0},
+    "problems.quadratics.Quadratic.sample": lambda: {"spectrum": torch.tensor([1.0, 0.1]), "spread": 0.5},
+    "problems.quadratics.Quadratic.expected_excess_risk": lambda: {
+        "x0": [1.0, 1.0],
+        "noise_std": [0.1, 0.1],
+    },
+    "problems.saddles.MatrixFactorisation": lambda: {"target": torch.diag(torch.tensor([2.0, 1.0]))},
+    "problems.saddles.LinearNetwork": lambda: {
+        "target": torch.diag(torch.tensor([2.0, 1.0])),
+        "num_hidden": 1,
+    },
+    "problems.sensing.QuadraticSensing": lambda: {
+        "measurements": torch.ones(3, 2),
+        "targets": torch.ones(3),
+    },
+    "problems.sensing.QuadraticSensing.sample": lambda: {"signal": torch.tensor([[2.0], [1.0]])},
+    "problems.separable.Linear": lambda: {"slope": 1.0},
+    "problems.separable.DoubleWell": lambda: {"radius": 2.0},
+    "problems.text.character_tokenizer": lambda: {"sentences": ["Go on."], "length": 9},
+    "problems.text.tokenise": lambda: {
+        "corpus": Corpus("test", SENTENCES, SENTENCES, SENTENCES, "none", "here"),
+        "tokenizer": character_tokenizer,
+        "length": 9,
+    },
+    "problems.text.BertSize": lambda: dataclasses.asdict(TINY_BERT),
+    "problems.text.Bert": lambda: {"size": TINY_BERT},
+    "problems.text.random_bert": lambda: {"size": TINY_BERT},
+    "problems.virtual.VirtualData.example_constants": lambda: {
+        "num_examples": 1e6,
+        "failure_probability": 0.01,
+    },
+    "sampling.Sampling": lambda: {"scheme": "poisson"},
+    "streams.Streams": lambda: {"keys": torch.zeros(2, 2, dtype=torch.int64)},
+    "streams.Streams.of": lambda: {"runs": ["a"]},
+    "streams.Streams.secure": lambda: {"num_runs": 2},
+}
+
+# Of whom a method is.
+SELVES: dict[str, Callable[[], Any]] = {
+    "oracles.fresh.FreshGradient": fresh,
+    "oracles.minibatch.MinibatchGradient": minibatch,
+    "oracles.spider.Spider": spider,
+    "oracles.terms.Terms": lambda: minibatch().terms,
+    "privacy.audit.pairs.GaussianPair": pair,
+    "privacy.audit.pairs.MixturePair": mixture,
+    "privacy.museum.exhibit.Exhibit": lambda: exhibits()[0],
+    "problems.landscapes.Reflected": lambda: Reflected(Separable([(Cosine(1.0), 2)]), torch.ones(2)),
+    "problems.modules.ModuleProblem": module_problem,
+    "problems.quadratics.Quadratic": quadratic,
+    "problems.saddles.PopulationSensing": lambda: PopulationSensing(torch.tensor([[2.0], [0.0], [0.0]])),
+    "problems.sensing.QuadraticSensing": lambda: QuadraticSensing.sample(torch.ones(2, 1), 5, 0),
+    "problems.separable.Separable": lambda: Separable([(Cosine(1.0), 2)]),
+    "problems.virtual.VirtualData": data,
+    "streams.Streams": lambda: Streams.of(0, ["a", "b"]),
+}
+
+
+def example(name: str) -> dict[str, Any]:
+    """A call that works, as keyword arguments."""
+    given = EXAMPLES[name]() if name in EXAMPLES else {}
+    for parameter in inspect.signature(KNOWN[name]).parameters.values():
+        if parameter.name in given or parameter.default is not parameter.empty:
+            continue
+        if parameter.name == "self":
+            given["self"] = instance(name.rpartition(".")[0])
+        elif parameter.name in USUAL:
+            given[parameter.name] = USUAL[parameter.name]()
+        else:
+            pytest.fail(f"{name} has no example of {parameter.name}: add one to EXAMPLES")
+    return given
+
+
+def instance(name: str) -> Any:
+    return SELVES[name]() if name in SELVES else KNOWN[name](**example(name))
+
+
+def call(name: str, arguments: dict[str, Any]) -> Any:
+    bound = inspect.signature(KNOWN[name]).bind_partial()
+    bound.arguments.update(arguments)
+    return KNOWN[name](*bound.args, **bound.kwargs)
+
+
+KNOWN = {name: function for name, function in callables() if name not in INSIDE}
+DOORS = {name: function for name, function in KNOWN.items() if numbers_of(function)}
+
+
+# ---------------------------------------------------------------- what is refused
+# Where a value has a meaning that it has nowhere else: the argument, the values, and which.
+MEANT: dict[str, dict[str, tuple[float, ...]]] = {
+    "guarantees.Guarantee": {"epsilon": (math.inf,)},  # nothing is claimed
+    "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
+    "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
+    "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
+    "papers.noisy_sgd.algorithms.NoiseChoice": {"epsilon": (math.inf,)},
+}
+
+
+def refused(name: str, argument: str, annotation: str) -> list[Any]:
+    """What an argument that is a number never is."""
+    values: list[Any] = [math.nan, math.inf, -math.inf, True, "1"]
+    values.append(torch.full((2,), math.nan) if "Tensor" in annotation else torch.ones(50))
+    if not re.search(r"\bNone\b", annotation):
+        values.append(None)
+    if not re.search(r"\bfloat\b", annotation):
+        values.append(0.5)
+    if "str" in annotation:
+        values.remove("1")
+    else:
+        values.append(10**400)
+    meant = MEANT.get(name, {}).get(argument, ())
+    return [value for value in values if not any(value is other for other in meant)]
+
+
+def is_named(message: str, argument: str, value: Any) -> bool:
+    """Whether it is one line that says the argument and its value (of a tensor, what is wrong with it)."""
+    says = {repr(value)[:10], f"{value:g}"} if isinstance(value, float) else {repr(value)[:10]}
+    said = isinstance(value, Tensor) or any(one in message for one in says)
+    return said and "\n" not in message and re.search(rf"\b{argument}\b", message) is not None
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_the_example_works(name: str):
+    call(name, example(name))
+
+
+def wrong_answer(name: str, argument: str, value: Any) -> str | None:
+    """What is wrong with how a call with this value is refused."""
+    try:
+        call(name, {**example(name), argument: value})
+        message = "was taken"
+    except (ValueError, TypeError) as error:
+        if is_named(str(error), argument, value):
+            return None
+        message = str(error)
+    except Exception as error:  # of a kind that is for nobody
+        message = repr(error)
+    return f"{argument}={repr(value)[:12]}: {message[:100]!r}"
+
+
+def found_nan(result: Any) -> bool:
+    """Whether a result holds a NaN somewhere."""
+    if isinstance(result, float):
+        return math.isnan(result)
+    if isinstance(result, Tensor):
+        return result.is_floating_point() and bool(result.isnan().any())
+    if isinstance(result, np.ndarray):
+        return bool(np.isnan(result).any())
+    if isinstance(result, dict | list | tuple):
+        return any(map(found_nan, result.values() if isinstance(result, dict) else result))
+    if dataclasses.is_dataclass(result):
+        return any(found_nan(getattr(result, field.name)) for field in dataclasses.fields(result))
+    return False
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_what_is_no_number_is_refused_by_name(name: str):
+    wrong = [
+        wrong_answer(name, argument, value)
+        for argument, annotation in numbers_of(DOORS[name]).items()
+        for value in refused(name, argument, annotation)
+    ]
+    assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_zero_and_what_is_negative_are_refused_by_name_or_give_numbers(name: str):
+    wrong = []
+    for argument in numbers_of(DOORS[name]):
+        for value in (-0.0, 0, -1):
+            try:
+                result = call(name, {**example(name), argument: value})
+            except (ValueError, TypeError) as error:
+                if "\n" in str(error) or not re.search(rf"\b{argument}\b", str(error)):
+                    wrong.append(f"{argument}={value}: {str(error)[:100]!r}")
+            except Exception as error:
+                wrong.append(f"{argument}={value}: {repr(error)[:100]}")
+            else:
+                if found_nan(result):
+                    wrong.append(f"{argument}={value}: a result with NaN")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+# ---------------------------------------------------------------- what is no number
+def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
+    """Arguments with what they are not: a name that nobody gave, a word where a flag is, nothing where a part is."""
+    parameters = inspect.signature(function).parameters.values()
+    for parameter in parameters:
+        annotation = inspect.formatannotation(parameter.annotation)
+        if annotation.startswith("Literal") or "typing.Literal" in annotation:
+            yield parameter.name, "no such word"
+        elif parameter.annotation is Relation:
+            yield parameter.name, "replace"
+            yield parameter.name, "replace-one"  # a member is meant, not how it is printed
+            yield parameter.name, None
+        elif parameter.annotation is bool:
+            yield parameter.name, "no"
+        elif isinstance(parameter.annotation, type) and parameter.annotation in PARTS:
+            yield parameter.name, None
+
+
+PARTS = (Problem, Oracle, Mechanism, Method, Samples, FreshData, NoisePlan, Sampling, Escape)
+# What a loop calls at every step, with what it got from the same part.
+STEPS = (
+    "init",
+    "step",
+    "estimate",
+    "rollback",
+    "release",
+    "cost",
+    "propose",
+    "grant",
+    "affords",
+    "begin",
+    "ask",
+    "batch",
+)
+WORDS = {
+    name: function
+    for name, function in KNOWN.items()
+    if any(words_of(function)) and not name.endswith(tuple(f".{step}" for step in STEPS))
+}
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
+    wrong = [wrong_answer(name, argument, value) for argument, value in words_of(WORDS[name])]
+    assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
+
+
+def test_the_controls_are_caught(monkeypatch: pytest.MonkeyPatch):
+    def silent(epsilon: float) -> float:
+        return epsilon
+
+    def vague(epsilon: float) -> float:
+        raise ValueError("Expected another number.")
+
+    def new(no_usual_name: float) -> float:
+        return no_usual_name
+
+    for control, said in ((silent, "was taken"), (vague, "Expected another number.")):
+        monkeypatch.setitem(KNOWN, "control", control)
+        for value in refused("control", "epsilon", numbers_of(control)["epsilon"]):
+            assert said in (wrong_answer("control", "epsilon", value) or "")
+    assert found_nan([{"x": torch.tensor([math.nan])}]) and not found_nan([{"x": torch.ones(1)}])
+    monkeypatch.setitem(KNOWN, "control", new)
+    with pytest.raises(pytest.fail.Exception, match="control has no example of no_usual_name"):
+        example("control")
+
+
+@pytest.mark.parametrize(
+    "practical",
+    [
+        lambda epsilon: adaptive_practical(0.2, 4, epsilon, 1e-6, **SIZES, initial_gap=1.0),
+        lambda epsilon: escape_practical(escape(), 4, epsilon, 1e-6, gradient_bound=1.0),
+    ],
+)
+def test_an_epsilon_that_is_no_number_runs_no_paper_without_noise(practical: Callable[[float], Any]):
+    with pytest.raises(ValueError, match="Expected epsilon=nan to be finite"):
+        practical(math.nan)
+    assert practical(math.inf).noise_multiplier == 0, "infinity asks for it by name"
+
+
+# ---------------------------------------------------------------- calculators, and through them the command line
+CALCULATORS = {claim.id: claim.calculator() for claim in papers.claims() if claim.calculation is not None}
+NEVER = (math.nan, math.inf, -math.inf, 10**400, True, "", "abc", None)
+PERHAPS = (1e308, -1e308, 5e-324, 10**30, -0.0, 0, -2, 0.5)
+
+
+@pytest.mark.parametrize("name", CALCULATORS)
+def test_a_calculator_gives_numbers_or_one_line_that_names_what_it_was_given(name: str):
+    calculator, wrong = CALCULATORS[name], []
+    drawn = {symbol: domain.draw(random.Random(0)) for symbol, domain in domains(calculator).items()}
+    usual = {symbol: float(value) if value.q > 1 else int(value) for symbol, value in drawn.items()}
+    for argument, value in itertools.product(usual, NEVER + PERHAPS):
+        never = any(value is one for one in NEVER)
+        try:
+            found = calculator(**{**usual, argument: value})
+        except (ValueError, TypeError) as error:
+            # Of numbers that do not go together an error may name others: with n=5e-324 an accuracy is too large.
+            named = not never or is_named(str(error), argument, value)
+            if "\n" in str(error) or not str(error).startswith("Expected") or not named:
+                wrong.append(f"{argument}={repr(value)[:12]}: {str(error)[:100]!r}")
+        except Exception as error:
+            wrong.append(f"{argument}={repr(value)[:12]}: {repr(error)[:100]}")
+        else:
+            if never or any(isinstance(one, float) and not math.isfinite(one) for one in found.values()):
+                wrong.append(f"{argument}={repr(value)[:12]}: {found}")
+    assert not wrong, "\n" + "\n".join(wrong)
+
+
+def domains(calculator: Calculator) -> dict[str, Domain]:
+    return {name: symbol.domain for name, symbol in calculator.parameters.items()}

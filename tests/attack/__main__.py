@@ -1,7 +1,7 @@
 """`python -m tests.attack fuzz|kills|audits|mutants|all [--write]`: run the attack; what is wrong ends in status 1.
 
-`all` is fuzz, kills and audits, 20 minutes at most on two cores. `--write` puts the figures into docs/privacy.md; what is
-only a part of an attack (`--number`) is never written.
+`all` is fuzz, kills and audits, 20 minutes at most on two cores. `--write` puts the figures into docs/privacy.md; what
+is only a part of an attack (`--number`) is never written.
 """
 
 import argparse
@@ -40,8 +40,9 @@ def run_kills(number: int) -> Part:
         found = kills.attack(name, number)
         differ = f"{len(found.different)} of {found.kills}" if found.different else "none"
         lines.append(
-            f"{found.kills} kills -9 of a {name} at random moments after the first thing that it kept ({found.too_late} "
-            f"more came too late). Of what was stored in the end {differ} differed from the uninterrupted one's bytes."
+            f"{found.kills} kills -9 of a {name} at random moments after the first thing that it kept, and "
+            f"{found.too_late} more that came too late. Of what was stored in the end, {differ} differed from the "
+            "uninterrupted one's bytes."
         )
         wrong += [f"{name}: {what}" for what in found.different]
         wrong += [f"{name}: {found.kills} kills where {number} were asked for"] * (found.kills < number)
@@ -55,8 +56,8 @@ def run_audits(number: int) -> Part:
     rows = [
         f"{len(found)} audits by likelihood ratio, seeds and events fixed before, at level {audits.LEVEL:g} each; "
         f"{rejected} refute their claim (at most {audits.MOST_REJECTIONS} may: more have a chance of "
-        f"{audits.CHANCE_OF_MORE}). Power: against half of the noise, at the same event and runs; the control is such a "
-        "run.",
+        f"{audits.CHANCE_OF_MORE}). Power: against half of the noise, at the same event and runs; the control is "
+        "such a run.",
         "",
         "| door | audits | claim | proved, at most | least p | runs a side | power | control: proved | p |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -76,9 +77,9 @@ def run_mutants(number: int) -> Part:
     survived = [o for o in outcomes if not o.killed_by]
     explained = sum(bool(o.why) for o in survived)
     return [
-        f"{len(outcomes)} mutants of one line in `oracles/`, `privacy/` and `methods/`: {len(outcomes) - len(survived)} "
-        f"({1 - len(survived) / len(outcomes):.1%}) killed by the tests of their part, {len(survived)} survived, of which "
-        f"{explained} are explained in `tests/attack/mutants.csv`."
+        f"{len(outcomes)} mutants of one line in `oracles/`, `privacy/` and `methods/`: "
+        f"{len(outcomes) - len(survived)} ({1 - len(survived) / len(outcomes):.1%}) killed by the tests of their part, "
+        f"{len(survived)} survived, of which {explained} are explained in `tests/attack/mutants.csv`."
     ], mutants.verdict(outcomes)
 
 

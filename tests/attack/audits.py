@@ -1,10 +1,10 @@
 """A hundred audits by likelihood ratio: every front door as its user calls it, every oracle, every mechanism.
 
 Of each door a worst-case pair of neighbours: no example has a gradient but one, the canary, which is there or not (or
-turned around). The attacker knows all but that; a run's score is the log likelihood ratio of what it released, along the
-path that it took. How the scores are distributed follows from the papers alone (`Door.law`, in numpy): from it the
-event that counts and the number of runs are chosen beforehand, such that the same audit of half of the noise refutes the
-claim with a probability of at least `POWER`. The claim is the door's own `Guarantee`.
+turned around). The attacker knows all but that; a run's score is the log likelihood ratio of what it released, along
+the path that it took. How the scores are distributed follows from the papers alone (`Door.law`, in numpy): from it the
+event that counts and the number of runs are chosen beforehand, such that the same audit of half of the noise refutes
+the claim with a probability of at least `POWER`. The claim is the door's own `Guarantee`.
 """
 
 import math
@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Guarantee, Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Constant, Guarantee, Ledger, Relation, Release, Sampling, Sensitive
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -77,7 +77,10 @@ class Signal:
     canary: Any = None
     rows: Any = None  # which of all runs these are
     dim = 2
-    constants: ClassVar[dict[str, Any]] = {}
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        return {}
 
     @staticmethod
     def in_turn(side: float, num_examples: int, turn: int, runs: int) -> "Signal":
@@ -87,7 +90,7 @@ class Signal:
     def take(self, index: Any) -> "Signal":
         return self if self.turn is None else replace(self, rows=self.rows[index])
 
-    def gradients(self, x: Tensor, examples: Tensor | None = None) -> "SignalGradients":
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> Any:
         if examples is None:
             examples = torch.arange(self.num_examples).expand(len(x), -1)
         return SignalGradients(self, self.field(x), examples)
@@ -217,7 +220,9 @@ def searched(sensitive: tuple[float, float, int], epsilon: float) -> Law:
     def law(included: bool, scale: float, runs: int, draw: np.random.Generator) -> NDArray[np.float64]:
         early, last = (low, high) if included else (high, low)
         threshold = scale * 2 / epsilon * draw.laplace(size=runs)
-        asked = np.array([early] * (count - 1) + [last])[:, None] + scale * 4 / epsilon * draw.laplace(size=(count, runs))
+        asked = np.array([early] * (count - 1) + [last])[:, None] + scale * 4 / epsilon * draw.laplace(
+            size=(count, runs)
+        )
         yes = asked >= threshold
         return (yes[-1] & ~yes[:-1].any(0)).astype(np.float64)
 
@@ -341,7 +346,7 @@ class OneFresh:
 
     side: float
 
-    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: Tensor) -> Any:
+    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: int | Tensor) -> Any:
         share = torch.where(torch.as_tensor(call) == 0, self.side / batch_size, 0.0)
         return mock.Mock(gradient=lambda x: share[:, None] * just(x))
 
@@ -357,7 +362,7 @@ def fresh(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
 
 
 def trained(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
-    """Two steps of a linear network, of which the last point is published: its canary's gradient is (1, -1) / sqrt 2."""
+    """Two steps of a linear network, whose last point is published; its canary's gradient is (-1, 1) / sqrt 2."""
     n, steps, step_size, noise = 4, 2, 1e-3, 2**0.5
     inputs, labels = torch.zeros(n, 1), torch.zeros(n, dtype=torch.int64)
     inputs[0] = 100.0 * included
@@ -412,9 +417,7 @@ def plain_spider(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     x, turn, first, later = origin(streams, 1.0), 3, 5, 2
     problem = Signal.in_turn(2.0 * included - 1, 100, turn, len(x))
     budget = torch.full((len(x),), 0.5 * (1 + 1e-9), dtype=torch.float64)
-    oracle = Spider(
-        DataSetSamples(problem), Gaussian(), 1.0, budget, Refresh.every(4), Batches(first, later), 1.0, 1.0
-    )
+    oracle = Spider(DataSetSamples(problem), Gaussian(), 1.0, budget, Refresh.every(4), Batches(first, later), 1.0, 1.0)
     method, seen = Descent(0.1), Turn(problem, x, (1.0, first), (1.0, later))
     state: Any = drive(method, oracle, method.init(x, oracle), streams, turn + 1, observe=seen)
     return seen.found / 2 + 0.5, oracle.guarantee(state.oracle, DELTA, streams)[0]
@@ -653,7 +656,9 @@ def verdict(audits: list[Audit], controls: list[Audit]) -> list[str]:
     wrong = []
     rejected = [a for a in audits if a.p_value <= LEVEL]
     if len(rejected) > MOST_REJECTIONS:
-        wrong.append(f"{len(rejected)} of {len(audits)} audits refute their claim: {', '.join(a.door for a in rejected)}")
+        wrong.append(
+            f"{len(rejected)} of {len(audits)} audits refute their claim: {', '.join(a.door for a in rejected)}"
+        )
     family = Counter(a.door for a in audits)
     for a in audits:
         if a.p_value <= LEVEL / family[a.door]:

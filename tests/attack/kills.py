@@ -1,7 +1,7 @@
 """Kills -9 at random moments, of a run of an experiment and of a training; what is stored then is compared by bytes.
 
-A job keeps what is finished as it goes. It is killed at a moment drawn between the first thing that it kept and its end,
-begun again, and left alone; what it stores has to be what it stores without a kill, but for `LEFT_OUT`.
+A job keeps what is finished as it goes. It is killed at a moment drawn between the first thing that it kept and its
+end, begun again, and left alone; what it stores has to be what it stores without a kill, but for `LEFT_OUT`.
 """
 
 import json
@@ -49,9 +49,7 @@ def training(folder: Path, num_steps: int = 80) -> None:
     streams, std = Streams.of("kills", ["a", "b"]), torch.full((2,), 0.02, dtype=torch.float64)
     oracle = MinibatchGradient(problem, Sampling.fixed_size(10, 60), std, 1.0, num_steps, clipped=True)
     kept = Checkpoint(folder / "kept" / "run.pt", 2, {"data": "kills"})
-    end = train(
-        oracle, problem.initial(streams), streams, Evaluation(data, every=50), step_size=0.3, checkpoint=kept
-    )
+    end = train(oracle, problem.initial(streams), streams, Evaluation(data, every=50), step_size=0.3, checkpoint=kept)
     (folder / "stored").mkdir(exist_ok=True)
     meter = end.oracle_state.meter
     np.savez(

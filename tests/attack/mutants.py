@@ -2,7 +2,7 @@
 
 A mutant changes one thing on one line: a sign, a bound, an index, a clamp that is dropped, a purpose or a state that is
 swapped. It is written into a copy of the repository, the tests of its part run there (`PARTS`), and it is killed if one
-of them fails. A mutant is named by its file, line and number on that line, so a run goes on where an earlier one stopped.
+of them fails. A mutant is named by its file, line and number on that line, so a run goes on where an earlier one ended.
 """
 
 import ast
@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).parent / "mutants.csv"
@@ -36,7 +37,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "oracles/fresh": ("oracles_minibatch", "noisy_sgd_algorithms"),
     "oracles/samples": ("oracles_spider", "methods_spider", "problems_virtual"),
     "oracles/spider": (
-        "oracles_spider", "methods_spider", "adaptive_batch_algorithms", "drift_escape_algorithms", "device",
+        "oracles_spider", "methods_spider", "adaptive_batch_algorithms", "drift_escape_algorithms",
     ),
     "methods/checkpoint": ("states", "noisy_sgd_training"),
     "methods/descent": ("budget_schedules_algorithms", "clipped_gradient", "noisy_sgd_algorithms"),
@@ -102,14 +103,14 @@ _SWAPS = {
     "add_": "sub_", "sub_": "add_", "log": "exp", "exp": "log", "zeros_like": "ones_like", "ones_like": "zeros_like",
 }  # fmt: skip
 _DROPS = {"clamp", "clamp_", "clamp_min", "clamp_max", "nan_to_num", "abs", "masked_fill", "masked_fill_", "sqrt"}
+_MODULES = {"torch", "np", "math"}
 _DROPS |= {"double", "ceil", "floor", "cumsum", "clone", "float"}
 
 
-def _changes(node: ast.AST, parents: dict[ast.AST, ast.AST], text: str) -> Iterator[tuple[ast.expr, str]]:
-    """Nodes and what may stand in their place."""
-
-    def of(part: ast.AST) -> str:
-        return ast.get_source_segment(text, part) or ""
+def _changes(
+    node: ast.AST, parents: dict[ast.AST, ast.AST], of: Callable[[ast.AST], str]
+) -> Iterator[tuple[ast.expr, str]]:
+    """Nodes and what may stand in their place; `of` is the source of a node on one line, "" of others."""
 
     def infix(left: ast.expr, sign: str, right: ast.expr) -> str:
         return f"({of(left)}) {sign} ({of(right)})" if sign else ""
@@ -134,11 +135,12 @@ def _changes(node: ast.AST, parents: dict[ast.AST, ast.AST], text: str) -> Itera
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
         inside = ", ".join([of(a) for a in node.args] + [of(k) for k in node.keywords])
-        owner = f"{of(node.func.value)}." if isinstance(node.func, ast.Attribute) else ""
+        receiver = of(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        owner = f"({receiver})." if receiver else ""
         if name in _SWAPS:
             yield node, f"{owner}{_SWAPS[name]}({inside})"
-        if name in _DROPS and isinstance(node.func, ast.Attribute) and of(node.func.value) != "torch":
-            yield node, of(node.func.value)
+        if name in _DROPS and receiver:
+            yield node, f"({of(node.args[0]) if receiver in _MODULES and node.args else receiver})"
         if name == "where" and len(node.args) == 3:
             yield node, f"{owner}where({of(node.args[0])}, {of(node.args[2])}, {of(node.args[1])})"
     elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
@@ -178,12 +180,19 @@ def mutants_of(path: str, text: str) -> list[Mutant]:
     """All mutants of a module, in the order of its lines."""
     tree = ast.parse(text)
     parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+    lines = text.encode().splitlines()
     found: dict[int, list[Mutant]] = {}
+
+    def of(part: Any) -> str:
+        if part.lineno != part.end_lineno:
+            return ""
+        return lines[part.lineno - 1][part.col_offset : part.end_col_offset].decode()
+
     for node in ast.walk(tree):
         if node in parents and not _is_spoken(node, parents):
-            for changed, new in _changes(node, parents, text):
-                old = ast.get_source_segment(text, changed) or ""
-                if changed.lineno != changed.end_lineno or not old or "\n" in new or old == new:
+            for changed, new in _changes(node, parents, of):
+                old = of(changed)
+                if not old or old == new:
                     continue
                 others = found.setdefault(changed.lineno, [])
                 columns = changed.col_offset, changed.end_col_offset or 0
@@ -217,8 +226,8 @@ def tests_of(part: str) -> list[str]:
 
 
 def tested(copy: Path, tests: list[str], limit: float) -> tuple[str, float]:
-    """Run tests in a copy of the repository: "" if they pass, else which failed or that time was up; and the seconds."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
+    """Run tests in a copy of the repository: "" if they pass, else which failed or that time was up; the seconds."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:nbval"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTHONPATH"] = str(copy)
     begun = time.monotonic()
@@ -328,9 +337,7 @@ def attack(
 def verdict(outcomes: list[Outcome]) -> list[str]:
     """What is wrong, a line each: too few killed, and survivors that nobody explained."""
     survived = [o for o in outcomes if not o.killed_by]
-    wrong = [
-        f"{o.file}:{o.line}: {o.old} -> {o.new} survives, and nobody says why" for o in survived if not o.why
-    ]
+    wrong = [f"{o.file}:{o.line}: {o.old} -> {o.new} survives, and nobody says why" for o in survived if not o.why]
     if len(survived) > (1 - LEAST_KILLED) * len(outcomes):
         wrong.append(f"{len(survived)} of {len(outcomes)} mutants survive: more than {1 - LEAST_KILLED:.0%}")
     return wrong

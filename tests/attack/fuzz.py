@@ -143,11 +143,11 @@ def hostile(value: Any, draw: random.Random) -> Any:
 
 def _hostile_array(value: Any, draw: random.Random) -> Any:
     """Another number in some place, or another shape or type."""
-    array = torch.as_tensor(value).detach().clone()
+    array = torch.as_tensor(value).detach().clone(memory_format=torch.contiguous_format)
     kind = draw.randrange(6)
     if kind <= 1 and array.numel():
         numbers = _NUMBERS if array.is_floating_point() else [0, -1, 1, 2**7]
-        array.view(-1)[draw.randrange(array.numel())] = draw.choice(numbers)
+        array.view(-1)[draw.randrange(array.numel())] = torch.tensor(draw.choice(numbers)).to(array.dtype)
     elif kind == 2 and array.dim():
         array = array[:0]
     elif kind == 3:

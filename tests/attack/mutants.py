@@ -172,6 +172,8 @@ def _is_spoken(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
             return True
         if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
             return True
+        if node in getattr(parent, "decorator_list", ()):  # whether a value is frozen is no algorithm's matter
+            return True
         node = parent
     return False
 

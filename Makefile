@@ -15,7 +15,7 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-all lint types unit browser check-notebooks notebooks results bench clean
+.PHONY: help lab test test-all lint types unit browser check-notebooks notebooks results bench attack mutants clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -54,6 +54,12 @@ results: $(VENV)/.dev  ## run every experiment's quick profile that has no fresh
 bench: $(VENV)/.dev  ## the speed table, against plain torch and Opacus
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	for script in benchmarks/[!_]*.py; do $(BIN)/python "$$script" || exit 1; done
+
+attack: $(VENV)/.dev  ## fuzz, kills -9 and audits of every door, 20 minutes; figures into docs/privacy.md
+	$(QUIET_ENV) $(BIN)/python -m tests.attack all --write
+
+mutants: $(VENV)/.dev  ## 300 changes of a line, each against the tests of its part: hours; goes on where it stopped
+	$(QUIET_ENV) $(BIN)/python -m tests.attack mutants --write
 
 clean:  ## remove the environment and every cache; results stay
 	rm -rf $(VENV) .cache .pytest_cache .ruff_cache .hypothesis build dist *.egg-info

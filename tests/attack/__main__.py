@@ -1,0 +1,147 @@
+"""`python -m tests.attack fuzz|kills|audits|mutants|all [--write]`: run the attack; what is wrong ends in status 1.
+
+`all` is fuzz, kills and audits, 20 minutes at most on two cores. `--write` puts the figures into docs/privacy.md; what
+is only a part of an attack (`--number`) is never written.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from tests.attack import audits, fuzz, kills, mutants
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "privacy.md"
+SIZES = {"fuzz": 5000, "kills": 20, "audits": 100, "mutants": mutants.NUMBER}
+Part = tuple[list[str], list[str]]  # lines for the page, and what is wrong
+
+
+def run_fuzz(number: int) -> Part:
+    found = fuzz.attack(number)
+    kinds = Counter(finding.kind for finding in found.findings)
+    return [
+        f"{found.calls:,} calls with arguments that are valid, at an edge or hostile: {found.covered} public functions "
+        f"and classes, and {found.commands} command lines. {found.answered:,} were answered and {found.refused:,} "
+        f"refused. Answers that are wrong: {kinds['answer']}. Errors that are not one line of a known type that names "
+        f"what was given: {kinds['error']}."
+    ], fuzz.verdict(found)
+
+
+def run_kills(number: int) -> Part:
+    lines, wrong = [], []
+    for name in kills.JOBS:
+        found = kills.attack(name, number)
+        differ = f"{len(found.different)} of {found.kills}" if found.different else "none"
+        lines.append(
+            f"{found.kills} kills -9 of a {name} at random moments after the first thing that it kept, and "
+            f"{found.too_late} more that came too late. Of what was stored in the end, {differ} differed from the "
+            "uninterrupted one's bytes."
+        )
+        wrong += [f"{name}: {what}" for what in found.different]
+        wrong += [f"{name}: {found.kills} kills where {number} were asked for"] * (found.kills < number)
+    left_out = ", ".join(sorted(kills.LEFT_OUT))
+    return [*lines, f"Not compared, of a manifest: {left_out}."], wrong
+
+
+def run_audits(number: int) -> Part:
+    found, controls = audits.attacked(number)
+    rejected = sum(a.p_value <= audits.LEVEL for a in found)
+    rows = [
+        f"{len(found)} audits by likelihood ratio, seeds and events fixed before, at level {audits.LEVEL:g} each; "
+        f"{rejected} refute their claim (at most {audits.MOST_REJECTIONS} may: more have a chance of "
+        f"{audits.CHANCE_OF_MORE}). Power: against half of the noise, at the same event and runs; the control is "
+        "such a run.",
+        "",
+        "| door | audits | claim | proved, at most | least p | runs a side | power | control: proved | p |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for control in controls:
+        of = [a for a in found if a.door == control.door]
+        rows.append(
+            f"| {control.door} | {len(of)} | {control.claim.epsilon:.3f} | {max(a.bound.epsilon for a in of):.3f} | "
+            f"{min(a.p_value for a in of):.2g} | {control.bound.runs // 2:,} | {control.power:.3f} | "
+            f"{control.bound.epsilon:.3f} | {control.p_value:.1g} |"
+        )
+    return rows, audits.verdict(found, controls)
+
+
+def run_mutants(number: int) -> Part:
+    outcomes = mutants.attack(mutants.chosen(number), report=lambda line: print(line, flush=True))
+    survived = [o for o in outcomes if not o.killed_by]
+    explained = sum(bool(o.why) for o in survived)
+    return [
+        f"{len(outcomes)} mutants of one line in `oracles/`, `privacy/` and `methods/`: "
+        f"{len(outcomes) - len(survived)} ({1 - len(survived) / len(outcomes):.1%}) killed by the tests of their part, "
+        f"{len(survived)} survived, of which {explained} are explained in `tests/attack/mutants.csv`."
+    ], mutants.verdict(outcomes)
+
+
+ATTACKS: dict[str, Callable[[int], Part]] = {
+    "fuzz": run_fuzz, "kills": run_kills, "audits": run_audits, "mutants": run_mutants,
+}  # fmt: skip
+
+
+def with_figures(page: str, name: str, lines: list[str]) -> str:
+    """The page with these lines between the markers of an attack.
+
+    Raises:
+      ValueError: if the page does not have each marker once.
+    """
+    begin, end = f"<!-- attack: {name} -->", f"<!-- end: {name} -->"
+    if page.count(begin) != 1 or page.count(end) != 1:
+        raise ValueError(f"Expected {begin} and {end} once each in {PAGE.name}.")
+    before, rest = page.split(begin)
+    return "\n".join([before + begin, "", *lines, "", end + rest.split(end)[1]])
+
+
+def commit() -> str:
+    """The code that was attacked."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip() or "not known"
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.attack", description=__doc__)
+    parser.add_argument("attack", choices=[*ATTACKS, "all"])
+    parser.add_argument("--write", action="store_true", help="put the figures into docs/privacy.md")
+    parser.add_argument("--number", type=int, help="of calls, kills of each kind, audits or mutants")
+    parser.add_argument("--workers", type=int, default=2, help="attacks at once")
+    chosen = parser.parse_args(arguments)
+    if chosen.write and chosen.number:
+        parser.error("--write goes with the whole attack, without --number")
+    names = ["fuzz", "kills", "audits"] if chosen.attack == "all" else [chosen.attack]
+    if len(names) > 1:  # as processes of their own: a limit of memory or a signal is one of a process
+        return _all(names, chosen)
+    torch.set_num_threads(1)
+    begun = time.monotonic()
+    lines, wrong = ATTACKS[names[0]](chosen.number or SIZES[names[0]])
+    lines += ["", f"On {commit()}, in {(time.monotonic() - begun) / 60:.0f} minutes."]
+    print("\n".join(lines))
+    if chosen.write:
+        PAGE.write_text(with_figures(PAGE.read_text(), names[0], lines))
+    for what in wrong:
+        print(f"WRONG: {what}")
+    print(f"{names[0]}: {len(wrong)} findings", flush=True)
+    return int(bool(wrong))
+
+
+def _all(names: list[str], chosen: argparse.Namespace) -> int:
+    options = [*(["--number", str(chosen.number)] if chosen.number else [])]
+
+    def one(name: str) -> int:
+        return subprocess.run([sys.executable, "-m", "tests.attack", name, *options, *write], cwd=ROOT).returncode
+
+    write = ["--write"] if chosen.write else []
+    with ThreadPoolExecutor(chosen.workers) as pool:
+        return max(pool.map(one, names))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,668 @@
+"""A hundred audits by likelihood ratio: every front door as its user calls it, every oracle, every mechanism.
+
+Of each door a worst-case pair of neighbours: no example has a gradient but one, the canary, which is there or not (or
+turned around). The attacker knows all but that; a run's score is the log likelihood ratio of what it released, along
+the path that it took. How the scores are distributed follows from the papers alone (`Door.law`, in numpy): from it the
+event that counts and the number of runs are chosen beforehand, such that the same audit of half of the noise refutes
+the claim with a probability of at least `POWER`. The claim is the door's own `Guarantee`.
+"""
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from importlib.util import find_spec
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpnotes.core import FRESH, WHOLE, Constant, Guarantee, Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.samples import DataSetSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
+from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
+from dpnotes.papers.drift_escape import algorithms as drift_escape
+from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
+from dpnotes.papers.noisy_sgd.training import Evaluation, train
+from dpnotes.privacy import accounting, discrete
+from dpnotes.privacy.accounting import account
+from dpnotes.privacy.audit import GaussianPair, LowerBound, from_scores, power, runs_for_power
+from dpnotes.privacy.audit.bounds import epsilon_from_counts
+from dpnotes.privacy.events import events_of
+from dpnotes.privacy.factorisation import BandedSquareRoot
+from dpnotes.privacy.mechanisms import Gaussian, Laplace
+from dpnotes.privacy.museum import releases
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import exponential
+from dpnotes.privacy.search import Search, select_stationary_point
+from dpnotes.privacy.selection import AboveThreshold
+from dpnotes.privacy.tree import Tree
+from dpnotes.problems.datasets.dataset import Dataset
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.streams import Streams
+
+LEVEL, POWER, DELTA = 0.01, 0.95, 1e-2
+RUNS = 10_000  # of each side, at least, unless a door says less
+MOST_REJECTIONS, CHANCE_OF_MORE = 4, 0.0034  # of 100 at LEVEL; checked by a test
+Law = Callable[[bool, float, int, np.random.Generator], NDArray[np.float64]]
+Attack = Callable[[bool, Streams], tuple[Tensor, Guarantee]]
+
+
+# ---------------------------------------------------------------- the data
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """A data set in which one example, the canary, has a gradient: `side` times `field(x)`. The others have none.
+
+    The canary is example 0; or, with `turn`, in every run the first example of the batch of that number, whichever it
+    is: batches of examples that are used once come in an order that is public.
+    """
+
+    side: float
+    num_examples: int
+    field: Callable[[Tensor], Tensor]
+    turn: int | None = None
+    asked: Any = None  # with `turn`, `(all runs,)` each: batches that were asked for, and the canary
+    canary: Any = None
+    rows: Any = None  # which of all runs these are
+    dim = 2
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        return {}
+
+    @staticmethod
+    def in_turn(side: float, num_examples: int, turn: int, runs: int) -> "Signal":
+        none = torch.zeros(runs, dtype=torch.int64)
+        return Signal(side, num_examples, steep, turn, none, none - 1, torch.arange(runs))
+
+    def take(self, index: Any) -> "Signal":
+        return self if self.turn is None else replace(self, rows=self.rows[index])
+
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> Any:
+        if examples is None:
+            examples = torch.arange(self.num_examples).expand(len(x), -1)
+        return SignalGradients(self, self.field(x), examples)
+
+
+@dataclass(frozen=True, eq=False)
+class SignalGradients:
+    """The gradients of a `Signal`, `each` `(runs, dim)` being the canary's."""
+
+    problem: Signal
+    each: Tensor
+    examples: Tensor
+
+    @property
+    def losses(self) -> Tensor:
+        return torch.zeros(self.examples.shape, dtype=self.each.dtype)
+
+    def minus(self, other: "SignalGradients") -> "SignalGradients":
+        return replace(self, each=self.each - other.each)
+
+    def norms(self) -> Tensor:
+        problem, rows = self.problem, self.problem.rows
+        if problem.turn is not None:
+            due = problem.asked[rows] == problem.turn
+            problem.canary[rows] = torch.where(due, self.examples[:, 0], problem.canary[rows])
+            problem.asked[rows] += 1
+        return self._hit() * self.each.norm(dim=1, keepdim=True)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return self.problem.side * (weights * self._hit()).sum(1, keepdim=True) * self.each
+
+    def _hit(self) -> Tensor:
+        problem = self.problem
+        return self.examples == (0 if problem.turn is None else problem.canary[problem.rows][:, None])
+
+
+def far(x: Tensor) -> Tensor:
+    """A gradient that is longer than any bound here, in a direction that depends on the path."""
+    return 5 * (x - x.new_tensor([3.0, 4.0]))
+
+
+def just(x: Tensor) -> Tensor:
+    """The same direction, just within a bound of 1, for what does not clip."""
+    return (1 - 1e-9) * unit(far(x))
+
+
+def steep(x: Tensor) -> Tensor:
+    """A gradient that changes faster than any smoothness here."""
+    return 40 * x
+
+
+def unit(vectors: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(vectors, dim=-1)
+
+
+class Transcript:
+    """What was released along the canary's gradient, `(steps, runs)`, as an observer of `drive` sees it."""
+
+    def __init__(self, x: Tensor, steps: int, field: Callable[[Tensor], Tensor]) -> None:
+        self.x, self.field, self.step = x.clone(), field, 0
+        self.along = torch.zeros(steps, len(x), dtype=torch.float64)
+
+    def __call__(self, going: Tensor, state: Any, estimate: Any) -> None:
+        if self.step < len(self.along):
+            self.along[self.step, going] = (estimate.gradient * unit(self.field(self.x[going]))).sum(1).double()
+        self.x[going] = state.x
+        self.step += 1
+
+
+class Turn:
+    """Of SPIDER's releases the increment that the canary is in, along its own gradient and in units of its length."""
+
+    def __init__(self, problem: Signal, x: Tensor, first: tuple[float, float], later: tuple[float, float]) -> None:
+        self.problem, self.first, self.later = problem, first, later  # (bound, batch) of a fresh gradient, a difference
+        self.x, self.point, self.gradient = x.clone(), x.clone(), torch.zeros_like(x)
+        self.asked, self.refreshes = torch.zeros(2, len(x), dtype=torch.int64)
+        self.found = torch.full((len(x),), -torch.inf, dtype=torch.float64)
+
+    def __call__(self, going: Tensor, state: Any, estimate: Any) -> None:
+        x, refreshes, asked = self.x[going], state.oracle.meter.refreshes, self.problem.asked[going]
+        answered, new = asked > self.asked[going], refreshes > self.refreshes[going]
+        value = estimate.gradient - torch.where(new[:, None], 0.0, self.gradient[going])
+        move = torch.where(new[:, None], steep(x), steep(x) - steep(self.point[going]))
+        longest = torch.where(new, self.first[0], self.later[0] * (x - self.point[going]).norm(dim=1))
+        along = (value * unit(move)).sum(1) / longest * torch.where(new, self.first[1], self.later[1])
+        due = answered & (asked == (self.problem.turn or 0) + 1)
+        self.found[going] = torch.where(due, along.double(), self.found[going])
+        self.point[going] = torch.where(answered[:, None], x, self.point[going])
+        self.gradient[going] = torch.where(answered[:, None], estimate.gradient, self.gradient[going])
+        self.x[going], self.refreshes[going], self.asked[going] = state.x, refreshes, asked
+
+
+def origin(streams: Streams, value: float = 0.0) -> Tensor:
+    return torch.full((len(streams), 2), value, dtype=torch.float64)
+
+
+# ---------------------------------------------------------------- laws of scores
+def normal(mu: float) -> Law:
+    """N(0, 1) without the canary, N(mu, 1) with it."""
+    return lambda included, scale, runs, draw: included * mu + scale * draw.standard_normal(runs)
+
+
+def zero_out_ratio(along: Any, rate: float, noise: float) -> Any:
+    """Of each step's value, in units of the canary's contribution, whose noise is `noise`; summed over steps."""
+    return np.log(1 - rate + rate * np.exp((np.asarray(along) - 0.5) / noise**2)).sum(0)
+
+
+def replaced_ratio(along: Any, rate: float, noise: float) -> Any:
+    """The same for a canary that is turned around."""
+    return zero_out_ratio(along, rate, noise) - zero_out_ratio(-np.asarray(along), rate, noise)
+
+
+def sampled(ratio: Callable[..., Any], without: float, rate: float, noise: float, steps: int) -> Law:
+    """Steps that have the canary with probability `rate`; what it adds is 1, or `without` in its neighbour."""
+
+    def law(included: bool, scale: float, runs: int, draw: np.random.Generator) -> NDArray[np.float64]:
+        there = (draw.random((steps, runs)) < rate) * (1.0 if included else without)
+        return ratio(there + scale * noise * draw.standard_normal((steps, runs)), rate, noise)
+
+    return law
+
+
+def searched(sensitive: tuple[float, float, int], epsilon: float) -> Law:
+    """Whether the last of many questions is the first to be answered yes (AboveThreshold, from Dwork and Roth)."""
+    low, high, count = sensitive
+
+    def law(included: bool, scale: float, runs: int, draw: np.random.Generator) -> NDArray[np.float64]:
+        early, last = (low, high) if included else (high, low)
+        threshold = scale * 2 / epsilon * draw.laplace(size=runs)
+        asked = np.array([early] * (count - 1) + [last])[:, None] + scale * 4 / epsilon * draw.laplace(
+            size=(count, runs)
+        )
+        yes = asked >= threshold
+        return (yes[-1] & ~yes[:-1].any(0)).astype(np.float64)
+
+    return law
+
+
+# ---------------------------------------------------------------- half of the noise
+@contextmanager
+def half_the_noise(share: float = 0.5) -> Iterator[None]:
+    """Every normal number that streams draw is so much smaller, while this lasts."""
+    draw = Streams.normal
+
+    def drawn(self: Streams, *arguments: Any, **options: Any) -> Tensor:
+        return draw(self, *arguments, **options).mul_(share)
+
+    with mock.patch.object(Streams, "normal", drawn):
+        yield
+
+
+@contextmanager
+def half_the_discrete_noise() -> Iterator[None]:
+    made = discrete._measurement
+    with mock.patch.object(discrete, "_measurement", lambda scale: made(scale / 2)):
+        yield
+
+
+@contextmanager
+def each_claim_once() -> Iterator[None]:
+    """A door claims the same for each of its thousands of runs: what was accounted is remembered, while this lasts."""
+    with ExitStack() as stack:
+        for name in ("account", "guarantee", "assumptions_of"):
+            real, known, seen = getattr(accounting, name), {}, []
+
+            def remembered(
+                first: Any, *rest: Any, real: Any = real, known: Any = known, seen: Any = seen, **options: Any
+            ) -> Any:
+                of = tuple(first) if isinstance(first, Sequence) else first
+                key = (id(of) if isinstance(of, Streams) else of, rest, tuple(sorted(options.items())))
+                if key not in known:
+                    known[key] = real(of, *rest, **options)
+                    seen.append(of)  # so that no other streams have its id
+                return known[key]
+
+            for module in [m for at, m in sys.modules.items() if at.startswith("dpnotes.")]:
+                if vars(module).get(name) is real:
+                    stack.enter_context(mock.patch.object(module, name, remembered))
+        yield
+
+
+# Laplace numbers are products of two normal ones.
+half_the_laplace_noise = partial(half_the_noise, 0.5**0.5)
+
+
+# ---------------------------------------------------------------- doors
+@dataclass(frozen=True)
+class Door:
+    """One way to release something, and the attack on it.
+
+    Args:
+      covers: the front door, oracle or mechanism.
+      attack: scores `(runs,)` with the canary or without it, and what the door claims.
+      law: how such scores are distributed, `(runs,)`, at a share of the noise; from the papers, not from the code.
+      halved: what halves the noise of the code.
+      least_runs: of each side.
+      delta: of the claim.
+    """
+
+    covers: tuple[Any, ...]
+    attack: Attack
+    law: Law
+    halved: Callable[[], Any] = half_the_noise
+    least_runs: int = RUNS
+
+
+def scheduled(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    x, schedule, n = origin(streams), exponential(0.8, 0.5, 5), 4
+    seen = Transcript(x, 5, far)
+    runs = private_gradient_descent(
+        Signal(float(included), n, far), [schedule] * len(x), x, streams, clip=1.0, step_size=0.5, momentum=0.5,
+        delta=DELTA, observe=seen,
+    )  # fmt: skip
+    levels = torch.tensor(schedule.noise_multipliers)
+    return (seen.along * n / levels[:, None] ** 2).sum(0), runs.guarantees[0]  # mu = 1
+
+
+def turned_around(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    x, schedule, n, steps = origin(streams), exponential(0.7, 0.5, 4), 5, 4
+    oracle = ClippedGradient(
+        Signal(2.0 * included - 1, n, far), 1.0, FixedNoise.of([schedule] * len(x)), Relation.REPLACE_ONE
+    )
+    seen, ledger = Transcript(x, steps, far), Ledger()
+    method = Descent(0.3)
+    drive(method, oracle, method.init(x, oracle), streams, steps, ledger, seen)
+    levels = torch.tensor(schedule.noise_multipliers)
+    score = (seen.along * n / 2 / levels[:, None] ** 2).sum(0) + 0.5
+    return score, account(events_of(ledger, 0), DELTA)
+
+
+def descended(
+    door: Callable[..., Any], sampling: Sampling, relation: Relation, noise: float, steps: int,
+    included: bool, streams: Streams,
+) -> tuple[Tensor, Guarantee]:  # fmt: skip
+    """Noisy SGD of a canary on 8 examples, in expectation `8 rate` a batch; the noise in units of the contribution."""
+    x, n = origin(streams), 8
+    replaced = relation == Relation.REPLACE_ONE
+    divisor, field = sampling.rate * n, far if door is clipped_noisy_sgd else just
+    problem = Signal(2.0 * included - 1 if replaced else float(included), n, field)
+    seen, choice = Transcript(x, steps, field), NoiseChoice(noise / divisor, 1.0, DELTA, "the attack")
+    how: dict[str, Any] = {"divisor": divisor} if relation == Relation.ADD_OR_REMOVE else {}
+    runs = door(
+        problem, [choice] * len(x), x, streams, sampling=sampling, norm_bound=1.0, step_size=0.2, num_steps=steps,
+        delta=DELTA, relation=relation, observe=seen, **how,
+    )  # fmt: skip
+    ratio = replaced_ratio if replaced else zero_out_ratio
+    return torch.as_tensor(ratio(seen.along.numpy() * divisor, sampling.rate, noise)), runs.guarantees[0]
+
+
+@dataclass(frozen=True)
+class OneFresh:
+    """Examples without a gradient, but for one of the first batch."""
+
+    side: float
+
+    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: int | Tensor) -> Any:
+        share = torch.where(torch.as_tensor(call) == 0, self.side / batch_size, 0.0)
+        return mock.Mock(gradient=lambda x: share[:, None] * just(x))
+
+
+def fresh(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    x, batch = origin(streams), 10
+    seen, noise = Transcript(x, 3, just), NoiseChoice(2 / batch, 1.0, DELTA, "the attack")
+    runs = noisy_sgd_on_fresh_data(
+        OneFresh(2.0 * included - 1), [noise] * len(x), x, streams, batch_size=batch, norm_bound=1.0, step_size=0.1,
+        num_steps=3, delta=DELTA, observe=seen,
+    )  # fmt: skip
+    return seen.along[0] * batch / 2 + 0.5, runs.guarantees[0]
+
+
+def trained(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """Two steps of a linear network, whose last point is published; its canary's gradient is (-1, 1) / sqrt 2."""
+    n, steps, step_size, noise = 4, 2, 1e-3, 2**0.5
+    inputs, labels = torch.zeros(n, 1), torch.zeros(n, dtype=torch.int64)
+    inputs[0] = 100.0 * included
+    problem = ModuleProblem(torch.nn.Linear(1, 2, bias=False), inputs, labels)
+    data = Dataset("attack", inputs, labels, inputs, labels, 2, "none needed", "here")
+    std = torch.full((len(streams),), noise / n, dtype=torch.float64)
+    oracle = MinibatchGradient(problem, WHOLE, std, 1.0, steps, Relation.ZERO_OUT, clipped=True)
+    x = torch.zeros(len(streams), 2)
+    training = train(oracle, x, streams, Evaluation(data, every=steps), step_size=step_size)
+    direction = torch.tensor([-(0.5**0.5), 0.5**0.5], dtype=torch.float64)
+    score = -(training.x.double() @ direction) / step_size * n / noise / steps**0.5
+    return score, oracle.guarantee(training.oracle_state, DELTA, streams)[0]
+
+
+def with_tree(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """Stochastic Spider, the canary in the first batch: what is released after it holds it, too."""
+    leaves, first = 8, 4
+    x = origin(streams, 1.0)
+    problem = Signal.in_turn(2.0 * included - 1, 400, 0, len(x))
+    choice = adaptive_batch.Parameters(
+        accuracy=0.1, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=1.0, drift_threshold=1e6, first_batch=first,
+        batch_per_gradient=first, noise_multiplier=2.0, num_steps=leaves, step_size=0.05, threshold=1.0, window=3.0,
+        perturbation=0.1, max_leaves=leaves, origin="the attack",
+    )  # fmt: skip
+    released = torch.zeros(leaves, len(x), dtype=torch.float64)
+
+    def seen(going: Tensor, state: Any, estimate: Any) -> None:
+        step = int(state.steps.max()) - 1
+        released[step, going] = (estimate.gradient * unit(steep(x[going]))).sum(1)
+
+    runs = adaptive_batch.stochastic_spider(DataSetSamples(problem), choice, x, streams, delta=DELTA, observe=seen)
+    shift, nodes = 2 / first, sorted({node for step in range(1, leaves + 1) for node in releases.node(step)})
+    there = [[float(node in releases.node(step)) for step in range(1, leaves + 1)] for node in nodes]
+    pair = GaussianPair(torch.zeros(leaves), torch.full((leaves,), shift), 2 * shift * torch.tensor(there))
+    return pair.score(released.T + shift / 2), runs.guarantees[0]
+
+
+def escaping(turn: int, threshold: float, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """Drift escape, the canary in the batch of that turn; a high threshold makes the runs jump back and forth."""
+    x, first, later = origin(streams, 1.0), 4, 3
+    problem = Signal.in_turn(2.0 * included - 1, 400, turn, len(x))
+    escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, threshold, 3, 0.5, 4, 30, "the attack")
+    choice = drift_escape.Parameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
+    seen = Turn(problem, x, (1.0, first), (1.0, later))
+    runs = drift_escape.drift_escape(
+        DataSetSamples(problem), choice, x, streams, delta=DELTA, max_steps=3 * turn + 2, observe=seen
+    )
+    return seen.found / 2 + 0.5, runs.guarantees[0]
+
+
+def plain_spider(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    x, turn, first, later = origin(streams, 1.0), 3, 5, 2
+    problem = Signal.in_turn(2.0 * included - 1, 100, turn, len(x))
+    budget = torch.full((len(x),), 0.5 * (1 + 1e-9), dtype=torch.float64)
+    oracle = Spider(DataSetSamples(problem), Gaussian(), 1.0, budget, Refresh.every(4), Batches(first, later), 1.0, 1.0)
+    method, seen = Descent(0.1), Turn(problem, x, (1.0, first), (1.0, later))
+    state: Any = drive(method, oracle, method.init(x, oracle), streams, turn + 1, observe=seen)
+    return seen.found / 2 + 0.5, oracle.guarantee(state.oracle, DELTA, streams)[0]
+
+
+def mechanism(made: Callable[[], Any], noise: float, steps: int, included: bool, streams: Streams) -> Any:
+    """Terms of which the canary changes the first one, and what it pays at most; Gaussian noise of any covariance."""
+    unit_draws = Unit(torch.zeros(steps + 1, 2))
+    plain, _ = _terms(made(), noise, steps, False, unit_draws)
+    moved, _ = _terms(made(), noise, steps, True, unit_draws)
+    pair = GaussianPair(plain[0], moved[0] - plain[0], plain[1:] - plain[0])
+    released, ledger = _terms(made(), noise, steps, included, streams)
+    return pair.score(released), account(events_of(ledger, 0), DELTA)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Stands in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
+
+    keys: Tensor
+
+    def normal(self, purpose: str, call: Any, size: int) -> Tensor:
+        return (torch.arange(len(self.keys)) - 1 == torch.as_tensor(call)).double()[:, None].repeat(1, size)
+
+
+def _terms(made: Any, noise: float, steps: int, included: bool, streams: Any) -> tuple[Tensor, Ledger]:
+    runs = len(streams.keys)
+    ones, ledger, outputs = torch.ones(runs, dtype=torch.float64), Ledger(), []
+    state = made.init(torch.zeros(runs, 1, dtype=torch.float64))
+    for step in range(steps):
+        value = torch.full((runs, 1), float(included and step == 0), dtype=torch.float64)
+        answer = Sensitive(value, ones, Relation.ZERO_OUT, "proved", FRESH)
+        call = torch.full((runs,), step)
+        state, released, price = made.release(
+            state, Release(answer, noise * ones, call, ones.bool(), call == 0), streams
+        )
+        ledger.add(price)
+        outputs.append(released)
+    return torch.cat(outputs, 1), ledger
+
+
+def once(made: Any, noise: float, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """One release of one number; it is its own score."""
+    released, ledger = _terms(made, noise, 1, included, streams)
+    return released[:, 0], account(events_of(ledger, 0), DELTA)
+
+
+EPSILON, MARGINS = 4.0, (-1.0, 0.0, 8)  # of a search: the margins of the questions, and how many there are
+
+
+def asked(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    low, high, count = MARGINS
+    selection = AboveThreshold(EPSILON, 0.0, 1.0, Relation.REPLACE_ONE)
+    every = torch.ones(len(streams), dtype=torch.bool)
+    state, price = selection.begin(selection.init(streams), streams, every)
+    early, last = (low, high) if included else (high, low)
+    yes = every
+    for margin in [early] * (count - 1) + [last]:
+        value = torch.full((len(every), 1), margin, dtype=torch.float64)
+        question = Sensitive(value, every.double(), Relation.REPLACE_ONE, "proved")
+        state, yes = selection.ask(state, question, streams, every)
+    return yes.double(), account(events_of(Ledger([price]), 0), DELTA)
+
+
+def selected(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    low, high, count = MARGINS
+    sizes: dict[str, Any] = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 1000}
+    search = Search(EPSILON, 0.1, **sizes, num_candidates=count, failure=0.1)
+    early, last = (low, high) if included else (high, low)
+    most = search.alpha + search.gradient_slack
+    margins = [early] * (count - 1) + [last]
+    candidates = [torch.full((len(streams), 1), margin, dtype=torch.float64) for margin in margins]
+    found = select_stationary_point(
+        search, candidates, lambda x: most - search.gradient_sensitivity * x[:, 0], lambda x: x[:, 0] * 0 + 1e9, streams
+    )
+    return (found.index == count - 1).double(), search.guarantee([], DELTA, streams)
+
+
+def _loudness(made: Tree | BandedSquareRoot) -> float:
+    """The noise at which all releases together are one Gaussian of multiplier 1."""
+    return math.sqrt(2 * made.max_cost(1.0))
+
+
+def doors() -> dict[str, Door]:
+    """All doors by name."""
+    sgd, most = partial(partial, descended), Sampling.fixed_size(7, 8)
+    few = 2000  # their guarantees take a time that grows with the square of the runs
+    replace_one, zero_out, poisson = Relation.REPLACE_ONE, Relation.ZERO_OUT, Sampling.poisson(0.5)
+    found = {
+        "private_gradient_descent": Door((private_gradient_descent,), scheduled, normal(1.0)),
+        "ClippedGradient, replaced": Door((ClippedGradient,), turned_around, normal(1.0)),
+        "clipped_noisy_sgd, Poisson, zero-out": Door(
+            (clipped_noisy_sgd, MinibatchGradient), sgd(clipped_noisy_sgd, poisson, zero_out, 1.0, 3),
+            sampled(zero_out_ratio, 0.0, 0.5, 1.0, 3), least_runs=few,
+        ),
+        "clipped_noisy_sgd, Poisson, add-or-remove": Door(
+            (clipped_noisy_sgd,), sgd(clipped_noisy_sgd, poisson, Relation.ADD_OR_REMOVE, 1.0, 2),
+            sampled(zero_out_ratio, 0.0, 0.5, 1.0, 2), least_runs=few,
+        ),
+        "clipped_noisy_sgd, fixed size": Door(
+            (clipped_noisy_sgd,), sgd(clipped_noisy_sgd, most, replace_one, 4.0, 8),
+            sampled(replaced_ratio, -1.0, 7 / 8, 4.0, 8), least_runs=few,
+        ),
+        "noisy_sgd, fixed size": Door(
+            (noisy_sgd,), sgd(noisy_sgd, most, replace_one, 4.0, 8), sampled(replaced_ratio, -1.0, 7 / 8, 4.0, 8),
+            least_runs=few,
+        ),
+        "noisy_sgd, whole": Door(
+            (noisy_sgd,), sgd(noisy_sgd, WHOLE, replace_one, 4.0, 4), sampled(replaced_ratio, -1.0, 1.0, 4.0, 4),
+            least_runs=few,
+        ),
+        "noisy_sgd_on_fresh_data": Door((noisy_sgd_on_fresh_data, FreshGradient), fresh, normal(1.0), least_runs=few),
+        "train": Door((train,), trained, normal(1.0), least_runs=100),
+        "stochastic_spider": Door((adaptive_batch.stochastic_spider, Spider), with_tree, normal(1.0)),
+        "drift_escape, first batch": Door((drift_escape.drift_escape,), partial(escaping, 0, 1e-9), normal(1.0)),
+        "drift_escape, later batch": Door((drift_escape.drift_escape,), partial(escaping, 4, 1e-9), normal(1.0)),
+        "drift_escape, among attempts": Door((drift_escape.drift_escape,), partial(escaping, 5, 1.0), normal(1.0)),
+        "Spider, plain": Door((Spider,), plain_spider, normal(1.0)),
+        "Gaussian": Door((Gaussian,), partial(mechanism, Gaussian, 1.0, 3), normal(1.0)),
+        **{
+            name: Door((type(made),), partial(mechanism, lambda made=made: made, _loudness(made), 8), normal(1.0))
+            for name, made in {
+                "Tree": Tree(8), "Tree, optimal": Tree(8, optimal=True), "BandedSquareRoot": BandedSquareRoot(8, 3),
+            }.items()
+        },
+        "Laplace": Door(
+            (Laplace,), partial(once, Laplace(), 1.0),
+            lambda included, scale, runs, draw: included + scale * draw.laplace(scale=0.5**0.5, size=runs),
+            half_the_laplace_noise,
+        ),
+        "AboveThreshold": Door((AboveThreshold,), asked, searched(MARGINS, EPSILON), half_the_laplace_noise),
+        "select_stationary_point": Door(
+            (select_stationary_point,), selected, searched(MARGINS, EPSILON), half_the_laplace_noise
+        ),
+    }  # fmt: skip
+    if find_spec("opendp") is not None:
+        found["DiscreteGaussian"] = Door(
+            (discrete.DiscreteGaussian,), partial(once, discrete.DiscreteGaussian(), 1.0), normal(1.0),
+            half_the_discrete_noise, 500,
+        )  # fmt: skip
+    return found
+
+
+# ---------------------------------------------------------------- an audit
+@dataclass(frozen=True)
+class Plan:
+    """What is fixed before anything is drawn: the event `score > threshold`, the runs of a side, and the power."""
+
+    threshold: float
+    runs: int
+    power: float
+
+
+_DRAWS = 1_000_000
+
+
+@cache
+def plan(name: str) -> Plan:
+    """The event that refutes the claim with the fewest runs if the noise is half; from the law alone."""
+    door = doors()[name]
+    claim = door.attack(True, Streams.of("plan", [0, 1]))[1]
+    draw = np.random.default_rng(sum(name.encode()))
+    sides = [np.sort(door.law(included, 0.5, _DRAWS, draw)) for included in (True, False)]
+    thresholds = np.unique(np.quantile(np.concatenate(sides), np.linspace(0, 1, 1001)[:-1]))
+    hits, false_hits = (len(s) - np.searchsorted(s, thresholds, side="right") for s in sides)
+    # Rates on the private side of what a million draws tell: three standard errors and three draws.
+    hit = np.maximum(hits - 3 * np.sqrt(hits), 0) / _DRAWS
+    false_hit = np.minimum((false_hits + 3 * np.sqrt(false_hits) + 3) / _DRAWS, 1)
+    error = np.sqrt(hit + math.exp(2 * claim.epsilon) * false_hit)
+    best = int(np.argmax((hit - claim.delta - math.exp(claim.epsilon) * false_hit) / np.maximum(error, 1e-9)))
+    rates, of = (float(hit[best]), float(false_hit[best])), {"epsilon": claim.epsilon, "delta": claim.delta}
+    runs = max(door.least_runs, runs_for_power(*rates, **of, level=LEVEL, at_least=POWER, most=2_000_000))
+    return Plan(float(thresholds[best]), runs, power(*rates, runs, **of, level=LEVEL))
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What one audit found.
+
+    Args:
+      door: its name.
+      claim: epsilon, as the door claims it, at `DELTA`.
+      bound: what the audit proves.
+      p_value: the least level at which it refutes the claim, 1 where none does.
+      power: at `LEVEL`, against half of the noise.
+    """
+
+    door: str
+    claim: Guarantee
+    bound: LowerBound
+    p_value: float
+    power: float
+
+
+def audit(name: str, seed: int | str, halved: bool = False) -> Audit:
+    """One audit of a door, with the event and the runs of its plan; `halved` is the control."""
+    door, made = doors()[name], plan(name)
+    with each_claim_once(), door.halved() if halved else nullcontext():
+        sides = [
+            door.attack(included, Streams.of(f"attack on {name}, {seed}, {included}", range(made.runs)))
+            for included in (True, False)
+        ]
+    (with_canary, claim), (without, _) = sides
+    bound = from_scores(
+        with_canary, without, delta=claim.delta, relation=claim.relation, level=LEVEL, threshold=made.threshold
+    )
+    hits, false_hits = (int((side > made.threshold).sum()) for side, _ in sides)
+    return Audit(name, claim, bound, p_value(hits, false_hits, made.runs, claim), made.power)
+
+
+def p_value(hits: int, false_hits: int, runs: int, claim: Guarantee) -> float:
+    """The least level at which these counts refute the claim, by halving its logarithm."""
+
+    def refutes(exponent: float) -> bool:
+        level = 10.0**exponent
+        return float(epsilon_from_counts(hits, runs, false_hits, runs, delta=claim.delta, level=level)) > claim.epsilon
+
+    low, high = -30.0, math.log10(1 - 1e-9)
+    if not refutes(high):
+        return 1.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if refutes(middle) else (middle, high)
+    return 10.0**high
+
+
+def attacked(number: int = 100) -> tuple[list[Audit], list[Audit]]:
+    """So many audits, the doors taking turns, and the controls, one a door."""
+    names = list(doors())
+    audits = [audit(names[i % len(names)], i // len(names)) for i in range(number)]
+    return audits, [audit(name, "control", halved=True) for name in names[:number]]
+
+
+def verdict(audits: list[Audit], controls: list[Audit]) -> list[str]:
+    """What is wrong, a line each: too many rejections, one that its door's family does not allow, a blind control."""
+    wrong = []
+    rejected = [a for a in audits if a.p_value <= LEVEL]
+    if len(rejected) > MOST_REJECTIONS:
+        wrong.append(
+            f"{len(rejected)} of {len(audits)} audits refute their claim: {', '.join(a.door for a in rejected)}"
+        )
+    family = Counter(a.door for a in audits)
+    for a in audits:
+        if a.p_value <= LEVEL / family[a.door]:
+            wrong.append(f"{a.door}: {a.bound}, {a.claim.epsilon:.4g} is claimed (p = {a.p_value:.2g})")
+    wrong += [f"{a.door}: a power of {a.power:.3f}" for a in audits if a.power < 0.9]
+    wrong += [f"{c.door}: half of the noise goes unnoticed ({c.bound})" for c in controls if c.p_value > LEVEL]
+    return wrong

@@ -1,0 +1,434 @@
+"""Seeded random calls of everything public, with arguments that are valid, at an edge, or hostile.
+
+Examples of valid calls come from a table `{name: [call, ...]}`; `examples()` fills it with what the documentation's own
+examples call. A call changes one or two of an example's arguments. What is wrong with what comes back is a `Finding`.
+"""
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import math
+import os
+import pkgutil
+import random
+import resource
+import signal
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from typer.testing import CliRunner
+
+import dpnotes
+from dpnotes import cli
+from dpnotes.core import Guarantee, Ledger
+
+LIMIT = 10  # seconds of a call; longer is a hang
+MEMORY = 8 * 2**30  # bytes that a call may ask for beyond what is there
+SHARE_OF_COMMANDS = 0.1
+# No doors: what draws, writes notebooks, checks arguments, or one part hands to another; algebra, whose doors are the
+# calculators; the command line, which is fuzzed by itself; where data come from.
+LEFT_OUT = (
+    "dpnotes.notebook", "dpnotes.cli", "dpnotes.__main__", "dpnotes.doctor", "dpnotes.problems.datasets",
+    "dpnotes.theory", "dpnotes.validate", "dpnotes.checks", "dpnotes.states", "dpnotes.privacy.museum.releases",
+    "dpnotes.problems.files", "dpnotes.problems.factors",
+)  # fmt: skip
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class Hang(BaseException):
+    """A call took longer than `LIMIT`."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was called with what, and what is wrong with what came back: an "answer", or an "error"."""
+
+    name: str
+    arguments: str
+    wrong: str
+    kind: str
+
+
+# ---------------------------------------------------------------- what is public, and how it is called
+def public() -> dict[str, Callable[..., Any]]:
+    """The public functions and classes of the library, by name."""
+    found: dict[str, Callable[..., Any]] = {}
+    for info in pkgutil.walk_packages(dpnotes.__path__, "dpnotes."):
+        parts = info.name.split(".")
+        if info.name.startswith(LEFT_OUT) or info.ispkg or "experiments" in parts or "draws" in parts:
+            continue
+        for name, value in vars(importlib.import_module(info.name)).items():
+            if inspect.isfunction(value) or inspect.isclass(value):
+                if value.__module__ == info.name and not name.startswith("_"):
+                    found[f"{info.name.removeprefix('dpnotes.')}.{name}"] = value
+    return {name: value for name, value in found.items() if not getattr(value, "_is_protocol", False)}
+
+
+def examples(named: Mapping[str, Callable[..., Any]], most: int = 4) -> dict[str, list[Call]]:
+    """What the docstrings' examples call these with: the first few calls of each."""
+    codes: dict[Any, str] = {}
+    for name, value in named.items():
+        function = value.__init__ if inspect.isclass(value) else value
+        if hasattr(function, "__code__"):
+            codes[function.__code__] = name
+    table: dict[str, list[Call]] = {}
+
+    def seen(frame: FrameType, event: str, _: Any) -> None:
+        name = codes.get(frame.f_code) if event == "call" else None
+        if name is not None and len(table.setdefault(name, [])) < most:
+            details = inspect.getargvalues(frame)
+            given = {argument: details.locals[argument] for argument in details.args}
+            if inspect.isclass(named[name]):
+                given.pop(details.args[0])
+            spread = details.locals[details.varargs] if details.varargs else ()
+            table[name].append(
+                (tuple(spread) and (*given.values(), *spread), {} if spread else _with_keywords(given, frame))
+            )
+
+    modules = sorted({value.__module__ for value in named.values()})
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner(verbose=False)
+    for module in modules:
+        for test in finder.find(importlib.import_module(module), module):
+            sys.setprofile(seen)
+            try:
+                runner.run(test, out=lambda text: None, clear_globs=False)
+            finally:
+                sys.setprofile(None)
+    return table
+
+
+def _with_keywords(given: dict[str, Any], frame: FrameType) -> dict[str, Any]:
+    code = frame.f_code
+    only = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    return given | {name: frame.f_locals[name] for name in only}
+
+
+# ---------------------------------------------------------------- arguments
+_NUMBERS = [
+    math.nan, math.inf, -math.inf, 0.0, -0.0, -1.0, 1.0, 0.5, 1e-300, 5e-324, 1e308, -1e308, 1 + 1e-16, 2.0**53, 1e-12,
+]  # fmt: skip
+_WHOLE = [0, -1, 1, 2, 3, 7, 2**31, 2**63, -(2**63), True]
+_WRONG = [None, "1", "", "nonsense", [], {}, (), 1j, b"1", object(), [1.0], {"a": 1}, np.float64(0.5), np.int64(2)]
+
+
+def hostile(value: Any, draw: random.Random) -> Any:
+    """Something else in the place of a valid argument: of its kind and not, in and out of its domain."""
+    if draw.random() < 0.2:
+        return draw.choice(_WRONG)
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return draw.choice([None, True, False, 0, 1.5, "nonsense", "", value])
+    if isinstance(value, int):
+        return draw.choice([*_WHOLE, value + 1, value - 1, float(value), *_NUMBERS[:4]])
+    if isinstance(value, float):
+        return draw.choice([*_NUMBERS, value * 0.9, value * 1.1, -value, 1, 0, 2**70])
+    if isinstance(value, Tensor | np.ndarray):
+        return _hostile_array(value, draw)
+    if isinstance(value, list | tuple) and value:
+        kept = list(value)
+        kept[draw.randrange(len(kept))] = hostile(draw.choice(kept), draw)
+        return type(value)(draw.choice([kept, kept[:0], kept + kept])) if type(value) in (list, tuple) else None
+    return draw.choice(_WRONG)
+
+
+def _hostile_array(value: Any, draw: random.Random) -> Any:
+    """Another number in some place, or another shape or type."""
+    array = torch.as_tensor(value).detach().clone(memory_format=torch.contiguous_format)
+    kind = draw.randrange(6)
+    if kind <= 1 and array.numel():
+        numbers = _NUMBERS if array.is_floating_point() else [0, -1, 1, 2**7]
+        array.view(-1)[draw.randrange(array.numel())] = torch.tensor(draw.choice(numbers)).to(array.dtype)
+    elif kind == 2 and array.dim():
+        array = array[:0]
+    elif kind == 3:
+        array = array[None]
+    elif kind == 4:
+        array = array.flatten()
+    elif kind == 5:
+        array = array.to(draw.choice([torch.float32, torch.int64, torch.bool]))
+    return array if isinstance(value, Tensor) else array.numpy()
+
+
+# ---------------------------------------------------------------- what is wrong with what came back
+def numbers(value: Any, depth: int = 3) -> Iterator[float]:
+    """The numbers in a value, as far as they lie open."""
+    if isinstance(value, bool) or value is None:
+        return
+    if isinstance(value, int | float):
+        with contextlib.suppress(OverflowError):
+            yield float(value)
+    elif isinstance(value, Tensor | np.ndarray):
+        flat = value.detach().reshape(-1) if isinstance(value, Tensor) else value.reshape(-1)
+        with contextlib.suppress(TypeError, ValueError):
+            yield from (float(number) for number in flat[:1000])
+    elif depth and isinstance(value, Mapping):
+        for part in value.values():
+            yield from numbers(part, depth - 1)
+    elif depth and isinstance(value, list | tuple):
+        for part in value:
+            yield from numbers(part, depth - 1)
+
+
+def parts(value: Any, kind: type, depth: int = 3) -> Iterator[Any]:
+    """The values of a kind within a result."""
+    if isinstance(value, kind):
+        yield value
+    elif depth and is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield from parts(getattr(value, field.name), kind, depth - 1)
+    elif depth and isinstance(value, list | tuple):
+        for part in value[:10]:
+            yield from parts(part, kind, depth - 1)
+    elif depth and isinstance(value, Mapping):
+        for part in value.values():
+            yield from parts(part, kind, depth - 1)
+
+
+def wrong_answer(function: Callable[..., Any], call: Call, answer: Any) -> str:
+    """What is wrong with an answer, "" if nothing: NaN from numbers, a guarantee that cannot be, noise that is none."""
+    claims = list(parts(answer, Guarantee))
+    for claim in claims:
+        if math.isnan(claim.epsilon) or claim.epsilon < 0 or math.isnan(claim.delta) or claim.delta < 0:
+            return f"claims epsilon = {claim.epsilon}, delta = {claim.delta}"
+    if any(math.isfinite(claim.epsilon) and claim.holds for claim in claims):
+        for ledger in parts(answer, Ledger):
+            if any(bool((price.charged & (price.noise_multiplier == 0)).any()) for price in ledger.prices):
+                return "claims a finite epsilon for a release without noise"
+    given = list(numbers([*call[0], *call[1].values()]))
+    said = (inspect.getdoc(function) or "").lower()
+    spoken = any(word in said for word in ("nan", "not a number", "diverge"))
+    if all(map(math.isfinite, given)) and any(map(math.isnan, numbers(answer))) and not spoken:
+        return "NaN from finite numbers, and the docstring does not say so"
+    return ""
+
+
+def wrong_error(function: Callable[..., Any], error: BaseException) -> str:
+    """What is wrong with an error, "" if nothing: its type, its length, that it names nothing."""
+    text = str(error)
+    kind = type(error).__name__
+    if isinstance(error, Hang):
+        return f"no answer within {LIMIT} s"
+    if isinstance(error, MemoryError) or "allocate memory" in text or "alloc" in text.lower():
+        return ""
+    documented = kind in (inspect.getdoc(function) or "")
+    if not (isinstance(error, ValueError | TypeError) or documented):
+        return f"{kind}: {text.splitlines()[0][:100] if text else ''}"
+    if "\n" in text.strip():
+        return f"{kind} of {len(text.splitlines())} lines: {text.splitlines()[0][:100]}"
+    names = _names(function)
+    if not ("Expected" in text or any(name in text for name in names)):
+        return f"{kind} that names no argument: {text[:100]}"
+    return ""
+
+
+def _names(function: Callable[..., Any]) -> list[str]:
+    with contextlib.suppress(ValueError, TypeError):
+        return [*inspect.signature(function).parameters, function.__name__]
+    return [function.__name__]
+
+
+# ---------------------------------------------------------------- calls
+@contextlib.contextmanager
+def limits(seconds: float = LIMIT) -> Iterator[None]:
+    """A call may take so long, and so much memory."""
+
+    def up(*_: Any) -> None:
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, up)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def one_call(name: str, function: Callable[..., Any], call: Call, seconds: float = LIMIT) -> tuple[str, str]:
+    """Call, and say what became of it ("answered" or "refused") and what is wrong, "" if nothing."""
+    try:
+        with limits(seconds), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            answer = function(*call[0], **call[1])
+    except (Exception, Hang) as error:
+        return "refused", wrong_error(function, error)
+    try:
+        return "answered", wrong_answer(function, call, answer)
+    except Exception as error:
+        return "answered", f"an answer that cannot be looked at: {type(error).__name__}"
+
+
+def changed(call: Call, draw: random.Random) -> Call:
+    """The call with one or two of its arguments replaced, or now and then as it is."""
+    positional, named = list(call[0]), dict(call[1])
+    places: list[Any] = [*range(len(positional)), *named]
+    if not places or draw.random() < 0.05:
+        return call
+    for place in draw.sample(places, min(len(places), draw.choice([1, 1, 1, 2]))):
+        if isinstance(place, int):
+            positional[place] = hostile(positional[place], draw)
+        else:
+            named[place] = hostile(named[place], draw)
+    return tuple(positional), named
+
+
+def shown(call: Call) -> str:
+    """The arguments of a call on one line."""
+    with contextlib.suppress(Exception):
+        texts = [*map(repr, call[0]), *(f"{name}={value!r}" for name, value in call[1].items())]
+        return " ".join(", ".join(text if len(text) <= 60 else f"{text[:57]}..." for text in texts).split())
+    return "arguments that cannot be shown"
+
+
+# ---------------------------------------------------------------- the command line
+_WORDS = ["nan", "inf", "-1", "0", "1e400", "1", "0.5", "x=", "=1", "", "--json", "--", "-h", "none", "é", "a b", "2=3"]
+
+
+def command(draw: random.Random) -> list[str]:
+    """A random command line, which reads, calculates or is refused; none computes an experiment."""
+    claims = [claim.id for claim in _claims()]
+    kind = draw.choice(["calc", "calc", "calc", "check", "cite", "run", "status", "results", "list", "clean", "junk"])
+    claim = draw.choice([*claims, claims[0][:-1], "nothing", ""])
+    if kind == "calc":
+        able = [c for c in _claims() if c.calculation is not None]
+        chosen = draw.choice(able)
+        values = draw.choices(
+            ["1", "2", "0.5", "1e-6", "100", "1e6", *_WORDS[:7]], k=len(chosen.calculator().parameters)
+        )
+        pairs = [f"{n}={v}" for n, v in zip(chosen.calculator().parameters, values, strict=True)]
+        return [
+            "calc",
+            draw.choice([chosen.id] * 8 + [claim]),
+            *pairs,
+            *draw.choice([[], [], ["--json"], [draw.choice(_WORDS)]]),
+        ]
+    if kind == "run":
+        wrong = [["--jobs", "0"], ["--device", "tpu"], ["--memory", "lots"], ["--profile", draw.choice(_WORDS[:6])]]
+        return ["run", draw.choice(["drift_escape.audit", "nothing", "goldstein"]), *draw.choice(wrong)]
+    if kind == "results":
+        return [
+            "results",
+            draw.choice(["noisy_sgd.escape", "drift_escape.audit", "x"]),
+            *draw.choice([[], ["--csv"], ["--json"]]),
+        ]
+    if kind == "clean":
+        return ["clean", draw.choice(["noisy_sgd.escape", "nothing"]), "--profile", draw.choice(["quick", "nothing"])]
+    if kind == "junk":
+        return draw.choices([*_WORDS, "calc", "check"], k=draw.randrange(4))
+    simple = {
+        "check": ["check", claim if claim else "nothing"],
+        "cite": ["cite", claim],
+        "status": ["status"],
+        "list": ["list"],
+    }
+    return [*simple[kind], *draw.choice([[], ["--json"], [draw.choice(_WORDS)]])]
+
+
+def _claims() -> Sequence[Any]:
+    return cli.all_claims()
+
+
+def one_command(line: list[str], seconds: float = 6 * LIMIT) -> tuple[str, str]:
+    """Run a command line here; a finding if it ends in anything but an answer or one line of an error."""
+    try:
+        with limits(seconds), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = CliRunner().invoke(cli.app, line, prog_name="dpnotes")
+    except Hang:
+        return "refused", f"no answer within {seconds} s"
+    if isinstance(result.exception, Hang):
+        return "refused", f"no answer within {seconds} s"
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        return "refused", f"{type(result.exception).__name__}: {str(result.exception)[:100]}"
+    if result.exit_code == 0:
+        return "answered", "" if result.output.strip() or line[:1] == ["clean"] else "no output"
+    errors = [text for text in result.stderr.splitlines() if text.strip()]
+    usage = bool(errors) and errors[0].startswith(
+        "Usage:"
+    )  # of the command line itself: how to call it, and what was wrong
+    if result.exit_code != 2 or not errors or (len(errors) > 1 and not usage and not _remark(errors)):
+        return "refused", f"status {result.exit_code}, {len(errors)} lines of errors"
+    return "refused", ""
+
+
+def _remark(errors: list[str]) -> bool:
+    return all(line.startswith("dpnotes: ") for line in errors)
+
+
+# ---------------------------------------------------------------- the attack
+@dataclass(frozen=True)
+class Fuzz:
+    """What came of so many calls."""
+
+    calls: int
+    commands: int
+    answered: int
+    refused: int
+    covered: int
+    findings: tuple[Finding, ...]
+
+
+def attack(
+    number: int,
+    named: Mapping[str, Callable[..., Any]] | None = None,
+    table: Mapping[str, Sequence[Call]] | None = None,
+    seed: int = 0,
+    commands: float = SHARE_OF_COMMANDS,
+    seconds: float = LIMIT,
+) -> Fuzz:
+    """So many seeded calls of what the table has examples for, and among them of the command line."""
+    named = public() if named is None else named
+    table = examples(named) if table is None else table
+    names = sorted(name for name in table if table[name] and name in named)
+    draw, counts, found = random.Random(seed), Counter[str](), dict[tuple[str, str], Finding]()
+    used, lines = set[str](), 0
+    with _apart():
+        for _ in range(number):
+            if draw.random() < commands:
+                line = command(draw)
+                lines += 1
+                name, said = f"dpnotes {' '.join(line[:1])}", " ".join(line)
+                became, wrong = one_command(line)
+            else:
+                name = draw.choice(names)
+                call = changed(draw.choice(list(table[name])), draw)
+                used.add(name)
+                said, (became, wrong) = shown(call), one_call(name, named[name], call, seconds)
+            counts[became] += 1
+            if wrong:
+                kind = "answer" if became == "answered" or wrong.startswith("no answer") else "error"
+                found.setdefault((name, wrong), Finding(name, said, wrong, kind))
+    return Fuzz(number, lines, counts["answered"], counts["refused"], len(used), tuple(found.values()))
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """Results and caches of the command line in a folder of their own, and a limit of memory."""
+    before, (soft, hard) = dict(os.environ), resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+    with tempfile.TemporaryDirectory() as place:
+        os.environ |= {"DPNOTES_CACHE": f"{place}/cache", "DPNOTES_RESULTS": f"{place}/results"}
+        os.makedirs(f"{place}/results")
+        resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+            os.environ.clear()
+            os.environ |= before
+
+
+def verdict(fuzz: Fuzz) -> list[str]:
+    """What is wrong, a line each."""
+    return [f"{f.name}({f.arguments}): {f.wrong}" for f in fuzz.findings]

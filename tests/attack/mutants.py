@@ -1,0 +1,345 @@
+"""Seeded mutants of one line in oracles/, privacy/ and methods/, each against the tests of its part.
+
+A mutant changes one thing on one line: a sign, a bound, an index, a clamp that is dropped, a purpose or a state that is
+swapped. It is written into a copy of the repository, the tests of its part run there (`PARTS`), and it is killed if one
+of them fails. A mutant is named by its file, line and number on that line, so a run goes on where an earlier one ended.
+"""
+
+import ast
+import csv
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+TABLE = Path(__file__).parent / "mutants.csv"
+FOLDERS = ("dpnotes/oracles", "dpnotes/privacy", "dpnotes/methods")
+SEED, NUMBER, LEAST_KILLED = 0, 300, 0.95
+_SHORTEST_LIMIT = 60.0  # seconds; else five times what the tests take without a mutant
+
+# The tests of a part, the quickest first; the module's own examples run before them. A folder stands for what it holds.
+PARTS: dict[str, tuple[str, ...]] = {
+    "oracles/clipped": ("clipped_gradient", "budget_schedules_algorithms", "audit"),
+    "oracles/batches": ("oracles_batches", "oracles_minibatch"),
+    "oracles/minibatch": ("oracles_minibatch", "noisy_sgd_algorithms", "noisy_sgd_training"),
+    "oracles/terms": ("oracles_minibatch", "noisy_sgd_algorithms"),
+    "oracles/fresh": ("oracles_minibatch", "noisy_sgd_algorithms"),
+    "oracles/samples": ("oracles_spider", "methods_spider", "problems_virtual"),
+    "oracles/spider": (
+        "oracles_spider", "methods_spider", "adaptive_batch_algorithms", "drift_escape_algorithms",
+    ),
+    "methods/checkpoint": ("states", "noisy_sgd_training"),
+    "methods/descent": ("budget_schedules_algorithms", "clipped_gradient", "noisy_sgd_algorithms"),
+    "methods/drift_escape": ("methods_spider", "drift_escape_algorithms"),
+    "methods/spider_descent": ("methods_spider", "adaptive_batch_algorithms"),
+    "methods/perturbed": ("methods_spider",),
+    "methods/per_run": ("methods_spider",),
+    "methods/loop": ("budget_schedules_algorithms", "methods_spider", "oracles_spider", "launches"),
+    "privacy/accounting": ("privacy", "privacy_accounting"),
+    "privacy/pld": ("privacy_accounting",),
+    "privacy/events": ("privacy_accounting", "oracles_minibatch"),
+    "privacy/calibration": ("privacy", "privacy_accounting"),
+    "privacy/schedules": ("privacy",),
+    "privacy/noise": ("privacy", "privacy_filter", "clipped_gradient"),
+    "privacy/filter": ("privacy_filter", "clipped_gradient"),
+    "privacy/mechanisms": ("privacy", "privacy_selection", "audit_mechanisms", "device", "clipped_gradient"),
+    "privacy/discrete": ("audit_discrete",),
+    "privacy/tree": ("tree", "audit_mechanisms"),
+    "privacy/factorisation": ("tree", "audit_mechanisms"),
+    "privacy/selection": ("privacy_selection", "privacy_search"),
+    "privacy/search": ("privacy_search",),
+    "privacy/museum": ("museum",),
+    "privacy/audit": ("audit", "audit_mechanisms", "museum"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change of one line: what was there and what is there instead, from one column to another."""
+
+    file: str
+    line: int
+    number: int
+    start: int
+    stop: int
+    old: str
+    new: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.file}:{self.line}:{self.number}"
+
+    def source(self, text: str) -> str:
+        """The module's source with this change."""
+        lines = text.encode().splitlines(keepends=True)
+        line = lines[self.line - 1]
+        lines[self.line - 1] = line[: self.start] + self.new.encode() + line[self.stop :]
+        return b"".join(lines).decode()
+
+
+# ---------------------------------------------------------------- what may be changed
+_COMPARES: dict[type, str] = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not",
+    ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
+}  # fmt: skip
+_OPERATORS: dict[type, str] = {
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.Pow: "*", ast.FloorDiv: "*", ast.Mod: "*",
+    ast.BitAnd: "|", ast.BitOr: "&", ast.BitXor: "&",
+}  # fmt: skip
+_SWAPS = {
+    "min": "max", "max": "min", "minimum": "maximum", "maximum": "minimum", "clamp_min": "clamp_max",
+    "clamp_max": "clamp_min", "floor": "ceil", "ceil": "floor", "any": "all", "all": "any", "mul_": "div_",
+    "add_": "sub_", "sub_": "add_", "log": "exp", "exp": "log", "zeros_like": "ones_like", "ones_like": "zeros_like",
+}  # fmt: skip
+_DROPS = {"clamp", "clamp_", "clamp_min", "clamp_max", "nan_to_num", "abs", "masked_fill", "masked_fill_", "sqrt"}
+_MODULES = {"torch", "np", "math"}
+_DROPS |= {"double", "ceil", "floor", "cumsum", "clone", "float"}
+
+
+def _changes(
+    node: ast.AST, parents: dict[ast.AST, ast.AST], of: Callable[[ast.AST], str]
+) -> Iterator[tuple[ast.expr, str]]:
+    """Nodes and what may stand in their place; `of` is the source of a node on one line, "" of others."""
+
+    def infix(left: ast.expr, sign: str, right: ast.expr) -> str:
+        return f"({of(left)}) {sign} ({of(right)})" if sign else ""
+
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        yield node, infix(node.left, _COMPARES[type(node.ops[0])], node.comparators[0])
+    elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        yield node, f"({infix(node.left, _OPERATORS[type(node.op)], node.right)})"
+    elif isinstance(node, ast.UnaryOp):
+        yield node, f"({of(node.operand)})"
+    elif isinstance(node, ast.BoolOp):
+        sign = " or " if isinstance(node.op, ast.And) else " and "
+        yield node, f"({sign.join(f'({of(value)})' for value in node.values)})"
+    elif isinstance(node, ast.IfExp):
+        yield node, f"({of(node.orelse)} if {of(node.test)} else {of(node.body)})"
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
+        yield node, f"({of(node)} + 1)"
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield node, str(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_purpose(node, parents):
+        yield node, '"gaussian mechanism"' if node.value != "gaussian mechanism" else '"samples"'
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+        inside = ", ".join([of(a) for a in node.args] + [of(k) for k in node.keywords])
+        receiver = of(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        owner = f"({receiver})." if receiver else ""
+        if name in _SWAPS:
+            yield node, f"{owner}{_SWAPS[name]}({inside})"
+        if name in _DROPS and receiver:
+            yield node, f"({of(node.args[0]) if receiver in _MODULES and node.args else receiver})"
+        if name == "where" and len(node.args) == 3:
+            yield node, f"{owner}where({of(node.args[0])}, {of(node.args[2])}, {of(node.args[1])})"
+    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+        first = node.value.elts[0]
+        if "state" in _arguments(node, parents) and of(first) != "state":
+            yield first, "state"
+
+
+def _is_purpose(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether a text names a stream: the value of something called so, or the argument of a draw."""
+    parent = parents[node]
+    if isinstance(parent, ast.Assign | ast.AnnAssign):
+        target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
+        return isinstance(target, ast.Name) and "purpose" in target.id.lower()
+    return isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "Gaussian"
+
+
+def _arguments(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> set[str]:
+    while not isinstance(node, ast.FunctionDef | ast.Module):
+        node = parents[node]
+    return {argument.arg for argument in node.args.args} if isinstance(node, ast.FunctionDef) else set()
+
+
+def _is_spoken(node: ast.AST, parents: dict[ast.AST, ast.AST]) -> bool:
+    """Whether a node is part of an annotation or of what is said: errors, formatted texts, accountants' names."""
+    while node in parents:
+        parent = parents[node]
+        if isinstance(parent, ast.Raise | ast.JoinedStr | ast.Assert):
+            return True
+        if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
+            return True
+        if node in getattr(parent, "decorator_list", ()):  # whether a value is frozen is no algorithm's matter
+            return True
+        node = parent
+    return False
+
+
+def mutants_of(path: str, text: str) -> list[Mutant]:
+    """All mutants of a module, in the order of its lines."""
+    tree = ast.parse(text)
+    parents = {child: parent for parent in ast.walk(tree) for child in ast.iter_child_nodes(parent)}
+    lines = text.encode().splitlines()
+    found: dict[int, list[Mutant]] = {}
+
+    def of(part: Any) -> str:
+        if part.lineno != part.end_lineno:
+            return ""
+        return lines[part.lineno - 1][part.col_offset : part.end_col_offset].decode()
+
+    for node in ast.walk(tree):
+        if node in parents and not _is_spoken(node, parents):
+            for changed, new in _changes(node, parents, of):
+                old = of(changed)
+                if not old or old == new:
+                    continue
+                others = found.setdefault(changed.lineno, [])
+                columns = changed.col_offset, changed.end_col_offset or 0
+                others.append(Mutant(path, changed.lineno, len(others), *columns, old, new))
+    return [mutant for line in sorted(found) for mutant in found[line]]
+
+
+def chosen(number: int = NUMBER, seed: int = SEED) -> list[Mutant]:
+    """So many mutants, at most one a line, every line that can be changed equally likely, in a random order."""
+    lines: dict[tuple[str, int], list[Mutant]] = {}
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            for mutant in mutants_of(name, path.read_text()):
+                lines.setdefault((name, mutant.line), []).append(mutant)
+    draw = random.Random(seed)
+    places = draw.sample(sorted(lines), min(number, len(lines)))
+    return [draw.choice(lines[place]) for place in places]
+
+
+# ---------------------------------------------------------------- against the tests
+def part_of(file: str) -> str:
+    """The part that a module belongs to: its own, or its folder's."""
+    name = file.removeprefix("dpnotes/").removesuffix(".py")
+    return name if name in PARTS else name.rsplit("/", 1)[0]
+
+
+def tests_of(part: str) -> list[str]:
+    own = f"dpnotes/{part}.py" if (ROOT / f"dpnotes/{part}.py").exists() else f"dpnotes/{part}"
+    return [own, *(f"tests/test_{name}.py" for name in PARTS[part])]
+
+
+def tested(copy: Path, tests: list[str], limit: float) -> tuple[str, float]:
+    """Run tests in a copy of the repository: "" if they pass, else which failed or that time was up; the seconds."""
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:nbval"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["PYTHONPATH"] = str(copy)
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            [*command, "-m", "not slow and not browser and not gpu", *tests],
+            cwd=copy, env=environment, capture_output=True, text=True, timeout=limit, preexec_fn=lambda: os.nice(10),
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return "time was up", time.monotonic() - begun
+    said = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
+    failed = (said.group(1) if said else "the tests could not begin") if done.returncode else ""
+    return failed, time.monotonic() - begun
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A mutant, what killed it ("" if nothing did), and why one that survived is right to (written by hand)."""
+
+    file: str
+    line: int
+    number: int
+    old: str
+    new: str
+    killed_by: str
+    seconds: float
+    why: str = ""
+
+
+def read(table: Path = TABLE) -> list[Outcome]:
+    """The outcomes that are stored."""
+    if not table.exists():
+        return []
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return [
+        Outcome(**{**r, "line": int(r["line"]), "number": int(r["number"]), "seconds": float(r["seconds"])})
+        for r in rows
+    ]
+
+
+def write(outcomes: list[Outcome], table: Path = TABLE) -> None:
+    with table.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(Outcome)], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(asdict(outcome) for outcome in outcomes)
+
+
+def judged(mutant: Mutant, copy: Path, limit: float, tests: list[str] | None = None) -> Outcome:
+    """Write a mutant into the copy, run the tests, by default those of its part, and put the module back."""
+    path = copy / mutant.file
+    whole = path.read_text()
+    try:
+        path.write_text(mutant.source(whole))
+        killed_by, seconds = tested(copy, tests or tests_of(part_of(mutant.file)), limit)
+    finally:
+        path.write_text(whole)
+    return Outcome(mutant.file, mutant.line, mutant.number, mutant.old, mutant.new, killed_by, round(seconds, 1))
+
+
+def copied(place: Path) -> Path:
+    """A copy of what the tests read, in a folder of its own."""
+    leave = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".pytest_cache", ".cache", ".hypothesis")
+    return Path(shutil.copytree(ROOT, place, ignore=leave))
+
+
+def attack(
+    mutants: list[Mutant], table: Path = TABLE, workers: int = 2, report: Callable[[str], None] = print
+) -> list[Outcome]:
+    """Judge the mutants that the table does not hold yet, and store each as it comes; all of them in their order.
+
+    Raises:
+      RuntimeError: if the tests of a part fail without a mutant.
+    """
+    known = {(o.file, o.line, o.number, o.old, o.new): o for o in read(table)}
+    keys = [(m.file, m.line, m.number, m.old, m.new) for m in mutants]
+    left = [mutant for mutant, key in zip(mutants, keys, strict=True) if key not in known]
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(workers) as pool:
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for number in range(workers if left else 0):
+            copies.put(copied(Path(place, str(number))))
+
+        def unmutated(part: str) -> tuple[str, float]:
+            copy = copies.get()
+            failed, seconds = tested(copy, tests_of(part), 1800)
+            copies.put(copy)
+            if failed:
+                raise RuntimeError(f"the tests of {part} fail without a mutant: {failed}")
+            return part, max(_SHORTEST_LIMIT, 5 * seconds)
+
+        limits = dict(pool.map(unmutated, sorted({part_of(mutant.file) for mutant in left})))
+
+        def one(mutant: Mutant) -> Outcome:
+            copy = copies.get()
+            outcome = judged(mutant, copy, limits[part_of(mutant.file)])
+            copies.put(copy)
+            return outcome
+
+        for mutant, outcome in zip(left, pool.map(one, left), strict=True):
+            known[mutant.file, mutant.line, mutant.number, mutant.old, mutant.new] = outcome
+            write([known[key] for key in keys if key in known], table)
+            fate = f"killed by {outcome.killed_by}" if outcome.killed_by else "SURVIVED"
+            report(f"{mutant.name}: {mutant.old} -> {mutant.new}: {fate} ({outcome.seconds:.0f} s)")
+    return [known[key] for key in keys]
+
+
+def verdict(outcomes: list[Outcome]) -> list[str]:
+    """What is wrong, a line each: too few killed, and survivors that nobody explained."""
+    survived = [o for o in outcomes if not o.killed_by]
+    wrong = [f"{o.file}:{o.line}: {o.old} -> {o.new} survives, and nobody says why" for o in survived if not o.why]
+    if len(survived) > (1 - LEAST_KILLED) * len(outcomes):
+        wrong.append(f"{len(survived)} of {len(outcomes)} mutants survive: more than {1 - LEAST_KILLED:.0%}")
+    return wrong

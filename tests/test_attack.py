@@ -1,0 +1,222 @@
+"""A slice of the attack, so that it cannot rot: each part of it with something bad that it has to notice."""
+
+import math
+import random
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import test_device
+import torch
+from scipy import stats
+
+from dpnotes import oracles, privacy
+from dpnotes.core import Guarantee, Ledger, Price, Relation
+from dpnotes.privacy.mechanisms import Exact
+from dpnotes.streams import Streams
+from tests.attack import audits, fuzz, kills, mutants
+from tests.attack.__main__ import PAGE, SIZES, with_figures
+
+
+# ---------------------------------------------------------------- fuzz
+def good(epsilon: float) -> float:
+    """Infinite at 0."""
+    if not epsilon >= 0:
+        raise ValueError(f"Expected epsilon={epsilon!r} >= 0.")
+    return 1 / epsilon if epsilon else math.inf
+
+
+def unknown(epsilon: float) -> float:
+    return {1.0: 2.0}[epsilon]
+
+
+def wordy(epsilon: float) -> None:
+    raise ValueError(f"Expected\nepsilon={epsilon}")
+
+
+def nameless(epsilon: float) -> None:
+    raise ValueError("bad value")
+
+
+def undefined(epsilon: float) -> float:
+    return math.nan
+
+
+def slow(epsilon: float) -> None:
+    time.sleep(5)
+
+
+def impossible(epsilon: float) -> Guarantee:
+    claim = Guarantee(1.0, 0.1, Relation.ZERO_OUT, "a test")
+    object.__setattr__(claim, "epsilon", -1.0)
+    return claim
+
+
+def silent(epsilon: float) -> tuple[Guarantee, Ledger]:
+    none = Price(torch.zeros(1), torch.ones(1).bool(), Relation.ZERO_OUT)
+    return Guarantee(1.0, 0.1, Relation.ZERO_OUT, "a test"), Ledger([none])
+
+
+BAD = {
+    unknown: "KeyError", wordy: "of 2 lines", nameless: "names no argument", undefined: "NaN", slow: "no answer within",
+    impossible: "claims epsilon = -1", silent: "without noise",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", BAD, ids=lambda function: function.__name__)
+def test_fuzz_reports_what_is_bad(function):
+    call = {function.__name__: [((), {"epsilon": 2.0})]}
+    found = fuzz.attack(1 if function is slow else 5, {function.__name__: function}, call, commands=0, seconds=0.2)
+    assert found.findings and all(BAD[function] in finding.wrong for finding in found.findings)
+
+
+def test_fuzz_reports_nothing_of_what_is_good():
+    table = {"good": [((), {"epsilon": 2.0})]}
+    found = fuzz.attack(300, {"good": good}, table, commands=0)
+    assert [f for f in found.findings if "not supported between" not in f.wrong] == []
+    assert found.answered > 50 and found.refused > 50
+
+
+def test_fuzz_finds_the_library_and_calls_it():
+    named = fuzz.public()
+    assert len(named) > 150 and "privacy.schedules.uniform" in named
+    some = {name: value for name, value in named.items() if name.startswith(("privacy.schedules", "sampling"))}
+    table = fuzz.examples(some)
+    assert set(table) >= {"privacy.schedules.uniform", "privacy.schedules.exponential", "sampling.Sampling"}
+    found = fuzz.attack(200, some, table, commands=0)
+    assert found.covered == len(table) and found.answered > 10 and found.refused > 50
+    assert not [finding for finding in found.findings if finding.kind == "answer"]
+
+
+def test_the_fuzz_is_seeded():
+    table = {"good": [((), {"epsilon": 2.0})]}
+    one, again, other = ([fuzz.shown(fuzz.changed(table["good"][0], random.Random(s)))] for s in (1, 1, 2))
+    assert one == again != other
+
+
+def test_a_command_line_is_judged():
+    assert fuzz.one_command(["calc", "nothing"]) == ("refused", "")
+    assert fuzz.one_command(["cite", "goldstein"]) == ("answered", "")
+    assert fuzz.one_command(["calc", "--nonsense"]) == ("refused", "")
+
+
+def test_a_command_line_that_breaks_is_reported(monkeypatch: pytest.MonkeyPatch):
+    def broken(name: str) -> None:
+        raise KeyError(name)
+
+    monkeypatch.setattr("dpnotes.cli._calculator", broken)
+    assert fuzz.one_command(["calc", "goldstein"]) == ("refused", "KeyError: 'goldstein'")
+
+
+# ---------------------------------------------------------------- kills
+def test_a_killed_training_stores_the_same_bytes():
+    found = kills.attack("training", 1)
+    assert (found.kills, found.different) == (1, ())
+
+
+def test_control_a_job_that_is_not_the_same_after_a_kill_is_noticed():
+    found = kills.attack("careless", 1, job=kills.careless)
+    assert (found.kills, found.different) == (1, ("kill 1: a.npz",))
+
+
+def test_control_a_byte_that_differs_is_noticed(tmp_path: Path):
+    (tmp_path / "stored").mkdir()
+    (tmp_path / "stored" / "a.npz").write_bytes(b"abc")
+    (tmp_path / "stored" / "a.manifest.json").write_text('{"wall_seconds": 1, "key": "b"}')
+    before = kills.stored(tmp_path)
+    (tmp_path / "stored" / "a.manifest.json").write_text('{"wall_seconds": 2, "key": "b"}')
+    assert kills.different(before, kills.stored(tmp_path)) == []
+    (tmp_path / "stored" / "a.npz").write_bytes(b"abd")
+    assert kills.different(before, kills.stored(tmp_path)) == ["a.npz"]
+    (tmp_path / "stored" / "a.manifest.json").write_text('{"wall_seconds": 2, "key": "c"}')
+    assert kills.different(before, kills.stored(tmp_path)) == ["a.manifest.json", "a.npz"]
+
+
+# ---------------------------------------------------------------- audits
+def test_every_door_has_an_audit():
+    covered = {part for door in audits.doors().values() for part in door.covers}
+    mechanisms = test_device.classes(privacy, "release", "cost") - {Exact}
+    if audits.find_spec("opendp") is None:
+        mechanisms -= {audits.discrete.DiscreteGaussian}
+    assert set(test_device.DOORS) | test_device.classes(oracles, "estimate", "declared") | mechanisms <= covered
+
+
+def test_so_many_rejections_have_the_chance_that_is_said():
+    chance = stats.binom.sf(audits.MOST_REJECTIONS, SIZES["audits"], audits.LEVEL)
+    assert chance == pytest.approx(audits.CHANCE_OF_MORE, abs=5e-5)
+
+
+def test_an_audit_passes_what_is_right_and_catches_half_of_the_noise():
+    for name in ("Gaussian", "clipped_noisy_sgd, Poisson, zero-out"):
+        found, control = audits.audit(name, "test"), audits.audit(name, "test", halved=True)
+        assert found.power >= 0.9 and not found.bound.exceeds(found.claim) and 0.2 < found.bound.epsilon
+        assert control.bound.exceeds(control.claim) and control.p_value < audits.LEVEL < found.p_value
+        assert audits.verdict([found], [control]) == []
+        assert len(audits.verdict([control], [found])) == 2  # what is refuted, and a control that is blind
+
+
+LAWS = ("private_gradient_descent", "clipped_noisy_sgd, fixed size", "stochastic_spider", "drift_escape, later batch")
+
+
+@pytest.mark.parametrize("name", [*LAWS, "Tree, optimal", "Laplace"])
+def test_scores_have_the_law_that_the_plan_rests_on(name: str):
+    door = audits.doors()[name]
+    for included in (True, False):
+        with audits.each_claim_once():
+            scores, _ = door.attack(included, Streams.of(f"law {included}", range(400)))
+        expected = door.law(included, 1.0, 100_000, np.random.default_rng(0))
+        halved = door.law(included, 0.5, 100_000, np.random.default_rng(0))
+        assert stats.ks_2samp(scores.numpy(), expected).pvalue > 1e-4  # type: ignore[attr-defined]
+        assert stats.ks_2samp(scores.numpy(), halved).pvalue < 1e-4  # type: ignore[attr-defined]  # the control
+
+
+def test_the_p_value_is_the_level_at_which_the_claim_falls():
+    claim = Guarantee(1.0, 1e-2, Relation.ZERO_OUT, "a test")
+    found = audits.p_value(300, 60, 1000, claim)
+    for level, refuted in ((found * 0.99, False), (found * 1.01, True)):
+        bound = audits.epsilon_from_counts(300, 1000, 60, 1000, delta=1e-2, level=level)
+        assert (float(bound) > claim.epsilon) is refuted
+    assert audits.p_value(100, 100, 1000, claim) == 1
+
+
+# ---------------------------------------------------------------- mutants
+SMALL = "def clipped(x):\n    total = x * 1\n    return min(total, 5)\n"
+TEST = "from small import clipped\n\n\ndef test_it():\n    assert (clipped(3), clipped(9)) == (3, 5)\n"
+
+
+def test_a_mutant_that_matters_is_killed_and_an_equivalent_one_survives(tmp_path: Path):
+    (tmp_path / "small.py").write_text(SMALL)
+    (tmp_path / "test_small.py").write_text(TEST)
+    found = {mutant.new: mutant for mutant in mutants.mutants_of("small.py", SMALL)}
+    assert set(found) == {"((x) / (1))", "(1 + 1)", "max(total, 5)", "(5 + 1)"}
+    killed = mutants.judged(found["max(total, 5)"], tmp_path, 60, ["test_small.py"])
+    survived = mutants.judged(found["((x) / (1))"], tmp_path, 60, ["test_small.py"])
+    assert killed.killed_by == "test_small.py::test_it" and survived.killed_by == ""
+    assert (tmp_path / "small.py").read_text() == SMALL
+    assert len(mutants.verdict([killed, survived])) == 2 and not mutants.verdict([killed])
+    mutants.write([killed, survived], tmp_path / "table.csv")
+    assert mutants.read(tmp_path / "table.csv") == [killed, survived]
+
+
+def test_every_module_has_a_part_whose_tests_are_there():
+    drawn = mutants.chosen()
+    assert len(drawn) == len({(m.file, m.line) for m in drawn}) == SIZES["mutants"] and drawn == mutants.chosen()
+    for folder in mutants.FOLDERS:
+        for path in (mutants.ROOT / folder).rglob("*.py"):
+            part = mutants.part_of(str(path.relative_to(mutants.ROOT)))
+            assert part in mutants.PARTS or path.name == "__init__.py", path
+    for part in mutants.PARTS:
+        assert all((mutants.ROOT / test).exists() for test in mutants.tests_of(part)), part
+    for mutant in drawn[::10]:
+        compile(mutant.source((mutants.ROOT / mutant.file).read_text()), mutant.file, "exec")
+
+
+# ---------------------------------------------------------------- figures
+def test_figures_go_between_their_markers():
+    page = PAGE.read_text()
+    for name in SIZES:
+        written = with_figures(page, name, ["a figure"])
+        assert "\n\na figure\n\n" in written and with_figures(written, name, ["a figure"]) == written
+    with pytest.raises(ValueError, match="once each"):
+        with_figures("no markers", "fuzz", [])

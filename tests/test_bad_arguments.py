@@ -38,7 +38,7 @@ from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.training import Evaluation
-from dpnotes.privacy.audit import GaussianPair, MixturePair
+from dpnotes.privacy.audit import GaussianPair, MixturePair, ScaledPair
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum import exhibits
@@ -66,17 +66,20 @@ NOT_DOORS = {
     "dpnotes.notebook": "pictures and cells of our notebooks",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.validate": "the validators themselves",
+    "dpnotes.register": "what secret streams have drawn, which `Streams` asks",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
 }
 # What one part hands to another, at every step or product: whoever made it has checked.
 INSIDE = (
     "core.Sensitive",
     "doctor.Finding",
+    "files.write",
     "measure.curvature.Tridiagonal",
     "measure.stationarity.Certificate",
     "methods.per_run.rows",
     "oracles.samples.DataSetBatch",
     "oracles.terms.Terms.too_long",
+    "oracles.terms.examples_apart",
     "privacy.mechanisms.check_answer",
     "privacy.mechanisms.check_release",
     "privacy.mechanisms.price_of",
@@ -88,6 +91,7 @@ INSIDE = (
     "problems.examples.check",
     "problems.factors.Lookups",
     "problems.landscapes.check_points",
+    "problems.passes.Passes",
     "problems.text.pretrained_bert",  # as random_bert, from a file
 )
 NUMBER = re.compile(r"\b(int|float)\b")
@@ -225,6 +229,7 @@ USUAL: dict[str, Callable[[], Any]] = {
     "max_leaves": lambda: 8,
     "momentum": lambda: 0.5,
     "noise_multiplier": lambda: 1.0,
+    "nominal_epsilon": lambda: 1.0,
     "noise_std": lambda: 1.0,
     "norm_bound": lambda: 1.0,
     "num_classes": lambda: 2,
@@ -409,6 +414,14 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "included": torch.arange(10) % 2 == 0,
         "guesses": torch.ones(10),
     },
+    "privacy.audit.pairs.ScaledPair": lambda: {"means": zeros(2, 3), "stds": (1.0, 2.0)},
+    "privacy.audit.pairs.ScaledPair.rates": lambda: {"threshold": 0.1},
+    "privacy.audit.pairs.ScaledPair.of": lambda: {
+        "release": lambda data, noise: data.sum(1, keepdim=True) + (1 + data.sum(1, keepdim=True)) * noise,
+        "without": zeros(2),
+        "included": torch.ones(2, dtype=torch.float64),
+        "num_draws": 1,
+    },
     "privacy.audit.pairs.GaussianPair.of": lambda: {
         "release": lambda x, z: x + 3 * z,
         "without": zeros(2),
@@ -463,6 +476,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "loss_multiplier": torch.ones(2),
         "growth": 2.0,
     },
+    "privacy.pld.near_least": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
     "privacy.pld.epsilon": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
     "privacy.pld.pure_hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "noise": "laplace"},
     "privacy.pld.hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "side": "ADD"},
@@ -565,6 +579,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "oracles.spider.Spider": spider,
     "oracles.terms.Terms": lambda: minibatch().terms,
     "privacy.audit.pairs.GaussianPair": pair,
+    "privacy.audit.pairs.ScaledPair": lambda: ScaledPair(zeros(2, 3), (1.0, 2.0)),
     "privacy.audit.pairs.MixturePair": mixture,
     "privacy.museum.exhibit.Exhibit": lambda: exhibits()[0],
     "problems.landscapes.Reflected": lambda: Reflected(Separable([(Cosine(1.0), 2)]), torch.ones(2)),
@@ -610,7 +625,7 @@ DOORS = {name: function for name, function in KNOWN.items() if numbers_of(functi
 # ---------------------------------------------------------------- what is refused
 # Where a value has a meaning that it has nowhere else: the argument, the values, and which.
 MEANT: dict[str, dict[str, tuple[float, ...]]] = {
-    "guarantees.Guarantee": {"epsilon": (math.inf,)},  # nothing is claimed
+    "guarantees.Guarantee": {"nominal_epsilon": (math.inf,)},  # nothing is claimed
     "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},

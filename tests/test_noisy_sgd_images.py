@@ -160,6 +160,8 @@ class Sizes:
     """What `oracle_of` asks of a problem."""
 
     num_examples = 50_000
+    keeps_examples_apart = True
+    gradients = take = None
 
     def augmented(self, streams: Streams, calls: torch.Tensor) -> "Sizes":
         return self

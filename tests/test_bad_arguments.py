@@ -86,6 +86,7 @@ INSIDE = (
     "privacy.tree.check_shared",
     "privacy.tree.check_sum",
     "privacy.tree.unpriced",
+    "problems.augmentation.Augmentation",
     "problems.datasets.Location",
     "problems.examples.rows",
     "problems.examples.check",

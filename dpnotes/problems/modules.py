@@ -5,7 +5,6 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Literal
 
@@ -16,6 +15,7 @@ from torch.autograd.graph import Node
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import deterministic_convolutions
+from dpnotes.problems.augmentation import Augmentation
 from dpnotes.problems.examples import check
 from dpnotes.problems.factors import Factors
 from dpnotes.problems.passes import Examples, Passes, Values
@@ -23,7 +23,6 @@ from dpnotes.streams import Streams
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
-_PADDING = 4  # of the random crop
 _EVALUATED_AT_ONCE = 1000
 # Functions without a second derivative somewhere (torch's names of their backward nodes).
 _KINKS = re.compile(
@@ -33,7 +32,7 @@ _KINKS = re.compile(
 
 
 class ExamplesMix(ValueError):
-    """The loss of one example depends on the others of its batch, so it has no gradient of its own."""
+    """A module makes the loss of an example depend on its batch, on purpose, so it has no gradient of its own."""
 
 
 class OutOfMemory(MemoryError):
@@ -48,8 +47,7 @@ class ModuleGradients:
     contracts. Where the batch takes several chunks, they are not kept, and the sum passes again. `losses` alone takes a
     forward pass; after `norms`, or on a CPU after a sum in which all took part, nothing. So ask for losses last.
 
-    No pass reads anything back from a GPU but the first `norms`, which checks the module, and the sum of a batch
-    normalisation, which has to know who takes part.
+    No pass reads anything back from a GPU but the sum of a batch normalisation, which has to know who takes part.
     """
 
     def __init__(self, problem: "ModuleProblem", x: Tensor, examples: Tensor | None) -> None:
@@ -69,7 +67,7 @@ class ModuleGradients:
 
     @property
     def losses(self) -> Tensor:
-        """Losses of the examples, `(runs, batch)`; of a module that mixes them, those in this batch."""
+        """Losses of the examples, `(runs, batch)`; with batch normalisation, those in this batch."""
         if self._losses is None:
             losses = self._x.new_empty(self._shape)
             with torch.no_grad(), self._problem._memory(self._shape[1]):
@@ -84,7 +82,8 @@ class ModuleGradients:
         """Euclidean norms of the examples' gradients, `(runs, batch)`.
 
         Raises:
-          ExamplesMix: for a module that mixes the examples of a batch, such as batch normalisation.
+          ExamplesMix: for batch normalisation, which mixes the examples of a batch.
+          ValueError: for a module that draws random numbers, or that a pass has changed.
           OutOfMemory: if the batch does not fit.
 
         On a GPU the norm of a gradient whose positions cancel to a thousandth is an upper bound (`problems.factors`).
@@ -164,30 +163,6 @@ class ModuleGradients:
             self._losses = losses
 
 
-@dataclass(frozen=True, eq=False)
-class _Augmentation:
-    """A crop and a flip for each example of each run."""
-
-    streams: Streams
-    calls: int | Tensor
-
-    def __call__(self, run: int, examples: Tensor, images: Tensor) -> Tensor:
-        call = int(self.calls[run]) if isinstance(self.calls, Tensor) else self.calls  # on the host
-        # One key an example, and the example as the call: what no batch holds is not drawn.
-        streams = self.streams.take(torch.full_like(examples, run))
-        words = streams.words(f"augmentation {call}", examples, 1)
-        shifts = 2 * _PADDING + 1  # a word modulo 9 is off uniform by 2e-9
-        down, right, flip = words[0] % shifts, words[1] % shifts, words[2] % 2 == 1
-        height, width = images.shape[2:]
-        device = images.device
-        across = torch.arange(width, device=device)
-        rows = torch.arange(height, device=device) + down
-        columns = torch.where(flip, width - 1 - across, across) + right
-        padded = nn.functional.pad(images, [_PADDING] * 4)
-        batch = torch.arange(len(images), device=device)[:, None, None]
-        return padded[batch, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-
-
 class ModuleProblem:
     """The mean loss of a `torch.nn.Module` over examples, a `core.Problem` of its flat parameters.
 
@@ -195,13 +170,15 @@ class ModuleProblem:
     `named_parameters`; `parameters` gives them as views. Frozen ones stay what they are. The module is copied, never
     changed. Runs take turns: one run of a network fills the device, so that a loop loses nothing there.
 
+    Examples are kept apart by construction (`problems.passes`): whatever the module does to its batch, it sees one
+    example. It runs under `torch.func.vmap`; where that has no rule, or the code branches on values, examples are
+    passed one by one, with a warning. A module that draws random numbers, or that its own pass changes, is refused.
+
     Gradients by example. Linear, Conv2d (any groups), GroupNorm, LayerNorm, Embedding and batch normalisation with
     fixed statistics (`eval()`) give them from one forward pass and one backward pass through activations
-    (`problems.factors`). A parameter of anything else takes a second pass by `torch.func.vmap`, which writes its
-    gradients out: `batch` times its size. So does a layer that is applied to something without a batch axis, such as
-    positions that all examples share, unless they come as a batch of one. A parameter that several layers share, or
-    of a layer that is called several times, is written out too. On the first call the factors of two examples are
-    compared with what autograd finds, so that a weight that is used without calling its layer is refused.
+    (`problems.factors`). A parameter of anything else, or one that is used in any other way than by calling its layer,
+    takes a second pass that writes its gradients out: `batch` times its size. So are those of a parameter that several
+    layers share, or of a layer that is called several times.
 
     Batch normalisation in training mode makes the loss of an example depend on its batch: `norms` refuses, and the
     gradient is that of the mean loss of the batch. No running statistics are kept: the point alone is the state, and
@@ -274,7 +251,7 @@ class ModuleProblem:
         self._loss: Loss = nn.functional.cross_entropy if loss == "cross-entropy" else loss  # type: ignore[assignment]
         self._autocast, self._channels_last = autocast, channels_last
         self._max_examples_at_once = max_examples_at_once
-        self._augmentation: _Augmentation | None = None
+        self._augmentation: Augmentation | None = None
         mixes = bool(self._batch_norms)
         watched = None if self._cross_entropy else loss
         outputs = partial(self._outputs, self._module)
@@ -355,7 +332,7 @@ class ModuleProblem:
         calls = self._augmentation.calls
         if isinstance(calls, Tensor):
             calls = calls[index.to(calls.device) if isinstance(index, Tensor) else index]
-        return self._with(_Augmentation(self._augmentation.streams.take(index), calls))
+        return self._with(Augmentation(self._augmentation.streams.take(index), calls))
 
     def augmented(self, streams: Streams, calls: int | Tensor) -> "ModuleProblem":
         """The problem of randomly changed images: cropped after padding by 4, flipped left to right.
@@ -386,9 +363,9 @@ class ModuleProblem:
         elif calls.is_floating_point():
             raise TypeError(f"Expected calls, {calls.dtype}, to be whole numbers.")
         calls = calls.cpu() if isinstance(calls, Tensor) else calls
-        return self._with(_Augmentation(streams.replayable("augmentation"), calls))
+        return self._with(Augmentation(streams.replayable("augmentation"), calls))
 
-    def _with(self, augmentation: _Augmentation) -> "ModuleProblem":
+    def _with(self, augmentation: Augmentation) -> "ModuleProblem":
         other = copy.copy(self)
         other._augmentation = augmentation
         return other
@@ -475,7 +452,7 @@ class ModuleProblem:
     ) -> tuple[Tensor, Tensor]:
         """Mean loss and accuracy, each `(runs,)`, at the points `x` on other examples.
 
-        Examples are passed in blocks of `max_examples_at_once`, or of 1000. Accuracy is the share of examples whose
+        Blocks of `max_examples_at_once` examples, or of 1000, are passed whole. Accuracy is the share of examples whose
         largest output is the label's, NaN for a loss of your own.
 
         Batch normalisation uses statistics of the training examples at this very point (Wu and Johnson,

@@ -1,0 +1,40 @@
+"""Random crops and flips of images, by draws that do not depend on the batch."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from dpnotes.streams import Streams
+
+_PADDING = 4  # of the random crop
+
+
+@dataclass(frozen=True, eq=False)
+class Augmentation:
+    """A crop after padding by 4 and a flip for each example of each run: a function of (run, call, example).
+
+    Args:
+      streams: one a run.
+      calls: the number of the step, one for all runs or `(runs,)` on the host, since it names a purpose.
+    """
+
+    streams: Streams
+    calls: int | Tensor
+
+    def __call__(self, run: int, examples: Tensor, images: Tensor) -> Tensor:
+        """The changed images of some examples of a run, `(batch, channels, height, width)`."""
+        call = int(self.calls[run]) if isinstance(self.calls, Tensor) else self.calls  # on the host
+        # One key an example, and the example as the call: what no batch holds is not drawn.
+        streams = self.streams.take(torch.full_like(examples, run))
+        words = streams.words(f"augmentation {call}", examples, 1)
+        shifts = 2 * _PADDING + 1  # a word modulo 9 is off uniform by 2e-9
+        down, right, flip = words[0] % shifts, words[1] % shifts, words[2] % 2 == 1
+        height, width = images.shape[2:]
+        device = images.device
+        across = torch.arange(width, device=device)
+        rows = torch.arange(height, device=device) + down
+        columns = torch.where(flip, width - 1 - across, across) + right
+        padded = nn.functional.pad(images, [_PADDING] * 4)
+        batch = torch.arange(len(images), device=device)[:, None, None]
+        return padded[batch, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

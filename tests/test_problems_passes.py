@@ -1,7 +1,7 @@
 """Examples are kept apart by construction: modules and losses whose code mixes, keeps, draws or branches."""
 
 from collections.abc import Callable
-from types import MethodType
+from types import MethodType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,6 +148,18 @@ class Keeps(nn.Module):
         return self.layer(x) + self.mean
 
 
+GLOBAL: list[int] = []
+
+
+class OfTheClass:
+    """Keeps something in its class."""
+
+    seen: list[int] = []
+
+    def __call__(self, module: Any, x: Tensor) -> None:
+        self.seen.append(1)
+
+
 def counting() -> Callable[[Keeps, Tensor], None]:
     calls = 0
 
@@ -172,6 +184,12 @@ KEEPING: dict[str, tuple[Callable[[Keeps, Tensor], object], str]] = {
     "an array": (lambda m, x: m.array.__setitem__(0, m.array[0] + 1), "module.array"),
     "an object of its own": (lambda m, x: setattr(m.own, "seen", True), "module.own.seen"),
     "a closure": (counting(), "module.keep.__closure__.0.cell_contents"),
+    "a global variable": (lambda m, x: GLOBAL.append(1), r"module.keep.__globals__.GLOBAL.\d"),
+    "a global variable in a function inside": (
+        lambda m, x: [GLOBAL.append(1) for _ in x],
+        r"module.keep.__globals__.GLOBAL.\d",
+    ),
+    "its class": (OfTheClass(), r"module.keep.OfTheClass.seen.\d"),
     "a default": (with_default, "module.keep.__defaults__.0"),
     "a deleted attribute": (lambda m, x: m.__dict__.pop("calls", None), "module.calls"),
 }
@@ -265,22 +283,22 @@ def test_what_vmap_cannot_do_is_done_one_by_one_and_said(name: str) -> None:
     same(problem.mean_loss(x), found.losses.mean(1))
 
 
-SEEN: list[int] = []  # a global variable, which nobody watches
+SEEN = SimpleNamespace(seen=[])  # a global variable of a kind that nobody watches
 
 
 def test_one_by_one_what_an_example_leaves_is_refused_before_the_next() -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
-        SEEN.append(len(m.kept))
+        SEEN.seen.append(len(m.kept))
         m.kept.append(float(x.sum()))  # .item() is no rule of vmap's
         return m.head(x)
 
     module = Both(forward, head=nn.Linear(4, 3)).double()
     module.kept = []  # type: ignore[assignment]
     problem = problem_of(module)
-    SEEN.clear()
+    SEEN.seen.clear()
     with pytest.raises(ValueError, match=r"could read: module.kept.\d changed"):
         problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
-    assert len(set(SEEN)) == 1, "no example read what another one left"
+    assert len(set(SEEN.seen)) == 1, "no example read what another one left"
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -295,6 +313,46 @@ def test_draws_of_the_module_s_own_are_refused(together: bool) -> None:
         problem = problem_of(body(dropped)())
         with pytest.raises(ValueError, match="Expected a module that draws no random numbers"):
             problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+
+
+class Ruled(torch.autograd.Function):
+    """A function with a vmap rule that mixes examples."""
+
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *errors: Tensor) -> Tensor:
+        return errors[0] / errors[0].norm()
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:
+        return x - x.mean(in_dims[0], keepdim=True), in_dims[0]
+
+
+def normalised_gradients(layer: nn.Module, errors: Any) -> Any:
+    return tuple(error / error.norm() for error in errors)
+
+
+@pytest.mark.parametrize("name", ["a vmap rule of its own", "a hook of the backward pass"])
+def test_code_that_would_see_all_examples_is_given_one(name: str) -> None:
+    if name == "a vmap rule of its own":
+        module = body(lambda m, h: Ruled.apply(h))()
+    else:
+        module: Any = body(lambda m, h: h)()
+        module.head.register_full_backward_pre_hook(normalised_gradients)
+    problem = problem_of(module)
+    x = problem.initial(Streams.of("x", [0]))
+    expected = examples_alone(module, problem, x[0])
+    with pytest.warns(UserWarning, match="one by one.*(Ruled brings a vmap rule|Linear has hooks)"):
+        found: Any = problem.gradients(x)
+        same(found.norms()[0], expected.norm(dim=1))
+    same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
 
 
 def test_a_mistake_of_the_module_s_own_keeps_its_words() -> None:

@@ -5,9 +5,9 @@ of looks at batches shows that it never does. So it never gets to see more than 
 `torch.func.vmap` over the examples, where the code is given a batch of one and its operations work on all. Where vmap
 has no rule for an operation, or the code branches on values, examples are passed one by one: slower, and it says so.
 
-Two ways around that are refused: numbers that the module draws itself, and whatever a pass leaves in the module or in
-the loss (attributes, buffers, lists, what a function closes over), which a later example could read. What code puts
-into global variables is not seen.
+Ways around that are closed, too. Numbers that the module draws itself are refused, and whatever a pass leaves behind
+(`problems.watched`), which a later example could read. Hooks of the backward pass and functions that bring a vmap rule
+of their own would see all examples: such a module is passed one by one.
 
 Gradients by example come as factors (`problems.factors`). A layer that is called works on a copy of its own of its
 parameters, so that a parameter that is used in any other way shows, and is written out by a second pass.
@@ -22,7 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import _add_batch_dim, _unwrap_batched, maybe_current_level  # type: ignore[attr-defined]
+from torch._functorch.autograd_function import custom_function_call
 from torch.autograd.graph import get_gradient_edge
+from torch.overrides import TorchFunctionMode
 
 from dpnotes.problems.factors import Factors, Term, Written, supported, terms
 from dpnotes.problems.watched import Watched
@@ -55,6 +57,7 @@ class Passes:
         self._layers = {layer: names for layer, names in trained.items() if names}
         self._direct: set[str] = set()  # parameters that were used by more than the call of their layer
         self._overwritten: set[nn.Module] = set()  # layers whose inputs or outputs are changed in place
+        self._hooks = [type(m).__name__ for m in module.modules() if m._backward_hooks or m._backward_pre_hooks]
         self._watched = Watched(module=module, loss=watched)
         # The compiler sees through vmap by itself, and through nothing that changes a module.
         self._plain = torch.compile(self._together) if compile else functools.partial(self._together, called=_called)
@@ -106,7 +109,9 @@ class Passes:
         inputs, labels = batch
         if self._whole:
             return self._loss(self._outputs(values, inputs), labels)
-        with nullcontext() if called is None else self._known_layers(len(labels), called):
+        if self._hooks:
+            raise RuntimeError(f"{self._hooks[0]} has hooks that run in the backward pass, on all examples")
+        with _NoRulesOfItsOwn(), nullcontext() if called is None else self._known_layers(len(labels), called):
             if self._by_rows:
                 output = functools.partial(self._output_of_one, values)
                 return self._loss(torch.func.vmap(output, randomness="error")(*inputs), labels)
@@ -227,6 +232,15 @@ class Passes:
     def _trained(self, layer: nn.Module) -> dict[str, str]:
         """A layer's trainable parameters: their names in it, and in the module."""
         return {local: self._names[id(p)] for local, p in layer.named_parameters(recurse=False) if p.requires_grad}
+
+
+class _NoRulesOfItsOwn(TorchFunctionMode):
+    """Refuses functions that bring a vmap rule, which is code that sees all examples."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:
+            raise RuntimeError(f"{args[0].__name__} brings a vmap rule of its own, for all examples")
+        return func(*args, **(kwargs or {}))
 
 
 class _Call:

@@ -1,21 +1,24 @@
-"""What code of the user's leaves behind in itself: attributes, buffers, lists, what a function closes over.
+"""What code leaves behind: in attributes, buffers, lists, closures, its class, and the global variables that it names.
 
-Code that keeps something of one example may show it to another, in this pass or in a later one. What it puts into
-global variables, into its class or into objects of compiled code is not seen.
+Code that keeps something of one example may show it to another, in this pass or in a later one. Not seen is what it
+keeps in objects of compiled code, or in a global variable that is no number, text, tensor or container of these.
 """
 
 import functools
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 from weakref import ReferenceType
 
 import numpy as np
 from torch import Tensor, nn
 
-_CONSTANTS = int, float, complex, bool, str, bytes, type(None), type, ModuleType, BuiltinFunctionType
+_PLAIN = int, float, complex, bool, str, bytes, type(None)
+_CONSTANTS = *_PLAIN, ModuleType, BuiltinFunctionType
+# Whose classes keep nothing.
+_LIBRARIES = {"torch", "builtins", "numpy", "functools", "collections", "abc", "enum", "typing"}
 _CONTAINERS = dict, list, tuple, set, frozenset, ReferenceType  # what a weak reference points to is held elsewhere
 
 
@@ -64,7 +67,7 @@ def _contents(root: object) -> tuple[list[tuple[str, Any]], list[Any]]:
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
         path, value = waiting.pop()
-        if isinstance(value, _CONSTANTS):
+        if isinstance(value, _CONSTANTS) or (isinstance(value, type) and _of_a_library(value)):
             found.append((path, value))
             continue
         held.append(value)
@@ -91,8 +94,15 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         with suppress(ValueError):  # which an empty one raises
             yield "cell_contents", value.cell_contents
     elif isinstance(value, FunctionType):
-        names = "__closure__", "__defaults__", "__kwdefaults__"
-        yield from ((name, getattr(value, name)) for name in names)
+        yield from ((name, getattr(value, name)) for name in ("__closure__", "__defaults__", "__kwdefaults__"))
+        named = ((name, value.__globals__.get(name)) for name in _names(value.__code__))
+        yield from ((f"__globals__.{name}", part) for name, part in named if _is_data(part))
+    elif isinstance(value, type):
+        shown = ((name, getattr(part, "__func__", part)) for name, part in vars(value).items())  # of a static method
+        yield from ((n, p) for n, p in shown if not n.startswith("__") and (_is_data(p) or isinstance(p, FunctionType)))
+        yield "__call__", vars(value).get("__call__")
+        yield from ((base.__name__, base) for base in value.__bases__)
+        return
     elif isinstance(value, MethodType):
         yield from (("self", value.__self__), ("function", value.__func__))
     elif isinstance(value, functools.partial):
@@ -103,8 +113,26 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
     if isinstance(value, nn.RNNBase):  # which makes these anew for each pass
         own = {name: part for name, part in own.items() if not name.startswith("_flat_weight")}
     yield from own.items()
+    if not _of_a_library(type(value)):
+        yield type(value).__name__, type(value)
     for kind in type(value).__mro__:
         slots = getattr(kind, "__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
                 yield name, getattr(value, name)
+
+
+def _of_a_library(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] in _LIBRARIES
+
+
+def _is_data(value: Any) -> bool:
+    return isinstance(value, (*_PLAIN, *_CONTAINERS, Tensor, np.ndarray))
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """The global names, among others, that a function's code reads, and the functions in it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 import dpnotes
 from dpnotes import papers
-from dpnotes.core import FRESH, WHOLE, Ledger, Mechanism, Method, Oracle, Price, Problem, Relation, Sampling
+from dpnotes.core import FRESH, WHOLE, Guarantee, Ledger, Mechanism, Method, Oracle, Price, Problem, Relation, Sampling
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
@@ -39,6 +39,7 @@ from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.training import Evaluation
 from dpnotes.privacy.audit import GaussianPair, MixturePair
+from dpnotes.privacy.audit.pairs import ScaledPair
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum import exhibits
@@ -63,7 +64,9 @@ from dpnotes.theory.symbols import Domain
 NOT_DOORS = {
     "dpnotes.draws": "kernels, which `Streams` calls",
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
+    "dpnotes.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
     "dpnotes.notebook": "pictures and cells of our notebooks",
+    "dpnotes.register": "what secret streams drew, which `Streams` keeps",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.validate": "the validators themselves",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
@@ -77,6 +80,7 @@ INSIDE = (
     "methods.per_run.rows",
     "oracles.samples.DataSetBatch",
     "oracles.terms.Terms.too_long",
+    "oracles.terms.examples_apart",
     "privacy.mechanisms.check_answer",
     "privacy.mechanisms.check_release",
     "privacy.mechanisms.price_of",
@@ -88,6 +92,7 @@ INSIDE = (
     "problems.examples.check",
     "problems.factors.Lookups",
     "problems.landscapes.check_points",
+    "problems.passes.Passes",
     "problems.text.pretrained_bert",  # as random_bert, from a file
 )
 NUMBER = re.compile(r"\b(int|float)\b")
@@ -263,6 +268,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "core.Price": lambda: {"noise_multiplier": torch.ones(1), "charged": torch.tensor([True])},
     "guarantees.Assumption": lambda: {"statement": "numbers are real", "basis": "assumed"},
     "guarantees.assumptions_of_runs": lambda: {"secret_seed": False},
+    "guarantees.Guarantee": lambda: {"nominal_epsilon": 1.0},
     "guarantees.bound_was_checked": lambda: {"bound": 1.0, "exceeded": 1, "checked": 5},
     "measure.curvature.lanczos": lambda: {
         "hvp": eigenvalue_question()["hvp"],
@@ -415,6 +421,12 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "included": torch.ones(2),
         "num_draws": 2,
     },
+    "privacy.audit.pairs.ScaledPair.of": lambda: {
+        "release": lambda data, noise: data + noise * (1 + data[:, :1]),
+        "without": zeros(2),
+        "included": torch.ones(2, dtype=torch.float64),
+        "num_draws": 2,
+    },
     "privacy.audit.pairs.MixturePair": lambda: {
         "included": np.array([[0.0, 1.0], [0.5, 0.5]]),
         "without": np.array([[0.0], [1.0]]),
@@ -464,6 +476,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "growth": 2.0,
     },
     "privacy.pld.epsilon": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
+    "privacy.pld.near_least": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
     "privacy.pld.pure_hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "noise": "laplace"},
     "privacy.pld.hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "side": "ADD"},
     "privacy.schedules.NoiseSchedule": lambda: {"noise_multipliers": np.array([2.0, 2.0]), "name": "test"},
@@ -566,6 +579,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "oracles.terms.Terms": lambda: minibatch().terms,
     "privacy.audit.pairs.GaussianPair": pair,
     "privacy.audit.pairs.MixturePair": mixture,
+    "privacy.audit.pairs.ScaledPair": lambda: ScaledPair(zeros(2, 2), (1.0, 2.0)),
     "privacy.museum.exhibit.Exhibit": lambda: exhibits()[0],
     "problems.landscapes.Reflected": lambda: Reflected(Separable([(Cosine(1.0), 2)]), torch.ones(2)),
     "problems.modules.ModuleProblem": module_problem,
@@ -610,7 +624,7 @@ DOORS = {name: function for name, function in KNOWN.items() if numbers_of(functi
 # ---------------------------------------------------------------- what is refused
 # Where a value has a meaning that it has nowhere else: the argument, the values, and which.
 MEANT: dict[str, dict[str, tuple[float, ...]]] = {
-    "guarantees.Guarantee": {"epsilon": (math.inf,)},  # nothing is claimed
+    "guarantees.Guarantee": {"nominal_epsilon": (math.inf,)},  # nothing is claimed
     "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
@@ -748,6 +762,13 @@ WORDS = {
 def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
     wrong = [wrong_answer(name, argument, value) for argument, value in words_of(WORDS[name])]
     assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
+
+
+def test_a_guarantee_rests_on_assumptions_alone():
+    for argument, value in itertools.product(("assumptions", "not_covered"), (None, ["a"], "a")):
+        assert wrong_answer("guarantees.Guarantee", argument, value) is None
+    with pytest.raises(TypeError, match="Expected assumptions=1 to be a Assumption"):
+        Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "a test", (1,))  # type: ignore[arg-type]
 
 
 def test_the_controls_are_caught(monkeypatch: pytest.MonkeyPatch):

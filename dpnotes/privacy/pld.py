@@ -83,6 +83,7 @@ def near_least(events: tuple[Event, ...], delta: float) -> bool:
       >>> near_least(sampled, 1e-5), near_least(sampled, 1e-13)
       (True, False)
     """
+    validate.between(0, 1, delta=delta)
     composed, fine = _composed(events)
     return fine and bool(composed.get_delta_for_epsilon(math.inf) <= _NOTICEABLE * delta)
 

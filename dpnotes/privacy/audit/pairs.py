@@ -337,6 +337,7 @@ class ScaledPair:
         Raises:
           ValueError: if the noise of an output is not a multiple of its own draw, the same for all.
         """
+        validate.at_least(1, num_draws=num_draws)
         unit = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
         means, stds = [], []
         for data in (included, without):
@@ -375,16 +376,19 @@ class ScaledPair:
 
     def rates(self, threshold: float) -> tuple[float, float]:
         """How probable `score > threshold` is with the example, and without it."""
+        validate.real(threshold=threshold)
         slope, *_ = self._square
         middle, spread = self._moments
         return self._masses(middle + math.copysign(spread, slope) * threshold, slope > 0)
 
     def threshold(self, epsilon: float, delta: float) -> float:
         """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
+        _check(epsilon, delta)
         return _surest(self.rates, self._grid, epsilon, delta)
 
     def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
         """The threshold that promises the largest bound from so many runs on each side."""
+        validate.at_least(1, runs=runs)
         return _strongest(self.rates, self._grid, runs, delta, level)
 
     @property

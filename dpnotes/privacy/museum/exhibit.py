@@ -56,6 +56,7 @@ class Setting:
 
     def __post_init__(self) -> None:
         validate.at_least(1, num_draws=self.num_draws)
+        validate.flag(scaled=self.scaled)
 
     def pair(self, release: Release) -> Pair:
         """The outputs on both data sets, in closed form."""

@@ -79,6 +79,7 @@ INSIDE = (
     "measure.stationarity.Certificate",
     "methods.per_run.rows",
     "oracles.samples.DataSetBatch",
+    "oracles.samples.shuffled",
     "oracles.terms.Terms.too_long",
     "oracles.terms.examples_apart",
     "privacy.mechanisms.check_answer",

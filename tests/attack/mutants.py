@@ -143,7 +143,7 @@ def _changes(
             yield node, f"({of(node.args[0]) if receiver in _MODULES and node.args else receiver})"
         if name == "where" and len(node.args) == 3:
             yield node, f"{owner}where({of(node.args[0])}, {of(node.args[2])}, {of(node.args[1])})"
-    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and node.value.elts:
         first = node.value.elts[0]
         if "state" in _arguments(node, parents) and of(first) != "state":
             yield first, "state"

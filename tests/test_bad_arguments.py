@@ -765,6 +765,34 @@ def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
     assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
 
 
+# Found by the fuzz: (what is called, an argument, its value, what the error names).
+REFUSED: list[tuple[str, str, Any, str]] = [
+    ("oracles.samples.VirtualSamples", "total", 2**63, "total=9223372036854775808"),
+    ("papers.adaptive_batch.algorithms.spider_of", "parameters", [], "num_parameters=0"),
+    ("papers.drift_escape.algorithms.practical", "sampling_drift", 1e308, "sampling_drift=1e[+]308"),
+    ("privacy.audit.pairs.MixturePair.of", "weights", torch.ones(1), "weights, .1,."),
+    ("privacy.factorisation.BandedSquareRoot.max_cost", "noise_multiplier", 1e-300, "noise_multiplier=1e-300"),
+    ("privacy.pld.near_least", "events", (), "num_events=0"),
+    ("privacy.tree.Tree.max_cost", "noise_multiplier", 1e-300, "noise_multiplier=1e-300"),
+    ("problems.sensing.QuadraticSensing.sample", "signal", torch.ones(0, 1), "rows_of_signal=0"),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "value", "named"), REFUSED)
+def test_what_the_fuzz_found_is_refused_by_name(name: str, argument: str, value: Any, named: str):
+    with pytest.raises(ValueError, match=f"Expected.*{named}"):
+        call(name, example(name) | {argument: value})
+
+
+def test_what_the_fuzz_found_is_a_number():
+    level = call(
+        "measure.stationarity.sosp_level", example("measure.stationarity.sosp_level") | {"hessian_lipschitz": 5e-324}
+    )
+    assert not level.isnan().any()
+    name = "privacy.audit.pairs.GaussianPair.threshold"
+    assert math.isfinite(call(name, example(name) | {"epsilon": 1e308}))
+
+
 def test_a_guarantee_rests_on_assumptions_alone():
     for argument, value in itertools.product(("assumptions", "not_covered"), (None, ["a"], "a")):
         assert wrong_answer("guarantees.Guarantee", argument, value) is None

@@ -214,7 +214,8 @@ class MixturePair:
         validate.at_least(1, num_draws=num_draws)
         zeros = torch.zeros(len(coins), num_draws, dtype=torch.float64)
         mixtures = [
-            _beside(weights, release(data.expand(len(coins), *data.shape), coins, zeros)) for data in (included, without)
+            _beside(weights, release(data.expand(len(coins), *data.shape), coins, zeros))
+            for data in (included, without)
         ]
         unit = torch.eye(num_draws, dtype=torch.float64)
         first = coins[:1].expand(num_draws, *coins.shape[1:])
@@ -436,7 +437,8 @@ class ScaledPair:
 def _beside(weights: Tensor, values: Tensor) -> NDArray[np.float64]:
     if weights.shape != values.shape:
         raise ValueError(
-            f"Expected weights, {tuple(weights.shape)}, and what release gives, {tuple(values.shape)}, to be (outcomes,)."
+            f"Expected weights, {tuple(weights.shape)}, and what release gives, {tuple(values.shape)}, "
+            "to be (outcomes,)."
         )
     return torch.stack([values, weights]).numpy()
 

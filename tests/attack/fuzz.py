@@ -226,8 +226,14 @@ def one_call(name: str, function: Callable[..., Any], call: Call, seconds: float
             warnings.simplefilter("ignore")
             answer = function(*call[0], **call[1])
     except (Exception, Hang) as error:
-        much = any(isinstance(given, int) and given >= _MUCH for given in [*call[0], *call[1].values()])
-        return "refused", "" if isinstance(error, Hang) and much else wrong_error(function, error)
+        given = [value for value in [*call[0], *call[1].values()] if isinstance(value, int | float)]
+        much = any(isinstance(value, int) and value >= _MUCH for value in given)
+        far = any(value != 0 and not 1e-150 < abs(value) < 1e150 for value in given)
+        # Where squares leave floating point and counts leave memory, that they do is said, if not by whom.
+        reached = (much and (isinstance(error, Hang) or "overflow" in str(error))) or (
+            (much or far) and isinstance(error, ArithmeticError)
+        )
+        return "refused", "" if reached else wrong_error(function, error)
     try:
         return "answered", wrong_answer(function, call, answer)
     except Exception as error:

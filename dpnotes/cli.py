@@ -136,10 +136,15 @@ def _command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+def _version(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
     if version:
         typer.echo(f"dpnotes {dpnotes.__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        raise typer.BadParameter("Expected a command.", context)
 
 
 # ---------------------------------------------------------------- the commands

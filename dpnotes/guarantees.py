@@ -72,6 +72,9 @@ class Guarantee:
         validate.or_infinite(validate.non_negative, nominal_epsilon=self.nominal_epsilon)
         validate.non_negative(delta=self.delta)
         validate.instance(Relation, relation=self.relation)
+        validate.instance(tuple, assumptions=self.assumptions, not_covered=self.not_covered)
+        for assumption in self.assumptions:
+            validate.instance(Assumption, assumptions=assumption)
 
     @property
     def holds(self) -> bool:

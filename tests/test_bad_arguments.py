@@ -26,7 +26,7 @@ from torch import Tensor
 
 import dpnotes
 from dpnotes import papers
-from dpnotes.core import FRESH, WHOLE, Ledger, Mechanism, Method, Oracle, Price, Problem, Relation, Sampling
+from dpnotes.core import FRESH, WHOLE, Guarantee, Ledger, Mechanism, Method, Oracle, Price, Problem, Relation, Sampling
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
@@ -63,7 +63,9 @@ from dpnotes.theory.symbols import Domain
 NOT_DOORS = {
     "dpnotes.draws": "kernels, which `Streams` calls",
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
+    "dpnotes.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
     "dpnotes.notebook": "pictures and cells of our notebooks",
+    "dpnotes.register": "what secret streams drew, which `Streams` keeps",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.validate": "the validators themselves",
     "dpnotes.register": "what secret streams have drawn, which `Streams` asks",
@@ -78,6 +80,7 @@ INSIDE = (
     "measure.stationarity.Certificate",
     "methods.per_run.rows",
     "oracles.samples.DataSetBatch",
+    "oracles.samples.shuffled",
     "oracles.terms.Terms.too_long",
     "oracles.terms.examples_apart",
     "privacy.mechanisms.check_answer",
@@ -269,6 +272,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "core.Price": lambda: {"noise_multiplier": torch.ones(1), "charged": torch.tensor([True])},
     "guarantees.Assumption": lambda: {"statement": "numbers are real", "basis": "assumed"},
     "guarantees.assumptions_of_runs": lambda: {"secret_seed": False},
+    "guarantees.Guarantee": lambda: {"nominal_epsilon": 1.0},
     "guarantees.bound_was_checked": lambda: {"bound": 1.0, "exceeded": 1, "checked": 5},
     "measure.curvature.lanczos": lambda: {
         "hvp": eigenvalue_question()["hvp"],
@@ -417,16 +421,16 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "privacy.audit.pairs.ScaledPair": lambda: {"means": zeros(2, 3), "stds": (1.0, 2.0)},
     "privacy.audit.pairs.ScaledPair.rates": lambda: {"threshold": 0.1},
-    "privacy.audit.pairs.ScaledPair.of": lambda: {
-        "release": lambda data, noise: data.sum(1, keepdim=True) + (1 + data.sum(1, keepdim=True)) * noise,
-        "without": zeros(2),
-        "included": torch.ones(2, dtype=torch.float64),
-        "num_draws": 1,
-    },
     "privacy.audit.pairs.GaussianPair.of": lambda: {
         "release": lambda x, z: x + 3 * z,
         "without": zeros(2),
         "included": torch.ones(2),
+        "num_draws": 2,
+    },
+    "privacy.audit.pairs.ScaledPair.of": lambda: {
+        "release": lambda data, noise: data + noise * (1 + data[:, :1]),
+        "without": zeros(2),
+        "included": torch.ones(2, dtype=torch.float64),
         "num_draws": 2,
     },
     "privacy.audit.pairs.MixturePair": lambda: {
@@ -477,8 +481,8 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "loss_multiplier": torch.ones(2),
         "growth": 2.0,
     },
-    "privacy.pld.near_least": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
     "privacy.pld.epsilon": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
+    "privacy.pld.near_least": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
     "privacy.pld.pure_hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "noise": "laplace"},
     "privacy.pld.hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "side": "ADD"},
     "privacy.schedules.NoiseSchedule": lambda: {"noise_multipliers": np.array([2.0, 2.0]), "name": "test"},
@@ -580,8 +584,8 @@ SELVES: dict[str, Callable[[], Any]] = {
     "oracles.spider.Spider": spider,
     "oracles.terms.Terms": lambda: minibatch().terms,
     "privacy.audit.pairs.GaussianPair": pair,
-    "privacy.audit.pairs.ScaledPair": lambda: ScaledPair(zeros(2, 3), (1.0, 2.0)),
     "privacy.audit.pairs.MixturePair": mixture,
+    "privacy.audit.pairs.ScaledPair": lambda: ScaledPair(zeros(2, 2), (1.0, 2.0)),
     "privacy.museum.exhibit.Exhibit": lambda: exhibits()[0],
     "problems.landscapes.Reflected": lambda: Reflected(Separable([(Cosine(1.0), 2)]), torch.ones(2)),
     "problems.modules.ModuleProblem": module_problem,
@@ -764,6 +768,41 @@ WORDS = {
 def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
     wrong = [wrong_answer(name, argument, value) for argument, value in words_of(WORDS[name])]
     assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
+
+
+# Found by the fuzz: (what is called, an argument, its value, what the error names).
+REFUSED: list[tuple[str, str, Any, str]] = [
+    ("oracles.samples.VirtualSamples", "total", 2**63, "total=9223372036854775808"),
+    ("papers.adaptive_batch.algorithms.spider_of", "parameters", [], "num_parameters=0"),
+    ("papers.drift_escape.algorithms.practical", "sampling_drift", 1e308, "sampling_drift=1e[+]308"),
+    ("privacy.audit.pairs.MixturePair.of", "weights", torch.ones(7), "weights, .7,."),
+    ("privacy.factorisation.BandedSquareRoot.max_cost", "noise_multiplier", 1e-300, "noise_multiplier=1e-300"),
+    ("privacy.pld.near_least", "events", (), "num_events=0"),
+    ("privacy.tree.Tree.max_cost", "noise_multiplier", 1e-300, "noise_multiplier=1e-300"),
+    ("problems.sensing.QuadraticSensing.sample", "signal", torch.ones(0, 1), "rows_of_signal=0"),
+]
+
+
+@pytest.mark.parametrize(("name", "argument", "value", "named"), REFUSED)
+def test_what_the_fuzz_found_is_refused_by_name(name: str, argument: str, value: Any, named: str):
+    with pytest.raises(ValueError, match=f"Expected.*{named}"):
+        call(name, example(name) | {argument: value})
+
+
+def test_what_the_fuzz_found_is_a_number():
+    level = call(
+        "measure.stationarity.sosp_level", example("measure.stationarity.sosp_level") | {"hessian_lipschitz": 5e-324}
+    )
+    assert not level.isnan().any()
+    name = "privacy.audit.pairs.GaussianPair.threshold"
+    assert math.isfinite(call(name, example(name) | {"epsilon": 1e308}))
+
+
+def test_a_guarantee_rests_on_assumptions_alone():
+    for argument, value in itertools.product(("assumptions", "not_covered"), (None, ["a"], "a")):
+        assert wrong_answer("guarantees.Guarantee", argument, value) is None
+    with pytest.raises(TypeError, match="Expected assumptions=1 to be a Assumption"):
+        Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "a test", (1,))  # type: ignore[arg-type]
 
 
 def test_the_controls_are_caught(monkeypatch: pytest.MonkeyPatch):

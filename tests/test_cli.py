@@ -96,6 +96,12 @@ def test_list_names_papers_claims_and_experiments():
     assert {entry["id"] for entry in document["claims"]} == {claim.id for claim in cli.all_claims()}
 
 
+@pytest.mark.parametrize("line", [[], ["--"]])
+def test_without_a_command_the_usage_and_status_2(line: list[str]):
+    result = RUNNER.invoke(cli.app, line, prog_name="dpnotes")
+    assert result.exit_code == 2 and result.output.startswith("Usage: ")
+
+
 def test_version_and_help_are_plain():
     assert call("--version").stdout.startswith("dpnotes 0.")
     for command in ("list", "run", "status", "clean", "results", "check", "calc", "cite", "doctor"):

@@ -189,7 +189,10 @@ def sosp_level(gradient_norms: Tensor, smallest_eigenvalues: Tensor, hessian_lip
         )
     if bool((gradient_norms < 0).any()):
         raise ValueError(f"Expected gradient_norms, {float(gradient_norms.min()):g}, >= 0.")
-    level = torch.maximum(gradient_norms, smallest_eigenvalues.clamp_max(0).square() / hessian_lipschitz)
+    negative = smallest_eigenvalues.clamp_max(0)
+    # Of no curvature below 0 also where rho is 0 in the tensors' precision.
+    curved = torch.where(negative == 0, 0.0, negative.square() / hessian_lipschitz)
+    level = torch.maximum(gradient_norms, curved)
     known = torch.isfinite(gradient_norms) & torch.isfinite(smallest_eigenvalues)
     return torch.where(known, level, torch.inf)
 

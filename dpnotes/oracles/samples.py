@@ -110,7 +110,8 @@ class VirtualSamples:
         validate.one_of(("assumed", "proved"), basis=basis)
         if not isinstance(total, Tensor):
             validate.real(total=total)
-        count = torch.as_tensor(total)
+        # A number that no tensor of whole numbers holds is refused below, too.
+        count = torch.as_tensor(total if isinstance(total, Tensor) else max(-1, min(total, 2**62)))
         if count.dim() > 1 or not bool(((count >= 1) & (count <= 1e18) & (count == count.floor())).all()):
             raise ValueError(f"Expected total={total} to be whole numbers from 1 to 1e18, one or (runs,).")
         for name, value in (("data", data), ("total", count.long()), ("basis", basis)):

@@ -93,6 +93,7 @@ def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
     """The distribution of all events, as a `PrivacyLossDistribution` of dp_accounting; whether its grid is fine."""
     from dp_accounting.pld import privacy_loss_distribution as library
 
+    validate.at_least(1, num_events=len(events))
     whole = [e for e in events if e.noise == "gaussian" and e.sampling.rate == 1]
     others = [e for e in events if e.noise != "gaussian" or e.sampling.rate < 1]
     levels = [_Level(e.noise, e.noise_multiplier, e.sampling.rate, e.count) for e in others]

@@ -114,7 +114,7 @@ class QuadraticSensing:
         """
         if signal.dim() != 2 or not signal.is_floating_point() or not bool(torch.isfinite(signal).all()):
             raise ValueError(f"Expected signal, {signal.dtype} of shape {tuple(signal.shape)}, to be a finite matrix.")
-        validate.at_least(1, num_examples=num_examples)
+        validate.at_least(1, num_examples=num_examples, rows_of_signal=len(signal))
         validate.non_negative(noise_std=noise_std)
         validate.text_or_whole(seed=seed)
         keys = Streams.of("quadratic sensing", [seed], signal.device).keys

@@ -77,6 +77,7 @@ class Signal:
     canary: Any = None
     rows: Any = None  # which of all runs these are
     dim = 2
+    keeps_examples_apart = True
 
     @property
     def constants(self) -> dict[str, Constant]:
@@ -438,6 +439,12 @@ class Unit:
     """Stands in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
 
     keys: Tensor
+
+    def only(self, active: Tensor) -> "Unit":
+        return self
+
+    def served(self, active: Tensor) -> Tensor:
+        return active
 
     def normal(self, purpose: str, call: Any, size: int) -> Tensor:
         return (torch.arange(len(self.keys)) - 1 == torch.as_tensor(call)).double()[:, None].repeat(1, size)

@@ -53,10 +53,12 @@ PARTS: dict[str, tuple[str, ...]] = {
     "privacy/schedules": ("privacy",),
     "privacy/noise": ("privacy", "privacy_filter", "clipped_gradient"),
     "privacy/filter": ("privacy_filter", "clipped_gradient"),
-    "privacy/mechanisms": ("privacy", "privacy_selection", "audit_mechanisms", "device", "clipped_gradient"),
+    "privacy/mechanisms": (
+        "privacy", "privacy_selection", "audit_mechanisms", "device", "clipped_gradient", "secret_streams",
+    ),
     "privacy/discrete": ("audit_discrete",),
-    "privacy/tree": ("tree", "audit_mechanisms"),
-    "privacy/factorisation": ("tree", "audit_mechanisms"),
+    "privacy/tree": ("tree", "audit_mechanisms", "secret_streams"),
+    "privacy/factorisation": ("tree", "audit_mechanisms", "secret_streams"),
     "privacy/selection": ("privacy_selection", "privacy_search"),
     "privacy/search": ("privacy_search",),
     "privacy/museum": ("museum",),
@@ -143,7 +145,7 @@ def _changes(
             yield node, f"({of(node.args[0]) if receiver in _MODULES and node.args else receiver})"
         if name == "where" and len(node.args) == 3:
             yield node, f"{owner}where({of(node.args[0])}, {of(node.args[2])}, {of(node.args[1])})"
-    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple):
+    elif isinstance(node, ast.Return) and isinstance(node.value, ast.Tuple) and node.value.elts:
         first = node.value.elts[0]
         if "state" in _arguments(node, parents) and of(first) != "state":
             yield first, "state"
@@ -224,7 +226,7 @@ def part_of(file: str) -> str:
 
 def tests_of(part: str) -> list[str]:
     own = f"dpnotes/{part}.py" if (ROOT / f"dpnotes/{part}.py").exists() else f"dpnotes/{part}"
-    return [own, *(f"tests/test_{name}.py" for name in PARTS[part])]
+    return [own, *(f"tests/test_{name}.py" for name in (*PARTS[part], "bad_arguments"))]
 
 
 def tested(copy: Path, tests: list[str], limit: float) -> tuple[str, float]:

@@ -300,6 +300,7 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
       >>> oracle.declared()
       tensor([0.0280], dtype=torch.float64)
     """
+    validate.at_least(1, num_parameters=len(parameters))
     leaves, noisy = parameters[0].max_leaves, parameters[0].noise_multiplier > 0
     if any(p.max_leaves != leaves or (p.noise_multiplier > 0) != noisy for p in parameters):
         raise ValueError(

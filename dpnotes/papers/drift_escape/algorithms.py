@@ -357,7 +357,13 @@ def practical(
     def batch(longest: float) -> float:
         return max(1.0, (longest / error) ** 2, 2 * multiplier * math.sqrt(dim) * longest / error)
 
-    first, later = batch(gradient_bound), batch(escape.smoothness * math.sqrt(kappa))
+    try:
+        first, later = batch(gradient_bound), batch(escape.smoothness * math.sqrt(kappa))
+    except OverflowError:
+        raise ValueError(
+            f"Expected batches within reach of floating point, got gradient_bound={gradient_bound!r}, "
+            f"error_share={error_share!r}, private_drift={private_drift!r}, sampling_drift={sampling_drift!r}."
+        ) from None
     return Parameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
 
 
@@ -391,6 +397,7 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
       >>> spider_of([choice], VirtualSamples(data, 10**9)).declared()
       tensor([0.0280], dtype=torch.float64)
     """
+    validate.at_least(1, num_parameters=len(parameters))
     noisy = parameters[0].noise_multiplier > 0
     if any((p.noise_multiplier > 0) != noisy for p in parameters):
         raise ValueError(

@@ -214,7 +214,7 @@ class MixturePair:
         validate.at_least(1, num_draws=num_draws)
         zeros = torch.zeros(len(coins), num_draws, dtype=torch.float64)
         mixtures = [
-            torch.stack([release(data.expand(len(coins), *data.shape), coins, zeros), weights]).numpy()
+            _beside(weights, release(data.expand(len(coins), *data.shape), coins, zeros))
             for data in (included, without)
         ]
         unit = torch.eye(num_draws, dtype=torch.float64)
@@ -434,6 +434,15 @@ class ScaledPair:
         return np.linspace(scores.min(), scores.max(), 1000)
 
 
+def _beside(weights: Tensor, values: Tensor) -> NDArray[np.float64]:
+    if weights.shape != values.shape:
+        raise ValueError(
+            f"Expected weights, {tuple(weights.shape)}, and what release gives, {tuple(values.shape)}, "
+            "to be (outcomes,)."
+        )
+    return torch.stack([values, weights]).numpy()
+
+
 def _check(epsilon: float, delta: float) -> None:
     validate.non_negative(epsilon=epsilon, delta=delta)
 
@@ -442,7 +451,7 @@ def _surest(
     rates: Callable[[float], tuple[float, float]], grid: NDArray[np.float64], epsilon: float, delta: float
 ) -> float:
     """Where `hit - delta - exp(epsilon) false_hit` is largest in units of its standard error."""
-    factor = math.exp(min(epsilon, 700.0))
+    factor = math.exp(min(epsilon, 354.0))  # its square is finite
 
     def signal(threshold: float) -> float:
         hit, false_hit = rates(threshold)

@@ -68,7 +68,6 @@ NOT_DOORS = {
     "dpnotes.register": "what secret streams drew, which `Streams` keeps",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.validate": "the validators themselves",
-    "dpnotes.register": "what secret streams have drawn, which `Streams` asks",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
 }
 # What one part hands to another, at every step or product: whoever made it has checked.

@@ -1,14 +1,18 @@
 """Examples are kept apart by construction: modules and losses whose code mixes, keeps, draws or branches."""
 
+import random
+from collections import deque
 from collections.abc import Callable
-from types import MethodType, SimpleNamespace
+from types import MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from test_problems_modules import Both, normal
 from torch import Tensor, nn
 
+from dpnotes.problems.factors import Patches
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.streams import Streams
 
@@ -141,6 +145,8 @@ class Keeps(nn.Module):
         self.calls: Any = 0
         self.kept, self.table, self.array = [], {}, torch.zeros(2).numpy()
         self.own: Any = type("Own", (), {})()
+        self.torch_generator = torch.Generator()
+        self.queue, self.random, self.generator = deque(), random.Random(0), np.random.default_rng(0)
         self.register_buffer("mean", torch.zeros(CLASSES, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -149,6 +155,11 @@ class Keeps(nn.Module):
 
 
 GLOBAL: list[int] = []
+HIDDEN: list[int] = []
+
+
+def helper() -> None:
+    HIDDEN.append(1)
 
 
 class OfTheClass:
@@ -189,12 +200,23 @@ KEEPING: dict[str, tuple[Callable[[Keeps, Tensor], object], str]] = {
         lambda m, x: [GLOBAL.append(1) for _ in x],
         r"module.keep.__globals__.GLOBAL.\d",
     ),
+    "a global variable of a helper": (lambda m, x: helper(), r"module.keep.__globals__.helper.__globals__.HIDDEN.\d"),
+    "a deque": (lambda m, x: m.queue.append(1), r"module.queue.state 2.\d"),
+    "numpy's random numbers": (lambda m, x: m.generator.normal(), "module.generator"),
+    "Python's random numbers": (lambda m, x: m.random.random(), "module.random"),
+    "torch's random numbers": (
+        lambda m, x: torch.rand(1, generator=m.torch_generator) if x.sum().item() else None,
+        "module.torch_generator",
+    ),
+    "what torch does not count": (lambda m, x: m.mean.data.mul_(0.5).add_(float(x.sum())), "module.mean"),
+    "what numpy writes": (lambda m, x: m.mean.numpy().fill(float(x.sum())), "module.mean"),
     "its class": (OfTheClass(), r"module.keep.OfTheClass.seen.\d"),
     "a default": (with_default, "module.keep.__defaults__.0"),
     "a deleted attribute": (lambda m, x: m.__dict__.pop("calls", None), "module.calls"),
 }
 
 
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")
 @pytest.mark.parametrize("name", KEEPING)
 @pytest.mark.parametrize("asked", ["norms", "losses", "weighted_sum"])
 def test_a_pass_that_leaves_something_behind_is_refused(name: str, asked: str) -> None:
@@ -283,7 +305,8 @@ def test_what_vmap_cannot_do_is_done_one_by_one_and_said(name: str) -> None:
     same(problem.mean_loss(x), found.losses.mean(1))
 
 
-SEEN = SimpleNamespace(seen=[])  # a global variable of a kind that nobody watches
+SEEN: Any = ModuleType("seen")  # where nobody watches
+SEEN.seen = []
 
 
 def test_one_by_one_what_an_example_leaves_is_refused_before_the_next() -> None:
@@ -353,6 +376,86 @@ def test_code_that_would_see_all_examples_is_given_one(name: str) -> None:
         found: Any = problem.gradients(x)
         same(found.norms()[0], expected.norm(dim=1))
     same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
+
+
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")
+def test_a_weight_that_a_pass_writes_over_is_refused() -> None:
+    module = Both(lambda m, x: m.head(x * m.head.weight.data.mul_(float(x.sum())).sum()), head=nn.Linear(4, 3))
+    problem = problem_of(module.double())
+    with pytest.raises(ValueError, match=r"Expected a pass to leave the parameter head.weight as it is"):
+        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+
+
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_random_numbers_that_nobody_sees_lengthen_no_gradient(chunk: int | None) -> None:
+    """Norms and sums of chunks came from two passes, and Python's random numbers made the second 120 times as long."""
+    module = Both(lambda m, x: m.head(x * 10 ** DICE.uniform(-3, 3)), head=nn.Linear(4, 3)).double()
+    problem = problem_of(module, max_examples_at_once=chunk)
+    x, bound, longest = problem.initial(Streams.of("x", [0])), 1e-3, 0.0
+    for _ in range(20):
+        found = problem.gradients(x)
+        weights = bound / found.norms().clamp_min(bound)
+        for example in range(NUM_EXAMPLES):
+            alone = torch.zeros_like(weights)
+            alone[0, example] = weights[0, example]
+            longest = max(longest, float(found.weighted_sum(alone).norm()))
+    assert 0.9 * bound < longest <= bound * (1 + 1e-9)
+
+
+class Dice(ModuleType):
+    """Random numbers from where nobody watches."""
+
+    def uniform(self, low: float, high: float) -> float:
+        return random.uniform(low, high)
+
+
+DICE = Dice("dice")
+
+
+def test_an_operation_with_a_vmap_rule_of_its_own_is_given_one_example() -> None:
+    @torch.library.custom_op("tests_passes::scaled", mutates_args=())
+    def scaled(x: Tensor) -> Tensor:
+        return x / x.abs().max()
+
+    @scaled.register_vmap
+    def _(info: Any, in_dims: Any, x: Tensor) -> tuple[Tensor, int]:
+        return x / x.abs().max(), in_dims[0]
+
+    @scaled.register_fake
+    def _(x: Tensor) -> Tensor:
+        return torch.empty_like(x)
+
+    module = body(lambda m, h: h * scaled(h.detach()))()
+    problem = problem_of(module)
+    x = problem.initial(Streams.of("x", [0]))
+    with pytest.warns(UserWarning, match="tests_passes::scaled brings a vmap rule"):
+        same(problem.gradients(x).norms()[0], examples_alone(module, problem, x[0]).norm(dim=1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_module_of_half_precision_is_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(ValueError, match=f"Expected module of {dtype} to be float32 or float64"):
+        ModuleProblem(nn.Linear(4, 3).to(dtype), torch.ones(3, 4, dtype=dtype), torch.arange(3))
+
+
+def test_a_module_that_cannot_be_copied_is_named() -> None:
+    module = nn.Linear(4, 3)
+    module.waits = (number for number in range(3))  # type: ignore[assignment]
+    with pytest.raises(TypeError, match="Expected module=Linear to be one that can be copied: cannot pickle"):
+        ModuleProblem(module, torch.ones(3, 4), torch.arange(3))
+
+
+def test_the_sum_of_a_convolution_in_bfloat16_is_not_rounded() -> None:
+    """Of a thousand examples each a thousandth: rounding the sum would lose the last of them."""
+    inputs, errors = torch.ones(1000, 1, 2, 2, dtype=torch.bfloat16), torch.ones(1000, 1, 1, 1, dtype=torch.bfloat16)
+    layer = nn.Conv2d(1, 1, 2, bias=False)
+    weights = torch.ones(1000) / 1024
+    weights[0] = 1 + 1 / 1024
+    found = Patches(inputs, errors, layer).weighted_sum(weights)
+    assert found.dtype == torch.float32
+    expected = float((weights.to(torch.bfloat16).double()).sum())
+    torch.testing.assert_close(found, torch.full_like(found, expected), rtol=1e-6, atol=0)
+    assert abs(float(torch.tensor(expected).to(torch.bfloat16)) - expected) > 5e-4, "control"
 
 
 def test_a_mistake_of_the_module_s_own_keeps_its_words() -> None:

@@ -10,6 +10,7 @@ from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import full_precision
 from dpnotes.problems.examples import rows
+from dpnotes.problems.passes import NoRulesOfItsOwn
 from dpnotes.problems.watched import Watched
 
 
@@ -119,9 +120,10 @@ class CustomProblem:
         """
         if x.dim() != 2 or x.shape[1] != self._dim:
             raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self._dim}).")
-        if examples is None:
-            each, losses = self._by_run(x, *self._data)
-        else:
-            each, losses = self._by_run_and_batch(x, *(rows(data[None], examples, len(x)) for data in self._data))
+        with NoRulesOfItsOwn():
+            if examples is None:
+                each, losses = self._by_run(x, *self._data)
+            else:
+                each, losses = self._by_run_and_batch(x, *(rows(data[None], examples, len(x)) for data in self._data))
         self._watched.refuse_changes()
         return MaterialisedGradients(losses, each)

@@ -200,10 +200,10 @@ class Patches:
     def weighted_sum(self, weights: Tensor) -> Tensor:
         """See `Term`."""
         layer = self.layer
-        errors = (self.errors * weights[:, None, None, None]).to(self.errors.dtype)
+        wide = _wide(self.errors)  # or the sum over the batch would be rounded
+        errors = (self.errors * weights[:, None, None, None]).to(self.errors.dtype).to(wide)
         shape = layer.stride, self._padding(), layer.dilation, layer.groups
-        found = conv2d_weight(self.inputs, layer.weight.shape, errors, *shape)  # type: ignore[arg-type]
-        return found.to(_wide(found))
+        return conv2d_weight(self.inputs.to(wide), layer.weight.shape, errors, *shape)  # type: ignore[arg-type]
 
     def write(self) -> Tensor:
         """See `Term`."""

@@ -127,15 +127,23 @@ class ModuleGradients:
         return total
 
     def _contract(self, weights: Tensor, total: Tensor) -> None:
-        """Add the weighted sum of the very factors that gave the norms, or of the same ones made again."""
+        """Add the weighted sum of the very factors that gave the norms.
+
+        Where they were not kept they are made again. Code may make others the second time (Python's random numbers): a
+        gradient that is longer now is scaled down to the norm that was told, whatever the weight was chosen for.
+        """
         problem = self._problem
+        assert self._norms is not None
         for run, row in enumerate(self._x):
             for block, examples in problem._chunks(self._indices(run)):
+                own = weights[run, block]
                 if self._factors is None:
                     found = problem._passes.factors(problem._split(row), problem._batch(run, examples))[1]
+                    told, now = self._norms[run, block], found.squared_norms().sqrt_()
+                    own = torch.where(now > told, own * (told / now), own)
                 else:
                     found = self._factors[run]
-                total[run] += problem._contracted(found, weights[run, block])
+                total[run] += problem._contracted(found, own)
 
     def _pass(self, weights: Tensor, total: Tensor) -> None:
         """Add the gradient of the weighted sum of the losses."""
@@ -241,8 +249,13 @@ class ModuleProblem:
         self._inputs = inputs if isinstance(inputs, tuple) else (inputs,)
         self._labels = labels
         self._dtype, self._device = named[0][1].dtype, labels.device
+        if self._dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"Expected module of {self._dtype} to be float32 or float64; for bfloat16 see autocast.")
         self._start = torch.cat([parameter.reshape(-1) for _, parameter in named]).to(self._device)
-        self._module = copy.deepcopy(module).to(self._device)
+        try:
+            self._module = copy.deepcopy(module).to(self._device)
+        except TypeError as error:
+            raise TypeError(f"Expected module={type(module).__name__} to be one that can be copied: {error}.") from None
         _refuse_dropout(self._module)
         self._batch_norms = [name for name, m in self._module.named_modules() if _mixes(m)]
         for name in self._batch_norms:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch._C._functorch import _add_batch_dim, _unwrap_batched, maybe_current_level  # type: ignore[attr-defined]
 from torch._functorch.autograd_function import custom_function_call
+from torch._ops import OpOverload
 from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
@@ -111,7 +112,7 @@ class Passes:
             return self._loss(self._outputs(values, inputs), labels)
         if self._hooks:
             raise RuntimeError(f"{self._hooks[0]} has hooks that run in the backward pass, on all examples")
-        with _NoRulesOfItsOwn(), nullcontext() if called is None else self._known_layers(len(labels), called):
+        with NoRulesOfItsOwn(), nullcontext() if called is None else self._known_layers(len(labels), called):
             if self._by_rows:
                 output = functools.partial(self._output_of_one, values)
                 return self._loss(torch.func.vmap(output, randomness="error")(*inputs), labels)
@@ -143,10 +144,15 @@ class Passes:
                 del layer.forward
 
     def _each(self, values: Values, batch: Examples) -> Iterator[Tensor]:
+        self._watched.look_at_values()
+        before = {name: value.detach().clone() for name, value in values.items()}
         for label, *inputs in zip(batch[1], *batch[0], strict=True):
             with _draws_nothing(label.device):
                 yield self._loss_of_one(values, label, *inputs)
             self._watched.refuse_changes()
+            for name, value in values.items():
+                if not torch.equal(value, before[name]):
+                    raise ValueError(f"Expected a pass to leave the parameter {name} as it is.")
 
     def _apart(self, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> Any:
         if self.one_by_one is not None:
@@ -234,12 +240,18 @@ class Passes:
         return {local: self._names[id(p)] for local, p in layer.named_parameters(recurse=False) if p.requires_grad}
 
 
-class _NoRulesOfItsOwn(TorchFunctionMode):
-    """Refuses functions that bring a vmap rule, which is code that sees all examples."""
+class NoRulesOfItsOwn(TorchFunctionMode):
+    """Refuses functions and operations that bring a vmap rule, which is code that sees all examples."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is custom_function_call and args[0].vmap is not torch.autograd.Function.vmap:
-            raise RuntimeError(f"{args[0].__name__} brings a vmap rule of its own, for all examples")
+        """Call it, unless it is one of these."""
+        own, name = False, func.name() if isinstance(func, OpOverload) else getattr(func, "_qualified_op_name", "")
+        if func is custom_function_call:
+            own, name = args[0].vmap is not torch.autograd.Function.vmap, args[0].__name__
+        elif name and not name.startswith(("aten::", "prim::", "prims::")):
+            own = torch._C._dispatch_has_kernel_for_dispatch_key(name, "FuncTorchBatched")
+        if own:
+            raise RuntimeError(f"{name} brings a vmap rule of its own, for all examples")
         return func(*args, **(kwargs or {}))
 
 

@@ -1,11 +1,14 @@
 """What code leaves behind: in attributes, buffers, lists, closures, its class, and the global variables that it names.
 
 Code that keeps something of one example may show it to another, in this pass or in a later one. Not seen is what it
-keeps in objects of compiled code, or in a global variable that is no number, text, tensor or container of these.
+keeps in objects of compiled code, in modules, in what `functools.lru_cache` gives back, or outside of the process.
 """
 
 import functools
+import random
 import re
+import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -13,12 +16,12 @@ from typing import Any
 from weakref import ReferenceType
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-_PLAIN = int, float, complex, bool, str, bytes, type(None)
-_CONSTANTS = *_PLAIN, ModuleType, BuiltinFunctionType
-# Whose classes keep nothing.
-_LIBRARIES = {"torch", "builtins", "numpy", "functools", "collections", "abc", "enum", "typing"}
+_CONSTANTS = int, float, complex, bool, str, bytes, type(None), ModuleType, BuiltinFunctionType
+_LIBRARIES = {*sys.stdlib_module_names, "torch", "numpy"}  # whose functions and classes keep nothing
+_SILENT = {"logging", "threading", "_thread", "re", "pathlib"}  # whose objects keep nothing of examples
 _CONTAINERS = dict, list, tuple, set, frozenset, ReferenceType  # what a weak reference points to is held elsewhere
 
 
@@ -40,8 +43,18 @@ class Watched:
     """
 
     def __init__(self, **named: object) -> None:
-        self._named = named
-        self._before, self._held = _contents(named)
+        self._named, self._by_value = named, False
+        self._before, self._held = _contents(named, by_value=False)
+
+    def look_at_values(self) -> None:
+        """From now on compare the numbers in tensors, too: `.data` and numpy write past torch's count of changes.
+
+        A module's trainable parameters are left out, which no pass works on.
+        """
+        if not self._by_value:
+            self.refuse_changes()
+            self._by_value = True
+            self._before, self._held = _contents(self._named, by_value=True)
 
     def refuse_changes(self) -> None:
         """Compare what there is with what was.
@@ -49,7 +62,7 @@ class Watched:
         Raises:
           ValueError: if anything was changed, added or removed; it names the first.
         """
-        now, _ = _contents(self._named)
+        now, _ = _contents(self._named, self._by_value)
         if now == self._before:
             return
         known = dict(self._before)
@@ -60,19 +73,24 @@ class Watched:
         )
 
 
-def _contents(root: object) -> tuple[list[tuple[str, Any]], list[Any]]:
+def _contents(root: object, by_value: bool) -> tuple[list[tuple[str, Any]], list[Any]]:
     """All that a pass could have changed below an object, with its path; and the objects, so that no id comes again."""
     found: list[tuple[str, Any]] = []
     held, seen = [], set()
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
         path, value = waiting.pop()
-        if isinstance(value, _CONSTANTS) or (isinstance(value, type) and _of_a_library(value)):
+        if isinstance(value, torch.Generator):
+            found.append((path, value.get_state().tolist()))
+            continue
+        if isinstance(value, _CONSTANTS) or _keeps_nothing(value):
             found.append((path, value))
             continue
         held.append(value)
         if isinstance(value, Tensor):
-            found.append((path, (id(value), 0 if value.is_inference() else value._version)))
+            trained = isinstance(value, nn.Parameter) and value.requires_grad
+            numbers = value.detach().cpu().reshape(-1).tolist() if by_value and not trained else None
+            found.append((path, (id(value), 0 if value.is_inference() else value._version, repr(numbers))))
             continue
         if isinstance(value, np.ndarray):
             found.append((path, (id(value), value.tobytes())))
@@ -96,11 +114,11 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
     elif isinstance(value, FunctionType):
         yield from ((name, getattr(value, name)) for name in ("__closure__", "__defaults__", "__kwdefaults__"))
         named = ((name, value.__globals__.get(name)) for name in _names(value.__code__))
-        yield from ((f"__globals__.{name}", part) for name, part in named if _is_data(part))
+        yield from ((f"__globals__.{name}", part) for name, part in named)
     elif isinstance(value, type):
         shown = ((name, getattr(part, "__func__", part)) for name, part in vars(value).items())  # of a static method
-        yield from ((n, p) for n, p in shown if not n.startswith("__") and (_is_data(p) or isinstance(p, FunctionType)))
-        yield "__call__", vars(value).get("__call__")
+        kinds = FunctionType, property, *_CONSTANTS, *_CONTAINERS, Tensor, np.ndarray
+        yield from ((n, p) for n, p in shown if isinstance(p, kinds) and (n == "__call__" or not n.startswith("__")))
         yield from ((base.__name__, base) for base in value.__bases__)
         return
     elif isinstance(value, MethodType):
@@ -109,6 +127,8 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from (("function", value.func), ("arguments", value.args), ("keywords", value.keywords))
     if type(value) in _CONTAINERS:
         return
+    if not hasattr(value, "__dict__") or isinstance(value, random.Random):
+        yield from _pickled(value)
     own = getattr(value, "__dict__", {})
     if isinstance(value, nn.RNNBase):  # which makes these anew for each pass
         own = {name: part for name, part in own.items() if not name.startswith("_flat_weight")}
@@ -122,12 +142,23 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
                 yield name, getattr(value, name)
 
 
-def _of_a_library(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in _LIBRARIES
+def _pickled(value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object without attributes would be stored as: a deque, an array, a generator of random numbers."""
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for number, part in enumerate(value.__reduce_ex__(4)[1:]):
+            yield f"state {number}", [*part] if isinstance(part, Iterator) else part
 
 
-def _is_data(value: Any) -> bool:
-    return isinstance(value, (*_PLAIN, *_CONTAINERS, Tensor, np.ndarray))
+def _of_a_library(kind: Any) -> bool:
+    return getattr(kind, "__module__", None) is not None and kind.__module__.partition(".")[0] in _LIBRARIES
+
+
+def _keeps_nothing(value: Any) -> bool:
+    if isinstance(value, type | FunctionType):
+        return _of_a_library(value)
+    module = type(value).__module__
+    return module.partition(".")[0] in _SILENT or module.startswith("torch._")
 
 
 def _names(code: CodeType) -> Iterator[str]:

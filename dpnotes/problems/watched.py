@@ -9,6 +9,7 @@ import random
 import re
 import sys
 import warnings
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -20,9 +21,10 @@ import torch
 from torch import Tensor, nn
 
 _CONSTANTS = int, float, complex, bool, str, bytes, type(None), ModuleType, BuiltinFunctionType
-_LIBRARIES = {*sys.stdlib_module_names, "torch", "numpy"}  # whose functions and classes keep nothing
+_LIBRARIES = {*sys.stdlib_module_names, "torch", "numpy", "dpnotes"}  # whose functions and classes keep nothing
 _SILENT = {"logging", "threading", "_thread", "re", "pathlib"}  # whose objects keep nothing of examples
-_CONTAINERS = dict, list, tuple, set, frozenset, ReferenceType  # what a weak reference points to is held elsewhere
+# What a weak reference points to is held elsewhere.
+_CONTAINERS = dict, OrderedDict, list, tuple, set, frozenset, ReferenceType
 
 
 class Watched:
@@ -80,10 +82,16 @@ def _contents(root: object, by_value: bool) -> tuple[list[tuple[str, Any]], list
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
         path, value = waiting.pop()
+        if type(value) in _CONSTANTS:
+            found.append((path, value))
+            continue
+        if type(value) in _CONTAINERS and not value:  # most of what a module holds
+            found.append((path, type(value)))
+            continue
         if isinstance(value, torch.Generator):
             found.append((path, value.get_state().tolist()))
             continue
-        if isinstance(value, _CONSTANTS) or _keeps_nothing(value):
+        if _keeps_nothing(value):
             found.append((path, value))
             continue
         held.append(value)

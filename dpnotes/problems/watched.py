@@ -34,14 +34,13 @@ class Watched:
       **named: what is watched, with all that it holds: modules, functions, anything.
 
     Example:
-      >>> def loss(outputs, kept=[]):
-      ...     kept.append(outputs)
-      >>> watched = Watched(loss=loss)
+      >>> module = torch.nn.Linear(1, 1)
+      >>> watched = Watched(module=module)
       >>> watched.refuse_changes()
-      >>> loss(1)
+      >>> module.seen = 1
       >>> watched.refuse_changes()
       Traceback (most recent call last):
-      ValueError: Expected loss to leave nothing that another example could read: loss.__defaults__.0.0 changed.
+      ValueError: Expected module to leave nothing that another example could read: module.seen changed.
     """
 
     def __init__(self, **named: object) -> None:

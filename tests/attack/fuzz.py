@@ -13,6 +13,7 @@ import os
 import random
 import resource
 import signal
+import sys
 import tempfile
 import traceback
 import warnings
@@ -387,6 +388,7 @@ def attack(
 def _apart() -> Iterator[None]:
     """Results and caches of the command line in a folder of their own, and a limit of memory."""
     before, (soft, hard) = dict(os.environ), resource.getrlimit(resource.RLIMIT_AS)
+    streams = sys.stdout, sys.stderr  # a limit of time that ends a call may leave its own in their place
     with open("/proc/self/statm") as file:
         used = int(file.read().split()[0]) * resource.getpagesize()
     with tempfile.TemporaryDirectory() as place:
@@ -396,6 +398,7 @@ def _apart() -> Iterator[None]:
         try:
             yield
         finally:
+            sys.stdout, sys.stderr = streams
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
             os.environ.clear()
             os.environ |= before

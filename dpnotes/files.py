@@ -25,6 +25,8 @@ class DamagedFileError(ValueError):
 def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
     """Write files, all or none: all reach the disk under other names before the first takes its place.
 
+    Where a path is a link, the file that it leads to is replaced.
+
     Args:
       contents: by path; folders that are missing are made.
       mode: who may read and write them.
@@ -44,10 +46,10 @@ def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
                 _write_and_sync(file, content)
         for path in contents:
             with _named(path):
-                os.replace(names[path], path)
+                os.replace(names[path], _linked(path))
     for path in contents:
         with _named(path):
-            descriptor = os.open(path.parent, os.O_RDONLY)
+            descriptor = os.open(_linked(path).parent, os.O_RDONLY)
             try:
                 os.fsync(descriptor)
             finally:
@@ -148,14 +150,20 @@ def _write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
     os.fsync(file.fileno())
 
 
+def _linked(path: Path) -> Path:
+    """Where a link leads to, which stays a link."""
+    return Path(os.path.realpath(path))
+
+
 @contextmanager
 def _temporary_names(paths: Iterable[Path], mode: int) -> Iterator[dict[Path, Path]]:
     names: dict[Path, Path] = {}
     try:
         for path in paths:
             with _named(path):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+                folder = _linked(path).parent
+                folder.mkdir(parents=True, exist_ok=True)
+                descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=folder)
                 os.close(descriptor)
                 names[path] = Path(name)
                 os.chmod(name, mode)

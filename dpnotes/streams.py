@@ -189,14 +189,16 @@ class Streams:
         not theirs (of secret streams, numbers of a public key), and they may draw their own later.
 
         Raises:
-          ValueError: for another shape, or streams that are `replayable`, which no release may draw from.
+          ValueError: for another shape or type, or streams that are `replayable`, which no release may draw from.
 
         Example:
           >>> streams, first = Streams.secure(2), torch.tensor([True, False])
           >>> one, other = streams.only(first).normal("noise", 0, 3), streams.only(~first).normal("noise", 0, 3)
         """
-        if active.shape != (len(self),):
-            raise ValueError(f"Expected active of shape {tuple(active.shape)} to be ({len(self)},), one a run.")
+        if active.shape != (len(self),) or active.dtype != torch.bool:
+            raise ValueError(
+                f"Expected active, {active.dtype} of shape {tuple(active.shape)}, to be bool of shape ({len(self)},)."
+            )
         if not self._secret:
             return self
         if self._register is None:

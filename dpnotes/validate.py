@@ -160,7 +160,8 @@ def instance(kind: type, **named: object) -> None:
     for name, value in named.items():
         if not isinstance(value, kind):
             members = f": {', '.join(map(_member, kind))}" if issubclass(kind, Enum) else ""
-            raise TypeError(f"Expected {said(name, value)} to be a {kind.__name__}{members}.")
+            article = "an" if kind.__name__[0] in "AEIOU" else "a"
+            raise TypeError(f"Expected {said(name, value)} to be {article} {kind.__name__}{members}.")
 
 
 def _member(member: Enum) -> str:

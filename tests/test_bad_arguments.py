@@ -38,6 +38,7 @@ from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.training import Evaluation
+from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.audit import GaussianPair, MixturePair, ScaledPair
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.mechanisms import Gaussian
@@ -49,7 +50,7 @@ from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like
 from dpnotes.problems.landscapes import Reflected
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.problems.quadratics import Quadratic
+from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.problems.saddles import PopulationSensing
 from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.problems.separable import Cosine, Separable, Sine
@@ -92,6 +93,7 @@ INSIDE = (
     "problems.datasets.Location",
     "problems.examples.rows",
     "problems.examples.check",
+    "problems.examples.check_points",
     "problems.factors.Lookups",
     "problems.landscapes.check_points",
     "problems.passes.Passes",
@@ -121,7 +123,8 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield whole, value
                 for method, function in vars(value).items():
                     plain = getattr(function, "__func__", function)
-                    if not method.startswith("_") and inspect.isfunction(plain):
+                    written = inspect.isfunction(plain) and not getattr(plain, "__isabstractmethod__", False)
+                    if not method.startswith("_") and written:
                         yield f"{whole}.{method}", getattr(value, method)
 
 
@@ -583,6 +586,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "oracles.spider.Spider": spider,
     "oracles.terms.Terms": lambda: minibatch().terms,
     "privacy.audit.pairs.GaussianPair": pair,
+    "privacy.audit.pairs.Pair": pair,
     "privacy.audit.pairs.MixturePair": mixture,
     "privacy.audit.pairs.ScaledPair": lambda: ScaledPair(zeros(2, 2), (1.0, 2.0)),
     "privacy.museum.exhibit.Exhibit": lambda: exhibits()[0],
@@ -793,14 +797,27 @@ def test_what_the_fuzz_found_is_a_number():
         "measure.stationarity.sosp_level", example("measure.stationarity.sosp_level") | {"hessian_lipschitz": 5e-324}
     )
     assert not level.isnan().any()
-    name = "privacy.audit.pairs.GaussianPair.threshold"
+    name = "privacy.audit.pairs.Pair.threshold"
     assert math.isfinite(call(name, example(name) | {"epsilon": 1e308}))
+
+
+def test_a_point_of_another_type_is_named_where_products_would_be():
+    problem = Quadratic.sample(log_spectrum(3, 4.0).float(), 5, 1.0, seed=0)
+    with pytest.raises(ValueError, match="Expected x, torch.float64 of shape"):
+        problem.gradients(torch.zeros(1, 3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("delta", [5e-324, 1e-308, 1e-307])
+def test_a_delta_that_has_no_inverse_is_one(delta: float):
+    # The best Renyi order is near 1 + sqrt(ln(1/delta) / rho), and epsilon near rho + 2 sqrt(rho ln(1/delta)).
+    simple = 0.5 + 2 * math.sqrt(-0.5 * math.log(delta))
+    assert 0.9 * simple < rho_to_epsilon(0.5, delta, "tight") <= simple
 
 
 def test_a_guarantee_rests_on_assumptions_alone():
     for argument, value in itertools.product(("assumptions", "not_covered"), (None, ["a"], "a")):
         assert wrong_answer("guarantees.Guarantee", argument, value) is None
-    with pytest.raises(TypeError, match="Expected assumptions=1 to be a Assumption"):
+    with pytest.raises(TypeError, match="Expected assumptions=1 to be an Assumption"):
         Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "a test", (1,))  # type: ignore[arg-type]
 
 

@@ -46,6 +46,15 @@ def test_what_is_written_is_there_and_nothing_beside_it(tmp_path: Path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["new", "one", "two"]
 
 
+def test_a_link_stays_a_link_to_what_was_written(tmp_path: Path):
+    place, link = tmp_path / "large_disk" / "run.pt", tmp_path / "run.pt"
+    files.write({place: b"old"})
+    link.symlink_to(place)
+    files.write({link: b"new"}, mode=0o600)
+    assert link.is_symlink() and place.read_bytes() == b"new" and place.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in place.parent.iterdir()] == ["run.pt"]
+
+
 def test_on_a_full_disk_both_old_files_stay_and_the_one_without_room_is_named(tmp_path: Path):
     small, large = tmp_path / "small", tmp_path / "large"
     files.write({small: b"old", large: b"old"})

@@ -587,6 +587,11 @@ def test_when_a_fresh_gradient_is_due():
     assert refreshes(Refresh.path_length(1.0, M, longest=3), [0.01] * 8) == [0, 3, 6]
 
 
+def test_without_a_rule_a_later_batch_is_the_least():
+    bounds, new = torch.tensor([0.0, 1e6, 1e6]), torch.tensor([False, False, True])
+    assert Batches(1000).wanted(bounds, new).tolist() == [1, 1, 1000]
+
+
 def test_batches_grow_with_the_move_and_keep_a_term_below_its_sensitivity():
     spy, largest = Spy(), torch.tensor([1.0, 1e-3, 1e-3, 1e-12], dtype=torch.float64)
     oracle = Spider(

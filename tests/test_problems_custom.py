@@ -66,7 +66,7 @@ def test_bad_input_is_named() -> None:
         (lambda: CustomProblem(loss, 2, good[:0]), "num_examples=0 >= 1"),
         (lambda: CustomProblem(loss, 2, good, good[:3]), r"data\[0\]: 4, data\[1\]: 3"),
         (lambda: CustomProblem(loss, 2, good * math.nan), r"data\[0\] without NaN"),
-        (lambda: CustomProblem(loss, 2, good).gradients(torch.zeros(3)), "x.shape"),
+        (lambda: CustomProblem(loss, 2, good).gradients(torch.zeros(3)), "x, torch.float32 of shape"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

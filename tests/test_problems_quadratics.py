@@ -169,7 +169,7 @@ def test_bad_arguments_are_named() -> None:
         (lambda: quadratic.expected_excess_risk(start, 0.1, [1.0], momentum=1.0), "momentum=1.0 < 1"),
         (lambda: quadratic.expected_excess_risk([0.0], 0.1, [1.0]), "x0.shape"),
         (lambda: quadratic.noise_influence(0.1, 0), "num_steps=0 >= 1"),
-        (lambda: quadratic.gradients(torch.zeros(1, 2)), "x.shape"),
+        (lambda: quadratic.gradients(torch.zeros(1, 2)), "x, torch.float32 of shape"),
         (lambda: Quadratic.sample(quadratic.spectrum, 4, -1.0, seed=0), "spread=-1.0 >= 0"),
     ):
         with pytest.raises(ValueError, match=message):

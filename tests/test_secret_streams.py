@@ -385,8 +385,10 @@ def test_the_inactive_are_given_a_public_number():
     given = streams.only(torch.tensor([True, False])).normal("noise", 0, 3)
     assert torch.equal(given[1], Streams(torch.zeros(1, 2, dtype=torch.int64)).normal("noise", 0, 3)[0])
     assert torch.equal(given[0], Streams(streams.keys).normal("noise", 0, 3)[0])
-    with pytest.raises(ValueError, match=r"Expected active of shape \(1,\) to be \(2,\)"):
+    with pytest.raises(ValueError, match=r"Expected active, torch.bool of shape \(1,\), to be bool of shape \(2,\)"):
         streams.only(torch.tensor([True]))
+    with pytest.raises(ValueError, match="Expected active, torch.int64 of shape"):
+        streams.only(torch.tensor([1, 0]))
 
 
 def test_the_active_of_a_part_are_those_of_all_that_it_is_a_part_of():

@@ -75,7 +75,7 @@ def _tight_epsilon(rho: float, delta: float) -> float:
         return rho + excess * rho + log_excess - log_order - (math.log(delta) + log_order) / excess
 
     # The best order is near 1 + sqrt(ln(1/delta) / rho); the bracket is wide around it.
-    centre = 0.5 * math.log(math.log(1 / delta) / rho)
+    centre = 0.5 * math.log(-math.log(delta) / rho)  # the inverse of a subnormal delta is infinite
     best = minimize_scalar(epsilon, bounds=(centre - 6, centre + 6), method="bounded", options={"xatol": 1e-10})
     return max(0.0, float(best.fun))
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import full_precision
-from dpnotes.problems.examples import rows
+from dpnotes.problems.examples import check_points, rows
 from dpnotes.problems.passes import NoRulesOfItsOwn
 from dpnotes.problems.watched import Watched
 
@@ -118,8 +118,7 @@ class CustomProblem:
         Raises:
           ValueError: for shapes that disagree, or no such example; for a loss that a pass changed.
         """
-        if x.dim() != 2 or x.shape[1] != self._dim:
-            raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self._dim}).")
+        check_points(x, self._dim)
         with NoRulesOfItsOwn():
             if examples is None:
                 each, losses = self._by_run(x, *self._data)

@@ -1,4 +1,4 @@
-"""Which examples of a data set: rows of its tensors by index, one list of indices a run."""
+"""What a problem is asked: at which points, and for which examples, rows of its tensors by index, one list a run."""
 
 import torch
 from torch import Tensor
@@ -30,6 +30,22 @@ def rows(data: Tensor, examples: Tensor | None, runs: int) -> Tensor:
     if len(data) == 1:
         return data[0][examples]
     return data[torch.arange(runs, device=data.device)[:, None], examples]
+
+
+def check_points(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> None:
+    """Refuse what are not points `(runs, dim)`, of a type if one is given.
+
+    Raises:
+      ValueError: for another shape or type.
+
+    Example:
+      >>> check_points(torch.zeros(2), dim=2, dtype=torch.float32)
+      Traceback (most recent call last):
+      ValueError: Expected x, torch.float32 of shape (2,), to be torch.float32 of shape (runs, 2).
+    """
+    dtype = dtype or x.dtype
+    if x.dim() != 2 or x.shape[1] != dim or x.dtype != dtype:
+        raise ValueError(f"Expected x, {x.dtype} of shape {tuple(x.shape)}, to be {dtype} of shape (runs, {dim}).")
 
 
 def check(examples: Tensor, runs: int, num_examples: int) -> None:

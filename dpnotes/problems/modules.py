@@ -16,7 +16,7 @@ from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import deterministic_convolutions
 from dpnotes.problems.augmentation import Augmentation
-from dpnotes.problems.examples import check
+from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
 from dpnotes.problems.passes import Examples, Passes, Values
 from dpnotes.streams import Streams
@@ -386,7 +386,7 @@ class ModuleProblem:
     # ------------------------------------------------------------ points
     def parameters(self, x: Tensor) -> dict[str, Tensor]:
         """Views of points `(runs, dim)` by the parameters' names, `(runs, *shape)`."""
-        self._check_points(x)
+        check_points(x, self.dim, self._dtype)
         parts = x.split(self._sizes, dim=1)
         return {name: p.unflatten(1, self._shapes[name]) for name, p in zip(self._names, parts, strict=True)}
 
@@ -416,12 +416,6 @@ class ModuleProblem:
                 views[name].copy_(_default(self._module, name, streams, views[name].shape[1:]))
         return x
 
-    def _check_points(self, x: Tensor) -> None:
-        if x.dim() != 2 or x.shape[1] != self.dim or x.dtype != self._dtype:
-            raise ValueError(
-                f"Expected x, {x.dtype} of shape {tuple(x.shape)}, to be {self._dtype} of shape (runs, {self.dim})."
-            )
-
     # ------------------------------------------------------------ what it answers
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> ModuleGradients:
         """Losses and gradients by example at the points `x`, found when asked for.
@@ -433,7 +427,7 @@ class ModuleProblem:
         Raises:
           ValueError: for shapes that disagree, or no such example.
         """
-        self._check_points(x)
+        check_points(x, self.dim, self._dtype)
         if self._augmentation is not None:
             validate.same_length(x=x, streams=self._augmentation.streams)
         if examples is not None:
@@ -445,7 +439,7 @@ class ModuleProblem:
 
         Arguments and errors as in `gradients`.
         """
-        self._check_points(x)
+        check_points(x, self.dim, self._dtype)
         if examples is not None:
             check(examples, len(x), self.num_examples)
         everything = torch.arange(self.num_examples, device=self._device)
@@ -483,7 +477,7 @@ class ModuleProblem:
           ValueError: for shapes that disagree, or `statistics_from` missing or given in vain.
           OutOfMemory: if a block does not fit.
         """
-        self._check_points(x)
+        check_points(x, self.dim, self._dtype)
         inputs = inputs if isinstance(inputs, tuple) else (inputs,)
         validate.same_length(labels=labels, **{f"inputs[{i}]": tensor for i, tensor in enumerate(inputs)})
         if statistics_from is None and self._batch_norms:

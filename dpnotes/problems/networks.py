@@ -18,7 +18,7 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import full_precision
-from dpnotes.problems.examples import rows
+from dpnotes.problems.examples import check_points, rows
 from dpnotes.streams import Streams
 
 Activation = Literal["tanh", "relu"]
@@ -265,8 +265,7 @@ class TwoLayerNetwork:
         return loss / labels.shape[1], correct / labels.shape[1]
 
     def _matrices(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        if x.dim() != 2 or x.shape[1] != self.dim:
-            raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self.dim}).")
+        check_points(x, self.dim)
         split = (self.num_inputs + 1) * self.num_hidden
         return x[:, :split].unflatten(1, (-1, self.num_hidden)), x[:, split:].unflatten(1, (-1, self.num_classes))
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.problems.examples import rows
+from dpnotes.problems.examples import check_points, rows
 from dpnotes.streams import Streams
 
 
@@ -164,8 +164,7 @@ class Quadratic:
         Raises:
           ValueError: for shapes that disagree, or no such example.
         """
-        if x.dim() != 2 or x.shape[1] != self.dim:
-            raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self.dim}).")
+        check_points(x, self.dim, self.offsets.dtype)
         away = x - self.center
         if examples is None:
             offsets, linear = self.offsets, away @ self.offsets.mT

@@ -8,6 +8,7 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import full_precision
+from dpnotes.problems.examples import check_points
 from dpnotes.streams import Streams
 
 _DRAWN_AT_ONCE = 2**22  # numbers: 32 MiB in float64, several times over while they are made
@@ -172,8 +173,7 @@ class QuadraticSensing:
           x: `(runs, dim)`.
           examples: indices `(runs, batch)`; all examples if None.
         """
-        if x.dim() != 2 or x.shape[1] != self.dim:
-            raise ValueError(f"Expected x.shape={tuple(x.shape)} to be (runs, {self.dim}).")
+        check_points(x, self.dim, self.measurements.dtype)
         matrix = x.unflatten(1, (-1, self.rank))
         if examples is None:
             measurements, targets, norms = self.measurements, self.targets, self._norms

@@ -55,7 +55,7 @@ def _privacy_noise(n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, c_1
     return {"Delta": noise, "noise_multiplier": noise * B / C, "largest_epsilon": largest}
 
 
-def spread(sigma: Any, n: Any) -> Any:
+def _spread(sigma: Any, n: Any) -> Any:
     """How far a sample's gradient may be from the mean gradient under Assumption B."""
     return sigma * np.sqrt(np.log1p((np.e - 1) * n))
 
@@ -65,14 +65,14 @@ def _gradient_terms(
 ) -> tuple[Any, Any]:
     """The gradient bound is the first plus alpha times the second."""
     if constants == "deterministic":  # in place of C, by the sensitivity of a batch under Assumption B
-        return spread(sigma, n) * n / (n - 1), 0.0
+        return _spread(sigma, n) * n / (n - 1), 0.0
     if constants == "paper":
         logs = L * np.sqrt(np.log(T / delta)) + sigma * np.sqrt(np.log(n * T)) + np.sqrt(-sigma * np.log(delta))
         return 2 * np.sqrt(L * f_max) + c * logs, 0.0
     tail = np.sqrt(np.log(T / delta))
     if constants == "one":
-        return np.sqrt(L * f_max) + spread(sigma, n), tail
-    return np.sqrt(2 * L * f_max * (1 + 64 * c * c_eta)) + spread(sigma, n), np.sqrt(2 * c * c_eta) * tail
+        return np.sqrt(L * f_max) + _spread(sigma, n), tail
+    return np.sqrt(2 * L * f_max * (1 + 64 * c * c_eta)) + _spread(sigma, n), np.sqrt(2 * c * c_eta) * tail
 
 
 def _gradient_bound(
@@ -85,7 +85,7 @@ def _gradient_bound(
 def _sensitivity(n: Any, B: Any, sigma: Any) -> dict[str, Any]:
     _require_batch(B, n)
     _require_two(n)
-    one = spread(sigma, n)
+    one = _spread(sigma, n)
     return {"sample": one, "difference": 2 * one * n / (n - 1), "batch": 2 * one * n / ((n - 1) * B)}
 
 

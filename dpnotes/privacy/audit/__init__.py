@@ -18,13 +18,14 @@ from dpnotes.privacy.audit.bounds import (
     runs_for_power,
 )
 from dpnotes.privacy.audit.one_run import guess, one_run, one_run_p_value
-from dpnotes.privacy.audit.pairs import GaussianPair, MixturePair, ScaledPair
+from dpnotes.privacy.audit.pairs import GaussianPair, MixturePair, Pair, ScaledPair
 from dpnotes.privacy.audit.training import transcript_scores
 
 __all__ = [
     "GaussianPair",
     "LowerBound",
     "MixturePair",
+    "Pair",
     "ScaledPair",
     "choose_threshold",
     "epsilon_from_counts",

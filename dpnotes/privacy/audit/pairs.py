@@ -1,11 +1,11 @@
 """What two neighbouring data sets give, in closed form, and the best attack on it.
 
-All kinds of pair answer the same questions: the `epsilon` that the pair forces on any claim (no sampling), the `score`
-of an output, and for the event `score > threshold` its `rates` on either data set and the `threshold` that tells most.
-They are read off the code under audit: what it gives for unit draws of its noise is its covariance.
+All kinds of pair answer the same questions, those of `Pair`, without sampling. The answers are read off the code under
+audit: what it gives for unit draws of its noise is its covariance.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,8 +22,39 @@ _SAME = 1e-6  # relative: noises that differ by less differ by rounding
 _NOISELESS = 1e-9  # relative: a direction whose noise is smaller than this has none but rounding
 
 
+class Pair(ABC):
+    """What every pair answers; each kind has its own closed form."""
+
+    @abstractmethod
+    def epsilon(self, delta: float) -> float:
+        """An epsilon that the pair forces on any claim, at `delta` in (0, 1)."""
+
+    @abstractmethod
+    def score(self, outputs: Tensor) -> Tensor:
+        """How much outputs look as if the example were there, `(runs,)`; rising with the likelihood ratio."""
+
+    @abstractmethod
+    def rates(self, threshold: float) -> tuple[float, float]:
+        """How probable `score > threshold` is with the example, and without it."""
+
+    def threshold(self, epsilon: float, delta: float) -> float:
+        """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
+        validate.non_negative(epsilon=epsilon, delta=delta)
+        return _surest(self.rates, self._grid, epsilon, delta)
+
+    def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
+        """The threshold that promises the largest bound from so many runs on each side."""
+        validate.at_least(1, runs=runs)
+        return _strongest(self.rates, self._grid, runs, delta, level)
+
+    @property
+    @abstractmethod
+    def _grid(self) -> NDArray[np.float64]:
+        """The thresholds to choose from."""
+
+
 @dataclass(frozen=True, eq=False)
-class GaussianPair:
+class GaussianPair(Pair):
     """Outputs `mean + noise_row` against `mean + shift + noise_row`, Gaussian with one covariance.
 
     With S the covariance, the pair is as far apart as N(0, 1) and N(mu, 1), `mu^2 = shift' S^-1 shift`, and its epsilon
@@ -127,21 +158,9 @@ class GaussianPair:
             return float(threshold < 1), float(threshold < 0)
         return float(ndtr(self.mu - threshold)), float(ndtr(-threshold))
 
-    def threshold(self, epsilon: float, delta: float) -> float:
-        """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
-        _check(epsilon, delta)
-        if math.isinf(self.mu):
-            return 0.5
-        return _surest(self.rates, self._grid, epsilon, delta)
-
-    def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
-        """The threshold that promises the largest bound from so many runs on each side."""
-        validate.at_least(1, runs=runs)
-        return 0.5 if math.isinf(self.mu) else _strongest(self.rates, self._grid, runs, delta, level)
-
     @property
     def _grid(self) -> NDArray[np.float64]:
-        return np.linspace(-6, 10 + self.mu, 1000)
+        return np.array([0.5]) if math.isinf(self.mu) else np.linspace(-6, 10 + self.mu, 1000)
 
     def _attack(self) -> tuple[Tensor, float]:
         if not bool(self.shift.any()):
@@ -160,7 +179,7 @@ class GaussianPair:
 
 
 @dataclass(frozen=True, eq=False)
-class MixturePair:
+class MixturePair(Pair):
     """One number a run, a mixture of Gaussians of one standard deviation on either data set: what sampling gives.
 
     Args:
@@ -246,16 +265,6 @@ class MixturePair:
         validate.real(threshold=threshold)
         return self._tail(self.included, threshold), self._tail(self.without, threshold)
 
-    def threshold(self, epsilon: float, delta: float) -> float:
-        """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
-        _check(epsilon, delta)
-        return _surest(self.rates, self._grid, epsilon, delta)
-
-    def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
-        """The threshold that promises the largest bound from so many runs on each side."""
-        validate.at_least(1, runs=runs)
-        return _strongest(self.rates, self._grid, runs, delta, level)
-
     @property
     def _grid(self) -> NDArray[np.float64]:
         values = self._sign * np.concatenate([self.included[0], self.without[0]])
@@ -290,7 +299,7 @@ class MixturePair:
 
 
 @dataclass(frozen=True, eq=False)
-class ScaledPair:
+class ScaledPair(Pair):
     """Noise of one scale with the example and of another without it: N(means[i], stds[i]^2 I), one output or many.
 
     The log likelihood ratio is a square around one centre, `|x - c|^2`, so that everything is noncentral chi-squared:
@@ -381,16 +390,6 @@ class ScaledPair:
         middle, spread = self._moments
         return self._masses(middle + math.copysign(spread, slope) * threshold, slope > 0)
 
-    def threshold(self, epsilon: float, delta: float) -> float:
-        """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
-        _check(epsilon, delta)
-        return _surest(self.rates, self._grid, epsilon, delta)
-
-    def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
-        """The threshold that promises the largest bound from so many runs on each side."""
-        validate.at_least(1, runs=runs)
-        return _strongest(self.rates, self._grid, runs, delta, level)
-
     @property
     def _square(self) -> tuple[float, float, Tensor, tuple[float, float]]:
         """The log likelihood ratio as `slope |x - centre|^2 + level`; where the centre is, for either side."""
@@ -441,10 +440,6 @@ def _beside(weights: Tensor, values: Tensor) -> NDArray[np.float64]:
             "to be (outcomes,)."
         )
     return torch.stack([values, weights]).numpy()
-
-
-def _check(epsilon: float, delta: float) -> None:
-    validate.non_negative(epsilon=epsilon, delta=delta)
 
 
 def _surest(

@@ -17,6 +17,7 @@ from dpnotes.privacy.audit import (
     GaussianPair,
     LowerBound,
     MixturePair,
+    Pair,
     ScaledPair,
     from_scores,
     power,
@@ -29,7 +30,6 @@ POWER = 0.99  # that their number of runs is chosen for, at least
 _CHUNK = 2**22  # numbers drawn at once
 _FRUITLESS = 10_000  # runs where no number of them refutes the claim
 
-Pair = GaussianPair | MixturePair | ScaledPair
 Release = Callable[..., Tensor]
 
 

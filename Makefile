@@ -43,7 +43,7 @@ check-notebooks: $(VENV)/.dev  ## every stored output against a fresh run
 	$(PYTEST) -n $(WORKERS) --dist loadfile --nbval --nbval-current-env notebooks
 
 browser: $(VENV)/.dev  ## the notebooks in a real chromium
-	$(PYTEST) -m browser tests
+	$(PYTEST) -n $(WORKERS) -m browser tests/test_browser.py
 
 notebooks: $(VENV)/.dev  ## run the notebooks and store their outputs
 	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write notebooks/*.ipynb

@@ -63,8 +63,44 @@ def opened(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
         chromium.close()
 
 
+def a_row_opens_its_derivation(notebook: Notebook) -> None:
+    table = notebook.page.locator(".dpnotes-claims")
+    paper, severity = table.locator("select").nth(0), table.locator("select").nth(1)
+    paper.select_option("drift_escape")
+    severity.select_option("rate")
+    notebook.wait_until_idle()
+    names = table.locator(".dpnotes-claim:visible")
+    row = names.filter(has_text="drift_escape.thm2").first
+    row.click()
+    table.get_by_text("wording for the authors").wait_for(timeout=10_000)
+    table.get_by_text("fresh gradients: data (2/17)").first.wait_for(timeout=10_000)
+    table.locator("mjx-container").first.wait_for(timeout=10_000)
+    row.click()
+    table.get_by_text("wording for the authors").wait_for(state="detached", timeout=10_000)
+    table.locator("input[type=text]").first.fill("no such words")
+    notebook.page.keyboard.press("Enter")
+    table.get_by_text("0 of").wait_for(timeout=10_000)
+    assert names.count() == 0
+
+
+def another_theorem_brings_its_own_sliders(notebook: Notebook) -> None:
+    chosen = notebook.page.locator("select").filter(has_text="drift_escape.thm2").first
+    (explorer, *_) = notebook.explorers()
+    before = explorer.locator(".dpnotes-readout").inner_text()
+    option = next(o for o in chosen.locator("option").all() if "goldstein.thm3.1" in o.inner_text())
+    chosen.select_option(value=option.get_attribute("value"))
+    notebook.wait_until_idle()
+    notebook.page.locator(".dpnotes-explorer").get_by_text("Phi", exact=True).first.wait_for(timeout=10_000)
+    (explorer, *_) = notebook.explorers()
+    assert explorer.locator(".dpnotes-readout").inner_text() != before
+    assert notebook.move_slider(explorer, 0, "ArrowRight", 2)
+
+
+ALSO = {"errata.ipynb": a_row_opens_its_derivation, "rates.ipynb": another_theorem_brings_its_own_sliders}
+
+
 @pytest.mark.parametrize("name", [path.name for path in NOTEBOOKS])
-def test_the_notebook_runs_and_its_sliders_work(opened, name: str):
+def test_the_notebook_runs_and_its_widgets_work(opened, name: str):
     with opened(name) as notebook:
         notebook.run_all()
         assert notebook.errors() == []
@@ -73,50 +109,11 @@ def test_the_notebook_runs_and_its_sliders_work(opened, name: str):
                 explorer, 0, "ArrowLeft", 3
             )
             assert moved, f"explorer {number}: readout and picture did not both follow its first slider"
+        if name in ALSO:
+            ALSO[name](notebook)
         notebook.wait_until_idle()
         assert notebook.errors() == []
         assert notebook.complaints == []
-
-
-def test_a_row_of_the_claims_opens_its_derivation(opened):
-    with opened("errata.ipynb") as notebook:
-        notebook.run_all()
-        assert notebook.errors() == []
-        table = notebook.page.locator(".dpnotes-claims")
-        paper, severity = table.locator("select").nth(0), table.locator("select").nth(1)
-        paper.select_option("drift_escape")
-        severity.select_option("rate")
-        notebook.wait_until_idle()
-        names = table.locator(".dpnotes-claim:visible")
-        row = names.filter(has_text="drift_escape.thm2").first
-        row.click()
-        table.get_by_text("wording for the authors").wait_for(timeout=10_000)
-        table.get_by_text("fresh gradients: data (2/17)").first.wait_for(timeout=10_000)
-        table.locator("mjx-container").first.wait_for(timeout=10_000)
-        row.click()
-        table.get_by_text("wording for the authors").wait_for(state="detached", timeout=10_000)
-        table.locator("input[type=text]").first.fill("no such words")
-        notebook.page.keyboard.press("Enter")
-        table.get_by_text("0 of").wait_for(timeout=10_000)
-        assert names.count() == 0
-        assert notebook.errors() == [] and notebook.complaints == []
-
-
-def test_another_theorem_brings_its_own_sliders(opened):
-    with opened("rates.ipynb") as notebook:
-        notebook.run_all()
-        assert notebook.errors() == []
-        chosen = notebook.page.locator("select").filter(has_text="drift_escape.thm2").first
-        (explorer, *_) = notebook.explorers()
-        before = explorer.locator(".dpnotes-readout").inner_text()
-        option = next(o for o in chosen.locator("option").all() if "goldstein.thm3.1" in o.inner_text())
-        chosen.select_option(value=option.get_attribute("value"))
-        notebook.wait_until_idle()
-        notebook.page.locator(".dpnotes-explorer").get_by_text("Phi", exact=True).first.wait_for(timeout=10_000)
-        (explorer, *_) = notebook.explorers()
-        assert explorer.locator(".dpnotes-readout").inner_text() != before
-        assert notebook.move_slider(explorer, 0, "ArrowRight", 2)
-        assert notebook.errors() == [] and notebook.complaints == []
 
 
 def test_control_what_goes_wrong_is_seen(opened):

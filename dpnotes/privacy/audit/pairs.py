@@ -445,6 +445,8 @@ def _by_unit_draws(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, nu
     validate.at_least(1, num_draws=num_draws)
     draws = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
     outputs = release(data.expand(len(draws), *data.shape), draws)
+    if outputs.dim() != 2 or len(outputs) != len(draws):
+        raise ValueError(f"Expected release to give ({len(draws)}, outputs), got {tuple(outputs.shape)}.")
     return outputs[0], outputs[1:] - outputs[0]
 
 

@@ -102,7 +102,7 @@ SEED_IS_PUBLIC = Assumption(
 )
 SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating system and was not stored)", "assumed")
 REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
-SHARED_NOISE = Assumption("one alone is published of the runs that share their noise", "assumed")
+SHARED_NOISE = Assumption("of the runs that share their noise only one is published", "assumed")
 
 OVERSPENT = Assumption("the run spent no more than was declared for it", "checked", False)
 

@@ -391,7 +391,7 @@ def assumptions_of(streams: Streams) -> tuple[Assumption, ...]:
     Example:
       >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][1:]
       ['numbers are real (they are floating-point ones)',
-      'one alone is published of the runs that share their noise']
+      'of the runs that share their noise only one is published']
     """
     shared = len(streams.keys.unique(dim=0)) < len(streams)
     return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)

@@ -185,7 +185,7 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
 
     Returns:
       The runs that may be released to, `(runs,)` bool: the active ones. On a device, where an error is raised only when
-      somebody waits (`dpnotes.checks`), without those that have one.
+      the host waits for it (`dpnotes.checks`), without those that have one.
 
     Raises:
       CombinationError: see `Gaussian.release`.

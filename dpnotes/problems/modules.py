@@ -45,7 +45,8 @@ class ModuleGradients:
     contracts. Where the batch takes several chunks, they are not kept, and the sum passes again. `losses` alone takes a
     forward pass; after `norms`, or on a CPU after a sum in which all took part, nothing. So ask for losses last.
 
-    No pass reads anything back from a GPU but the sum of a batch normalisation, which has to know who takes part.
+    No pass over all examples reads anything back from a GPU but the sum of a batch normalisation, which has to know who
+    takes part.
     """
 
     def __init__(self, problem: "ModuleProblem", x: Tensor, examples: Tensor | None) -> None:
@@ -183,8 +184,8 @@ class ModuleProblem:
     Gradients by example. Linear, Conv2d (any groups), GroupNorm, LayerNorm, Embedding and batch normalisation with
     fixed statistics (`eval()`) give them from one forward pass and one backward pass through activations
     (`problems.factors`). A parameter of anything else, or one that is used in any other way than by calling its layer,
-    takes a second pass that writes its gradients out: `batch` times its size. So are those of a parameter that several
-    layers share, or of a layer that is called several times.
+    takes a second pass that writes its gradients out: `batch` times its size. Written out, without one, are those of a
+    parameter that several layers share, or of a layer that is called several times.
 
     Batch normalisation in training mode makes the loss of an example depend on its batch: `norms` refuses, and the
     gradient is that of the mean loss of the batch. No running statistics are kept: the point alone is the state, and

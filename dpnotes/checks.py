@@ -1,6 +1,6 @@
 """Checks of values in tensors, where reading a value may make the host wait for a device.
 
-On the CPU a check raises at once. On a device it is written down, and raises when somebody waits for the device anyway
+On the CPU a check raises at once. On a device it is written down, and raises when the host waits for the device anyway
 (`settle`, which the loop over steps calls, as do checkpoints and guarantees). Until then nothing about the data may
 have left: whoever checks so has to make sure that what is computed from a bad value is no answer.
 """

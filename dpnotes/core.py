@@ -122,7 +122,7 @@ class Ledger:
     prices: list[Price] = field(default_factory=list)
 
     def add(self, price: Price) -> None:
-        """Append one release; all prices of a ledger speak of one neighbouring relation."""
+        """Append one release; all prices of a ledger have one neighbouring relation."""
         if self.prices and price.relation != self.prices[0].relation:
             raise ValueError(f"Expected relation={price.relation} to be the ledger's {self.prices[0].relation}.")
         self.prices.append(price)

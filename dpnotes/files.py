@@ -151,7 +151,7 @@ def _write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
 
 
 def _linked(path: Path) -> Path:
-    """Where a link leads to, which stays a link."""
+    """The file that a path leads to; a link on the way stays one."""
     return Path(os.path.realpath(path))
 
 

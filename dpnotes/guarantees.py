@@ -15,7 +15,7 @@ Basis = Literal["proved", "enforced", "checked", "measured", "assumed"]
 
 
 class Relation(StrEnum):
-    """When two data sets are neighbours. Sampling, sensitivity and accountant must speak of the same one."""
+    """When two data sets are neighbours. Sampling, sensitivity and accountant must be for the same one."""
 
     REPLACE_ONE = "replace-one"  # one example is exchanged for any other
     ADD_OR_REMOVE = "add-or-remove-one"  # one example more or less; normalisers are public constants
@@ -89,11 +89,11 @@ class Guarantee:
     def __str__(self) -> str:
         if broken := [a.statement for a in self.assumptions if a.holds is False]:
             return f"no guarantee, since this did not hold: {'; '.join(broken)}"
-        said = f"({self.epsilon:.4g}, {self.delta:g})-DP, {self.relation}, by {self.accountant}"
-        for basis in ("proved", "enforced", "checked", "measured", "assumed"):
-            if on := "; ".join(a.statement for a in self.assumptions if a.basis == basis):
-                said += f", assuming that {on}" if basis == "assumed" else f", {basis}: {on}"
-        return said + (f"; NOT covered: {'; '.join(self.not_covered)}" if self.not_covered else "")
+        claim = f"({self.epsilon:.4g}, {self.delta:g})-DP, {self.relation}, by {self.accountant}"
+        for basis in get_args(Basis):
+            if statements := "; ".join(a.statement for a in self.assumptions if a.basis == basis):
+                claim += f", assuming that {statements}" if basis == "assumed" else f", {basis}: {statements}"
+        return claim + (f"; NOT covered: {'; '.join(self.not_covered)}" if self.not_covered else "")
 
 
 SEED_IS_PUBLIC = Assumption(
@@ -102,7 +102,9 @@ SEED_IS_PUBLIC = Assumption(
 )
 SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating system and was not stored)", "assumed")
 REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
-SHARED_NOISE = Assumption("one alone is published of the runs that share their noise", "assumed")
+SHARED_NOISE = Assumption("of the runs that share their noise only one is published", "assumed")
+
+OVERSPENT = Assumption("the run spent no more than was declared for it", "checked", False)
 
 EXAMPLES_APART = Assumption("nothing of an example enters another one's gradient", "assumed")
 EXAMPLES_MIX = Assumption(f"{EXAMPLES_APART.statement} (the module mixes them)", "checked", False)
@@ -115,7 +117,7 @@ STATISTICS_WITHOUT_NOISE = "statistics of the private data that were released wi
 def assumptions_of_runs(*, secret_seed: bool, shared_noise: bool = False) -> tuple[Assumption, ...]:
     """What every run on a computer rests on, whatever it computes; all that returns a run's guarantee attaches it.
 
-    An accountant speaks of mechanisms as they are defined, and leaves it to those who ran them to say this.
+    An accountant knows mechanisms as they are defined; what a run adds to that is said here.
 
     Args:
       secret_seed: whether the keys came from the operating system (`Streams.secret`).

@@ -15,7 +15,7 @@ from torch import Tensor
 from dpnotes import checks
 
 ELEMENTS = 2**32 - 1  # that a call of secret streams has at most: call and element are one number of 64 bits
-_NONE = -(2**63)
+_NONE = -(2**63)  # the position before any draw
 
 
 def random_keys(num_runs: int, device: torch.device) -> Tensor:
@@ -33,7 +33,7 @@ class Register:
     """Which draw of each of `num_runs` runs is the next that is allowed, for each purpose.
 
     A draw has a position, its call and after that its element, and is allowed if no later one was made. On the CPU any
-    other is an error at once. On a device, where errors are raised when somebody waits (`dpnotes.checks`), its run is
+    other is an error at once. On a device, where errors wait for the host (`dpnotes.checks`), its run is
     served nothing from then on.
 
     Example:

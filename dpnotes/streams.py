@@ -39,7 +39,7 @@ _NAMES = 15  # vectors that are remembered beside the one that is drawn
 
 # What secret streams may draw again, and why: who sees both draws learns nothing of the data from their being equal.
 REPLAYED = {
-    "augmentation": "a picture that passes twice in one step has to be changed alike; it is what is asked, no release",
+    "augmentation": "a picture that passes twice in one step has to be changed alike; it is no release",
 }
 
 
@@ -63,8 +63,8 @@ class Streams:
 
     Args:
       keys: `(runs, 2)` int64, two 32-bit words a run. The key comes from what the run is (its spec), never from
-        its place in the batch; `Streams.of` makes it. Keys that somebody hands over are no secret: `Streams.secure`
-        alone makes streams that are.
+        its place in the batch; `Streams.of` makes it. Keys that are handed over are no secret: `Streams.secure`
+        alone makes secret streams.
 
     Raises:
       ValueError: for keys of another type or shape.
@@ -212,8 +212,9 @@ class Streams:
     def served(self, active: Tensor) -> Tensor:
         """Those of `active`, `(runs,)` bool, that were given all they drew, asked for after a draw.
 
-        All of them, but for runs of secret streams on a device that asked for a number twice: those were given what is
-        no secret, nothing about the data may leave with it, and it is an error when somebody waits (`dpnotes.checks`).
+        All of them, but for runs of secret streams on a device that asked for a number twice: those were given
+        numbers of a public key, so nothing about the data may leave with them, and the error is raised when the host
+        next waits for the device (`dpnotes.checks`).
 
         Example:
           >>> Streams.of(0, ["a"]).served(torch.tensor([True]))
@@ -249,12 +250,13 @@ class Streams:
         Args:
           purpose: what the draw is for; draws for different purposes are independent.
           call: which draw it is, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
-          num_blocks: Philox blocks of four words, at most 2^32.
+          num_blocks: Philox blocks of four words, at most 2^32, of secret streams one less.
 
         Raises:
           TypeError: for a call that is no whole number, truth values included.
           ValueError: for a call outside this range, which would share its stream with another, or calls that are not
-            one a run; for more blocks than a stream has. (Of calls on a device: when the host next waits for it.)
+            one a run; for more blocks than a stream has; of secret streams, for what was drawn
+            before. (Of calls on a device: when the host next waits for it.)
         """
         validate.at_least(1, num_blocks=num_blocks)
         calls = self._calls(call)
@@ -276,7 +278,7 @@ class Streams:
           call: as in `words`.
           size: how many numbers, at least 1.
           start: which element of the vector is the first of them, so that a vector can be drawn in pieces. It has
-            2^33 elements.
+            2^33 elements, of secret streams 2^32 - 1.
 
         Raises:
           TypeError: as in `words`.

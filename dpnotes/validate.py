@@ -15,10 +15,10 @@ _short = Repr()
 _short.maxlong, _short.maxstring, _short.maxother = 40, 80, 80
 
 
-def said(name: str, value: object) -> str:
-    """An argument and its value as an error says them: one line, and not a long one.
+def shown(name: str, value: object) -> str:
+    """An argument and its value as an error shows them: one line, and not a long one.
 
-    >>> said("num_steps", 10**400)
+    >>> shown("num_steps", 10**400)
     'num_steps=100000000000000000...0000000000000000000'
     """
     return f"{name}={' '.join(_short.repr(value).split())}"
@@ -33,9 +33,9 @@ def real(**named: object) -> None:
     """
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"Expected {said(name, value)} to be a real number.")
+            raise TypeError(f"Expected {shown(name, value)} to be a real number.")
         if not _finite(value):
-            raise ValueError(f"Expected {said(name, value)} to be finite.")
+            raise ValueError(f"Expected {shown(name, value)} to be finite.")
 
 
 def _finite(value: Real) -> bool:
@@ -55,7 +55,7 @@ def positive(**named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not value > 0:  # type: ignore[operator]
-            raise ValueError(f"Expected {said(name, value)} > 0.")
+            raise ValueError(f"Expected {shown(name, value)} > 0.")
 
 
 def non_negative(**named: object) -> None:
@@ -68,7 +68,7 @@ def non_negative(**named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not value >= 0:  # type: ignore[operator]
-            raise ValueError(f"Expected {said(name, value)} >= 0.")
+            raise ValueError(f"Expected {shown(name, value)} >= 0.")
 
 
 def between(low: float, high: float, **named: object) -> None:
@@ -81,7 +81,7 @@ def between(low: float, high: float, **named: object) -> None:
     real(**named)
     for name, value in named.items():
         if not low < value < high:  # type: ignore[operator]
-            raise ValueError(f"Expected {low} < {said(name, value)} < {high}.")
+            raise ValueError(f"Expected {low} < {shown(name, value)} < {high}.")
 
 
 def at_least(minimum: int, **named: object) -> None:
@@ -91,17 +91,22 @@ def at_least(minimum: int, **named: object) -> None:
     Traceback (most recent call last):
     ValueError: Expected num_steps=0 >= 1.
     """
+    _integer(**named)
+    for name, value in named.items():
+        if not value >= minimum:  # type: ignore[operator]
+            raise ValueError(f"Expected {shown(name, value)} >= {minimum}.")
+        if not _finite(value):  # type: ignore[arg-type]
+            raise ValueError(f"Expected {shown(name, value)} < 2^1024.")
+
+
+def _integer(**named: object) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"Expected {said(name, value)} to be an integer.")
-        if not value >= minimum:  # type: ignore[operator]
-            raise ValueError(f"Expected {said(name, value)} >= {minimum}.")
-        if not _finite(value):  # type: ignore[arg-type]
-            raise ValueError(f"Expected {said(name, value)} < 2^1024.")
+            raise TypeError(f"Expected {shown(name, value)} to be an integer.")
 
 
 def or_infinite(check: Callable[..., None], *limits: Any, **named: object) -> None:
-    """Refuse what `check(*limits, ...)` refuses, but for infinity: where that has a meaning, such as "no privacy".
+    """Refuse what `check(*limits, ...)` refuses, except infinity: for arguments where it has a meaning ("no privacy").
 
     >>> or_infinite(positive, epsilon=math.inf)
     >>> or_infinite(positive, epsilon=math.nan)
@@ -114,7 +119,7 @@ def or_infinite(check: Callable[..., None], *limits: Any, **named: object) -> No
 
 
 def or_none(check: Callable[..., None], *limits: Any, **named: object) -> None:
-    """Refuse what `check(*limits, ...)` refuses, but for None.
+    """Refuse what `check(*limits, ...)` refuses, except None.
 
     >>> or_none(positive, tolerance=None)
     >>> or_none(positive, tolerance=0)
@@ -147,7 +152,7 @@ def flag(**named: object) -> None:
     """
     for name, value in named.items():
         if not isinstance(value, bool):
-            raise TypeError(f"Expected {said(name, value)} to be True or False.")
+            raise TypeError(f"Expected {shown(name, value)} to be True or False.")
 
 
 def instance(kind: type, **named: object) -> None:
@@ -161,7 +166,7 @@ def instance(kind: type, **named: object) -> None:
         if not isinstance(value, kind):
             members = f": {', '.join(map(_member, kind))}" if issubclass(kind, Enum) else ""
             article = "an" if kind.__name__[0] in "AEIOU" else "a"
-            raise TypeError(f"Expected {said(name, value)} to be {article} {kind.__name__}{members}.")
+            raise TypeError(f"Expected {shown(name, value)} to be {article} {kind.__name__}{members}.")
 
 
 def _member(member: Enum) -> str:
@@ -169,17 +174,16 @@ def _member(member: Enum) -> str:
 
 
 def index(length: int, **named: object) -> None:
-    """Refuse what is not the place of one among so many; none is counted from the end.
+    """Refuse what is not an index of a sequence of this length; negative ones are not counted from the end.
 
     >>> index(3, run=-1)
     Traceback (most recent call last):
     ValueError: Expected 0 <= run=-1 < 3.
     """
+    _integer(**named)
     for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"Expected {said(name, value)} to be an integer.")
         if not 0 <= value < length:  # type: ignore[operator]
-            raise ValueError(f"Expected 0 <= {said(name, value)} < {length}.")
+            raise ValueError(f"Expected 0 <= {shown(name, value)} < {length}.")
 
 
 def provides(*attributes: str, **named: Any) -> None:
@@ -192,7 +196,7 @@ def provides(*attributes: str, **named: Any) -> None:
     for name, value in named.items():
         for attribute in attributes:
             if not hasattr(value, attribute):
-                raise TypeError(f"Expected {said(name, value)} to have {attribute}.")
+                raise TypeError(f"Expected {shown(name, value)} to have {attribute}.")
 
 
 def one_of(options: Collection[str], **named: object) -> None:
@@ -204,11 +208,11 @@ def one_of(options: Collection[str], **named: object) -> None:
     """
     for name, value in named.items():
         if not isinstance(value, str) or value not in options:
-            raise ValueError(f"Expected {said(name, value)} to be one of: {', '.join(options)}.")
+            raise ValueError(f"Expected {shown(name, value)} to be one of: {', '.join(options)}.")
 
 
 def text_or_whole(**named: object) -> None:
-    """Refuse what names nothing: seeds and runs are texts or whole numbers.
+    """Refuse what is neither a text nor a whole number: seeds and names of runs are.
 
     >>> text_or_whole(seed=1.0)
     Traceback (most recent call last):
@@ -216,7 +220,7 @@ def text_or_whole(**named: object) -> None:
     """
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, str | Integral):
-            raise TypeError(f"Expected {said(name, value)} to be a text or a whole number.")
+            raise TypeError(f"Expected {shown(name, value)} to be a text or a whole number.")
 
 
 def same_length(**named: Sized) -> None:

@@ -43,6 +43,24 @@ def undefined(epsilon: float) -> float:
     return math.nan
 
 
+def dominant(epsilon: float) -> float:
+    """A dominant divergence: neither word says that the answer may be undefined."""
+    return math.nan
+
+
+def vague(x: float) -> None:
+    raise ValueError("Expected a tensor of another size, max 3")
+
+
+def greedy(epsilon: float) -> None:
+    raise MemoryError("Unable to allocate 1 GiB")
+
+
+def undivided(epsilon: float) -> float:
+    """Divides by 0."""
+    return epsilon / 0
+
+
 def slow(epsilon: float) -> None:
     time.sleep(5)
 
@@ -61,6 +79,7 @@ def silent(epsilon: float) -> tuple[Guarantee, Ledger]:
 BAD = {
     unknown: "KeyError", wordy: "of 2 lines", nameless: "names no argument", undefined: "NaN", slow: "no answer within",
     impossible: "claims epsilon = -1", silent: "without noise",
+    dominant: "NaN", greedy: "MemoryError",
 }  # fmt: skip
 
 
@@ -69,6 +88,15 @@ def test_fuzz_reports_what_is_bad(function):
     call = {function.__name__: [((), {"epsilon": 2.0})]}
     found = fuzz.attack(1 if function is slow else 5, {function.__name__: function}, call, commands=0, seconds=0.2)
     assert found.findings and all(BAD[function] in finding.wrong for finding in found.findings)
+
+
+def test_an_exemption_is_no_wider_than_its_reason():
+    def judged(function, **arguments):
+        return fuzz.one_call(function.__name__, function, ((), arguments))[1]
+
+    assert "names no argument" in judged(vague, x=1.0)  # neither the x in "max" nor another library's "Expected"
+    assert judged(greedy, epsilon=2**31) == judged(undivided, epsilon=1e-300) == ""
+    assert [judged(undivided, epsilon=e)[:17] for e in (math.nan, math.inf, 1.0)] == ["ZeroDivisionError"] * 3
 
 
 def test_fuzz_reports_nothing_of_what_is_good():

@@ -173,6 +173,9 @@ def test_two_scales_that_are_almost_one_are_almost_a_gaussian():
         GaussianPair.of(lambda data, noise: data + noise * (1 + data[:, :1]), means[1], means[0], 2)
     with pytest.raises(ValueError, match="noise is a multiple of the draws"):
         ScaledPair.of(lambda data, noise: data + noise.cumsum(1), means[1], means[0], 2)
+    for kind in (GaussianPair, ScaledPair):  # data with a runs axis of its own
+        with pytest.raises(ValueError, match=r"Expected release to give \(3, outputs\), got \(3, 3, 2\)"):
+            kind.of(lambda data, noise: data + noise, means[1:], means[:1], 2)
 
 
 # ---------------------------------------------------------------- honest levels

@@ -76,7 +76,7 @@ class StochasticSpider:
           then grows with the square root of the number of windows.
     A window is a whole number of steps, rounded up.
 
-    The theorem speaks of the list of all points: keep them with `observe` of `methods.loop.drive`.
+    The theorem is about the list of all points: keep them with `observe` of `methods.loop.drive`.
 
     Args:
       num_steps: T, whole numbers of at least 1.

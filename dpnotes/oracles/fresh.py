@@ -1,4 +1,4 @@
-"""The noised mean gradient of a batch of data that are drawn for it, as many as one likes."""
+"""The noised mean gradient of a batch that is drawn from a distribution, of any size."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

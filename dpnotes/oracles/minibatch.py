@@ -1,4 +1,4 @@
-"""The noised mean gradient of a minibatch, clipped or under a bound that somebody vouches for."""
+"""The noised mean gradient of a minibatch, clipped, or under a bound that is proved, measured or assumed."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -36,7 +36,7 @@ class MinibatchGradient:
     The algorithms, by their lines, at x_t, t = 0 ... T-1:
       sample a minibatch B_t of size B                                         (`batches.draw`)
       Algorithm 1: g_i <- grad f_i(x_t) / max(1, |grad f_i(x_t)| / C)          (`clipped=True`)
-      Algorithm 2: g_i <- grad f_i(x_t), no longer than C with luck            (`clipped=False`)
+      Algorithm 2: g_i <- grad f_i(x_t), presumed no longer than C             (`clipped=False`)
       xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Terms.release`)
     The paper's Delta is `noise_std`, C is `norm_bound`, T is `num_steps`.
 

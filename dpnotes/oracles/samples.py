@@ -1,4 +1,4 @@
-"""Examples that are used once: where batches of them come from, to be asked at one point or at two."""
+"""Examples that are used once: batches of them, whose gradients are asked for at one point or at two."""
 
 import math
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import ExampleGradients, Problem
 from dpnotes.guarantees import Basis
+from dpnotes.oracles.fresh import FreshBatch
 from dpnotes.oracles.terms import examples_apart
 from dpnotes.precision import full_precision
 from dpnotes.streams import Streams
@@ -51,14 +52,6 @@ class Samples(Protocol):
 
 
 # ---------------------------------------------------------------- virtual data
-class FreshBatch(Protocol):
-    """A batch of a distribution, one a run."""
-
-    def gradient(self, x: Tensor) -> Tensor:
-        """The mean gradient at `x`, `(runs, dim)`."""
-        ...
-
-
 class FreshData(Protocol):
     """A distribution whose batches have sizes of their own in every run, `(runs,)` float64."""
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes import checks, validate
 from dpnotes.core import FRESH, Estimate, Guarantee, Mechanism, Price, Relation, Release, Sensitive, Status
-from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, Assumption
+from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption
 from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, Samples
 from dpnotes.privacy.accounting import Method, account, assumptions_of
 from dpnotes.privacy.discrete import DiscreteGaussian
@@ -211,7 +211,7 @@ class Spider:
 
     One recursion serves them all: the increments that a mechanism releases are added up. With `Gaussian` their noise
     adds up too, as drift escape has it. With `Tree` the noise of the sum is the tree's, as Liu and Talwar have it for
-    the exact sum, which is kept nowhere.
+    the exact sum, which is never stored.
 
     Differences from the papers: the tree starts anew with every fresh gradient (one throughout has up to twice the
     squared sensitivity, since the sum is then none of terms on disjoint examples), and its first leaf has noise. The
@@ -504,7 +504,7 @@ class Spider:
             if int(state.meter.exceeded[run]) and STATISTICS_WITHOUT_NOISE not in left:
                 left = (*left, STATISTICS_WITHOUT_NOISE)
             if bool(state.meter.spent[run] > budget):
-                assumptions = (*assumptions, Assumption("the run was on these terms throughout", "checked", False))
+                assumptions = (*assumptions, OVERSPENT)
             if budget < float("inf"):
                 claims.append(account(self.events(run), delta, method, assumptions=assumptions, not_covered=left))
             else:

@@ -1,4 +1,4 @@
-"""On which terms the mean gradient of a batch is released: constant noise, a bound of the norms, a number of steps.
+"""The terms of releasing the mean gradient of a batch: constant noise, a bound on the norms, a number of steps.
 
 What `MinibatchGradient` and `FreshGradient` share: the sensitivity, the filter, the release, and what may be claimed.
 """
@@ -16,6 +16,7 @@ from dpnotes.core import FRESH, Estimate, Mechanism, Price, Problem, Relation, R
 from dpnotes.guarantees import (
     EXAMPLES_APART,
     EXAMPLES_MIX,
+    OVERSPENT,
     STATISTICS_WITHOUT_NOISE,
     Assumption,
     Basis,
@@ -56,7 +57,7 @@ def examples_apart(problem: Problem) -> tuple[Assumption, ...]:
       >>> examples_apart(Quadratic.sample(torch.tensor([1.0]), num_examples=5, spread=0.5, seed=0))
       ()
     """
-    if getattr(problem, "keeps_examples_apart", False):  # a problem that says nothing is taken at no word
+    if getattr(problem, "keeps_examples_apart", False):  # without the attribute nothing is known
         return ()
     return (EXAMPLES_MIX if getattr(problem, "mixes_examples", False) else EXAMPLES_APART,)
 
@@ -287,7 +288,7 @@ class Terms:
         for run, multiplier in enumerate(self.noise_multiplier.tolist()):
             assumptions = (*about_runs, *self.assumptions(state.meter, run))
             if bool(state.meter.spent[run] > self.declared()[run] * (1 + TOLERANCE)):
-                assumptions = (*assumptions, Assumption("the run was on these terms throughout", "checked", False))
+                assumptions = (*assumptions, OVERSPENT)
             left = not_covered
             if (self.basis == "measured" or int(state.meter.checked[run])) and STATISTICS_WITHOUT_NOISE not in left:
                 left = (*left, STATISTICS_WITHOUT_NOISE)

@@ -162,7 +162,7 @@ _KNOWS: dict[Method, set[str]] = {
     "classic": {"whole", "fresh", *get_args(Noise)},
     "tight": {"whole", "fresh", *get_args(Noise)},
 }
-_SAID = {
+_NAMES = {
     "exact": "exact Gaussian",
     "PLD": "privacy loss distributions",
     "RDP": "Renyi divergences",
@@ -196,7 +196,7 @@ def account(
       not_covered: what depends on the data and is not among the events.
 
     Raises:
-      CombinationError: if the events speak of different relations, or the method does not know one of them; it says
+      CombinationError: if the events have different relations, or the method does not know one of them; it says
         which does.
       ValueError: if there is no event, or delta is outside (0, 1); with "PLD" also if the distribution would not fit
         (`dpnotes.privacy.pld.LimitError`).
@@ -211,7 +211,7 @@ def account(
     validate.between(0, 1, delta=delta)
     events = list(events)
     if not events:
-        raise ValueError("Expected at least one event: without one there is no relation to speak of.")
+        raise ValueError("Expected at least one event: the relation of the claim is theirs.")
     relation, whole, fresh, schemes, kinds = events[0].relation, 0.0, 0.0, set(), set()
     for event in events:  # all that the closed form needs, in one pass
         if event.relation is not relation:
@@ -227,14 +227,14 @@ def account(
     rho = whole + fresh
     if method is None:
         used, epsilon = _least(events, delta, rho, {m for m in METHODS if schemes | kinds <= _KNOWS[m]})
-        return Guarantee(epsilon, delta, relation, _SAID[used], assumptions, not_covered)
+        return Guarantee(epsilon, delta, relation, _NAMES[used], assumptions, not_covered)
     validate.one_of(METHODS, method=method)
     if unknown := (schemes | kinds) - _KNOWS[method]:
         known = " or ".join(m for m in METHODS if unknown <= _KNOWS[m])
         raise CombinationError(
             f"Expected method={method!r} without {', '.join(sorted(unknown))}: that goes with {known}."
         )
-    return Guarantee(_epsilon(events, delta, rho, method), delta, relation, _SAID[method], assumptions, not_covered)
+    return Guarantee(_epsilon(events, delta, rho, method), delta, relation, _NAMES[method], assumptions, not_covered)
 
 
 def _least(events: list[Event], delta: float, rho: float, known: set[Method]) -> tuple[Method, float]:
@@ -391,7 +391,7 @@ def assumptions_of(streams: Streams) -> tuple[Assumption, ...]:
     Example:
       >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][1:]
       ['numbers are real (they are floating-point ones)',
-      'one alone is published of the runs that share their noise']
+      'of the runs that share their noise only one is published']
     """
     shared = len(streams.keys.unique(dim=0)) < len(streams)
     return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)

@@ -98,7 +98,7 @@ def merged(events: Iterable[Event]) -> list[Event]:
     An example is in one fresh batch at most, so a fresh release is paid by its own batch alone.
 
     Raises:
-      CombinationError: if the events speak of different relations.
+      CombinationError: if the events have different relations.
 
     Example:
       >>> one = Event(2.0, Relation.ZERO_OUT, FRESH)

@@ -161,7 +161,7 @@ class BandedSquareRoot:
           1.633
         """
         validate.positive(noise_multiplier=noise_multiplier)
-        validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # where it has a square
+        validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # beyond, its square is 0 or infinite
         return 0.5 * float(np.sum(self._coefficients() ** 2)) / noise_multiplier**2
 
     def _coefficients(self) -> NDArray[np.float64]:

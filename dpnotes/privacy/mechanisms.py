@@ -176,7 +176,7 @@ def price_of(request: Release, noise_multiplier: Tensor | None = None, noise: No
 
 
 def check_release(request: Release, streams: Streams, noise: Noise = "gaussian") -> Tensor:
-    """Refuse a release whose noise or answer cannot be meant; every mechanism with noise calls this first.
+    """Refuse a release with an impossible noise or answer; every mechanism with noise calls this first.
 
     Args:
       request: what is asked for.
@@ -185,7 +185,7 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
 
     Returns:
       The runs that may be released to, `(runs,)` bool: the active ones. On a device, where an error is raised only when
-      somebody waits (`dpnotes.checks`), without those that have one.
+      the host waits for it (`dpnotes.checks`), without those that have one.
 
     Raises:
       CombinationError: see `Gaussian.release`.

@@ -135,7 +135,7 @@ class AboveThreshold:
         Raises:
           ValueError: if the value or the mask is not one a run, the sensitivity negative, NaN or above the declared
             one, or the streams are on another device.
-          CombinationError: if the question speaks of another relation or sampling.
+          CombinationError: if the question has another relation or sampling.
         """
         value = question.value
         if streams.keys.device != value.device:

@@ -239,7 +239,7 @@ class Tree:
           (1.5, 2.0)
         """
         validate.positive(noise_multiplier=noise_multiplier)
-        validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # where it has a square
+        validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # beyond, its square is 0 or infinite
         return 0.5 * _largest_touch(self.max_leaves, self.optimal) / noise_multiplier**2
 
     def _effective(self, state: TreeState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:

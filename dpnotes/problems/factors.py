@@ -18,7 +18,7 @@ Products of bfloat16 factors are summed in float32.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -271,7 +271,7 @@ class Factors:
     What is written out and small stands side by side in one matrix, so that one operation serves all of it.
     """
 
-    def __init__(self, found: dict[str, Term]) -> None:
+    def __init__(self, found: Mapping[str, Term]) -> None:
         small = {n: t.each for n, t in found.items() if isinstance(t, Written) and t.each[0].numel() <= _SMALL}
         self.terms = {name: term for name, term in found.items() if name not in small}
         self.shapes = {name: each.shape[1:] for name, each in small.items()}

@@ -1,6 +1,6 @@
 """Deterministic functions whose gradients, Hessians and constants are known exactly.
 
-On a landscape everything that a theorem speaks of can be looked up: the constants it needs are proved, and whether a
+On a landscape everything that a theorem mentions can be looked up: the constants it needs are proved, and whether a
 point is second-order stationary is read off the exact Hessian. `dpnotes.problems.separable` and
 `dpnotes.problems.saddles` hold them, `dpnotes.problems.virtual` draws data around them.
 """

@@ -3,7 +3,7 @@
 import copy
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from typing import Any, Literal
@@ -18,10 +18,8 @@ from dpnotes.precision import deterministic_convolutions
 from dpnotes.problems.augmentation import Augmentation
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
-from dpnotes.problems.passes import Examples, Passes, Values
+from dpnotes.problems.passes import Examples, Loss, Passes, Values
 from dpnotes.streams import Streams
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 _EVALUATED_AT_ONCE = 1000
 # Functions without a second derivative somewhere (torch's names of their backward nodes).
@@ -47,7 +45,8 @@ class ModuleGradients:
     contracts. Where the batch takes several chunks, they are not kept, and the sum passes again. `losses` alone takes a
     forward pass; after `norms`, or on a CPU after a sum in which all took part, nothing. So ask for losses last.
 
-    No pass reads anything back from a GPU but the sum of a batch normalisation, which has to know who takes part.
+    No pass over all examples reads anything back from a GPU but the sum of a batch normalisation, which has to know who
+    takes part.
     """
 
     def __init__(self, problem: "ModuleProblem", x: Tensor, examples: Tensor | None) -> None:
@@ -185,8 +184,8 @@ class ModuleProblem:
     Gradients by example. Linear, Conv2d (any groups), GroupNorm, LayerNorm, Embedding and batch normalisation with
     fixed statistics (`eval()`) give them from one forward pass and one backward pass through activations
     (`problems.factors`). A parameter of anything else, or one that is used in any other way than by calling its layer,
-    takes a second pass that writes its gradients out: `batch` times its size. So are those of a parameter that several
-    layers share, or of a layer that is called several times.
+    takes a second pass that writes its gradients out: `batch` times its size. Written out, without one, are those of a
+    parameter that several layers share, or of a layer that is called several times.
 
     Batch normalisation in training mode makes the loss of an example depend on its batch: `norms` refuses, and the
     gradient is that of the mean loss of the batch. No running statistics are kept: the point alone is the state, and
@@ -303,7 +302,7 @@ class ModuleProblem:
     def has_hessian(self) -> bool:
         """Whether the loss is twice differentiable everywhere: no ReLU, maximum or other of the `kinks` is in it.
 
-        A certificate of second-order stationarity needs that: it would speak of a Hessian that does not exist.
+        A certificate of second-order stationarity needs that: elsewhere there is no Hessian to certify.
         """
         return not self.kinks
 
@@ -370,12 +369,12 @@ class ModuleProblem:
         if len(self._inputs) != 1 or self._inputs[0].dim() != 4:
             shapes = ", ".join(str(tuple(tensor.shape)) for tensor in self._inputs)
             raise ValueError(f"Expected inputs of shape {shapes} to be (examples, channels, height, width).")
-        # Their numbers name the purpose of a draw: one wait for the device, not one a run.
-        if not isinstance(calls, Tensor):
+        if isinstance(calls, Tensor):
+            if calls.is_floating_point():
+                raise TypeError(f"Expected calls, {calls.dtype}, to be whole numbers.")
+            calls = calls.cpu()  # they name the purpose of a draw: one wait for the device, not one a run
+        else:
             validate.at_least(0, calls=calls)
-        elif calls.is_floating_point():
-            raise TypeError(f"Expected calls, {calls.dtype}, to be whole numbers.")
-        calls = calls.cpu() if isinstance(calls, Tensor) else calls
         return self._with(Augmentation(streams.replayable("augmentation"), calls))
 
     def _with(self, augmentation: Augmentation) -> "ModuleProblem":
@@ -647,7 +646,6 @@ class ModuleProblem:
                 "each loss depend on the whole batch, so that no example has a gradient of its own to clip. Use "
                 "GroupNorm, or eval() with statistics of public data."
             )
-
 
 
 def _mixes(layer: nn.Module) -> bool:

@@ -21,6 +21,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+# A layer's own forward pass on all examples needs the tensor beneath vmap's, and vmap's tensor of what came out. There
+# is no public way to it but an `autograd.Function` with a vmap rule, which took 15 ms more of each step of the paper's
+# ConvNet. The other private names say what a function brings, for which torch has no public question.
 from torch._C._functorch import _add_batch_dim, _unwrap_batched, maybe_current_level  # type: ignore[attr-defined]
 from torch._functorch.autograd_function import custom_function_call
 from torch._ops import OpOverload
@@ -60,16 +64,14 @@ class Passes:
         self._overwritten: set[nn.Module] = set()  # layers whose inputs or outputs are changed in place
         self._hooks = [type(m).__name__ for m in module.modules() if m._backward_hooks or m._backward_pre_hooks]
         self._watched = Watched(module=module, loss=watched)
-        # The compiler sees through vmap by itself, and through nothing that changes a module.
+        # The compiler traces vmap, but no code that changes a module, as `_known_layers` does.
         self._plain = torch.compile(self._together) if compile else functools.partial(self._together, called=_called)
         self.one_by_one: str | None = None  # why, if examples are passed so
 
     # ------------------------------------------------------------ what is asked for
     def losses(self, values: Values, batch: Examples) -> Tensor:
         """Losses of the examples, `(batch,)`, differentiable in the values."""
-        found = self._apart(lambda: self._plain(values, batch), lambda: torch.stack([*self._each(values, batch)]))
-        self._watched.refuse_changes()
-        return found
+        return self._apart(lambda: self._plain(values, batch), lambda: torch.stack([*self._each(values, batch)]))
 
     def summed(self, values: Values, batch: Examples, weights: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Losses, and the weighted sum of the gradients by parameter, by one backward pass."""
@@ -79,18 +81,14 @@ class Passes:
             found = torch.autograd.grad(losses, [*leaves.values()], weights.to(losses), materialize_grads=True)
             return losses.detach(), [*found]
 
-        found = self._apart(
+        return self._apart(
             lambda: backward(self._plain(leaves, batch)),
             lambda: backward(torch.stack([*self._each(leaves, batch)])),
         )
-        self._watched.refuse_changes()
-        return found
 
     def factors(self, values: Values, batch: Examples) -> tuple[Tensor, Factors]:
         """Losses, and the gradients by example as factors; parameters that are not used have none."""
-        found = self._apart(lambda: self._tapped(values, batch), lambda: self._written_one_by_one(values, batch))
-        self._watched.refuse_changes()
-        return found
+        return self._apart(lambda: self._tapped(values, batch), lambda: self._written_one_by_one(values, batch))
 
     # ------------------------------------------------------------ one example at a time
     def _output_of_one(self, values: Values, *inputs: Tensor) -> Tensor:
@@ -130,7 +128,7 @@ class Passes:
             inputs, axis = _unwrap_batched(input, level)
             # What all examples share, such as positions, each gets a copy of, so that errors stay apart.
             inputs = inputs.expand(size, *inputs.shape) if axis is None else inputs.movedim(axis, 0)
-            if _takes_no_batch(layer, inputs):
+            if _takes_as_it_is(layer, inputs):
                 return _add_batch_dim(called(layer, inputs), 0, level)
             outputs = called(layer, inputs.flatten(0, 1))
             return _add_batch_dim(outputs.unflatten(0, inputs.shape[:2]), 0, level)
@@ -155,19 +153,22 @@ class Passes:
                     raise ValueError(f"Expected a pass to leave the parameter {name} as it is.")
 
     def _apart(self, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> Any:
+        """What a pass over all examples gives, or one for each where that cannot be; neither may leave anything."""
         if self.one_by_one is not None:
-            return one_by_one()
-        try:
-            return together()
-        except RuntimeError as error:
-            if self._whole or isinstance(error, torch.OutOfMemoryError):
-                raise
-            found = one_by_one()  # what is wrong with the module itself is raised here, in its own words
-            self.one_by_one = str(error).splitlines()[0]
-        warnings.warn(
-            f"Examples are passed one by one, which is slower, as torch.func.vmap cannot: {self.one_by_one}",
-            stacklevel=2,
-        )
+            found = one_by_one()
+        else:
+            try:
+                found = together()
+            except RuntimeError as error:
+                if self._whole or isinstance(error, torch.OutOfMemoryError):
+                    raise
+                found = one_by_one()  # what is wrong with the module itself is raised here, in its own words
+                self.one_by_one = str(error).splitlines()[0]
+                warnings.warn(
+                    f"Examples are passed one by one, which is slower, as torch.func.vmap cannot: {self.one_by_one}",
+                    stacklevel=2,
+                )
+        self._watched.refuse_changes()
         return found
 
     # ------------------------------------------------------------ gradients by example
@@ -230,7 +231,7 @@ class Passes:
             rows.append(torch.autograd.grad(loss, [*leaves.values()], materialize_grads=True))
         columns = zip(*rows, strict=True)
         each = {name: Written(torch.stack(column)) for name, column in zip(leaves, columns, strict=True)}
-        return torch.stack(losses), Factors({**each})
+        return torch.stack(losses), Factors(each)
 
     def _give(self, layer: nn.Module, values: Values) -> None:
         layer._parameters.update({local: values[name] for local, name in self._layers[layer].items()})  # type: ignore[arg-type]
@@ -271,7 +272,7 @@ class _Call:
         return any(tensor._version != version for tensor, version in self._versions)
 
     def with_one(self, errors: Tensor, size: int) -> Iterable[tuple[Tensor, Tensor]]:
-        """Inputs and errors by calls with one row an example; a module may make several rows of one."""
+        """Inputs and errors, as calls of one row an example: of each a module may have made several rows."""
         if len(errors) == size:
             return [(self.inputs, errors)]
         return zip(*(tensor.unflatten(0, (size, -1)).unbind(1) for tensor in (self.inputs, errors)), strict=True)
@@ -281,10 +282,10 @@ def _called(layer: nn.Module, inputs: Tensor) -> Tensor:
     return type(layer).forward(layer, inputs)
 
 
-def _takes_no_batch(layer: nn.Module, inputs: Tensor) -> bool:
-    """Whether a layer takes `(batch, ...)` as it is; others take a batch of what a module made of one example."""
+def _takes_as_it_is(layer: nn.Module, inputs: Tensor) -> bool:
+    """Whether a layer takes all examples' inputs as they are; in others two axes are one batch: theirs and its own."""
     if isinstance(layer, nn.Conv2d):
-        return inputs.dim() == 4  # of one example an image, not a batch of them
+        return inputs.dim() == 4  # the module gave it one image of an example, without a batch axis
     return isinstance(layer, nn.Linear | nn.LayerNorm | nn.Embedding)  # any axes before the last ones are positions
 
 

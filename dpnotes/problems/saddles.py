@@ -38,7 +38,7 @@ class MonkeySaddle:
     """`F(x, y) = cubic (x^3 - 3 x y^2) + quartic (x^2 + y^2)^2 / 4 - tilt (x^2 + y^2) / 2`, of two numbers.
 
     With `tilt = 0` the origin is the monkey saddle: gradient and Hessian vanish, so it passes as second-order
-    stationary with any accuracy, and no guarantee speaks of leaving it. The tilt makes it a hill of curvature `-tilt`.
+    stationary with any accuracy, and no guarantee says that it is left. The tilt makes it a hill of curvature `-tilt`.
     Around it stand, 60 degrees apart, three minima and three strict saddles, at the positive roots of
     `quartic r^2 -+ 3 cubic r = tilt`.
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 _CONSTANTS = int, float, complex, bool, str, bytes, type(None), ModuleType, BuiltinFunctionType
-_LIBRARIES = {*sys.stdlib_module_names, "torch", "numpy", "dpnotes"}  # whose functions and classes keep nothing
+_LIBRARIES = {*sys.stdlib_module_names, "torch", "numpy", "dpnotes"}  # whose code is taken to keep nothing
 _SILENT = {"logging", "threading", "_thread", "re", "pathlib"}  # whose objects keep nothing of examples
 # What a weak reference points to is held elsewhere.
 _CONTAINERS = dict, OrderedDict, list, tuple, set, frozenset, ReferenceType
@@ -162,6 +162,7 @@ def _of_a_library(kind: Any) -> bool:
 
 
 def _keeps_nothing(value: Any) -> bool:
+    """Whether an object is a library's own, or one of the silent ones or of torch's internals."""
     if isinstance(value, type | FunctionType):
         return _of_a_library(value)
     module = type(value).__module__

@@ -69,21 +69,22 @@ class Calculator:
             symbol.domain.check(symbol.name, numbers[symbol.name])
         given = [_float_if_large(numbers[name]) for name in names]
         if any(map(np.ndim, given)):
-            return {
-                name: value.item() if isinstance(value, np.generic) else value
-                for name, value in self.function(*given, **options).items()
-            }
-        said = ", ".join(f"{name}={value!r}" for name, value in zip(names, given, strict=True))
+            return _plain(self.function(*given, **options))
+        shown = ", ".join(f"{name}={value!r}" for name, value in zip(names, given, strict=True))
         try:
             with np.errstate(over="raise", divide="raise", invalid="raise"):
-                found = self.function(*given, **options)
+                found = _plain(self.function(*given, **options))
         except ArithmeticError as error:
-            raise ValueError(f"Expected numbers within reach of floating point, got {said}: {error}.") from error
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
-        for name, value in plain.items():
+            raise ValueError(f"Expected numbers within reach of floating point, got {shown}: {error}.") from error
+        for name, value in found.items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(f"Expected numbers within reach of floating point, got {said}: {name}={value!r}.")
-        return plain
+                raise ValueError(f"Expected numbers within reach of floating point, got {shown}: {name}={value!r}.")
+        return found
+
+
+def _plain(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of Python's where numpy gave its own."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in found.items()}
 
 
 def _float_if_large(value: Any) -> Any:

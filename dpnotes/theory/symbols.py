@@ -64,7 +64,7 @@ class Domain:
             return
         array = np.asarray(value)
         if array.dtype.kind not in "iuf":
-            raise TypeError(f"Expected {validate.said(name, value)} to be a real number or an array of them.")
+            raise TypeError(f"Expected {validate.shown(name, value)} to be a real number or an array of them.")
         inside = (array >= self.low) & (array <= self.high) if self.closed else (array > self.low) & (array < self.high)
         inside = inside & np.isfinite(array)
         if self.integer:

@@ -57,8 +57,8 @@ class LowerBound:
         """Whether the claim is refuted.
 
         Raises:
-          CombinationError: if the two speak of different neighbours.
-          ValueError: if they speak of different deltas.
+          CombinationError: if the two have different neighbours.
+          ValueError: if they have different deltas.
         """
         if claim.relation != self.relation:
             raise CombinationError(

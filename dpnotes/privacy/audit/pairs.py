@@ -40,12 +40,23 @@ class Pair(ABC):
     def threshold(self, epsilon: float, delta: float) -> float:
         """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
         validate.non_negative(epsilon=epsilon, delta=delta)
-        return _surest(self.rates, self._grid, epsilon, delta)
+        factor = math.exp(min(epsilon, 354.0))  # its square is finite
+
+        def signal(threshold: float) -> float:  # hit - delta - exp(epsilon) false_hit, in units of its standard error
+            hit, false_hit = self.rates(threshold)
+            # The floor keeps events that hardly ever happen from looking certain.
+            error = math.sqrt(hit * (1 - hit) + factor**2 * false_hit * (1 - false_hit) + 1e-12)
+            return (hit - delta - factor * false_hit) / error
+
+        return float(max(self._grid, key=signal))
 
     def strongest_threshold(self, runs: int, delta: float, level: float) -> float:
-        """The threshold that promises the largest bound from so many runs on each side."""
+        """The threshold whose expected counts of so many runs on each side, rounded safely, give the largest bound."""
         validate.at_least(1, runs=runs)
-        return _strongest(self.rates, self._grid, runs, delta, level)
+        grid = self._grid
+        both = np.array([self.rates(threshold) for threshold in grid])
+        hits, false_hits = np.floor(runs * both[:, 0]), np.ceil(runs * both[:, 1])
+        return float(grid[np.argmax(epsilon_from_counts(hits, runs, false_hits, runs, delta=delta, level=level))])
 
     @property
     @abstractmethod
@@ -119,16 +130,13 @@ class GaussianPair(Pair):
           tensor([[3., 0.],
                   [0., 3.]], dtype=torch.float64)
         """
-        validate.at_least(1, num_draws=num_draws)
-        unit = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
-        outputs = release(without.expand(len(unit), *without.shape), unit)
-        noise = outputs[1:] - outputs[0]
+        mean, noise = _by_unit_draws(release, without, num_draws)
         weights = torch.linspace(1, 2, num_draws, dtype=torch.float64)  # all draws at once: one row shows a difference
-        moved = release(included.expand(2, *included.shape), torch.stack([unit[0], weights]))
+        moved = release(included.expand(2, *included.shape), torch.stack([torch.zeros_like(weights), weights]))
         drawn = weights.to(noise) @ noise
         if float((moved[1] - moved[0] - drawn).norm()) > _SAME * float(drawn.norm() + moved[0].norm()):
             raise ValueError("Expected a release with the same noise on both data sets: for two scales see ScaledPair.")
-        return GaussianPair(outputs[0], moved[0] - outputs[0], noise)
+        return GaussianPair(mean, moved[0] - mean, noise)
 
     @property
     def mu(self) -> float:
@@ -173,9 +181,10 @@ class GaussianPair(Pair):
         blank = torch.where(noisy, 0.0, along)
         if float(blank.norm()) > _NOISELESS * float(self.shift.norm()):
             return rows.T @ blank / blank.norm() ** 2, math.inf
-        whitened = torch.where(noisy, along / torch.where(noisy, spread, 1.0), 0.0)
+        scale = torch.where(noisy, spread, 1.0)
+        whitened = torch.where(noisy, along / scale, 0.0)
         mu = float(whitened.norm())
-        return rows.T @ torch.where(noisy, whitened / torch.where(noisy, spread, 1.0), 0.0) / mu, mu
+        return rows.T @ (whitened / scale) / mu, mu
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +242,7 @@ class MixturePair(Pair):
         validate.at_least(1, num_draws=num_draws)
         zeros = torch.zeros(len(coins), num_draws, dtype=torch.float64)
         mixtures = [
-            _beside(weights, release(data.expand(len(coins), *data.shape), coins, zeros))
+            _mixture(weights, release(data.expand(len(coins), *data.shape), coins, zeros))
             for data in (included, without)
         ]
         unit = torch.eye(num_draws, dtype=torch.float64)
@@ -346,18 +355,16 @@ class ScaledPair(Pair):
         Raises:
           ValueError: if the noise of an output is not a multiple of its own draw, the same for all.
         """
-        validate.at_least(1, num_draws=num_draws)
-        unit = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
         means, stds = [], []
         for data in (included, without):
-            outputs = release(data.expand(len(unit), *data.shape), unit)
-            noise, std = outputs[1:] - outputs[0], float((outputs[1] - outputs[0])[0])
-            if noise.shape != unit[1:].shape or not torch.allclose(noise, std * unit[1:], rtol=_NOISELESS, atol=1e-12):
+            mean, noise = _by_unit_draws(release, data, num_draws)
+            std, alone = float(noise[0, 0]), torch.eye(num_draws, dtype=torch.float64)
+            if noise.shape != alone.shape or not torch.allclose(noise, std * alone, rtol=_NOISELESS, atol=1e-12):
                 raise ValueError("Expected a release whose noise is a multiple of the draws, the same for all outputs.")
-            means.append(outputs[0])
+            means.append(mean)
             stds.append(std)
         if math.isclose(*stds, rel_tol=_NOISELESS):
-            return GaussianPair(means[1], means[0] - means[1], stds[0] * unit[1:])
+            return GaussianPair(means[1], means[0] - means[1], stds[0] * alone)
         return ScaledPair(torch.stack(means), (stds[0], stds[1]))
 
     def epsilon(self, delta: float) -> float:
@@ -433,28 +440,24 @@ class ScaledPair(Pair):
         return np.linspace(scores.min(), scores.max(), 1000)
 
 
-def _beside(weights: Tensor, values: Tensor) -> NDArray[np.float64]:
+def _by_unit_draws(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, num_draws: int) -> tuple[Tensor, Tensor]:
+    """What a release gives without noise, `(outputs,)`, and what each of its draws adds at 1, `(draws, outputs)`."""
+    validate.at_least(1, num_draws=num_draws)
+    draws = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
+    outputs = release(data.expand(len(draws), *data.shape), draws)
+    if outputs.dim() != 2 or len(outputs) != len(draws):
+        raise ValueError(f"Expected release to give ({len(draws)}, outputs), got {tuple(outputs.shape)}.")
+    return outputs[0], outputs[1:] - outputs[0]
+
+
+def _mixture(weights: Tensor, values: Tensor) -> NDArray[np.float64]:
+    """Values and weights, `(2, outcomes)`."""
     if weights.shape != values.shape:
         raise ValueError(
             f"Expected weights, {tuple(weights.shape)}, and what release gives, {tuple(values.shape)}, "
             "to be (outcomes,)."
         )
     return torch.stack([values, weights]).numpy()
-
-
-def _surest(
-    rates: Callable[[float], tuple[float, float]], grid: NDArray[np.float64], epsilon: float, delta: float
-) -> float:
-    """Where `hit - delta - exp(epsilon) false_hit` is largest in units of its standard error."""
-    factor = math.exp(min(epsilon, 354.0))  # its square is finite
-
-    def signal(threshold: float) -> float:
-        hit, false_hit = rates(threshold)
-        # The floor keeps events that hardly ever happen from looking certain.
-        error = math.sqrt(hit * (1 - hit) + factor**2 * false_hit * (1 - false_hit) + 1e-12)
-        return (hit - delta - factor * false_hit) / error
-
-    return float(max(grid, key=signal))
 
 
 def _smallest_epsilon(excess: Callable[[float], float], delta: float) -> float:
@@ -468,12 +471,3 @@ def _smallest_epsilon(excess: Callable[[float], float], delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if excess(middle) > delta else (low, middle)
     return low
-
-
-def _strongest(
-    rates: Callable[[float], tuple[float, float]], grid: NDArray[np.float64], runs: int, delta: float, level: float
-) -> float:
-    """Where the expected counts, rounded to the safe side, give the largest bound."""
-    both = np.array([rates(threshold) for threshold in grid])
-    hits, false_hits = np.floor(runs * both[:, 0]), np.ceil(runs * both[:, 1])
-    return float(grid[np.argmax(epsilon_from_counts(hits, runs, false_hits, runs, delta=delta, level=level))])

@@ -78,7 +78,7 @@ INSIDE = (
     "files.write",
     "measure.curvature.Tridiagonal",
     "measure.stationarity.Certificate",
-    "methods.per_run.rows",
+    "per_run.rows",
     "oracles.samples.DataSetBatch",
     "oracles.samples.shuffled",
     "oracles.terms.Terms.too_long",

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.states import finite, select
+from dpnotes.core import Estimate, Oracle
+from dpnotes.methods.step import arrive, ask
+from dpnotes.states import select
 from dpnotes.streams import Streams
 
 
@@ -54,24 +55,20 @@ class Descent:
 
     def step(self, state: DescentState, oracle: Oracle, streams: Streams) -> tuple[DescentState, Estimate]:
         """One step of the runs whose status is OK; the others stay where they are."""
-        running = state.status == Status.OK
-        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
-        moves = running & (estimate.status == Status.OK)
+        oracle_state, estimate, moves = ask(state, oracle, streams)
         direction = estimate.gradient
         average = state.average
         if self.momentum:
             weight = (1 - self.momentum) / (1 - self.momentum ** (state.steps + 1).double())
             direction = average = torch.lerp(average, direction, weight.to(direction.dtype)[:, None])
         x = state.x - self.step_size * direction
-        moved = moves & finite(x)
-        status = torch.where(running, estimate.status, state.status)
-        status = status.masked_fill(moves ^ moved, Status.DIVERGED)
+        moved, status = arrive(state, estimate, moves, x)
         new = DescentState(
             select(moved, x, state.x),
             select(moved, average, state.average) if self.momentum else average,
             state.steps + moved,
             status,
-            oracle_state,  # as it is: an oracle keeps the rows of the runs that it did not answer
+            oracle_state,
         )
         return new, estimate
 

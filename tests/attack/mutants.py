@@ -44,7 +44,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "methods/drift_escape": ("methods_spider", "drift_escape_algorithms"),
     "methods/spider_descent": ("methods_spider", "adaptive_batch_algorithms"),
     "methods/perturbed": ("methods_spider",),
-    "methods/per_run": ("methods_spider",),
+    "methods/step": ("budget_schedules_algorithms", "methods_spider"),
     "methods/loop": ("budget_schedules_algorithms", "methods_spider", "oracles_spider", "launches"),
     "privacy/accounting": ("privacy", "privacy_accounting"),
     "privacy/pld": ("privacy_accounting",),

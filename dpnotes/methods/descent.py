@@ -51,7 +51,7 @@ class Descent:
         """Start every run at its row of `x`, `(runs, dim)`."""
         steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         average = torch.zeros_like(x) if self.momentum else x.new_zeros(len(x), 0)
-        return DescentState(x, average, steps, steps.clone(), oracle.init(x))
+        return DescentState(x, average, steps, steps, oracle.init(x))
 
     def step(self, state: DescentState, oracle: Oracle, streams: Streams) -> tuple[DescentState, Estimate]:
         """One step of the runs whose status is OK; the others stay where they are."""

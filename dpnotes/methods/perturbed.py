@@ -67,7 +67,7 @@ class PerturbedDescent:
     def init(self, x: Tensor, oracle: Oracle) -> PerturbedDescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""
         steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        return PerturbedDescentState(x, steps, steps.clone(), oracle.init(x))
+        return PerturbedDescentState(x, steps, steps, oracle.init(x))
 
     def step(
         self, state: PerturbedDescentState, oracle: Oracle, streams: Streams

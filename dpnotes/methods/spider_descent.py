@@ -135,7 +135,7 @@ class StochasticSpider:
         )
         previous = torch.full_like(settings.threshold, torch.inf)
         return SpiderDescentState(
-            x, steps + 1, previous, steps, steps.clone(), steps.clone(), settings, oracle.init(x)
+            x, steps + 1, previous, steps, steps, steps, settings, oracle.init(x)
         )  # fmt: skip
 
     def step(self, state: SpiderDescentState, oracle: Oracle, streams: Streams) -> tuple[SpiderDescentState, Estimate]:

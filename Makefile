@@ -15,7 +15,7 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-all lint types unit browser check-notebooks notebooks results bench attack mutants clean
+.PHONY: help lab test test-all chromium lint types unit browser check-notebooks notebooks results bench attack mutants clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -24,10 +24,14 @@ lab: $(VENV)/.lab  ## set up, then open JupyterLab on the first notebook (PORT=8
 	$(BIN)/jupyter lab --port=$(PORT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter none,$(BROWSER)),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: lint types unit check-notebooks browser  ## set up, then lint, types, tests, doctests, notebooks, browser
+test: chromium lint types unit check-notebooks browser  ## set up, then lint, types, tests, doctests, notebooks, browser
 
 test-all: $(VENV)/.dev  ## the slow suite, which `make test` leaves out
 	$(PYTEST) -n $(WORKERS) -m "slow and not browser and not gpu" --timeout=1800
+
+chromium: $(VENV)/.dev  # what the last of the tests needs is said before the first
+	@$(BIN)/python -c 'import sys; from dpnotes import doctor; doctor.chromium() or sys.exit( \
+		"make test drives the notebooks in chromium, which was not found: on Debian and Ubuntu, apt-get install chromium")'
 
 lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check

@@ -37,6 +37,7 @@ from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_pract
 from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
+from dpnotes.papers.noisy_sgd.plans import TrainingPlan
 from dpnotes.papers.noisy_sgd.training import Evaluation
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.audit import GaussianPair, MixturePair, ScaledPair
@@ -78,7 +79,7 @@ INSIDE = (
     "files.write",
     "measure.curvature.Tridiagonal",
     "measure.stationarity.Certificate",
-    "methods.per_run.rows",
+    "per_run.rows",
     "oracles.samples.DataSetBatch",
     "oracles.samples.shuffled",
     "oracles.terms.Terms.too_long",
@@ -394,6 +395,12 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x": zeros(2, 4),
         "sampling": FRESH,
     },
+    "papers.noisy_sgd.plans.TrainingPlan": lambda: {"sampling": "poisson", "relation": Relation.ADD_OR_REMOVE},
+    "papers.noisy_sgd.plans.TrainingPlan.train": lambda: {
+        "module": torch.nn.Linear(4, 2),
+        "inputs": torch.ones(10, 4),
+        "labels": torch.zeros(10).long(),
+    },
     "papers.noisy_sgd.training.Evaluation": lambda: {"data": images(), "every": 2},
     "papers.noisy_sgd.training.Checkpoint": lambda: {"path": Path("never"), "every": 2, "settings": {}},
     "papers.noisy_sgd.training.evaluated_steps": lambda: {"every": 2},
@@ -585,6 +592,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "oracles.minibatch.MinibatchGradient": minibatch,
     "oracles.spider.Spider": spider,
     "oracles.terms.Terms": lambda: minibatch().terms,
+    "papers.noisy_sgd.plans.TrainingPlan": lambda: TrainingPlan(1.0, 1e-5, 10, 5, 2, 1.0),
     "privacy.audit.pairs.GaussianPair": pair,
     "privacy.audit.pairs.Pair": pair,
     "privacy.audit.pairs.MixturePair": mixture,
@@ -638,6 +646,7 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
     "papers.noisy_sgd.algorithms.NoiseChoice": {"epsilon": (math.inf,)},
+    "papers.noisy_sgd.plans.TrainingPlan": {"epsilon": (math.inf,)},
 }
 
 

@@ -73,7 +73,7 @@ def test_bad_input_is_named() -> None:
 
 
 def test_the_page_runs_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    _, code = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 22
     exec(compile(code, str(PAGE), "exec"), {})
     lines = capsys.readouterr().out.splitlines()

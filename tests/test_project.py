@@ -14,7 +14,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from test_layers import imports
+from test_layers import EVERYTHING_BELOW_PAPERS, LEAVES, MAY_IMPORT, imports
 
 import dpnotes
 
@@ -130,6 +130,44 @@ def test_the_readme_s_commands_are_those_of_the_command_line():
 
     named = set(re.findall(r"^\| `dpnotes ([a-z]+)", (ROOT / "README.md").read_text(), re.MULTILINE))
     assert named == {command.name for command in cli.app.registered_commands}
+
+
+def test_the_readme_lists_every_notebook_with_its_link():
+    listed = re.findall(r"^\| \[(\w+)\]\(notebooks/(\w+)\.ipynb\) \|", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert listed == [(path.stem, path.stem) for path in sorted((ROOT / "notebooks").glob("*.ipynb"))]
+
+
+def test_the_readme_lists_every_paper_by_its_title():
+    from dpnotes import papers
+
+    rows = [line for line in (ROOT / "README.md").read_text().splitlines() if "| checked |" in line]
+    assert len(rows) == len(papers.PAPERS)
+    for paper in papers.PAPERS:
+        assert sum(papers.paper(paper).title in row for row in rows) == 1, paper
+
+
+def test_the_picture_of_the_house_names_every_part():
+    picture = (ROOT / "CONTRIBUTING.md").read_text().partition("    dpnotes/\n")[2].partition("    notebooks/")[0]
+    named = set(re.findall(r"(?:^|\s)(\w+)(?:/|\.py)\s", picture))
+    parts = {path.stem for path in (ROOT / "dpnotes").iterdir() if not path.stem.startswith("__")}
+    assert parts <= named, f"not in the picture: {sorted(parts - named)}"
+
+
+def test_the_layers_in_words_are_those_that_are_tested():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = text.partition("Who may import whom")[2].partition("are\nleaves")[0]
+    leaves = set(re.findall(r"`(\w+)(?:\.py|/)`", table.partition("nothing of ours but leaves")[2]))
+    assert leaves == LEAVES
+    arrows = re.findall(r"([a-z]+(?:, [a-z]+)*) +-> (everything below it|nothing|[a-z]+(?:, [a-z]+)*)", table)
+    of = {"everything below it": EVERYTHING_BELOW_PAPERS, "nothing": set[str]()}
+    said = {
+        name: of.get(imported, set(imported.split(", "))) for names, imported in arrows for name in names.split(", ")
+    }
+    assert said == {name: MAY_IMPORT[name] - LEAVES for name in said} and said.keys() == {
+        *of["everything below it"],
+        "papers",
+        "notebook",
+    }
 
 
 def test_the_links_of_the_documentation_lead_somewhere():

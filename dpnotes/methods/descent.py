@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.states import finite, select
+from dpnotes.core import Estimate, Oracle
+from dpnotes.methods.step import arrive, ask
+from dpnotes.states import select
 from dpnotes.streams import Streams
 
 
@@ -30,18 +31,21 @@ class Descent:
     `m_t = (momentum b_{t-1} m_{t-1} + (1 - momentum) g_t) / b_t`, which is g_t when `momentum` is 0.
 
     Args:
-      step_size: in units of length squared over loss, above 0.
+      step_size: in units of length squared over loss, above 0; of every step, or `(num_steps,)`, one a step, of which
+        the last goes on.
       momentum: in [0, 1).
 
     Raises:
       ValueError: outside these domains.
     """
 
-    step_size: float
+    step_size: float | Tensor
     momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        validate.positive(step_size=self.step_size)
+        validate.every(validate.positive, step_size=self.step_size)
+        if isinstance(self.step_size, Tensor) and (self.step_size.dim() != 1 or not len(self.step_size)):
+            raise ValueError(f"Expected step_size of shape {tuple(self.step_size.shape)} to be (num_steps,).")
         validate.non_negative(momentum=self.momentum)
         if self.momentum >= 1:
             raise ValueError(f"Expected 0 <= momentum={self.momentum!r} < 1.")
@@ -50,30 +54,31 @@ class Descent:
         """Start every run at its row of `x`, `(runs, dim)`."""
         steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         average = torch.zeros_like(x) if self.momentum else x.new_zeros(len(x), 0)
-        return DescentState(x, average, steps, steps.clone(), oracle.init(x))
+        return DescentState(x, average, steps, steps, oracle.init(x))
 
     def step(self, state: DescentState, oracle: Oracle, streams: Streams) -> tuple[DescentState, Estimate]:
         """One step of the runs whose status is OK; the others stay where they are."""
-        running = state.status == Status.OK
-        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
-        moves = running & (estimate.status == Status.OK)
+        oracle_state, estimate, moves = ask(state, oracle, streams)
         direction = estimate.gradient
         average = state.average
         if self.momentum:
             weight = (1 - self.momentum) / (1 - self.momentum ** (state.steps + 1).double())
             direction = average = torch.lerp(average, direction, weight.to(direction.dtype)[:, None])
-        x = state.x - self.step_size * direction
-        moved = moves & finite(x)
-        status = torch.where(running, estimate.status, state.status)
-        status = status.masked_fill(moves ^ moved, Status.DIVERGED)
+        x = state.x - self._step_sizes(state, direction) * direction
+        moved, status = arrive(state, estimate, moves, x)
         new = DescentState(
             select(moved, x, state.x),
             select(moved, average, state.average) if self.momentum else average,
             state.steps + moved,
             status,
-            oracle_state,  # as it is: an oracle keeps the rows of the runs that it did not answer
+            oracle_state,
         )
         return new, estimate
+
+    def _step_sizes(self, state: DescentState, like: Tensor) -> float | Tensor:
+        if not isinstance(self.step_size, Tensor):
+            return self.step_size
+        return self.step_size.to(like)[state.steps.clamp_max(len(self.step_size) - 1)][:, None]
 
     def output(self, state: DescentState) -> Tensor:
         """The last iterate, `(runs, dim)`."""

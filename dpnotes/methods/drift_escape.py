@@ -8,8 +8,9 @@ from torch import Tensor
 
 from dpnotes import checks, validate
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.methods.per_run import rows
-from dpnotes.states import finite, select
+from dpnotes.methods.step import arrive, ask
+from dpnotes.per_run import norms, rows
+from dpnotes.states import select
 from dpnotes.streams import Streams
 
 Repeat = Literal["restore", "refresh", "go on"]
@@ -141,26 +142,25 @@ class DriftEscape:
 
     def step(self, state: DriftEscapeState, oracle: Oracle, streams: Streams) -> tuple[DriftEscapeState, Estimate]:
         """One estimate and the move it makes, of the runs whose status is OK; the others stay where they are."""
-        running, with_ = state.status == Status.OK, state.settings
-        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
-        moves = running & (estimate.status == Status.OK)
+        settings = state.settings
+        oracle_state, estimate, moves = ask(state, oracle, streams)
         gradient = estimate.gradient
-        trigger = moves & (state.attempt == 0) & (_norm(gradient) <= with_.threshold)
+        trigger = moves & (state.attempt == 0) & (norms(gradient) <= settings.threshold)
         anchor = select(trigger, state.x, state.anchor)
         anchor_gradient = select(trigger, gradient, state.anchor_gradient)
         saved = state.saved
         if self.repeat == "restore" and not checks.known_empty(trigger):
             saved = select(trigger, oracle_state, saved)
 
-        step_size = with_.step_size[:, None]
+        step_size = settings.step_size[:, None]
         x = state.x - (step_size * gradient).to(state.x)
-        moved = moves & finite(x)
+        moved, status = arrive(state, estimate, moves, x)
         attempt = torch.where(trigger, 1, state.attempt)
         elapsed = (attempt > 0) * (state.elapsed.masked_fill(trigger, 0) + 1)
         testing = moved & (attempt > 0)
-        escaped = testing & (_norm(x - anchor) >= with_.radius)
-        failed = testing & ~escaped & (elapsed >= with_.attempt_length)
-        done = failed & (attempt >= with_.attempts)
+        escaped = testing & (norms(x - anchor) >= settings.radius)
+        failed = testing & ~escaped & (elapsed >= settings.attempt_length)
+        done = failed & (attempt >= settings.attempts)
         again = failed & ~done
 
         if not checks.known_empty(again):
@@ -176,8 +176,6 @@ class DriftEscape:
         # Of a restored attempt the first step is made already.
         elapsed = torch.where(again, int(self.repeat == "restore"), elapsed)
         attempt = torch.where(escaped, 0, torch.where(again, attempt + 1, attempt))
-        status = torch.where(running, estimate.status, state.status)
-        status = status.masked_fill(done, Status.FINISHED).masked_fill(moves ^ moved, Status.DIVERGED)
         new = DriftEscapeState(
             select(moved, x, state.x),
             anchor,
@@ -187,8 +185,8 @@ class DriftEscape:
             state.steps + moved,
             state.tests + trigger,
             state.escapes + escaped,
-            status,
-            with_,
+            status.masked_fill(done, Status.FINISHED),
+            settings,
             oracle_state,
             saved,
         )
@@ -197,10 +195,6 @@ class DriftEscape:
     def output(self, state: DriftEscapeState) -> Tensor:
         """The point returned by the runs that finished, else the last iterate, `(runs, dim)`."""
         return state.x
-
-
-def _norm(vectors: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
 
 
 def _restorable(oracle: Any) -> RestorableOracle:

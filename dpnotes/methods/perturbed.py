@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from dpnotes import validate
-from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.states import finite, select
+from dpnotes.core import Estimate, Oracle
+from dpnotes.methods.step import arrive, ask
+from dpnotes.states import select
 from dpnotes.streams import Streams
 
 _PURPOSE = "perturbed descent"
@@ -66,21 +67,17 @@ class PerturbedDescent:
     def init(self, x: Tensor, oracle: Oracle) -> PerturbedDescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""
         steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        return PerturbedDescentState(x, steps, steps.clone(), oracle.init(x))
+        return PerturbedDescentState(x, steps, steps, oracle.init(x))
 
     def step(
         self, state: PerturbedDescentState, oracle: Oracle, streams: Streams
     ) -> tuple[PerturbedDescentState, Estimate]:
         """One step of the runs whose status is OK; the others stay where they are."""
-        running = state.status == Status.OK
-        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
-        moves = running & (estimate.status == Status.OK)
+        oracle_state, estimate, moves = ask(state, oracle, streams)
         dim = state.x.shape[1]
         noise = streams.only(moves).normal(_PURPOSE, state.steps, dim).mul_(self.perturbation / dim**0.5)
         x = state.x - self.step_size * (estimate.gradient + noise).to(state.x)
-        moved = moves & finite(x)
-        status = torch.where(running, estimate.status, state.status)
-        status = status.masked_fill(moves ^ moved, Status.DIVERGED)
+        moved, status = arrive(state, estimate, moves, x)
         return PerturbedDescentState(select(moved, x, state.x), state.steps + moved, status, oracle_state), estimate
 
     def output(self, state: PerturbedDescentState) -> Tensor:

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from dpnotes import checks, validate
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.methods.per_run import rows
-from dpnotes.states import finite, select
+from dpnotes.methods.step import arrive, ask
+from dpnotes.per_run import norms, rows
+from dpnotes.states import select
 from dpnotes.streams import Streams
 
 _PURPOSE = "spider descent: saddle perturbation"
@@ -134,42 +135,39 @@ class StochasticSpider:
         )
         previous = torch.full_like(settings.threshold, torch.inf)
         return SpiderDescentState(
-            x, steps + 1, previous, steps, steps.clone(), steps.clone(), settings, oracle.init(x)
+            x, steps + 1, previous, steps, steps, steps, settings, oracle.init(x)
         )  # fmt: skip
 
     def step(self, state: SpiderDescentState, oracle: Oracle, streams: Streams) -> tuple[SpiderDescentState, Estimate]:
         """One step of the runs whose status is OK; the others stay where they are."""
-        running, with_ = state.status == Status.OK, state.settings
-        oracle_state, estimate = oracle.estimate(state.oracle, state.x, streams, running)
-        moves = running & (estimate.status == Status.OK)
+        settings = state.settings
+        oracle_state, estimate, moves = ask(state, oracle, streams)
         direction = estimate.gradient
         # ---- line 9
-        tested = state.previous if self.as_printed else _norm(direction)
-        saddle = moves & (tested <= with_.threshold) & (state.frozen <= 0)
+        tested = state.previous if self.as_printed else norms(direction)
+        saddle = moves & (tested <= settings.threshold) & (state.frozen <= 0)
         # ---- line 10
-        frozen = torch.where(saddle, with_.window, state.frozen - 1)
+        frozen = torch.where(saddle, settings.window, state.frozen - 1)
         if self.as_printed:
             oracle_state = _drifting(oracle).forget_drift(oracle_state, saddle)
         # ---- line 11
         if not checks.known_empty(saddle):
             dim = state.x.shape[1]
-            scale = (saddle * with_.perturbation * dim**-0.5)[:, None]
+            scale = (saddle * settings.perturbation * dim**-0.5)[:, None]
             direction = direction + (scale * streams.only(saddle).normal(_PURPOSE, state.steps, dim)).to(direction)
         # ---- line 15
-        x = state.x - (with_.step_size[:, None] * direction).to(state.x)
-        moved = moves & finite(x)
+        x = state.x - (settings.step_size[:, None] * direction).to(state.x)
+        moved, status = arrive(state, estimate, moves, x)
         steps = state.steps + 1
-        status = torch.where(running, estimate.status, state.status)
-        status = status.masked_fill(moved & (steps >= with_.num_steps), Status.FINISHED)
-        status = status.masked_fill(moves ^ moved, Status.DIVERGED)
+        status = status.masked_fill(moved & (steps >= settings.num_steps), Status.FINISHED)
         new = SpiderDescentState(
             select(moved, x, state.x),
             select(moved, frozen, state.frozen),
-            select(moved, _norm(direction), state.previous),
+            select(moved, norms(direction), state.previous),
             select(moved, steps, state.steps),
             state.perturbations + saddle,
             status,
-            with_,
+            settings,
             oracle_state,
         )
         return new, estimate
@@ -177,10 +175,6 @@ class StochasticSpider:
     def output(self, state: SpiderDescentState) -> Tensor:
         """The last iterate, `(runs, dim)`."""
         return state.x
-
-
-def _norm(vectors: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
 
 
 def _drifting(oracle: Any) -> DriftingOracle:

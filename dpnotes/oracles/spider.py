@@ -11,6 +11,7 @@ from dpnotes import checks, validate
 from dpnotes.core import FRESH, Estimate, Guarantee, Mechanism, Price, Relation, Release, Sensitive, Status
 from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption
 from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, Samples
+from dpnotes.per_run import Number, rows, take
 from dpnotes.privacy.accounting import Method, account, assumptions_of
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import Event, clipped_sensitivity
@@ -19,25 +20,12 @@ from dpnotes.privacy.mechanisms import Laplace
 from dpnotes.states import select
 from dpnotes.streams import Streams
 
-Number = float | Tensor  # one for all runs, or (runs,)
-
 # Relative. The noise is that much more than its multiplier says, so that no rounding makes a release dearer.
 _MARGIN = 2.0**-40
 # How much longer than its bound a mean may be by its own rounding, in float32.
 _ROUNDING = 1e-5
 _LEAST_SENSITIVITY = 1e-150  # noise is scaled to: of a move of 0 the answer is 0 whatever the data
 _LARGEST_BATCH = 2e18  # more than any source has
-
-
-def _rows(value: Number, like: Tensor) -> Tensor:
-    """A parameter as one number a run, on the device of the runs; a number of the host is written there, not copied."""
-    if isinstance(value, Tensor):
-        return value.to(like).expand(like.shape)
-    return torch.full_like(like, value)
-
-
-def _take(value: Any, index: Tensor) -> Any:
-    return value[index] if isinstance(value, Tensor) and value.dim() else value
 
 
 @dataclass(frozen=True)
@@ -104,7 +92,7 @@ class Refresh:
 
     def take(self, index: Tensor) -> "Refresh":
         """The rule of some of the runs."""
-        return replace(self, threshold=_take(self.threshold, index), scale=_take(self.scale, index))
+        return replace(self, threshold=take(self.threshold, index), scale=take(self.scale, index))
 
 
 @dataclass(frozen=True)
@@ -142,7 +130,7 @@ class Batches:
 
     def take(self, index: Tensor) -> "Batches":
         """The rule of some of the runs."""
-        return Batches(*(_take(value, index) for value in (self.first, self.least, self.per_gradient)))
+        return Batches(*(take(value, index) for value in (self.first, self.least, self.per_gradient)))
 
 
 @dataclass(frozen=True)
@@ -315,7 +303,7 @@ class Spider:
     def _check_first(self) -> None:
         """Refuse what ends every run before its first estimate."""
         new = torch.ones_like(self.budget, dtype=torch.bool)
-        need, sensitivity = self._size(new, _rows(self.gradient_bound, self.budget))
+        need, sensitivity = self._size(new, rows(self.gradient_bound, self.budget))
         for run in (need > self.samples.total).nonzero()[:1, 0].tolist():
             total = int(self.samples.total.expand(need.shape)[run])
             raise ValueError(
@@ -345,7 +333,7 @@ class Spider:
     @cached_property
     def _scale(self) -> Tensor | None:
         """s, one a run: a tensor divided by it is rounded alike on every device, by a number of the host it is not."""
-        return None if self.term_sensitivity is None else _rows(self.term_sensitivity, self.budget)
+        return None if self.term_sensitivity is None else rows(self.term_sensitivity, self.budget)
 
     def _size(self, new: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
         """Examples in the next batch `(runs,)` int64, and the sensitivity of the mean of terms at most `bound` long."""
@@ -386,7 +374,7 @@ class Spider:
         refusal = torch.full_like(need, Status.DATA_EXHAUSTED).masked_fill_(enough, Status.BUDGET_EXHAUSTED)
         status = refusal.masked_fill_(active == granted, Status.OK)
         if checks.known_empty(granted):
-            price = Price(_rows(self.noise_multiplier, move), granted, self.relation, FRESH)
+            price = Price(rows(self.noise_multiplier, move), granted, self.relation, FRESH)
             return state, Estimate(torch.zeros_like(x), price, torch.zeros_like(need), status)
 
         used, streams = granted * need, streams.only(granted)
@@ -465,7 +453,7 @@ class Spider:
     def assumptions(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         """What the sensitivity of a run rests on, with what the run saw of it."""
         validate.index(len(self.budget), run=run)
-        longest, change = (float(_rows(v, self.budget)[run]) for v in (self.gradient_bound, self.smoothness))
+        longest, change = (float(rows(v, self.budget)[run]) for v in (self.gradient_bound, self.smoothness))
         what = f"gradients are at most {longest:g} long and differ by at most {change:g} times the move"
         if self.samples.basis == "enforced":
             return (Assumption(f"{what} (clipped)", "enforced", True),)
@@ -516,11 +504,11 @@ class Spider:
         return replace(
             self,
             samples=self.samples.take(index),
-            noise_multiplier=_take(self.noise_multiplier, index),
+            noise_multiplier=take(self.noise_multiplier, index),
             budget=self.budget[index],
             refresh=self.refresh.take(index),
             batches=self.batches.take(index),
-            gradient_bound=_take(self.gradient_bound, index),
-            smoothness=_take(self.smoothness, index),
-            term_sensitivity=_take(self.term_sensitivity, index),
+            gradient_bound=take(self.gradient_bound, index),
+            smoothness=take(self.smoothness, index),
+            term_sensitivity=take(self.term_sensitivity, index),
         )

@@ -21,12 +21,15 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from xml.etree import ElementTree
+
+from coverage import CoverageData
 
 ROOT = Path(__file__).parents[2]
 TABLE = Path(__file__).parent / "mutants.csv"
 FOLDERS = ("dpnotes/oracles", "dpnotes/privacy", "dpnotes/methods")
 SEED, NUMBER, LEAST_KILLED = 0, 300, 0.95
-_SHORTEST_LIMIT = 60.0  # seconds; else five times what the tests take without a mutant
+_SHORTEST_LIMIT = 60.0  # seconds, beside five times what the tests take without a mutant
 
 # The tests of a part, the quickest first; the module's own examples run before them. A folder stands for what it holds.
 PARTS: dict[str, tuple[str, ...]] = {
@@ -44,7 +47,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "methods/drift_escape": ("methods_spider", "drift_escape_algorithms"),
     "methods/spider_descent": ("methods_spider", "adaptive_batch_algorithms"),
     "methods/perturbed": ("methods_spider",),
-    "methods/per_run": ("methods_spider",),
+    "methods/step": ("budget_schedules_algorithms", "methods_spider"),
     "methods/loop": ("budget_schedules_algorithms", "methods_spider", "oracles_spider", "launches"),
     "privacy/accounting": ("privacy", "privacy_accounting"),
     "privacy/pld": ("privacy_accounting",),
@@ -229,15 +232,18 @@ def tests_of(part: str) -> list[str]:
     return [own, *(f"tests/test_{name}.py" for name in (*PARTS[part], "bad_arguments"))]
 
 
-def tested(copy: Path, tests: list[str], limit: float) -> tuple[str, float]:
-    """Run tests in a copy of the repository: "" if they pass, else which failed or that time was up; the seconds."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", "-p", "no:nbval"]
+def tested(copy: Path, tests: list[str], limit: float, *before: str) -> tuple[str, float]:
+    """Run tests in a copy of the repository: "" if they pass, else which failed or that time was up; the seconds.
+
+    `before` stands between `python -m` and `pytest`.
+    """
+    command = [sys.executable, "-m", *before, "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTHONPATH"] = str(copy)
     begun = time.monotonic()
     try:
         done = subprocess.run(
-            [*command, "-m", "not slow and not browser and not gpu", *tests],
+            [*command, "-p", "no:nbval", "-m", "not slow and not browser and not gpu", *tests],
             cwd=copy, env=environment, capture_output=True, text=True, timeout=limit, preexec_fn=lambda: os.nice(10),
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -245,6 +251,72 @@ def tested(copy: Path, tests: list[str], limit: float) -> tuple[str, float]:
     said = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
     failed = (said.group(1) if said else "the tests could not begin") if done.returncode else ""
     return failed, time.monotonic() - begun
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which tests run which lines, and how long they take.
+
+    Args:
+      functions: for each file and line the tests, as pytest names them (without parameters).
+      seconds: of each test, all its parameters together.
+    """
+
+    functions: dict[tuple[str, int], set[str]]
+    seconds: dict[str, float]
+
+    @staticmethod
+    def of(copy: Path, tests: list[str]) -> "Coverage":
+        """Run tests without a mutant, and write down what they run.
+
+        Raises:
+          RuntimeError: if one of them fails.
+        """
+        data, report, settings = (copy / name for name in ("lines.coverage", "seconds.xml", "coverage.ini"))
+        settings.write_text(f"[run]\nsource = {','.join(FOLDERS)}\ndynamic_context = test_function\n")
+        before = ("coverage", "run", f"--rcfile={settings}", f"--data-file={data}", "-m")
+        failed, _ = tested(copy, [f"--junitxml={report}", *tests], 3600, *before)
+        if failed:
+            raise RuntimeError(f"the tests fail without a mutant: {failed}")
+        files = {Path(test).stem: test for test in tests}
+        seconds: dict[str, float] = {}
+        for case in ElementTree.parse(report).iter("testcase"):
+            module = case.attrib["classname"].split(".")[-1]
+            name = f"{files.get(module, module)}::{case.attrib['name'].partition('[')[0]}"
+            seconds[name] = seconds.get(name, 0) + float(case.attrib["time"])
+        lines = CoverageData(str(data))
+        lines.read()
+        functions: dict[tuple[str, int], set[str]] = {}
+        for file in lines.measured_files():
+            for line, contexts in lines.contexts_by_lineno(file).items():
+                named = (context.rpartition(".") for context in contexts if context)
+                found = {f"{files[module]}::{name}" for module, _, name in named if module in files}
+                functions[str(Path(file).relative_to(copy)), line] = found
+        return Coverage(functions, seconds)
+
+    def quickest(self, mutant: "Mutant", text: str, within: set[str]) -> list[str]:
+        """The tests that run the statement of a mutant, of some files, the quickest first."""
+        found = set[str]().union(
+            *(self.functions.get((mutant.file, line), ()) for line in _statement(text, mutant.line))
+        )
+        return sorted((f for f in found if f.partition("::")[0] in within), key=lambda f: self.seconds.get(f, 0.0))
+
+    def limit(self, tests: list[str]) -> float:
+        """How long tests may take: five times what they took."""
+        chosen = [s for f, s in self.seconds.items() if f in tests or f.partition("::")[0] in tests]
+        return _SHORTEST_LIMIT + 5 * sum(chosen)
+
+
+def _statement(text: str, line: int) -> range:
+    """The lines of the smallest statement that a line belongs to; of one with a body those before it."""
+    lines = range(line, line + 1)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
+            body = getattr(node, "body", None)
+            end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
+            if line <= end:
+                lines = range(node.lineno, end + 1)
+    return lines
 
 
 @dataclass(frozen=True)
@@ -280,16 +352,34 @@ def write(outcomes: list[Outcome], table: Path = TABLE) -> None:
         writer.writerows(asdict(outcome) for outcome in outcomes)
 
 
-def judged(mutant: Mutant, copy: Path, limit: float, tests: list[str] | None = None) -> Outcome:
-    """Write a mutant into the copy, run the tests, by default those of its part, and put the module back."""
-    path = copy / mutant.file
+def judged(mutant: Mutant, copy: Path, *trials: tuple[list[str], float]) -> Outcome:
+    """Write a mutant into the copy, run tests until it is killed, and put the module back.
+
+    Args:
+      mutant: the change.
+      copy: of the repository.
+      trials: lists of tests with the seconds they may take, one after the other.
+    """
+    path, killed_by, total = copy / mutant.file, "", 0.0
     whole = path.read_text()
     try:
         path.write_text(mutant.source(whole))
-        killed_by, seconds = tested(copy, tests or tests_of(part_of(mutant.file)), limit)
+        for tests, limit in trials:
+            killed_by, seconds = tested(copy, tests, limit)
+            total += seconds
+            if killed_by:
+                break
     finally:
         path.write_text(whole)
-    return Outcome(mutant.file, mutant.line, mutant.number, mutant.old, mutant.new, killed_by, round(seconds, 1))
+    return Outcome(mutant.file, mutant.line, mutant.number, mutant.old, mutant.new, killed_by, round(total, 1))
+
+
+def _with(copies: SimpleQueue[Path], act: Callable[[Path], Any]) -> Any:
+    copy = copies.get()
+    try:
+        return act(copy)
+    finally:
+        copies.put(copy)
 
 
 def copied(place: Path) -> Path:
@@ -314,21 +404,22 @@ def attack(
         for number in range(workers if left else 0):
             copies.put(copied(Path(place, str(number))))
 
-        def unmutated(part: str) -> tuple[str, float]:
-            copy = copies.get()
-            failed, seconds = tested(copy, tests_of(part), 1800)
-            copies.put(copy)
-            if failed:
-                raise RuntimeError(f"the tests of {part} fail without a mutant: {failed}")
-            return part, max(_SHORTEST_LIMIT, 5 * seconds)
-
-        limits = dict(pool.map(unmutated, sorted({part_of(mutant.file) for mutant in left})))
+        files = sorted({test for m in left for test in tests_of(part_of(m.file))})
+        shares = [share for share in (files[number::workers] for number in range(workers)) if share]
+        measured = list(pool.map(lambda share: _with(copies, lambda copy: Coverage.of(copy, share)), shares))
+        seconds = {test: s for coverage in measured for test, s in coverage.seconds.items()}
+        functions: dict[tuple[str, int], set[str]] = {}
+        for coverage in measured:
+            for place, tests in coverage.functions.items():
+                functions.setdefault(place, set()).update(tests)
+        coverage = Coverage(functions, seconds)
 
         def one(mutant: Mutant) -> Outcome:
-            copy = copies.get()
-            outcome = judged(mutant, copy, limits[part_of(mutant.file)])
-            copies.put(copy)
-            return outcome
+            # First those that run the line, which mostly decide, then all.
+            own, *others = whole = tests_of(part_of(mutant.file))
+            quick = [own, *coverage.quickest(mutant, (ROOT / mutant.file).read_text(), set(others))]
+            trials = ((tests, coverage.limit(tests)) for tests in (quick, whole))
+            return _with(copies, lambda copy: judged(mutant, copy, *trials))
 
         for mutant, outcome in zip(left, pool.map(one, left), strict=True):
             known[mutant.file, mutant.line, mutant.number, mutant.old, mutant.new] = outcome

@@ -116,6 +116,7 @@ def private_gradient_descent(
     """
     validate.between(0, 1, delta=delta)
     validate.at_least(1, max_steps=max_steps)
+    validate.positive(step_size=step_size)
     if isinstance(noise, Sequence):
         plan = FixedNoise.of(noise, x.device)
         max_steps = int(plan.num_steps.max()) + 1  # with the last one, the longest run notices that it has finished

@@ -560,6 +560,7 @@ def _levels(noise: Sequence[NoiseChoice]) -> tuple[Tensor, Mechanism]:
 def _descend(
     oracle: MinibatchGradient | FreshGradient, x: Tensor, streams: Streams, step_size: float, observe: Observer | None
 ) -> tuple[DescentState, Ledger]:
+    validate.positive(step_size=step_size)
     validate.same_length(x=x, noise=oracle.noise_std, streams=streams)
     oracle = replace(oracle, noise_std=oracle.noise_std.to(x.device))
     method, ledger = Descent(step_size), Ledger()

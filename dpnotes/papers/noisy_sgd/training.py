@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -71,7 +71,7 @@ class Checkpoint:
 
     path: Path
     every: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         validate.at_least(1, every=self.every)
@@ -110,7 +110,7 @@ class Training:
         The method itself sees no loss, only iterates, and ends a run when the next one would not be finite: to stop it
         for an exact loss would publish something about the data.
         """
-        finite = self.curves[:, -1, [0, 2]].isfinite().all(1)
+        finite = self.curves[:, -1:, [0, 2]].isfinite().all((1, 2))  # of no evaluations as well
         ended = self.state.status != Status.OK
         return torch.where(ended & ~finite, int(Status.DIVERGED), self.state.status)
 
@@ -130,9 +130,10 @@ def train(
     oracle: MinibatchGradient,
     x: Tensor,
     streams: Streams,
-    evaluation: Evaluation,
+    evaluation: Evaluation | None,
     *,
-    step_size: float,
+    step_size: float | Tensor,
+    momentum: float = 0.0,
     checkpoint: Checkpoint | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Training:
@@ -148,8 +149,9 @@ def train(
       oracle: on a `ModuleProblem`, of one run or several.
       x: `(runs, dim)`, starting points, chosen without looking at the data.
       streams: one key a run, the same as before if a checkpoint is there. Secret ones go on with fresh keys.
-      evaluation: on what, and how often.
-      step_size: above 0, in units of length squared over loss.
+      evaluation: on what, and how often; None: not at all.
+      step_size: above 0, in units of length squared over loss; one, or `(num_steps,)`.
+      momentum: of the moving average of the gradients (`Descent`), in [0, 1).
       checkpoint: where and how often it is kept; None: not at all.
       report: called with one line after each evaluation.
 
@@ -178,11 +180,11 @@ def train(
     if not isinstance(problem, ModuleProblem):
         raise ValueError(f"Expected oracle.problem={type(problem).__name__} to be a ModuleProblem.")
     validate.same_length(x=x, streams=streams, noise_std=oracle.noise_std)
-    method, num_steps = Descent(step_size), oracle.num_steps
+    method, num_steps = Descent(step_size, momentum), oracle.num_steps
     oracle = replace(oracle, noise_std=oracle.noise_std.to(x.device))
-    evaluated = evaluated_steps(num_steps, evaluation.every)
+    evaluated = [] if evaluation is None else evaluated_steps(num_steps, evaluation.every)
     kept = set(evaluated_steps(num_steps, checkpoint.every)) if checkpoint is not None else set()
-    settings = _settings(oracle, step_size, evaluation, checkpoint)
+    settings = _settings(oracle, method, evaluation, checkpoint)
     with _memory(checkpoint):
         curves = torch.full((len(x), len(evaluated), len(METRICS)), torch.nan, device=x.device, dtype=x.dtype)
         done = torch.zeros(len(x), dtype=torch.int64, device=x.device)
@@ -191,7 +193,7 @@ def train(
             seeded = None if streams.secret else streams
             training, streams = checkpoints.resume(checkpoint.path, training, seeded, settings)
         begun, before = perf_counter(), int(training.done[0])
-        for step in sorted({*evaluated, *kept}):
+        for step in sorted({*evaluated, *kept, num_steps}):
             if step <= int(training.done[0]):
                 continue
             state = training.state
@@ -200,7 +202,7 @@ def train(
                 last = step == num_steps
                 state = drive(method, oracle, state, streams, step - int(training.done[0]) + last)
             curves = training.curves
-            if step in evaluated:
+            if evaluation is not None and step in evaluated:
                 curves = curves.clone()
                 curves[:, evaluated.index(step)] = evaluation.measure(problem, state.x)
                 if report is not None:
@@ -213,11 +215,12 @@ def train(
 
 
 def _settings(
-    oracle: MinibatchGradient, step_size: float, evaluation: Evaluation, checkpoint: Checkpoint | None
+    oracle: MinibatchGradient, method: Descent, evaluation: Evaluation | None, checkpoint: Checkpoint | None
 ) -> dict[str, Any]:
     """What decides the numbers, by name. How many examples are passed at once does not, so that it may be changed."""
     return {
-        "step_size": step_size,
+        "step_size": method.step_size.tolist() if isinstance(method.step_size, Tensor) else method.step_size,
+        "momentum": method.momentum,
         "noise_std": oracle.noise_std.tolist(),
         "mechanism": type(oracle.mechanism).__name__,
         "norm_bound": oracle.norm_bound,
@@ -233,7 +236,7 @@ def _settings(
         "relation": str(oracle.relation),
         "augment": oracle.augment,
         "num_parameters": oracle.problem.dim,
-        "evaluate_every": evaluation.every,
+        "evaluate_every": None if evaluation is None else evaluation.every,
         "given": dict(checkpoint.settings) if checkpoint is not None else {},
     }
 

@@ -1,0 +1,187 @@
+"""One door for a network of your own: say what its training may cost once, and train it."""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from dpnotes import validate
+from dpnotes.core import Guarantee, Relation, Sampling
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, calibrated_noise, no_noise
+from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation, Training, train
+from dpnotes.privacy.events import clipped_sensitivity
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.problems.modules import Loss, ModuleProblem
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A network that was trained, and what may be claimed for it.
+
+    Args:
+      module: a copy of the network with its new weights.
+      guarantee: for these weights, and all the run released.
+      training: the flat point `x` `(1, dim)`, the curves, the status.
+    """
+
+    module: nn.Module
+    guarantee: Guarantee
+    training: Training
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a private training may cost: noise, batches, clipping and the claim all follow from it.
+
+    Algorithm 1 of Avdiukhin et al. (2024), arXiv:2410.06878, which is DP-SGD (Abadi et al. 2016, arXiv:1607.00133):
+    batches are drawn at random, the gradients of the examples are clipped, Gaussian noise is added to their mean. The
+    noise is the least that the exact accountant allows for (epsilon, delta).
+
+    Args:
+      epsilon: above 0; infinite for a training without privacy.
+      delta: in (0, 1); well below 1 / num_examples.
+      num_examples: of the data, a public number: under add-or-remove-one a round one near the truth, which is secret.
+      batch_size: whole, at most `num_examples`; of Poisson batches the expected size.
+      num_steps: at least 1.
+      norm_bound: C, above 0: the longest that an example's gradient stays, in units of loss over length.
+      sampling: "poisson" (each example independently), or "fixed-size", for which the relation is replace-one.
+      relation: which data sets are neighbours.
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation.
+      ValueError: outside these domains.
+
+    Example:
+      >>> from dpnotes.problems.datasets import load
+      >>> digits = load("digits")
+      >>> plan = TrainingPlan(epsilon=4.0, delta=1e-5, num_examples=1400, batch_size=140, num_steps=100, norm_bound=1.0)
+      >>> network, streams = nn.Linear(64, 10), Streams.of("example", ["run"])
+      >>> trained = plan.train(network, digits.train_inputs, digits.train_labels, step_size=1.0, streams=streams)
+      >>> accuracy = (trained.module(digits.test_inputs).argmax(1) == digits.test_labels).float().mean()
+      >>> round(plan.noise_multiplier, 2), round(trained.guarantee.epsilon, 2), bool(accuracy > 0.7)
+      (1.39, 4.0, True)
+    """
+
+    epsilon: float
+    delta: float
+    num_examples: int
+    batch_size: int
+    num_steps: int
+    norm_bound: float
+    sampling: Literal["poisson", "fixed-size"] = "poisson"
+    relation: Relation = Relation.ADD_OR_REMOVE
+
+    def __post_init__(self) -> None:
+        validate.or_infinite(validate.positive, epsilon=self.epsilon)
+        validate.between(0, 1, delta=self.delta)
+        validate.at_least(1, batch_size=self.batch_size, num_steps=self.num_steps)
+        validate.at_least(self.batch_size, num_examples=self.num_examples)
+        validate.positive(norm_bound=self.norm_bound)
+        validate.one_of(("poisson", "fixed-size"), sampling=self.sampling)
+        validate.instance(Relation, relation=self.relation)
+        _ = self.noise
+
+    @cached_property
+    def batches(self) -> Sampling:
+        """How they are drawn."""
+        if self.sampling == "fixed-size":
+            return Sampling.fixed_size(self.batch_size, self.num_examples)
+        return Sampling.poisson(self.batch_size / self.num_examples)
+
+    @cached_property
+    def noise(self) -> NoiseChoice:
+        """Of each coordinate of the mean gradient."""
+        if self.epsilon == math.inf:
+            return no_noise()
+        return calibrated_noise(
+            self.epsilon,
+            self.delta,
+            norm_bound=self.norm_bound,
+            sampling=self.batches,
+            relation=self.relation,
+            num_steps=self.num_steps,
+            divisor=self.batch_size,
+        )
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The standard deviation of the noise over the sensitivity under `relation`."""
+        return self.noise.std / clipped_sensitivity(self.norm_bound, self.batch_size, self.relation, self.batches)
+
+    def oracle(self, problem: ModuleProblem) -> MinibatchGradient:
+        """The clipped, noised gradients of one run, on the device of the problem."""
+        return MinibatchGradient(
+            problem,
+            self.batches,
+            torch.tensor([self.noise.std], dtype=torch.float64),
+            self.norm_bound,
+            self.num_steps,
+            self.relation,
+            clipped=True,
+            divisor=self.batch_size,
+            mechanism=Gaussian() if self.noise.std else Exact(),
+        )
+
+    def train(
+        self,
+        module: nn.Module,
+        inputs: Tensor | tuple[Tensor, ...],
+        labels: Tensor,
+        *,
+        step_size: float | Tensor,
+        momentum: float = 0.0,
+        loss: Literal["cross-entropy"] | Loss = "cross-entropy",
+        streams: Streams | None = None,
+        evaluation: Evaluation | None = None,
+        checkpoint: Checkpoint | None = None,
+        report: Callable[[str], None] | None = None,
+        not_covered: tuple[str, ...] = (),
+    ) -> Trained:
+        """Train a network from the weights that it has, which are public.
+
+        Args:
+          module: is copied, never changed; frozen parameters stay what they are (`ModuleProblem`).
+          inputs: `(examples, ...)`, or a tuple of them for a module of several arguments.
+          labels: `(examples,)`, on the device to train on.
+          step_size: above 0; one, or `(num_steps,)`, one a step.
+          momentum: of the moving average of the gradients, in [0, 1).
+          loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses.
+          streams: one key. None: a secret one of the operating system; a seeded one replays, and its guarantee says
+            that the seed must stay secret.
+          evaluation: on what, and how often, losses and accuracies are measured, exactly and covered by no guarantee.
+          checkpoint: where and how often the training is kept; if it is there, the training goes on from it.
+          report: called with one line after each evaluation.
+          not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+
+        Raises:
+          DamagedFileError: if the checkpoint there is not what was written.
+          OutOfMemory: if a batch does not fit, with what to do.
+          ValueError: outside these domains; for data of another number than a fixed-size plan has; for a checkpoint of
+            other settings.
+        """
+        problem = ModuleProblem(module, inputs, labels, loss=loss)
+        oracle = self.oracle(problem)
+        streams = Streams.secure(1, labels.device) if streams is None else streams
+        start = problem.initial(streams, only=[])
+        training = train(
+            oracle,
+            start,
+            streams,
+            evaluation,
+            step_size=step_size,
+            momentum=momentum,
+            checkpoint=checkpoint,
+            report=report,
+        )
+        (guarantee,) = oracle.guarantee(training.oracle_state, self.delta, streams, not_covered=not_covered)
+        trained = copy.deepcopy(module).to(labels.device)
+        weights = {name: view[0] for name, view in problem.parameters(training.x).items()}
+        trained.load_state_dict(trained.state_dict() | weights)
+        return Trained(trained, guarantee, training)

@@ -1,0 +1,45 @@
+"""One number a run: parameters that may be the same for all runs, and norms."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Number = float | Tensor  # one for all runs, or (runs,)
+
+
+def rows(value: Number, like: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
+    """The parameter of each run, `(runs,)`, on the device of `like`, whose rows are the runs.
+
+    Raises:
+      ValueError: if it is neither one number nor one a run.
+
+    Example:
+      >>> rows(3, torch.zeros(2, 5), torch.int64)
+      tensor([3, 3])
+    """
+    if not isinstance(value, Tensor):  # written on the device, not copied there
+        return torch.full((len(like),), value, dtype=dtype, device=like.device)
+    if value.shape not in ((), (len(like),)):
+        raise ValueError(f"Expected a parameter of shape {tuple(value.shape)} to be () or {(len(like),)}: one a run.")
+    return value.to(like.device, dtype).expand(len(like))
+
+
+def take(value: Any, index: Tensor | slice) -> Any:
+    """The parameter of some of the runs, or None.
+
+    Example:
+      >>> take(torch.tensor([1.0, 2.0]), torch.tensor([1])), take(3.0, torch.tensor([1]))
+      (tensor([2.]), 3.0)
+    """
+    return value[index] if isinstance(value, Tensor) and value.dim() else value
+
+
+def norms(vectors: Tensor) -> Tensor:
+    """Euclidean norms of vectors `(runs, dim)`, `(runs,)` float64: squares of float32 numbers fit there.
+
+    Example:
+      >>> norms(torch.tensor([[3.0, 4.0]]))
+      tensor([5.], dtype=torch.float64)
+    """
+    return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)

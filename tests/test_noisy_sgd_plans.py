@@ -1,0 +1,181 @@
+"""A plan: everything that a private training needs, said once; its front door's bits, its claim, a kill, bad input."""
+
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dpnotes.core import Relation, Status
+from dpnotes.guarantees import TUNED_ON_PRIVATE_DATA
+from dpnotes.methods.descent import Descent
+from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd
+from dpnotes.papers.noisy_sgd.plans import Trained, TrainingPlan
+from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation
+from dpnotes.privacy.accounting import account
+from dpnotes.privacy.events import Event
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.sampling import CombinationError
+from dpnotes.streams import Streams
+
+POINTS = Streams.of("plan", [0]).normal("points", 0, 60 * 4).view(60, 4).float()
+LABELS = (POINTS[:, 0] + POINTS[:, 1] > 0).long()
+PLAN = TrainingPlan(3.0, 1e-4, num_examples=60, batch_size=12, num_steps=10, norm_bound=1.0)
+FIXED = replace(PLAN, sampling="fixed-size", relation=Relation.REPLACE_ONE)
+
+
+def network() -> nn.Module:
+    module = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2))
+    with torch.no_grad():
+        for number, parameter in enumerate(module.parameters()):
+            parameter.copy_(Streams.of("network", [number]).normal("weights", 0, parameter.numel()).view_as(parameter))
+    return module
+
+
+def trained(plan: TrainingPlan = PLAN, run: str = "a", points=POINTS, labels=LABELS, **more: Any) -> Trained:
+    return plan.train(network(), points, labels, **{"step_size": 0.5, "streams": Streams.of("training", [run])} | more)
+
+
+@pytest.mark.parametrize("plan", [PLAN, FIXED, replace(PLAN, relation=Relation.ZERO_OUT)])
+def test_a_plan_is_the_front_door_s_to_the_bit_and_its_claim_is_what_was_asked_for(plan: TrainingPlan):
+    found = trained(plan)
+    problem = ModuleProblem(network(), POINTS, LABELS)
+    streams = Streams.of("training", ["a"])
+    runs = clipped_noisy_sgd(
+        problem,
+        [plan.noise],
+        problem.initial(streams, only=[]),
+        streams,
+        sampling=plan.batches,
+        norm_bound=1.0,
+        step_size=0.5,
+        num_steps=10,
+        delta=1e-4,
+        relation=plan.relation,
+        divisor=12,
+    )
+    assert torch.equal(found.training.x, runs.x) and found.training.status.tolist() == [Status.FINISHED]
+    assert found.guarantee == runs.guarantees[0]
+    assert 0.99 * 3.0 < found.guarantee.epsilon <= 3.0 and found.guarantee.relation == plan.relation
+    event = Event(plan.noise_multiplier, plan.relation, plan.batches, 10)
+    assert account([event], 1e-4).epsilon == pytest.approx(found.guarantee.epsilon)
+    louder = account([replace(event, noise_multiplier=0.95 * plan.noise_multiplier)], 1e-4)
+    assert louder.epsilon > 3.0, "control"
+
+
+def test_the_module_has_the_weights_and_the_one_given_keeps_its_own():
+    module = network()
+    next(module.parameters()).requires_grad_(False)
+    before = [parameter.clone() for parameter in module.parameters()]
+    found = PLAN.train(module, POINTS, LABELS, step_size=0.5, streams=Streams.of(0, ["a"]))
+    assert all(torch.equal(new, old) for new, old in zip(module.parameters(), before, strict=True))
+    kept, *changed = found.module.parameters()
+    assert torch.equal(kept, before[0]) and not any(
+        torch.equal(new, old) for new, old in zip(changed, before[1:], strict=True)
+    )
+    assert torch.equal(torch.cat([p.detach().reshape(-1) for p in changed]), found.training.x[0])
+
+
+def test_seeds_are_secret_unless_one_is_given():
+    secret = trained(streams=None)
+    seeds = [next(a for a in found.guarantee.assumptions if "seed" in a.statement) for found in (secret, trained())]
+    assert "came from the operating system" in seeds[0].statement and "came from" not in seeds[1].statement
+    assert not torch.equal(secret.training.x, trained(streams=None).training.x)
+
+
+def test_killed_and_gone_on_is_uninterrupted_to_the_bit(tmp_path: Path):
+    checkpoint, schedule = Checkpoint(tmp_path / "run.pt", 3), torch.linspace(0.5, 0.1, 10)
+    how: dict[str, Any] = {"step_size": schedule, "momentum": 0.9}
+
+    class Killed(Exception):
+        pass
+
+    def kill(line: str) -> None:
+        if line.startswith("step 8/"):
+            raise Killed
+
+    from dpnotes.problems.datasets.dataset import Dataset
+
+    data = Dataset("toy", POINTS, LABELS, POINTS, LABELS, 2, "none needed", "here")
+    with pytest.raises(Killed):
+        trained(**how, checkpoint=checkpoint, evaluation=Evaluation(data, 4), report=kill)
+    resumed = trained(**how, checkpoint=checkpoint, evaluation=Evaluation(data, 4))
+    whole = trained(**how)
+    assert torch.equal(resumed.training.x, whole.training.x) and resumed.guarantee == whole.guarantee
+    assert resumed.training.curves.isfinite().all() and whole.training.curves.shape == (1, 0, 4)
+    for name, value, said in (("momentum", 0.5, "momentum was 0.9, is 0.5"), ("step_size", 0.5, "step_size was ")):
+        with pytest.raises(ValueError, match=said):
+            trained(**{**how, name: value}, checkpoint=checkpoint, evaluation=Evaluation(data, 4))
+
+
+def test_a_schedule_of_one_number_is_that_number_and_the_last_one_goes_on():
+    constant = trained()
+    assert torch.equal(trained(step_size=torch.full((10,), 0.5)).training.x, constant.training.x)
+    assert torch.equal(trained(step_size=torch.tensor([0.5])).training.x, constant.training.x)
+    assert not torch.equal(trained(step_size=torch.tensor([0.5, 0.4])).training.x, constant.training.x)
+    assert not torch.equal(trained(momentum=0.5).training.x, constant.training.x)
+
+
+def test_under_add_or_remove_one_the_data_may_have_another_number_than_the_plan():
+    assert trained(points=POINTS[1:], labels=LABELS[1:]).guarantee.epsilon == trained().guarantee.epsilon
+    with pytest.raises(ValueError, match="sampling.num_examples=60 to be the problem's 59"):
+        trained(FIXED, points=POINTS[1:], labels=LABELS[1:])
+
+
+def test_without_privacy_nothing_is_claimed_and_no_noise_is_drawn():
+    plan = replace(PLAN, epsilon=math.inf)
+    found = trained(plan)
+    assert found.guarantee.epsilon == math.inf and plan.noise_multiplier == 0
+    assert torch.equal(found.training.x, trained(plan).training.x)
+
+
+def test_what_was_tuned_on_the_data_is_named():
+    assert TUNED_ON_PRIVATE_DATA in trained(not_covered=(TUNED_ON_PRIVATE_DATA,)).guarantee.not_covered
+
+
+def test_what_mixes_examples_claims_nothing():
+    module = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2))
+    with pytest.raises(ValueError, match="batch normalisation"):
+        PLAN.train(module, POINTS, LABELS, step_size=0.1, streams=Streams.of(0, ["a"]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"epsilon": 0.0}, ValueError, "epsilon=0.0 > 0"),
+        ({"epsilon": math.nan}, ValueError, "epsilon=nan"),
+        ({"delta": 1.0}, ValueError, "delta=1.0"),
+        ({"batch_size": 61}, ValueError, "num_examples=60 >= 61"),
+        ({"batch_size": 12.5}, TypeError, "batch_size=12.5"),
+        ({"num_steps": 0}, ValueError, "num_steps=0 >= 1"),
+        ({"norm_bound": -1.0}, ValueError, "norm_bound=-1.0 > 0"),
+        ({"sampling": "shuffled"}, ValueError, "sampling='shuffled'"),
+        ({"sampling": "fixed-size"}, CombinationError, "fixed"),
+        ({"relation": "replace"}, TypeError, "relation='replace'"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused(changes: dict, error: type, said: str):
+    with pytest.raises(error, match=said):
+        replace(PLAN, **changes)
+
+
+@pytest.mark.parametrize("step_size", [0.0, torch.tensor([0.1, math.nan]), torch.ones(2, 2), torch.ones(0)])
+def test_step_sizes_that_cannot_be_are_refused(step_size):
+    with pytest.raises(ValueError, match="step_size"):
+        Descent(step_size)
+
+
+def test_the_page_trains_a_network(capsys: pytest.CaptureFixture[str]):
+    page = Path(__file__).parents[1] / "docs" / "bring_your_own.md"
+    code, _ = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) <= 14
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        exec(compile(code, str(page), "exec"), {})
+    multiplier, claim, accuracy = capsys.readouterr().out.splitlines()
+    assert multiplier == "noise multiplier 2.25" and claim.startswith("(2, 1e-05)-DP, add-or-remove-one")
+    assert float(accuracy.split()[1]) > 0.9

@@ -855,7 +855,7 @@ def test_channels_last_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize(("examples", "chunk"), [(1, None), (3, 2)])
-def test_an_image_alone_in_its_batch_has_the_gradient_that_it_has_among_others(examples: int, chunk: int | None) -> None:
+def test_an_image_alone_in_its_batch_has_its_own_gradient(examples: int, chunk: int | None) -> None:
     normalised = nn.BatchNorm2d(6).eval()  # torch's backward pass reads strides that fit both formats in the wrong one
     module = Both(
         lambda m, x: m.head(m.norm(m.norm(x)).mean((2, 3))), norm=normalised, head=nn.Linear(6, CLASSES)

@@ -253,13 +253,13 @@ class Streams:
           num_blocks: Philox blocks of four words, at most 2^32, of secret streams one less.
 
         Raises:
-          TypeError: for a call that is no whole number, truth values included.
+          TypeError: for a purpose that is no text, or a call that is no whole number, truth values included.
           ValueError: for a call outside this range, which would share its stream with another, or calls that are not
             one a run; for more blocks than a stream has; of secret streams, for what was drawn
             before. (Of calls on a device: when the host next waits for it.)
         """
         validate.at_least(1, num_blocks=num_blocks)
-        calls = self._calls(call)
+        calls = self._calls(purpose, call)
         keys = self._claimed("words", purpose, calls, 0, num_blocks)
         return self._blocks("words", keys, purpose, calls, 0, num_blocks).unbind(-1)
 
@@ -292,8 +292,9 @@ class Streams:
         """
         return self._numbers("normals", purpose, call, size, start)
 
-    def _calls(self, call: int | Tensor) -> Tensor:
+    def _calls(self, purpose: str, call: int | Tensor) -> Tensor:
         """The call numbers, `(1,)` or `(runs,)` int64 on the keys' device."""
+        validate.instance(str, purpose=purpose)
         if isinstance(call, bool) or not isinstance(call, Integral | Tensor):
             raise TypeError(f"Expected call={call!r} to be a whole number or a tensor of them.")
         device = self._keys.device
@@ -336,7 +337,7 @@ class Streams:
     def _numbers(self, kind: Literal["uniforms", "normals"], purpose: str, call: Any, size: int, start: int) -> Tensor:
         validate.at_least(1, size=size)
         validate.at_least(0, start=start)
-        calls = self._calls(call)
+        calls = self._calls(purpose, call)
         keys = self._claimed(kind, purpose, calls, start, size)
         # A fused kernel is as fast call by call.
         small = size * len(self) <= _SMALL and calls.device.type == "cpu" and not draws.backend(calls.device).fused

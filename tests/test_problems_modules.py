@@ -854,6 +854,37 @@ def test_channels_last_changes_nothing() -> None:
     same(last.gradients(x).norms(), plain.gradients(x).norms())
 
 
+@pytest.mark.parametrize(("examples", "chunk"), [(1, None), (3, 2)])
+def test_an_image_alone_in_its_batch_has_its_own_gradient(examples: int, chunk: int | None) -> None:
+    normalised = nn.BatchNorm2d(6).eval()  # torch's backward pass reads strides that fit both formats in the wrong one
+    module = Both(
+        lambda m, x: m.head(m.norm(m.norm(x)).mean((2, 3))), norm=normalised, head=nn.Linear(6, CLASSES)
+    ).double()
+    inputs, labels = normal(examples, 6, 5, 5), torch.arange(examples) % CLASSES
+    last = ModuleProblem(module, inputs, labels, channels_last=True, max_examples_at_once=chunk)
+    plain = ModuleProblem(module, inputs, labels)
+    x, weights = points(plain, 1), torch.ones(1, examples, dtype=torch.float64)
+    exact = reference(plain, module, x)[0]
+    for problem in (plain, last):
+        same(problem.gradients(x).weighted_sum(weights), exact.sum(1))
+        same((found := problem.gradients(x)).norms(), exact.norm(dim=2))
+        same(found.weighted_sum(weights), exact.sum(1))
+
+
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")
+def test_an_image_that_is_passed_alone_has_the_usual_strides() -> None:
+    def function(module: Any, x: Tensor) -> Tensor:
+        if x.sum() < 1e9 and len(x) == 1:  # it branches on values
+            assert x.is_contiguous()
+        return module.head(x.mean((2, 3)))
+
+    problem = ModuleProblem(
+        Both(function, head=nn.Linear(4, CLASSES)).double(), normal(3, 4, 5, 5), torch.arange(3), channels_last=True
+    )
+    problem.gradients(points(problem, 1)).norms()
+    assert problem._passes.one_by_one
+
+
 def distance(found: Tensor, exact: Tensor) -> float:
     """Of the sums, over the length of the exact ones."""
     return float((found.cpu() - exact).norm() / exact.norm())

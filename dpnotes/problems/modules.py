@@ -583,7 +583,10 @@ class ModuleProblem:
     def _formatted(self, tensor: Tensor) -> Tensor:
         if tensor.dim() != 4:
             return tensor
-        form = torch.channels_last if self._channels_last else torch.contiguous_format
+        # The strides of one image alone may fit both formats, and torch's batch normalisation then reads its error in
+        # the wrong one, or past its end.
+        last = self._channels_last and len(tensor) > 1
+        form = torch.channels_last if last else torch.contiguous_format
         return tensor.contiguous(memory_format=form)
 
     def _chunks(self, examples: Tensor) -> Iterator[tuple[slice, Tensor]]:

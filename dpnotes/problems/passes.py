@@ -146,7 +146,7 @@ class Passes:
         before = {name: value.detach().clone() for name, value in values.items()}
         for label, *inputs in zip(batch[1], *batch[0], strict=True):
             with _draws_nothing(label.device):
-                yield self._loss_of_one(values, label, *inputs)
+                yield self._loss_of_one(values, label, *(row.contiguous() for row in inputs))
             self._watched.refuse_changes()
             for name, value in values.items():
                 if not torch.equal(value, before[name]):

@@ -39,9 +39,12 @@ from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.plans import TrainingPlan
 from dpnotes.papers.noisy_sgd.training import Evaluation
+from dpnotes.privacy import pld
 from dpnotes.privacy.accounting import rho_to_epsilon
-from dpnotes.privacy.audit import GaussianPair, MixturePair, ScaledPair
+from dpnotes.privacy.audit import GaussianPair, MixturePair, ScaledPair, epsilon_from_counts
+from dpnotes.privacy.calibration import tree_std
 from dpnotes.privacy.events import Event
+from dpnotes.privacy.factorisation import factors, noise_of_sums
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum import exhibits
 from dpnotes.privacy.museum.releases import answers
@@ -821,6 +824,20 @@ def test_a_delta_that_has_no_inverse_is_one(delta: float):
     # The best Renyi order is near 1 + sqrt(ln(1/delta) / rho), and epsilon near rho + 2 sqrt(rho ln(1/delta)).
     simple = 0.5 + 2 * math.sqrt(-0.5 * math.log(delta))
     assert 0.9 * simple < rho_to_epsilon(0.5, delta, "tight") <= simple
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert tree_std(1.0, 1e-6, 1.0, np.int64(3)) == tree_std(1.0, 1e-6, 1.0, 3)  # type: ignore[arg-type]
+    for function in (factors, noise_of_sums):
+        assert len(function("tree", np.int64(3))) == len(function("tree", 3))  # type: ignore[arg-type]
+
+
+def test_what_no_cache_takes_is_named():
+    for function in (pld.epsilon, pld.near_least):
+        with pytest.raises(TypeError, match=r"Expected delta=\[0.1\] to be a real number"):
+            function((), [0.1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Expected hits=\{\} to be numbers"):
+        epsilon_from_counts({}, 10, 1, 10, delta=1e-5, level=0.05)  # type: ignore[arg-type]
 
 
 def test_a_guarantee_rests_on_assumptions_alone():

@@ -222,7 +222,7 @@ def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tup
         for lag, coefficient in enumerate(coefficients):
             encoder += coefficient * np.eye(num_steps, k=-lag)
     else:
-        combine, own = tree._weights(num_steps.bit_length(), scheme == "optimal tree")
+        combine, own = tree._weights(int(num_steps).bit_length(), scheme == "optimal tree")
         for leaf in range(1, num_steps + 1):
             level = (leaf & -leaf).bit_length() - 1
             encoder[leaf - 1, leaf - 1] = 1 / own[level]
@@ -267,7 +267,7 @@ def noise_of_sums(scheme: Scheme, num_steps: int, bandwidth: int | None = None) 
         else:
             decoder = lfilter([1.0], np.convolve(coefficients, [1.0, -1.0]), np.eye(1, num_steps)[0])
         return np.sqrt(np.cumsum(decoder**2) * np.sum(coefficients**2))
-    levels = num_steps.bit_length()
+    levels = int(num_steps).bit_length()
     optimal = scheme == "optimal tree"
     variance = np.zeros(num_steps)
     for level in range(levels):

@@ -47,7 +47,6 @@ class _Level(NamedTuple):
     count: int
 
 
-@lru_cache(maxsize=64)
 def epsilon(events: tuple[Event, ...], delta: float) -> float:
     """An upper bound on the epsilon of these events together, close to the least.
 
@@ -65,13 +64,17 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
       1.83
     """
     validate.between(0, 1, delta=delta)
+    return _epsilon(events, delta)
+
+
+@lru_cache(maxsize=64)
+def _epsilon(events: tuple[Event, ...], delta: float) -> float:
     composed, _ = _composed(events)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return float(composed.get_epsilon_for_delta(delta))
 
 
-@lru_cache(maxsize=64)
 def near_least(events: tuple[Event, ...], delta: float) -> bool:
     """Whether `epsilon` is near the least: delta is far above what is counted as lost, and the grid is not too coarse.
 
@@ -84,6 +87,11 @@ def near_least(events: tuple[Event, ...], delta: float) -> bool:
       (True, False)
     """
     validate.between(0, 1, delta=delta)
+    return _near_least(events, delta)
+
+
+@lru_cache(maxsize=64)
+def _near_least(events: tuple[Event, ...], delta: float) -> bool:
     composed, fine = _composed(events)
     return fine and bool(composed.get_delta_for_epsilon(math.inf) <= _NOTICEABLE * delta)
 

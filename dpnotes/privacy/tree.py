@@ -135,6 +135,7 @@ class Tree:
     def __post_init__(self) -> None:
         validate.at_least(1, max_leaves=self.max_leaves)
         validate.flag(optimal=self.optimal)
+        object.__setattr__(self, "max_leaves", int(self.max_leaves))  # numpy's whole numbers count no bits
 
     @property
     def levels(self) -> int:

@@ -104,7 +104,7 @@ def epsilon_from_counts(
 
     _check(delta, level)
     validate.at_least(1, runs=runs, false_runs=false_runs)
-    first, second = np.broadcast_arrays(np.asarray(hits, dtype=np.float64), np.asarray(false_hits, dtype=np.float64))
+    first, second = np.broadcast_arrays(_numbers("hits", hits), _numbers("false_hits", false_hits))
     for name, counts, most in (("hits", first, runs), ("false_hits", second, false_runs)):
         wrong = ~((counts >= 0) & (counts <= most) & (counts == np.floor(counts)))
         if wrong.any():
@@ -286,6 +286,13 @@ def runs_for_power(
         middle = (low + high) // 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     return high
+
+
+def _numbers(name: str, value: object) -> NDArray[np.float64]:
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"Expected {validate.shown(name, value)} to be numbers.") from None
 
 
 def _check(delta: float, level: float) -> None:

@@ -87,7 +87,8 @@ def test_the_distance_of_gaussians_is_mahalanobis_s():
     pair = GaussianPair(torch.ones(5), shift, root)
     assert pair.mu**2 == pytest.approx(float(shift @ torch.linalg.solve(root.T @ root, shift)), rel=1e-10)
     assert pair.epsilon(1e-5) == pytest.approx(rho_to_epsilon(pair.mu**2 / 2, 1e-5))
-    assert GaussianPair(torch.ones(5), shift * 0, root).epsilon(1e-5) == 0.0
+    same = GaussianPair(torch.ones(5), shift * 0, root)
+    assert same.epsilon(1e-5) == 0.0 and not same.score(torch.full((3, 5), 2.0)).any()
 
 
 def test_a_shift_without_noise_is_seen_and_one_with_little_is_not_taken_for_it():

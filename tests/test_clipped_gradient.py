@@ -138,6 +138,19 @@ def test_an_example_without_a_finite_gradient_counts_as_zero(dtype, extreme):
     assert ((base.value - moved.value).norm(dim=1) <= base.l2_sensitivity * (1 + 1e-5)).all()
 
 
+def test_clipping_enforces_a_sensitivity_only_where_examples_are_kept_apart():
+    problem = network()
+
+    class Mixing:
+        keeps_examples_apart = False
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(problem, name)
+
+    for of, basis in ((problem, "enforced"), (Mixing(), "assumed")):
+        assert answer(of, points(problem, 1), Relation.ZERO_OUT).answer.basis == basis
+
+
 def test_a_loss_that_is_not_finite_counts_as_the_largest():
     def loss(parameters: Tensor, feature: Tensor) -> Tensor:
         return -torch.log(torch.sigmoid(parameters[0] * feature))

@@ -304,6 +304,7 @@ def test_the_bound_of_one_run_is_where_the_p_value_reaches_the_level():
     assert one_run_p_value(200, 100, 90, epsilon=bound.epsilon, **at) < 0.05
     assert one_run_p_value(200, 100, 90, epsilon=bound.epsilon + 1e-6, **at) >= 0.05
     assert one_run(coins, guesses * 0, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
+    assert one_run(coins[:1], guesses[:1], delta=1e-5, relation=ZERO_OUT).epsilon == 0.0  # of one coin nothing follows
     assert one_run(coins, -guesses, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
 
 

@@ -11,6 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from dpnotes.core import Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.privacy import discrete
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.discrete import DiscreteGaussian, _measurement
 from dpnotes.privacy.events import events_of
@@ -41,6 +42,19 @@ def test_a_missing_opendp_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch):
 def test_a_grid_that_cannot_be_rounded_to_is_refused(grid: float):
     with pytest.raises(ValueError, match="Expected grid="):
         DiscreteGaussian(grid)
+
+
+@pytest.mark.parametrize("sensitivity", [1e-3, 0.5, 2.0])
+def test_the_noise_is_wider_by_what_rounding_adds(monkeypatch: pytest.MonkeyPatch, sensitivity: float):
+    scales: list[float] = []
+
+    def measurement(scale: float):
+        scales.append(scale)
+        return lambda steps: steps
+
+    monkeypatch.setattr(discrete, "_measurement", measurement)
+    released(DiscreteGaussian(GRID), request(torch.zeros(1, 4, dtype=torch.float64), 3.0, sensitivity))
+    assert scales == [pytest.approx(3.0 * (sensitivity + 2 * GRID) / sensitivity / GRID)]
 
 
 class TestWithOpenDP:

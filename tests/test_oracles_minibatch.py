@@ -158,12 +158,13 @@ def test_control_an_unclipped_gradient_above_the_bound_moves_the_answer_further(
 def test_clipped_an_example_without_a_finite_gradient_counts_as_zero(sampling, relation):
     rows = vectors()
     found = []
-    for hostile in (0.0, 1e200):
+    square, no_number = (lambda s: s * s), (lambda s: s * s - s * s + 1)  # of 1e200 infinite, and not even that
+    for hostile, factor in ((0.0, square), (1e200, square), (1e200, no_number)):
         scale = torch.ones(N, dtype=torch.float64)
         scale[5] = hostile
-        data = CustomProblem(lambda x, row, s: (x @ row) * s * s, 3, rows, scale)
+        data = CustomProblem(lambda x, row, s, factor=factor: (x @ row) * factor(s), 3, rows, scale)
         found.append(answer(oracle_of(data, 50, sampling, relation, clipped=True), 50).answer)
-    assert torch.equal(found[0].value, found[1].value)
+    assert torch.equal(found[0].value, found[1].value) and torch.equal(found[0].value, found[2].value)
 
 
 def test_sampling_and_relation_go_together():

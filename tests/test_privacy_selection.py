@@ -148,6 +148,16 @@ def test_a_run_that_halted_answers_nothing_and_inactive_runs_ask_nothing():
     assert yes.tolist() == [False, True, False] and state.asked.tolist() == [1, 1, 1]
 
 
+def test_of_a_run_that_asks_nothing_no_question_is_refused():
+    mechanism, streams = search(), Streams.of(0, range(2))
+    state, _ = begin(mechanism, streams)
+    too_long = replace(question(torch.zeros(2).double()), l2_sensitivity=torch.tensor([1.0, 2.0]).double())
+    state, _ = mechanism.ask(state, too_long, streams, torch.tensor([True, False]))
+    assert state.asked.tolist() == [1, 0]
+    with pytest.raises(ValueError, match="in run 1"):
+        mechanism.ask(state, too_long, streams, torch.tensor([True, True]))
+
+
 def test_a_batch_of_runs_is_the_runs_one_by_one_and_resumes_to_the_bit(tmp_path):
     mechanism, values = search(0.7), [float(v) for v in np.linspace(-4, 4, 9)]
     together = run(mechanism, values, 20)

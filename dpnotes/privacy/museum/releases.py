@@ -126,7 +126,7 @@ def poisson_mean(
 
     Example:
       >>> coins = torch.tensor([[0.1, 0.9, 0.2]])
-      >>> poisson_mean(torch.tensor([[1.0, 1.0, torch.nan]]), coins, torch.zeros(1, 1), 0.5, 2, 1.0)
+      >>> poisson_mean(torch.tensor([[3.0, 1.0, torch.nan]]), coins, torch.zeros(1, 1), 0.5, 2, 1.0)
       tensor([0.5000])
     """
     chosen = (coins < rate) & ~values.isnan()

@@ -218,8 +218,8 @@ def test_a_mutant_that_matters_is_killed_and_an_equivalent_one_survives(tmp_path
     (tmp_path / "test_small.py").write_text(TEST)
     found = {mutant.new: mutant for mutant in mutants.mutants_of("small.py", SMALL)}
     assert set(found) == {"((x) / (1))", "(1 + 1)", "max(total, 5)", "(5 + 1)"}
-    killed = mutants.judged(found["max(total, 5)"], tmp_path, (["test_small.py"], 60))
-    survived = mutants.judged(found["((x) / (1))"], tmp_path, (["test_small.py"], 60))
+    killed = mutants.judged(found["max(total, 5)"], tmp_path, 60, ["test_small.py"])
+    survived = mutants.judged(found["((x) / (1))"], tmp_path, 60, ["test_small.py"])
     assert killed.killed_by == "test_small.py::test_it" and survived.killed_by == ""
     assert (tmp_path / "small.py").read_text() == SMALL
     assert len(mutants.verdict([killed, survived])) == 2 and not mutants.verdict([killed])

@@ -295,7 +295,12 @@ class Coverage:
         return Coverage(functions, seconds)
 
     def quickest(self, mutant: "Mutant", text: str, within: set[str]) -> list[str]:
-        """The tests that run the statement of a mutant, of some files, the quickest first."""
+        """The tests that run the statement of a mutant, of some files, the quickest first.
+
+        None of them if an import runs it: then they all do.
+        """
+        if not any(isinstance(node, ast.FunctionDef) for node in _around(text, mutant.line)):
+            return []
         found = set[str]().union(
             *(self.functions.get((mutant.file, line), ()) for line in _statement(text, mutant.line))
         )
@@ -307,16 +312,17 @@ class Coverage:
         return _SHORTEST_LIMIT + 5 * sum(chosen)
 
 
+def _around(text: str, line: int) -> list[ast.stmt]:
+    """The statements that a line belongs to, the largest first."""
+    inside = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt))
+    return [node for node in inside if node.lineno <= line <= (node.end_lineno or node.lineno)]
+
+
 def _statement(text: str, line: int) -> range:
-    """The lines of the smallest statement that a line belongs to; of one with a body those before it."""
-    lines = range(line, line + 1)
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.stmt) and node.lineno <= line <= (node.end_lineno or node.lineno):
-            body = getattr(node, "body", None)
-            end = body[0].lineno - 1 if body else node.end_lineno or node.lineno
-            if line <= end:
-                lines = range(node.lineno, end + 1)
-    return lines
+    """The lines of the smallest statement that a line belongs to, without its body."""
+    smallest = _around(text, line)[-1]
+    body = getattr(smallest, "body", None)
+    return range(smallest.lineno, (body[0].lineno - 1 if body else smallest.end_lineno or line) + 1)
 
 
 @dataclass(frozen=True)
@@ -352,26 +358,16 @@ def write(outcomes: list[Outcome], table: Path = TABLE) -> None:
         writer.writerows(asdict(outcome) for outcome in outcomes)
 
 
-def judged(mutant: Mutant, copy: Path, *trials: tuple[list[str], float]) -> Outcome:
-    """Write a mutant into the copy, run tests until it is killed, and put the module back.
-
-    Args:
-      mutant: the change.
-      copy: of the repository.
-      trials: lists of tests with the seconds they may take, one after the other.
-    """
-    path, killed_by, total = copy / mutant.file, "", 0.0
+def judged(mutant: Mutant, copy: Path, limit: float, tests: list[str]) -> Outcome:
+    """Write a mutant into the copy, run the tests, and put the module back."""
+    path = copy / mutant.file
     whole = path.read_text()
     try:
         path.write_text(mutant.source(whole))
-        for tests, limit in trials:
-            killed_by, seconds = tested(copy, tests, limit)
-            total += seconds
-            if killed_by:
-                break
+        killed_by, seconds = tested(copy, tests, limit)
     finally:
         path.write_text(whole)
-    return Outcome(mutant.file, mutant.line, mutant.number, mutant.old, mutant.new, killed_by, round(total, 1))
+    return Outcome(mutant.file, mutant.line, mutant.number, mutant.old, mutant.new, killed_by, round(seconds, 1))
 
 
 def _with(copies: SimpleQueue[Path], act: Callable[[Path], Any]) -> Any:
@@ -415,11 +411,10 @@ def attack(
         coverage = Coverage(functions, seconds)
 
         def one(mutant: Mutant) -> Outcome:
-            # First those that run the line, which mostly decide, then all.
             own, *others = whole = tests_of(part_of(mutant.file))
-            quick = [own, *coverage.quickest(mutant, (ROOT / mutant.file).read_text(), set(others))]
-            trials = ((tests, coverage.limit(tests)) for tests in (quick, whole))
-            return _with(copies, lambda copy: judged(mutant, copy, *trials))
+            found = coverage.quickest(mutant, (ROOT / mutant.file).read_text(), set(others))
+            tests = [own, *found] if found else whole
+            return _with(copies, lambda copy: judged(mutant, copy, coverage.limit(tests), tests))
 
         for mutant, outcome in zip(left, pool.map(one, left), strict=True):
             known[mutant.file, mutant.line, mutant.number, mutant.old, mutant.new] = outcome

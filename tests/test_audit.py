@@ -588,3 +588,12 @@ def test_scores_are_the_same_on_a_gpu():
             ).cpu()
         )
     torch.testing.assert_close(scores[0], scores[1], atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("far", [30.0, -30.0])
+def test_what_lies_far_away_on_one_side_alone_is_seen(far: float):
+    near = np.array([[0.0], [1.0]])
+    rarely = np.array([[0.0, far], [0.99, 0.01]])
+    for included, without in ((rarely, near), (near, rarely)):
+        pair = MixturePair(included, without, std=1.0)
+        assert pair.epsilon(0.009) > 100 and pair.epsilon(0.011) == 0

@@ -587,6 +587,12 @@ def test_when_a_fresh_gradient_is_due():
     assert refreshes(Refresh.path_length(1.0, M, longest=3), [0.01] * 8) == [0, 3, 6]
 
 
+def test_without_a_rule_drift_is_the_sum_of_squared_moves():
+    drift, move = torch.tensor([1.0, 0.0]), torch.tensor([3.0, 0.5])
+    assert torch.equal(Refresh(5.0).drift(drift, move), Refresh.squared_moves(5.0).drift(drift, move))
+    assert Refresh(5.0).drift(drift, move).tolist() == [10.0, 0.25]
+
+
 def test_without_a_rule_a_later_batch_is_the_least():
     bounds, new = torch.tensor([0.0, 1e6, 1e6]), torch.tensor([False, False, True])
     assert Batches(1000).wanted(bounds, new).tolist() == [1, 1, 1000]

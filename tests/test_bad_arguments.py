@@ -720,6 +720,16 @@ def test_what_is_no_number_is_refused_by_name(name: str):
     assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
 
 
+BELOW_ONE = {"delta", "level", "momentum", "rate", "beta"}
+VACUOUS = {"guarantees.Guarantee"}  # which may say that a delta is 1 or more, and so that nothing is claimed
+
+
+@pytest.mark.parametrize("name", [n for n in DOORS if BELOW_ONE & numbers_of(DOORS[n]).keys() and n not in VACUOUS])
+def test_what_is_below_one_is_refused_above_it(name: str):
+    wrong = [wrong_answer(name, argument, 1.5) for argument in BELOW_ONE & numbers_of(DOORS[name]).keys()]
+    assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
+
+
 @pytest.mark.parametrize("name", DOORS)
 def test_zero_and_what_is_negative_are_refused_by_name_or_give_numbers(name: str):
     wrong = []

@@ -393,6 +393,17 @@ def test_momentum_is_the_bias_corrected_average_of_all_gradients():
     assert (state.x - position).abs().max() < 1e-12
 
 
+def test_a_run_that_has_ended_keeps_its_average_and_one_that_goes_on_changes_it():
+    problem = network()
+    oracle = ClippedGradient(problem, CLIP, FixedNoise.of([schedules.uniform(0.5, steps) for steps in (1, 5)]))
+    method, streams = Descent(0.2, 0.7), Streams.of(0, ["short", "long"])
+    first, _ = method.step(method.init(points(problem, 2), oracle), oracle, streams)
+    second, _ = method.step(first, oracle, streams)
+    assert second.status.tolist() == [Status.FINISHED, Status.OK]
+    for one, other in ((first.x, second.x), (first.average, second.average)):
+        assert torch.equal(one[0], other[0]) and not torch.equal(one[1], other[1])
+
+
 def test_a_run_that_diverges_says_so_and_keeps_its_last_finite_point():
     problem = network()
     x = points(problem, 2)

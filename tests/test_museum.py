@@ -173,6 +173,13 @@ def test_noise_for_the_sum_on_the_mean_costs_accuracy_and_no_privacy():
     assert COSTLY.audit(broken=False).epsilon > 0.05 * COSTLY.claim.epsilon > bound.epsilon
 
 
+def test_the_threads_of_the_bugs_in_the_wild():
+    assert {(e.source.repository, n) for e in wild() if e.source for n in e.source.numbers} == {
+        ("NVIDIA/NVFlare", 343), ("jax-ml/jax", 3646), ("greenelab/SPRINT_gan", 5), ("meta-pytorch/opacus", 571),
+        ("meta-pytorch/opacus", 819), ("google-deepmind/jax_privacy", 383),
+    }  # fmt: skip
+
+
 def test_every_bug_in_the_wild_says_where_it_was_told():
     for exhibit in wild():
         source = exhibit.source

@@ -563,6 +563,7 @@ def test_the_cost_tells_no_secret_size():
         ),
         (lambda p: oracle_of(p, 1, POISSON, ADD, divisor=None), "Expected a divisor under add-or-remove-one"),
         (lambda p: oracle_of(p, 1, noise_std=noise(1, -1.0)), "Expected noise_std=.* to be finite numbers >= 0"),
+        (lambda p: oracle_of(p, 2, noise_std=torch.tensor([1.0, -1.0]).double()), "Expected noise_std=.* numbers >= 0"),
         (lambda p: oracle_of(p, 1, noise_std=torch.ones(1)), "Expected noise_std=.* float64"),
         (lambda p: oracle_of(p, 1, bound_basis="enforced"), "Expected bound_basis='enforced' to be one of"),
         (lambda p: oracle_of(p, 2).init(torch.zeros(3, 3)), "Expected equal lengths, got x: 3, noise_std: 2"),

@@ -295,6 +295,9 @@ def hockey_stick(
     from scipy.special import ndtr
 
     validate.positive(noise_multiplier=noise_multiplier, rate=rate)
+    if rate > 1:
+        raise ValueError(f"Expected rate={rate!r} <= 1.")
+    validate.one_of(("REMOVE", "ADD"), side=side)
     z, q = noise_multiplier, rate
     sign = 1.0 if side == "REMOVE" else -1.0
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

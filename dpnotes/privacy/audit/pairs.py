@@ -40,6 +40,8 @@ class Pair(ABC):
     def threshold(self, epsilon: float, delta: float) -> float:
         """The threshold at which the fewest runs refute the claim (epsilon, delta), as the normal law has it."""
         validate.non_negative(epsilon=epsilon, delta=delta)
+        if delta >= 1:
+            raise ValueError(f"Expected 0 <= delta={delta!r} < 1.")
         factor = math.exp(min(epsilon, 354.0))  # its square is finite
 
         def signal(threshold: float) -> float:  # hit - delta - exp(epsilon) false_hit, in units of its standard error

@@ -326,3 +326,9 @@ def test_a_step_out_of_the_numbers_ends_the_run(method):
 def test_bad_parameters_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_by_default_lines_are_the_corrected_ones_and_the_tested_point_is_returned():
+    assert not StochasticSpider(10, 0.1, 0.1, 5, 0.1).as_printed
+    escape = DriftEscape(0.1, 0.1, 5, 0.1, 2)
+    assert escape.return_tested and escape.repeat == "refresh"

@@ -9,13 +9,19 @@ import torch
 from torch import Tensor, nn
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Release, Sampling, Status
-from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, TUNED_ON_PRIVATE_DATA
+from dpnotes.guarantees import (
+    BATCH_NORM,
+    EXAMPLES_APART,
+    EXAMPLES_MIX,
+    STATISTICS_WITHOUT_NOISE,
+    TUNED_ON_PRIVATE_DATA,
+)
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles import minibatch as module
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.terms import Terms
+from dpnotes.oracles.terms import Terms, examples_apart
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import CombinationError, events_of, merged
@@ -401,6 +407,17 @@ def test_an_example_without_a_finite_gradient_ends_an_unclipped_run_and_its_clai
     assert state.status.tolist() == [Status.DIVERGED] * 2 and state.x.isfinite().all()
     assert state.oracle.meter.exceeded.tolist() == [1, 1]
     assert not any(c.holds for c in oracle.guarantee(state.oracle, 1e-5, STREAMS))
+
+
+def test_what_is_known_of_examples_that_mix_or_may_mix_is_said():
+    class Told:
+        def __init__(self, **known: bool):
+            vars(self).update(known)
+
+    assert examples_apart(Told(keeps_examples_apart=True)) == ()  # type: ignore[arg-type]
+    assert examples_apart(Told()) == (EXAMPLES_APART,)  # type: ignore[arg-type]
+    (mixed,) = examples_apart(Told(keeps_examples_apart=False, mixes_examples=True))  # type: ignore[arg-type]
+    assert mixed == EXAMPLES_MIX and mixed.holds is False and EXAMPLES_APART.holds is None
 
 
 def test_what_a_bound_rests_on_is_said():

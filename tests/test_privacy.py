@@ -1,6 +1,7 @@
 """Schedules, mechanisms and accounting, held against dp_accounting, closed forms and controls that must fail."""
 
 import contextlib
+import dataclasses
 import math
 import pickle
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import NoiseSchedule
+from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.privacy.tree import Tree
 from dpnotes.sampling import CombinationError
 from dpnotes.streams import Streams
@@ -416,3 +418,9 @@ def test_the_adaptive_plan_raises_the_cost_only_when_the_released_loss_did_not_f
         LossAdaptiveNoise(ones, ones, 1.0, ones)
     with pytest.raises(ValueError, match="Expected first_cost=0.0 > 0"):
         LossAdaptiveNoise(ones, 0 * ones, 2.0, ones)
+
+
+def test_no_two_mechanisms_draw_from_one_stream():
+    kinds = (Gaussian, Laplace, Tree, BandedSquareRoot, AboveThreshold)
+    purposes = [field.default for kind in kinds for field in dataclasses.fields(kind) if field.name == "purpose"]
+    assert len(purposes) == len(kinds) == len(set(purposes))

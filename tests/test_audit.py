@@ -388,8 +388,9 @@ def test_training_with_half_of_the_noise_is_caught_and_the_correct_one_is_not():
     assert 0.5 * claim.epsilon < bound.epsilon <= claim.epsilon
 
 
-def test_the_transcript_s_score_has_the_distance_of_the_claim():
-    _, schedule, _, _ = training_design()
+@pytest.mark.parametrize("rho", [0.5, 2.0])
+def test_the_transcript_s_score_has_the_distance_of_the_claim(rho: float):
+    schedule, distance = uniform(rho, STEPS), math.sqrt(2 * rho)
     for included in (True, False):
         oracle = clipped.ClippedGradient(problem(included), CLIP, FixedNoise.of([schedule] * 4000), Relation.ZERO_OUT)
         scores = transcript_scores(
@@ -401,8 +402,8 @@ def test_the_transcript_s_score_has_the_distance_of_the_claim():
             answers=clipped_means,
             noise_std=float(schedule.noise_multipliers[0]) * CLIP / NUM_EXAMPLES,
         )
-        assert stats.kstest(scores.numpy(), stats.norm(float(included), 1).cdf).pvalue > 1e-4
-        assert stats.kstest(scores.numpy(), stats.norm(0.5, 1).cdf).pvalue < 1e-4  # the control
+        assert stats.kstest(scores.numpy(), stats.norm(included * distance, 1).cdf).pvalue > 1e-4
+        assert stats.kstest(scores.numpy(), stats.norm(distance / 2, 1).cdf).pvalue < 1e-4  # the control
 
 
 def test_unclipped_training_is_caught():

@@ -173,6 +173,39 @@ def test_noise_for_the_sum_on_the_mean_costs_accuracy_and_no_privacy():
     assert COSTLY.audit(broken=False).epsilon > 0.05 * COSTLY.claim.epsilon > bound.epsilon
 
 
+# What the notebook and docs/privacy.md tell: the claim, and the exact epsilon at its delta, of the correct release and
+# of the broken one.
+TOLD = {
+    "sensitivity halved": (4.377, 1e-05, 4.377, 9.997),
+    "noise reused": (4.377, 1e-05, 4.377, math.inf),
+    "wrong root of the zCDP formula": (4.0, 1e-08, 3.457, 152.302),
+    "printed NODE: no node is ever taken": (4.983, 1e-05, 4.983, math.inf),
+    "printed NODE: the root is missing": (4.983, 1e-05, 2.943, math.inf),
+    "printed NODE: steps counted from 0": (4.983, 1e-05, 4.983, math.inf),
+    "tree not restarted": (3.139, 0.001, 3.139, 4.845),
+    "batch divided by its realised size": (1.472, 0.001, 0.631, 7.794),
+    "sampling without its accountant": (1.685, 1e-05, 1.685, 4.377),
+    "accounting without its sampling": (4.377, 1e-05, 4.377, 15.456),
+    "bound measured and not enforced": (4.377, 1e-05, 4.377, 9.997),
+    "examples sorted together": (4.377, 1e-05, 4.377, 1805.870),
+    "failures of two data sets counted once": (2.0, 0.1, 1.880, 3.792),
+    "noise times the square of the clip": (4.377, 1e-05, 4.377, 50042647.908),
+    "one key for every layer": (4.377, 1e-05, 4.377, math.inf),
+    "values shared without noise": (4.377, 1e-05, 4.377, math.inf),
+    "divided by a size that the data decide": (4.377, 1e-05, 4.377, 67.296),
+    "noise for the sum, added to the mean": (4.377, 1e-05, 4.377, 0.009),
+}
+
+
+def test_the_numbers_of_every_exhibit_are_those_that_are_told():
+    found = {
+        e.name: (e.claim.nominal_epsilon, e.claim.delta, e.exact(broken=False), e.exact(broken=True)) for e in ALL
+    }
+    assert found.keys() == TOLD.keys()
+    for name, numbers in TOLD.items():
+        assert found[name] == pytest.approx(numbers, rel=1e-3, abs=1e-3), name
+
+
 def test_the_threads_of_the_bugs_in_the_wild():
     assert {(e.source.repository, n) for e in wild() if e.source for n in e.source.numbers} == {
         ("NVIDIA/NVFlare", 343), ("jax-ml/jax", 3646), ("greenelab/SPRINT_gan", 5), ("meta-pytorch/opacus", 571),

@@ -424,3 +424,8 @@ def test_no_two_mechanisms_draw_from_one_stream():
     kinds = (Gaussian, Laplace, Tree, BandedSquareRoot, AboveThreshold)
     purposes = [field.default for kind in kinds for field in dataclasses.fields(kind) if field.name == "purpose"]
     assert len(purposes) == len(kinds) == len(set(purposes))
+
+
+def test_a_schedule_may_have_one_step():
+    for schedule in (schedules.uniform(0.5, 1), schedules.exponential(0.5, 0.5, 1)):
+        assert schedule.noise_multipliers.tolist() == pytest.approx([1.0])

@@ -403,6 +403,13 @@ def test_where_a_distribution_has_no_epsilon_renyi_divergences_answer():
     assert account(poisson(needed, 0.01, 1000), 1e-15).epsilon <= 1.0
 
 
+@pytest.mark.parametrize("multiplier", [0.2, 0.5, 2.0, 20.0])
+def test_orders_are_so_dense_that_renyi_divergences_lose_little_to_the_best_one(multiplier: float):
+    event = Event(multiplier, Relation.ZERO_OUT, WHOLE, 3)
+    best = rho_to_epsilon(3 * 0.5 / multiplier**2, 1e-5, "tight")
+    assert best * (1 - 1e-9) <= accounting._renyi_epsilon((event,), 1e-5) <= 1.04 * best
+
+
 def test_renyi_divergences_are_asked_only_where_they_may_matter(monkeypatch: pytest.MonkeyPatch):
     asked = []
     monkeypatch.setattr(accounting, "_renyi_epsilon", lambda events, delta: asked.append(delta) or 99.0)

@@ -8,7 +8,9 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Protocol
+
+import sympy
 
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.statements import Statement
@@ -30,30 +32,21 @@ class Paper:
     version: str
     bibtex: str
 
-    def claim(self, place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> "Claim":
-        """A claim of this paper; the corrected statement has the subject of the printed one, unless it names its own.
+    def section(self) -> tuple["Section", list["Claim"]]:
+        """What a section of the paper is written with, and the list that its claims go to, in order.
 
-        Args:
-          place: what follows the paper's key in the id.
-          title: what it says, in a few words.
-          locator: where it stands in the paper.
-          statement: what is checked.
-          origin: where it comes from.
-          more: the other fields of `Claim`.
+        >>> from dpnotes.papers import paper
+        >>> from dpnotes.papers.budget_schedules.notation import R, rho
+        >>> from dpnotes.theory.statements import Identity
+        >>> at, claims = paper("budget_schedules").section()
+        >>> at("sec5.R", "Section 5", "Budget R")(
+        ...     Identity(R, rho, 2 * rho), "R = 2 rho.", (Severity.CONSTANT, "Twice as large.", 2 * rho)
+        ... )
+        >>> claims[0].id, claims[0].printed_text, claims[0].corrected_text
+        ('budget_schedules.sec5.R', 'R = rho', 'R = 2*rho')
         """
-        erratum, subject = more.get("erratum"), getattr(statement, "subject", None)
-        if erratum is not None and subject is not None and getattr(erratum.corrected, "subject", subject) is None:
-            more["erratum"] = replace(erratum, corrected=replace(erratum.corrected, subject=subject))
-        return Claim(f"{self.key}.{place}", title, locator, statement, origin, **more)
-
-    def own(self, name: str, title: str, statement: Statement, origin: str, **more: Any) -> "Claim":
-        """A result that is derived here and unpublished, with its proof in docs/derivations."""
-        place = f"derived here, unpublished; docs/derivations/{self.key}.md"
-        return self.claim(f"own.{name}", title, place, statement, origin, derived_here=True, **more)
-
-    def erratum(self, severity: "Severity", wording: str, corrected: Statement | None) -> "Erratum":
-        """An erratum seen in the version that was read."""
-        return Erratum(severity, wording, corrected, self.version)
+        claims: list[Claim] = []
+        return Section(self, claims), claims
 
 
 class Severity(StrEnum):
@@ -170,6 +163,84 @@ class Claim:
         if self.calculation is None:
             raise ValueError(f"Expected a claim with a calculator, got {self.id}.")
         return self.calculation
+
+
+# What is printed instead: expressions in place of the printed ones, another statement, or nothing at all.
+Corrected = sympy.Expr | tuple[sympy.Expr, ...] | Statement | None
+
+
+class State(Protocol):
+    """The second half of a claim, after its place, locator and title: what is checked, and what comes of it.
+
+    Args:
+      statement: what is checked.
+      origin: where it comes from.
+      correction: where the statement does not stand: how severe that is, the wording of the erratum, and what changes:
+        an expression, or a tuple of them, in place of what is printed; another statement; None where it should go.
+      calculation: turns it into numbers.
+    """
+
+    def __call__(
+        self,
+        statement: Statement,
+        origin: str,
+        correction: tuple[Severity, str, Corrected] | None = None,
+        calculation: Calculator | None = None,
+    ) -> None: ...
+
+
+@dataclass(frozen=True)
+class Section:
+    """Writes claims of one paper into a list: `at(place, locator, title)(statement, origin, ...)`.
+
+    Args:
+      paper: whose claims they are.
+      claims: where they go.
+    """
+
+    paper: Paper
+    claims: list[Claim]
+
+    def __call__(self, place: str, locator: str, title: str) -> State:
+        """A claim of the paper.
+
+        Args:
+          place: what follows the paper's key in the id.
+          locator: where it stands in the paper.
+          title: what it says, in a few words.
+        """
+        return self._state(place, locator, title, derived_here=False)
+
+    def own(self, name: str, title: str) -> State:
+        """A result that is derived here and unpublished, with its proof in docs/derivations."""
+        locator = f"derived here, unpublished; docs/derivations/{self.paper.key}.md"
+        return self._state(f"own.{name}", locator, title, derived_here=True)
+
+    def _state(self, place: str, locator: str, title: str, derived_here: bool) -> State:
+        def state(
+            statement: Statement,
+            origin: str,
+            correction: tuple[Severity, str, Corrected] | None = None,
+            calculation: Calculator | None = None,
+        ) -> None:
+            erratum = None
+            if correction is not None:
+                severity, wording, corrected = correction
+                erratum = Erratum(severity, wording, _corrected(statement, corrected), self.paper.version)
+            name = f"{self.paper.key}.{place}"
+            self.claims.append(Claim(name, title, locator, statement, origin, erratum, derived_here, calculation))
+
+        return state
+
+
+def _corrected(statement: Statement, corrected: Corrected) -> Statement | None:
+    """The corrected statement; it has the subject of the printed one, unless it names its own."""
+    if isinstance(corrected, tuple | sympy.Basic):
+        return statement.restate(*(corrected if isinstance(corrected, tuple) else (corrected,)))
+    subject = getattr(statement, "subject", None)
+    if corrected is not None and subject is not None and getattr(corrected, "subject", subject) is None:
+        return replace(corrected, subject=subject)
+    return corrected
 
 
 def select(claims: Sequence[Claim], names: Iterable[str] = ()) -> tuple[Claim, ...]:

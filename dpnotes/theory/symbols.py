@@ -178,14 +178,16 @@ class PaperSymbols:
 
 
 def letters(namespace: Mapping[str, Any]) -> list[str]:
-    """The `__all__` of a notation, so that a star import brings in its letters, what makes them, and the paper alone.
+    """The `__all__` of a notation: a star import brings in its letters, what makes more of them, and the paper, no more.
+
+    What makes letters is the paper's `PaperSymbols`, units and domains.
 
     >>> ours = PaperSymbols("example")
-    >>> letters({"SYMBOLS": ours, "q": ours.sequence("q", "influence"), "math": math, "COUNT": COUNT})
-    ['SYMBOLS', 'q']
+    >>> letters({"SYMBOLS": ours, "q": ours.sequence("q", "influence"), "math": math, "COUNT": COUNT, "_u": NONE})
+    ['SYMBOLS', 'q', 'COUNT']
     """
-    kinds = (sympy.Basic, PaperSymbols)
-    return [name for name, value in namespace.items() if isinstance(value, kinds) or name == "PAPER"]
+    kinds = (sympy.Basic, PaperSymbols, Domain, Unit)
+    return [name for name, value in namespace.items() if name[0] != "_" and isinstance(value, kinds) or name == "PAPER"]
 
 
 def expand(expression: sympy.Basic, instance: Mapping[sympy.Symbol, int]) -> Any:

@@ -26,13 +26,10 @@ at, CLAIMS = PAPER.section()
 
 
 # ---------------------------------------------------------------- Lemmas 3.9 and 3.10, Theorem 3.11
+example = {eta: 1, gamma: 1, share: 1, stretch: 1}
 at("lemma3.9.large", "Lemma 3.9, proof", "Decrease where the noisy gradient is at least gamma")(
     Inequality(
-        progress,
-        -eta * g**2 / 16,
-        where={g: stretch * gamma, error: share * gamma},
-        example={eta: 1, gamma: 1, share: 1, stretch: 1},
-        subject=change,
+        progress, -eta * g**2 / 16, where={g: stretch * gamma, error: share * gamma}, example=example, subject=change
     ),
     "Lemma 3.2's first inequality with errors up to gamma, as Lemma 3.8 gives them.",
     (

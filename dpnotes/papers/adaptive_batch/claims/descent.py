@@ -4,12 +4,10 @@ from sympy import Max, Rational, log, sqrt
 
 from dpnotes.papers.adaptive_batch.claims.introduction import steps
 from dpnotes.papers.adaptive_batch.notation import *
-from dpnotes.papers.adaptive_batch.notation import GRADIENT
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.statements import Identity, Optimum
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -125,13 +123,10 @@ at("prop3.4.T", "Proposition 3.4", "Number of steps")(
     ),
     "T times the least average decrease exceeds B. With eta = 1/M, as everywhere in the paper.",
 )
+
+example = {gamma: 1, d: 100, iota: 0.01}
 at("prop3.4.zeta", "Proposition 3.4", "Scale of the perturbation")(
-    Identity(
-        zeta,
-        gamma / sqrt(log(d / iota)),
-        sqrt(d * gamma**2 / (d * log(d / iota))),
-        example={gamma: 1, d: 100, iota: 0.01},
-    ),
+    Identity(zeta, gamma / sqrt(log(d / iota)), sqrt(d * gamma**2 / (d * log(d / iota))), example=example),
     "zeta^2/d in Algorithm 2 is the variance gamma^2/(d log(d/iota)) of Lemma 3.3.",
 )
 
@@ -201,15 +196,9 @@ at("alg2.drift", "Algorithm 2, line 10; Lemma 3.6", "Drift since O1 was asked")(
 needed_by_O2 = Max(g * sqrt(d) / (alpha * epsilon), kappa * g / alpha**2, 1)
 b_of_O1 = G * sqrt(d) / (epsilon * alpha) + G**2 / alpha**2
 guarded = {kappa: (0.01, 100), d: (1, 1e4)}
+example = {G: 1, g: 1, kappa: 4, alpha: 0.05, d: 100, epsilon: 1}
 at("alg2.guard", "Algorithm 2, line 3", "Examples that a step needs")(
-    Inequality(
-        needed_by_O2,
-        b_of_O1,
-        guarded,
-        conditions=(g <= G, b_of_O1 >= 1),
-        example={G: 1, g: 1, kappa: 4, alpha: 0.05, d: 100, epsilon: 1},
-        subject=bt,
-    ),
+    Inequality(needed_by_O2, b_of_O1, guarded, conditions=(g <= G, b_of_O1 >= 1), example=example, subject=bt),
     "Batch sizes of Lemma 3.8; line 3 asks whether more than b examples are left.",
     (
         Severity.CONSTANT,

@@ -99,15 +99,10 @@ at.own("crossover_ganesh", "From which epsilon on the gap is closed")(
     Crossover(p ** Rational(3, 7), n**-third, epsilon, sqrt(d) * n ** Rational(-2, 9)),
     "Below it the private term of alpha_S dominates, and alpha_F < alpha_S.",
 )
+
+example = {M: 1, distance: 1}
 at("sec1.2.decrease", "Section 1.2, advantage of adaptive batches", "Which steps decrease F much")(
-    Monotone(
-        M * distance**2 / 6,
-        distance,
-        "decreasing",
-        {distance: (1e-3, 1e3)},
-        example={M: 1, distance: 1},
-        subject=decrease,
-    ),
+    Monotone(M * distance**2 / 6, distance, "decreasing", {distance: (1e-3, 1e3)}, example=example, subject=decrease),
     "A step of length r = eta |g| decreases F by at least eta |g|^2/6 = M r^2/6 where the error is small.",
     (
         Severity.TYPOGRAPHICAL,

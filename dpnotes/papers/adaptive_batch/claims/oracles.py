@@ -10,7 +10,6 @@ from dpnotes.papers.adaptive_batch.calculators import THEOREM, TREE
 from dpnotes.papers.adaptive_batch.claims.introduction import noise
 from dpnotes.papers.adaptive_batch.claims.tools import as_counted, chosen_nodes, counted_levels, num_levels, trees
 from dpnotes.papers.adaptive_batch.notation import *
-from dpnotes.papers.adaptive_batch.notation import GRADIENT
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
@@ -55,13 +54,10 @@ at("lemma3.7.O1", "Lemma 3.7, proof", "Sensitivity of the first oracle")(
         2 * G / b,
     ),
 )
+
+example = {M: 1, distance: 1, bt: 100, share: 1, other_share: 1}
 at("lemma3.7.O2", "Lemma 3.7, proof", "Sensitivity of the second oracle")(
-    Inequality(
-        M * distance * (share + other_share) / bt,
-        M * distance / bt,
-        replaced,
-        example={M: 1, distance: 1, bt: 100, share: 1, other_share: 1},
-    ),
+    Inequality(M * distance * (share + other_share) / bt, M * distance / bt, replaced, example=example),
     "As for the first oracle, with differences of gradients of norms q M r and v M r.",
     (Severity.PRIVACY, "When an example is replaced, the mean moves by up to 2 M r/b_t.", 2 * M * distance / bt),
 )
@@ -238,13 +234,11 @@ at("lemma3.8.privacy", "Lemma 3.8", "The noise makes the algorithm private")(
         noise_of_restarted_trees,
     ),
 )
+
+example = {alpha: 1, d: 1}
 at("thm3.11.sigma", "Theorem 3.11", "Noise of the theorem")(
     Inequality(
-        least_noise * G / b,
-        alpha / sqrt(d),
-        where={b: G * noise / alpha, **reference},
-        example={alpha: 1, d: 1},
-        subject=needed,
+        least_noise * G / b, alpha / sqrt(d), where={b: G * noise / alpha, **reference}, example=example, subject=needed
     ),
     "epsilon = 1, delta = 1e-6, 1024 leaves, and even the smaller sensitivity G/b of examples put to zero.",
     (

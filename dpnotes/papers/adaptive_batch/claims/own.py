@@ -113,16 +113,9 @@ at.own("lyapunov", "Exponent of a step at a saddle, batch 1")(
 
 # E ln(1 + y) <= E (y - y^2/2 + y^3/3) for the factor 1 + y = 1 + u - (1 - u) xi, xi a mean of b signs, u = lambda/M.
 exponent_bound = u - (u**2 + ratio**2 / b) / 2 + (u**3 + 3 * u * ratio**2 / b) / 3
+example = {c: Rational(1, 2), u: Rational(1, 100)}
 at.own("minimum_batch", "Batch size that a saddle asks for")(
-    Limit(
-        exponent_bound / u,
-        u,
-        Integer(0),
-        1 - 1 / (2 * c),
-        where={b: c / u},
-        example={c: Rational(1, 2), u: Rational(1, 100)},
-        subject=lyapunov / u,
-    ),
+    Limit(exponent_bound / u, u, Integer(0), 1 - 1 / (2 * c), where={b: c / u}, example=example, subject=lyapunov / u),
     "The same saddle with batches b = c M/lambda: an upper bound of the exponent over lambda/M, negative for c < 1/2, "
     "that is for b < M/(2 lambda).",
 )

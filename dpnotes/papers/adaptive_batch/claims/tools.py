@@ -6,7 +6,6 @@ from sympy import Eq, Integer, Piecewise, Sum, floor, log, sqrt
 
 from dpnotes.papers.adaptive_batch.calculators import TREE
 from dpnotes.papers.adaptive_batch.notation import *
-from dpnotes.papers.adaptive_batch.notation import FROM_ONE, GRADIENT
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Rate
@@ -42,12 +41,10 @@ at("thm2.2.sigma", "Theorem 2.2", "Noise of the tree mechanism")(
 )
 
 parts = SYMBOLS.sequence("M", "what step t adds")
+x_t = SYMBOLS.symbol("X_t", "release t without its noise")
 at("thm2.2.prefix", "Theorem 2.2", "What the tree mechanism releases")(
     Identity(
-        SYMBOLS.symbol("X_t", "release t without its noise"),
-        Sum(parts[t], (level, 1, t)),
-        Sum(parts[level], (level, 1, t - 1)) + parts[t],
-        instances=({t: 2}, {t: 3}),
+        x_t, Sum(parts[t], (level, 1, t)), Sum(parts[level], (level, 1, t - 1)) + parts[t], instances=({t: 2}, {t: 3})
     ),
     "A release is the one before plus M_t(X_{1:t-1}, Z_t), of which only that depends on the data Z_t.",
     (
@@ -147,14 +144,10 @@ at("alg2.first", "Algorithm 2, lines 2, 11 and 13, with Algorithm 1", "Number of
 
 needed_scale = log(2 * d) / (2 * log(2))
 constant = SYMBOLS.symbol("C", "an absolute constant", domain=FROM_ONE)
+example = {constant: 100, d: 1}
+zeta_2 = SYMBOLS.symbol("zeta^2", "squared scale", latex="\\zeta^2")
 at("lemma2.4.norm", "Lemma 2.4, last line", "A sum of norm-sub-Gaussian vectors")(
-    Inequality(
-        needed_scale,
-        constant * log(d) / (2 * log(2)),
-        {constant: (1, 1e3)},
-        example={constant: 100, d: 1},
-        subject=SYMBOLS.symbol("zeta^2", "squared scale", latex="\\zeta^2"),
-    ),
+    Inequality(needed_scale, constant * log(d) / (2 * log(2)), {constant: (1, 1e3)}, example=example, subject=zeta_2),
     "The lemma bounds the tail at t by min(1, 2 d exp(-x)), x = t^2/(c^2 V), with V the sum of the squared scales. In "
     "units of c^2 V, 2 exp(-x/(2 zeta^2)) is above that where it is at the kink x = log(2 d).",
     (

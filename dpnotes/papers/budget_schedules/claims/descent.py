@@ -4,7 +4,6 @@ from sympy import Derivative, Integer, LambertW, Sum, diff, exp, log, oo, sqrt
 
 from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules.notation import *
-from dpnotes.papers.budget_schedules.notation import FROM_ONE
 from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality

@@ -10,7 +10,6 @@ from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.statements import Identity
 from dpnotes.theory.symbols import REAL, expand
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -250,14 +249,10 @@ at("lemmaC.8.derivative", "Lemma C.8, proof", "Derivative of h")(
     ),
     "h(t) = gamma^{t-1} (1 - beta^t).",
 )
+
+example = {beta: 0.5, gamma: 0.9, x: 20}
 at("lemmaC.8.concave", "Lemma C.8, proof", "Concavity of h")(
-    Inequality(
-        diff(peak, x, 2),
-        Integer(0),
-        {gamma: (0.02, 0.999)},
-        example={beta: 0.5, gamma: 0.9, x: 20},
-        subject=Derivative(peak, (x, 2)),
-    ),
+    Inequality(diff(peak, x, 2), Integer(0), {gamma: (0.02, 0.999)}, example=example, subject=Derivative(peak, (x, 2))),
     "The second derivative.",
     (
         Severity.TYPOGRAPHICAL,
@@ -396,14 +391,9 @@ late = gamma ** (2 * That - 2) * (gamma ** (T + 1 - i) - beta ** (2 * (T + 1 - i
 printed_tail = gamma ** (That - 1) * gamma ** (2 * That) / (gamma - beta**2) * gamma ** (T - i)
 influences = {beta: (0.05, 0.95)}
 correct_tail = gamma ** (That - 1) * gamma**That / (gamma - beta**2) * gamma ** (T - i)
+example = {beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 10}
 at("thm4.8.c2", "Theorem 4.8, proof", "Constant of the late influence")(
-    Inequality(
-        late,
-        printed_tail,
-        influences,
-        conditions=(beta < gamma, That < i, i <= T),
-        example={beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 10},
-    ),
+    Inequality(late, printed_tail, influences, conditions=(beta < gamma, That < i, i <= T), example=example),
     "The exact late influence in the line before, for That < i <= T.",
     (
         Severity.CONSTANT,
@@ -427,14 +417,11 @@ def before(step: sympy.Expr) -> Any:
     return gamma ** (step - 1) * (1 - beta**step) >= 1 - beta
 
 
+example = {beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 3}
+q_i = SYMBOLS.symbol("q_i", "influence of step i")
 at("thm4.8.indicator", "Theorem 4.8", "Which influence holds when")(
     Inequality(
-        early,
-        correct_tail,
-        influences,
-        conditions=(beta < gamma, i <= That, That < T),
-        example={beta: 0.5, gamma: 0.9, That: 7, T: 20, i: 3},
-        subject=SYMBOLS.symbol("q_i", "influence of step i"),
+        early, correct_tail, influences, conditions=(beta < gamma, i <= That, That < T), example=example, subject=q_i
     ),
     "The early influence, i <= That < T, against what the indicator of T > That gives it (with the corrected c_2).",
     (

@@ -4,32 +4,23 @@ from sympy import Rational, log, sqrt
 
 from dpnotes.papers.budget_schedules.claims.descent import noise_level
 from dpnotes.papers.budget_schedules.notation import *
-from dpnotes.papers.budget_schedules.notation import FROM_ONE
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.statements import Identity, Reason, Uncheckable
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
+alpha_g = SYMBOLS.symbol("alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2)
 at("thm4.9.alpha", "Theorem 4.9, proof", "Stochastic noise level")(
-    Identity(
-        SYMBOLS.symbol("alpha_g", "stochastic noise level", LENGTH**2 / LOSS**2),
-        D / (2 * mu * n**2 * gap),
-        N**2 * R / n**2 * kappa * noise_level / G**2,
-        where={kappa: M / mu},
-    ),
+    Identity(alpha_g, D / (2 * mu * n**2 * gap), N**2 * R / n**2 * kappa * noise_level / G**2, where={kappa: M / mu}),
     "R' kappa alpha/G^2 with R' = N^2 R/n^2 and eq. (4), in which n^2 R' = N^2 R.",
 )
 
 sigma_g = SYMBOLS.symbol("sigma_g", "scale of the stochastic gradient", LOSS / LENGTH, usual=(0.01, 100))
+var = SYMBOLS.symbol("Var", "variance", (LOSS / LENGTH) ** 2)
 at("thm4.9.variance", "Theorem 4.9, proof", "Variance of a stochastic private gradient")(
-    Identity(
-        SYMBOLS.symbol("Var", "variance", (LOSS / LENGTH) ** 2),
-        sigma_g**2 + (G * sigma / n) ** 2,
-        D * sigma_g**2 / n**2 + D * G**2 * sigma**2 / n**2,
-    ),
+    Identity(var, sigma_g**2 + (G * sigma / n) ** 2, D * sigma_g**2 / n**2 + D * G**2 * sigma**2 / n**2),
     "E|sigma_g xi/n + G sigma nu/n|^2 for independent xi and nu with E|xi|^2 = E|nu|^2 = D.",
     (
         Severity.TYPOGRAPHICAL,

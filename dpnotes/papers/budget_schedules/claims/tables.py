@@ -9,12 +9,10 @@ from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvat
 from dpnotes.papers.budget_schedules.claims.population import horizon
 from dpnotes.papers.budget_schedules.claims.rates import from_above, inverse_gap, least_over_steps, momentum, two_phases
 from dpnotes.papers.budget_schedules.notation import *
-from dpnotes.papers.budget_schedules.notation import FROM_ONE
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.statements import Allocation, Reason, Uncheckable
-from dpnotes.theory.units import LOSS
 
 at, CLAIMS = PAPER.section()
 

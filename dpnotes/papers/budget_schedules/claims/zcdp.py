@@ -71,10 +71,8 @@ at("sec4.1.3.budgets", "Section 4.1.3 and Appendix B", "zCDP against the moments
     ),
 )
 
-residual, next_residual = (
-    SYMBOLS.symbol("R_T", "residual budget before step T"),
-    SYMBOLS.symbol("R_{T+1}", "residual budget after step T"),
-)
+residual = SYMBOLS.symbol("R_T", "residual budget before step T")
+next_residual = SYMBOLS.symbol("R_{T+1}", "residual budget after step T")
 spent = {residual: R - Sum(1 / noise[t], (t, 1, T - 1)), next_residual: R - Sum(1 / noise[t], (t, 1, T))}
 at("thm3.5.residual", "Theorem 3.5, proof", "Cost after T steps")(
     Inequality(Sum(1 / (2 * noise[t]), (t, 1, T)), (R - residual) / 2, {R: (1, 10)}, where=spent, instance={T: 3}),
@@ -112,14 +110,10 @@ at("eq18.replacement", "Section 3 and eq. (18)", "Sensitivity when one example d
 )
 
 full_batch = SYMBOLS.symbol("rho_full", "cost of a step with the full batch")
+rho_t = SYMBOLS.symbol("rho_t", "cost of a step")
+example = {c: 0.5, p: 0.01, sigma: 2}
 at("sec4.3.cost", "Section 4.3", "Cost of a subsampled step")(
-    Identity(
-        SYMBOLS.symbol("rho_t", "cost of a step"),
-        c * p**2 / sigma,
-        c * p**2 * full_batch,
-        {full_batch: 1 / sigma**2},
-        example={c: 0.5, p: 0.01, sigma: 2},
-    ),
+    Identity(rho_t, c * p**2 / sigma, c * p**2 * full_batch, {full_batch: 1 / sigma**2}, example=example),
     "c p^2 times the cost of the full batch, which the sentence says is 1/sigma_t^2.",
     (Severity.TYPOGRAPHICAL, "c p^2/sigma_t should be c p^2/sigma_t^2.", c * p**2 / sigma**2),
 )
@@ -146,14 +140,10 @@ at("sec4.3.zcdp", "Section 4.3", "Subsampling as zCDP")(
 
 theta = SYMBOLS.symbol("theta", "norm of the parameters", usual=(0.01, 100))
 squared_loss = part * (part * theta + other) / N
+example = {theta: 0.5, part: 1, other: 1}
+sensitivity = SYMBOLS.symbol("sensitivity", "sensitivity of the gradient", latex="\\mathrm{sensitivity}")
 at("lemmaC.5", "Lemma C.5", "Sensitivity of the squared loss")(
-    Inequality(
-        squared_loss,
-        (theta**2 + 1) / 2,
-        instance={N: 2},
-        example={theta: 0.5, part: 1, other: 1},
-        subject=SYMBOLS.symbol("sensitivity", "sensitivity of the gradient", latex="\\mathrm{sensitivity}"),
-    ),
+    Inequality(squared_loss, (theta**2 + 1) / 2, instance={N: 2}, example=example, subject=sensitivity),
     "One of N = 2 examples, x = 1 and x = -1: the gradient |x| |theta x - 1| is at most u (u |theta| + v), with |x| = "
     "u and a target of size v; it is |theta| + 1 at x = -1. D = M = 1.",
     (

@@ -10,7 +10,6 @@ from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Crossover, Rate
 from dpnotes.theory.statements import Identity
 from dpnotes.theory.symbols import Domain
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -18,13 +17,9 @@ at, CLAIMS = PAPER.section()
 product = SYMBOLS.symbol("-g (g + nu)", "product of gradient and estimate", (LOSS / LENGTH) ** 2, latex="-g\\hat{g}")
 noise = SYMBOLS.symbol("nu", "the same component of the noise", LOSS / LENGTH, domain=Domain(), latex="\\nu")
 grad = SYMBOLS.symbol("g", "a component of the gradient", LOSS / LENGTH, domain=Domain())
+example = {grad: 1, noise: 2}
 at("lemma3", "Lemma 3, (49) to (51)", "Product of gradient and estimate")(
-    Identity(
-        product,
-        noise**2 / 2 - grad**2 / 2 - (grad + noise) ** 2 / 2,
-        -grad * (grad + noise),
-        example={grad: 1, noise: 2},
-    ),
+    Identity(product, noise**2 / 2 - grad**2 / 2 - (grad + noise) ** 2 / 2, -grad * (grad + noise), example=example),
     "Component by component. The index of the estimate in (49) to (51) should be t, since x_t = x_{t-1} - eta g_t.",
 )
 
@@ -60,14 +55,9 @@ at("eq60", "eq. (60)", "Distance of an escape")(
 
 moved = radius**2 / (4 * eta * escape_steps)  # what (62) gives without noise
 definitions = {**by_steps, **by_radius}
+example = {s: 1, iota: 10, alpha: 1, rho: 1}
 at("lemma4", "Lemma 4, (4), (63) to (65)", "Decrease by an escape")(
-    Identity(
-        gain,
-        s / (8 * iota**3) * sqrt(alpha**3 / rho),
-        moved / 2,
-        where=definitions,
-        example={s: 1, iota: 10, alpha: 1, rho: 1},
-    ),
+    Identity(gain, s / (8 * iota**3) * sqrt(alpha**3 / rho), moved / 2, where=definitions, example=example),
     "Half of S^2/(4 eta T_esc), the first term of (63), with S and T_esc as defined.",
     (
         Severity.CONSTANT,
@@ -160,13 +150,11 @@ at("eq69", "eq. (69)", "Number of effective steps")(
     ),
     "The whole decrease U over the decrease a step during escapes.",
 )
+
+example = {U: 1, s: 1, iota: 1, rho: 1, chi: 1}
 at("eq70", "eq. (70)", "Number of saddles")(
     Identity(
-        N,
-        8 * iota**3 * U / s * sqrt(rho / chi**3),
-        U / decrease,
-        where={**by_decrease, **by_error},
-        example={U: 1, s: 1, iota: 1, rho: 1, chi: 1},
+        N, 8 * iota**3 * U / s * sqrt(rho / chi**3), U / decrease, where={**by_decrease, **by_error}, example=example
     ),
     "The whole decrease U over F_esc of (4), at alpha = 4 chi.",
     (
@@ -264,16 +252,14 @@ at("thm1.error", "Theorem 1, and the proof of Lemma 6", "Error of Algorithm 1")(
     "Where the estimate is at most 3 chi and its error at most chi, the gradient is at most 4 chi.",
     calculation=PARAMETERS,
 )
+
+example = {alpha: 0.01, M: 1, rho: 1, iota: 2, way: 1}
+grad_f_x_t_1 = SYMBOLS.symbol(
+    "|grad F(x_{t-1})|", "gradient where it returns", LOSS / LENGTH, latex="\\|\\nabla F(x_{t-1})\\|"
+)
 at("alg1.return", "Algorithm 1, last return; Theorem 1", "Gradient at the point that is returned")(
     Inequality(
-        alpha + M * way * radius,
-        alpha,
-        {way: (1e-3, 1)},
-        where=by_radius,
-        example={alpha: 0.01, M: 1, rho: 1, iota: 2, way: 1},
-        subject=SYMBOLS.symbol(
-            "|grad F(x_{t-1})|", "gradient where it returns", LOSS / LENGTH, latex="\\|\\nabla F(x_{t-1})\\|"
-        ),
+        alpha + M * way * radius, alpha, {way: (1e-3, 1)}, where=by_radius, example=example, subject=grad_f_x_t_1
     ),
     "The last iterate of the last attempt is returned, at a share w of the radius S from the point x~ that was "
     "tested; the gradient of an M-smooth risk may change by M w S on the way.",

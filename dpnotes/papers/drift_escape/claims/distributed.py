@@ -25,12 +25,10 @@ from dpnotes.papers.drift_escape.claims.oracle import (
     variance,
 )
 from dpnotes.papers.drift_escape.notation import *
-from dpnotes.papers.drift_escape.notation import FROM_ONE
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.statements import Identity
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -175,14 +173,10 @@ at("eq96", "eq. (96)", "Error of a gradient of all data")(
         G * sqrt(dev) / sqrt(m * n),
     ),
 )
+
+example = {sigma1: 1, m: 1, d: 100, omega_s: 0.1}
 at("eq97", "eq. (97), first bound", "Norm of the noise of a gradient")(
-    Identity(
-        deviation,
-        sqrt(2 * sigma1**2 * log(16 / omega_s) / m),
-        tail_of_p,
-        eighth,
-        example={sigma1: 1, m: 1, d: 100, omega_s: 0.1},
-    ),
+    Identity(deviation, sqrt(2 * sigma1**2 * log(16 / omega_s) / m), tail_of_p, eighth, example=example),
     "Lemma 10 and Definition 6 at the probability omega'/8.",
     (
         Severity.CONSTANT,

@@ -11,7 +11,6 @@ from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover
 from dpnotes.theory.statements import Identity, Reason, Uncheckable
 from dpnotes.theory.symbols import Domain
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -177,14 +176,9 @@ unstable = SYMBOLS.symbol(
 bound35 = SYMBOLS.symbol("|x_t|/(beta eta r)", "bound (35) of the difference, in units of beta eta r", latex="x")
 noise_sum = sqrt(escape_steps * (eta * M * bound35) ** 2 * iota)
 drift35 = {bound35: 2 * c * sqrt(iota)}
+example = {c: 1, eta: 0.01, M: 1, escape_steps: 100, iota: 4}
 at("eq40", "eq. (40)", "Bound of the accumulated gradient noise")(
-    Identity(
-        unstable,
-        2 * c * eta * M * sqrt(escape_steps) * sqrt(iota),
-        noise_sum,
-        drift35,
-        example={c: 1, eta: 0.01, M: 1, escape_steps: 100, iota: 4},
-    ),
+    Identity(unstable, 2 * c * eta * M * sqrt(escape_steps) * sqrt(iota), noise_sum, drift35, example=example),
     "Lemma 12 for T_esc steps of noise eta M |x_t|, with |x_t| <= 2 c beta eta r sqrt(iota) from (35), in units of "
     "beta eta r; constants as printed.",
     (
@@ -195,12 +189,10 @@ at("eq40", "eq. (40)", "Bound of the accumulated gradient noise")(
 )
 
 log_inner = SYMBOLS.symbol("L", "log(S/(eta r))", latex="\\log\\frac{\\mathcal{S}}{\\eta r}", usual=(0.01, 100))
+example = {d: 1, T: 10, log_inner: 0.5}
 at("eq43", "above (43)", "Failure probabilities of one step of the induction")(
     Inequality(
-        6 * d * (T - 1) * log_inner + 4 * d * log_inner + 2,
-        6 * d * T * log_inner,
-        {d: (1, 1000)},
-        example={d: 1, T: 10, log_inner: 0.5},
+        6 * d * (T - 1) * log_inner + 4 * d * log_inner + 2, 6 * d * T * log_inner, {d: (1, 1000)}, example=example
     ),
     "In units of e^-iota; L stands for log(S/(eta r)).",
     (
@@ -236,14 +228,11 @@ at("eq24", "eq. (24)", "Difference of the coupled runs after one step")(
 curvature = LOSS / LENGTH**2
 y = SYMBOLS.symbol("y", "place between the coupled runs", domain=Domain(0, 1, closed=True))
 way, other_way = (SYMBOLS.symbol(name, "a share", domain=Domain(0, 1, closed=True)) for name in ("w", "v"))
+example = {alpha: 1, rho: 1, iota: 4}
+mean_hess_f = SYMBOLS.symbol("|mean hess F|", "norm of a mean Hessian", curvature, latex="\\|\\int\\nabla^2F\\|")
 at("eq32.hessian", "eq. (36) and (37)", "Change of the Hessian within the ball")(
     Inequality(
-        sqrt(rho * alpha),
-        rho * radius,
-        {iota: (1.01, 100)},
-        where=by_radius,
-        example={alpha: 1, rho: 1, iota: 4},
-        subject=SYMBOLS.symbol("|mean hess F|", "norm of a mean Hessian", curvature, latex="\\|\\int\\nabla^2F\\|"),
+        sqrt(rho * alpha), rho * radius, {iota: (1.01, 100)}, where=by_radius, example=example, subject=mean_hess_f
     ),
     "Both runs at the saddle, where the curvature is -sqrt(rho alpha) or less; iota > 1.",
     (

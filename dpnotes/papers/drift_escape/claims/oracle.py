@@ -9,14 +9,11 @@ from dpnotes.papers.drift_escape.calculators import RATE, SAMPLES
 from dpnotes.papers.drift_escape.claims.descent import estimate
 from dpnotes.papers.drift_escape.claims.escape import one_third, ratio
 from dpnotes.papers.drift_escape.notation import *
-from dpnotes.papers.drift_escape.notation import FROM_ONE
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.claims import Section, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.statements import Identity
-from dpnotes.theory.symbols import COUNT
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -329,13 +326,11 @@ def rates(
 
 
 rates(at, "thm2", "Appendix E.3", *single, Integer(1), RATE, SAMPLES)
+
+example = {G: 1, M: 1, rho: 1, U: 1, epsilon: 1, n: 1, d: 10**15}
 at("appE.3.kappa", "Appendix E.3", "Second member of kappa, in the proof")(
     Crossover(
-        in_kappa(*single)[1],
-        in_kappa(*single)[3],
-        kappa,
-        thresholds(*single, Rational(2, 3))[1],
-        example={G: 1, M: 1, rho: 1, U: 1, epsilon: 1, n: 1, d: 10**15},
+        in_kappa(*single)[1], in_kappa(*single)[3], kappa, thresholds(*single, Rational(2, 3))[1], example=example
     ),
     "As in Theorem 2, where the power of d is 2/5.",
     (

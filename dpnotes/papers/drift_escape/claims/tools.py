@@ -8,8 +8,6 @@ from dpnotes.papers.drift_escape.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.statements import Identity, Optimum, Reason, Uncheckable
-from dpnotes.theory.symbols import COUNT
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -28,13 +26,10 @@ for i, t, w, text in cited:
 log_ratio = SYMBOLS.symbol(
     "log ratio", "log(2d/omega)/log(2/omega)", latex="\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}"
 )
+example = {d: 2, omega: 0.5}
 at("cor3", "proof of Corollary 3", "Logarithm in the scale of a sum")(
     Inequality(
-        log(2 * d / omega) / log(2 / omega),
-        2 * log(d),
-        {omega: (1e-9, 0.999)},
-        example={d: 2, omega: 0.5},
-        subject=log_ratio,
+        log(2 * d / omega) / log(2 / omega), 2 * log(d), {omega: (1e-9, 0.999)}, example=example, subject=log_ratio
     ),
     "What the proof needs for all omega in (0, 1).",
     (

@@ -24,14 +24,9 @@ at("appB.property1", "Appendix B.1, property (i)", "Goldstein points of smooth l
 
 envelope = hy + (z - y) ** 2 / (2 * inner) - (z - x) ** 2 / (2 * lam)
 twice = {inner: 2 * lam}
+example = {hz: 0, hy: 0, lam: 1, x: 0, y: 2, z: 0}
 at("eq19", "eq. (19)", "Lasry-Lions smoothing")(
-    Identity(
-        value_inside,
-        hz + (z - y) ** 2 / (4 * lam) - (y - x) ** 2 / (2 * lam),
-        envelope,
-        twice,
-        example={hz: 0, hy: 0, lam: 1, x: 0, y: 2, z: 0},
-    ),
+    Identity(value_inside, hz + (z - y) ** 2 / (4 * lam) - (y - x) ** 2 / (2 * lam), envelope, twice, example=example),
     "-M_lambda(-M_2lambda(h)) by the definition of the envelope: the outer one is a maximum over z, the inner a "
     "minimum over y of h(y) + |z - y|^2/(4 lambda).",
     (

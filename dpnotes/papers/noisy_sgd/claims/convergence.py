@@ -14,12 +14,11 @@ from dpnotes.papers.noisy_sgd.claims.privacy import (
     privacy,
 )
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import FROM_ONE, GRADIENT, SCALES
+from dpnotes.papers.noisy_sgd.notation import SCALES
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -262,15 +261,9 @@ at("thm3.5.parameters", "Theorem 3.5", "Step size and number of iterations")(
 )
 
 steps = {"descent": descent, "noise in the descent": eta * L * noise_variance / alpha**2, "step size": eta * L}
+subject = SYMBOLS.symbol("T", "number of iterations")
 at("thm3.5.T", "Theorem 3.5, proof", "Number of iterations in the proof")(
-    Rate(
-        SYMBOLS.symbol("T", "number of iterations"),
-        L * f_max * noise_variance / alpha**4,
-        {"iterations": T},
-        (T, eta),
-        steps,
-        order="Theta",
-    ),
+    Rate(subject, L * f_max * noise_variance / alpha**4, {"iterations": T}, (T, eta), steps, order="Theta"),
     "T = 64 f_max/(eta alpha^2) at the largest step size of Definition B.1.",
     (
         Severity.CONSTANT,
@@ -309,13 +302,10 @@ at("sec3.4.n", "Section 3.4", "Number of examples for the selection")(
 shares = first_share + second_share
 unit = {first_share: (1e-3, 1), second_share: (1e-3, 1), n: (2, 1e6), C: (0.1, 10), L: (0.1, 10)}
 change = SYMBOLS.symbol("change", "change of the gradient norm", GRADIENT, latex="|\\|\\nabla f\\| - \\|\\nabla f'\\||")
+example = {first_share: 1, second_share: 1, n: 100, C: 1}
 at("sec3.4.sensitivity", "Section 3.4", "Sensitivity of the gradient norm")(
     Inequality(
-        shares * C / n,
-        C / n,
-        {s: unit[s] for s in (first_share, second_share, n, C)},
-        example={first_share: 1, second_share: 1, n: 100, C: 1},
-        subject=change,
+        shares * C / n, C / n, {s: unit[s] for s in (first_share, second_share, n, C)}, example=example, subject=change
     ),
     "One of n examples is replaced, its gradients of norms u C and v C may point in opposite directions; adding one "
     "to n - 1 moves the mean as far.",
@@ -342,13 +332,10 @@ at("sec3.4.laplace", "Section 3.4", "Scale of the noise of AboveThreshold")(
 curvature = SYMBOLS.symbol(
     "change", "change of the smallest eigenvalue", LOSS / LENGTH**2, latex="|\\lambda_{\\min} - \\lambda_{\\min}'|"
 )
+example = {first_share: 0.5, second_share: 0.5, n: 100, L: 1}
 at("sec3.4.hessian", "Section 3.4", "Sensitivity of the smallest eigenvalue")(
     Inequality(
-        shares * L,
-        L / n,
-        {s: unit[s] for s in (first_share, second_share, n, L)},
-        example={first_share: 0.5, second_share: 0.5, n: 100, L: 1},
-        subject=curvature,
+        shares * L, L / n, {s: unit[s] for s in (first_share, second_share, n, L)}, example=example, subject=curvature
     ),
     "Assumption A.3 says that f is L-smooth, not each f_i: with f_i = -/+ n L x^2/2 for one example, and 0 for the "
     "others, the eigenvalue is -L for one data set and L for its neighbour.",

@@ -9,14 +9,13 @@ from typing import Any
 from sympy import Integer, Rational, Sum, erf, erfc, exp, integrate, log, sqrt
 
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import FROM_ONE, GRADIENT, SCALES
+from dpnotes.papers.noisy_sgd.notation import SCALES
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.statements import Identity
-from dpnotes.theory.symbols import COUNT, REAL, Domain
-from dpnotes.theory.units import LENGTH, LOSS
+from dpnotes.theory.symbols import Domain
 
 at, CLAIMS = PAPER.section()
 
@@ -141,11 +140,10 @@ at("defB.6.variance", "Definition B.6", "Noise of the coupled sequences")(
 orthogonal = SYMBOLS.symbol("y", "noise across v", GRADIENT, domain=REAL)
 across = sqrt(1 - first_share**2)
 inner = first_share * noise + across * orthogonal
+xi_2 = SYMBOLS.symbol("|xi'|^2", "squared norm of the reflected noise", GRADIENT**2, latex="\\|\\xi'\\|^2")
 at("defB.6.reflection", "Definition B.6", "The reflected noise has the same law")(
     Identity(
-        SYMBOLS.symbol("|xi'|^2", "squared norm of the reflected noise", GRADIENT**2, latex="\\|\\xi'\\|^2"),
-        noise**2 + orthogonal**2,
-        (noise - 2 * inner * first_share) ** 2 + (orthogonal - 2 * inner * across) ** 2,
+        xi_2, noise**2 + orthogonal**2, (noise - 2 * inner * first_share) ** 2 + (orthogonal - 2 * inner * across) ** 2
     ),
     "xi - 2 <v, xi> v in the plane of v = (u, sqrt(1 - u^2)) and xi: linear, and it keeps the norm, on which alone "
     "the density of the noise depends.",

@@ -18,12 +18,12 @@ from dpnotes.papers.noisy_sgd.claims.privacy import (
     window,
 )
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import GRADIENT, SCALES
+from dpnotes.papers.noisy_sgd.notation import SCALES
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity
-from dpnotes.theory.symbols import UNIT_INTERVAL, Domain
+from dpnotes.theory.symbols import Domain
 
 at, CLAIMS = PAPER.section()
 
@@ -119,10 +119,8 @@ at.own("gradient", "Bound of the gradients with the privacy noise")(
     calculation=calculators.GRADIENT_BOUND,
 )
 
-a, b = (
-    SYMBOLS.symbol("a", "probability in S", domain=UNIT_INTERVAL),
-    SYMBOLS.symbol("b", "probability in S", domain=UNIT_INTERVAL),
-)
+a = SYMBOLS.symbol("a", "probability in S", domain=UNIT_INTERVAL)
+b = SYMBOLS.symbol("b", "probability in S", domain=UNIT_INTERVAL)
 a1, b1 = (SYMBOLS.symbol(f"{x}'", "probability in S under D'", domain=UNIT_INTERVAL) for x in "ab")
 outside = SYMBOLS.symbol("s", "probability outside of S", domain=UNIT_INTERVAL)
 at.own("transcript", "Privacy by an event of the transcript")(
@@ -174,13 +172,10 @@ at.own("step", "The step size of Theorem 3.5 keeps the objective bounded")(
     ),
     "It meets the corrected condition of Lemma 3.2 on the step size, for every Delta.",
 )
+
+expected = SYMBOLS.symbol("expected", "expected number of examples that are published")
 at.own("release", "What delta = 0.01 allows")(
-    Identity(
-        SYMBOLS.symbol("expected", "expected number of examples that are published"),
-        Integer(500),
-        n * delta,
-        where={n: Integer(50_000), delta: Rational(1, 100)},
-    ),
+    Identity(expected, Integer(500), n * delta, where={n: Integer(50_000), delta: Rational(1, 100)}),
     "Section 4 uses delta = 0.01 with n = 50000 examples. Publishing each example with probability delta, and nothing "
     "else, is (0, delta)-DP; this is how many it publishes on average.",
 )

@@ -8,13 +8,12 @@ from sympy import Integer, Min, Rational, Sum, diff, integrate, log, sqrt
 from dpnotes.papers.noisy_sgd.claims.convergence import longer
 from dpnotes.papers.noisy_sgd.claims.privacy import noise_variance
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import FROM_ONE, SCALES
+from dpnotes.papers.noisy_sgd.notation import SCALES
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate
 from dpnotes.theory.statements import Identity
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -62,13 +61,12 @@ at("defB.1.eta", "Definition B.1", "Step size")(
 at("defB.1.scales", "Definition B.1, and the proof of Lemma B.10", "Radius times duration")(
     Identity(radius * escape, c_R * c_I / (rho * eta), radius * escape, where=SCALES), "R and I of Definition B.1."
 )
+
+r_2_c_eta_i = SYMBOLS.symbol(
+    "R^2/(c eta I)", "decrease by Lemma B.4", LOSS, latex="\\mathcal{R}^2/(c\\eta\\mathcal{I})"
+)
 at("defB.1.localize", "Corollary B.5, proof", "Decrease that a distance R costs")(
-    Identity(
-        SYMBOLS.symbol("R^2/(c eta I)", "decrease by Lemma B.4", LOSS, latex="\\mathcal{R}^2/(c\\eta\\mathcal{I})"),
-        c_R**2 / (c * c_I) * sqrt(alpha**3 / rho),
-        radius**2 / (c * eta * escape),
-        where=SCALES,
-    ),
+    Identity(r_2_c_eta_i, c_R**2 / (c * c_I) * sqrt(alpha**3 / rho), radius**2 / (c * eta * escape), where=SCALES),
     "R and I of Definition B.1.",
 )
 at("defB.1.iterations", "Appendix B, choice of parameters", "Number of iterations, from decrease and duration")(
@@ -224,13 +222,10 @@ at("lemmaB.12.buckets", "Lemma B.12, proof", "Number of buckets")(
         64 * f_max * sqrt(rho) / (c_I * alpha ** Rational(3, 2)),
     ),
 )
+
+tf_10i = SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})")
 at("lemmaB.12.progress", "Lemma B.12, proof", "Decrease over all buckets")(
-    Identity(
-        SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})"),
-        f_max * 64 * c_F / (10 * c_I),
-        T * decrease / (10 * escape),
-        where=SCALES,
-    ),
+    Identity(tf_10i, f_max * 64 * c_F / (10 * c_I), T * decrease / (10 * escape), where=SCALES),
     "T, F and I of Definition B.1.",
 )
 

@@ -6,13 +6,10 @@ from sympy import E, Rational, Sum, exp, factorial, log, sqrt
 
 from dpnotes.papers.noisy_sgd import calculators
 from dpnotes.papers.noisy_sgd.notation import *
-from dpnotes.papers.noisy_sgd.notation import ABOVE_ONE, GRADIENT
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Uncheckable
-from dpnotes.theory.symbols import UNIT_INTERVAL
-from dpnotes.theory.units import LOSS
 
 at, CLAIMS = PAPER.section()
 

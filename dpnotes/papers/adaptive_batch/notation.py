@@ -6,6 +6,8 @@ among them, are measured in [F/x].
 
 import math
 
+from sympy import Rational, sqrt
+
 from dpnotes.theory.claims import Paper
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols, letters
 from dpnotes.theory.units import LENGTH, LOSS
@@ -87,5 +89,9 @@ squared_drift = SYMBOLS.symbol("K", "threshold of the drift as a sum of squares"
 examples = SYMBOLS.symbol("n", "number of examples, as a real number")
 deviation = SYMBOLS.symbol("Delta", "deviation of the population from the data")
 decrease = SYMBOLS.symbol("D", "decrease of F in an escape window, the least that is possible", LOSS)
+
+third = Rational(1, 3)
+noise = sqrt(d) / epsilon  # sigma sqrt(d) a unit of sensitivity
+p = sqrt(d) / (n * epsilon)
 
 __all__ = letters(vars())  # pyright: ignore[reportUnsupportedDunderAll]

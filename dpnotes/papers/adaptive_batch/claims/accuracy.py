@@ -6,16 +6,7 @@ from sympy import Max, Min, Rational, sqrt
 
 from dpnotes.papers.adaptive_batch.calculators import CROSSOVER, SAMPLE_SIZE, THEOREM
 from dpnotes.papers.adaptive_batch.claims.descent import change, progress
-from dpnotes.papers.adaptive_batch.claims.introduction import (
-    chosen,
-    ground_origin,
-    ground_up,
-    noise,
-    p,
-    small_noise,
-    steps,
-    third,
-)
+from dpnotes.papers.adaptive_batch.claims.introduction import chosen, ground_origin, ground_up, small_noise, steps
 from dpnotes.papers.adaptive_batch.claims.oracles import batch
 from dpnotes.papers.adaptive_batch.notation import *
 from dpnotes.theory.claims import Severity
@@ -65,11 +56,11 @@ at("eq2", "eq. (2)", "Length of the path")(
 total = SYMBOLS.symbol("N", "number of examples used")
 printed_total = b * B * M / (kappa * gamma) + B * M * (sqrt(d) / (gamma**2 * epsilon) + kappa / gamma**3 + 1 / gamma**2)
 path_lengths = {accuracy: B * M / accuracy for accuracy in (alpha, gamma)}
-batch_pergradient = {accuracy: noise / accuracy + kappa / accuracy**2 for accuracy in (alpha, gamma)}
+batch_per_gradient = {accuracy: noise / accuracy + kappa / accuracy**2 for accuracy in (alpha, gamma)}
 calls = {
     "first call of O1": b,
     "later calls of O1": b * path_lengths[gamma] / kappa,
-    "O2": batch_pergradient[gamma] * path_lengths[gamma],
+    "O2": batch_per_gradient[gamma] * path_lengths[gamma],
     "an example a step": steps[gamma],
 }
 at("lemma3.9", "Lemma 3.9", "Number of examples")(
@@ -121,7 +112,7 @@ printed_rate = printed_private + printed_sampling + sqrt(M * B) / sqrt(n)
 printed_kappa = Max(alpha * noise, bgm)
 later_queries = {
     "O1": batch * path_lengths[alpha] / kappa / n,
-    "O2": batch_pergradient[alpha] * path_lengths[alpha] / n,
+    "O2": batch_per_gradient[alpha] * path_lengths[alpha] / n,
     "an example a step": steps[alpha] / n,
 }
 at("lemma3.10.kappa", "Lemma 3.10", "Drift threshold")(

@@ -14,7 +14,6 @@ from dpnotes.theory.statements import Reason, Uncheckable
 at, CLAIMS = PAPER.section()
 
 
-noise = sqrt(d) / epsilon  # sigma sqrt(d) a unit of sensitivity
 # Steps and path of Proposition 3.4 and eq. (2), at the accuracy alpha and at gamma.
 steps = {accuracy: B * M / accuracy**2 for accuracy in (alpha, gamma)}
 spider_terms = {
@@ -26,11 +25,11 @@ spider_terms = {
     "O2 examples": bt * steps[alpha] / n,
 }
 spider_tuned = (alpha, squared_drift, b, bt)
-p = sqrt(d) / (n * epsilon)
 small_noise = {"p <= 1": p}
 
 
 def spider(value: Any, *names: str, **more: Any) -> Rate:
+    """The best accuracy of SPIDER by the named terms, or by all of them."""
     constraints = {name: spider_terms[name] for name in names or spider_terms}
     return Rate(alpha, value, {"alpha": alpha}, spider_tuned, constraints, small_noise, normalised=(B, G, M), **more)
 
@@ -45,7 +44,6 @@ at("sec1.1.ganesh.private", "Section 1.1, alpha_S, second term", "Quoted rate fo
     spider(p ** Rational(3, 7), *private), f"{spider_origin}. Only the private terms."
 )
 
-third = Rational(1, 3)
 at("sec1.1.ganesh.sampling", "Section 1.1, alpha_S, first term", "Quoted rate for an SOSP, sampling term")(
     spider(n**-third, *(name for name in spider_terms if "noise" not in name)),
     f"{spider_origin}. Only the sampling terms.",

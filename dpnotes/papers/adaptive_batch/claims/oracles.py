@@ -7,7 +7,6 @@ import sympy
 from sympy import Integer, Max, Rational, erfc, exp, log, sqrt
 
 from dpnotes.papers.adaptive_batch.calculators import THEOREM, TREE
-from dpnotes.papers.adaptive_batch.claims.introduction import noise
 from dpnotes.papers.adaptive_batch.claims.tools import as_counted, chosen_nodes, counted_levels, num_levels, trees
 from dpnotes.papers.adaptive_batch.notation import *
 from dpnotes.theory.claims import Severity
@@ -136,14 +135,13 @@ def most_shifted(leaves: int, *, restarted: bool = False) -> int:
     return max(sum((u <= leaf <= v) != (u <= reset <= v) for u, v in used) for leaf, reset in pairs)
 
 
-powers = (2, 4, 8, 16, 32)
-powers_of_two = tuple({Sigma: leaves} for leaves in powers)
+powers_of_two = (2, 4, 8, 16, 32)
 at("alg2.reset", "Algorithm 2, lines 5 and 13; Lemma 3.7, proof", "Nodes that an exchanged example shifts")(
     Identity(
         shifted,
         num_levels,
-        as_counted(Sigma, {leaves: most_shifted(leaves) for leaves in powers}),
-        instances=powers_of_two,
+        as_counted(Sigma, {leaves: most_shifted(leaves) for leaves in powers_of_two}),
+        instances=tuple({Sigma: leaves} for leaves in powers_of_two),
     ),
     "Lemma 3.7 cites Theorem 2.2, for prefix sums, where an example of leaf j shifts every later sum by s, and so the "
     "floor(log2 Sigma) + 1 nodes of that leaf. In Algorithm 2 a call of O1 at leaf r > j forgets the sum, while "
@@ -187,13 +185,12 @@ at("lemma3.8.b_t", "Lemma 3.8", "Batch size of the second oracle")(
     "max(g/b_t) times the sum of the g_i, which is at most kappa. Where batches are not 1 by rounding.",
 )
 
-box = {g: (0.1, 10), kappa: (0.1, 10)}
 batch = G * noise / alpha + G**2 / alpha**2
 at("lemma3.8.sensitivity", "Lemma 3.8, proof", "Sum of the sensitivities")(
     Inequality(
         G / b + g / bt,
         2 * epsilon * alpha / sqrt(d),
-        box,
+        {g: (0.1, 10), kappa: (0.1, 10)},
         where={b: batch, bt: Max(g * noise / alpha, kappa * g / alpha**2)},
         subject=G / b + g / bt,
     ),

@@ -7,15 +7,7 @@ from sympy import Add, Integer, Max, Rational, log, sqrt
 
 from dpnotes.papers.adaptive_batch.calculators import CROSSOVER, SAMPLE_SIZE
 from dpnotes.papers.adaptive_batch.claims.accuracy import counts, first_query, printed_kappa, printed_sampling
-from dpnotes.papers.adaptive_batch.claims.introduction import (
-    chosen,
-    ground_origin,
-    ground_up,
-    noise,
-    p,
-    small_noise,
-    third,
-)
+from dpnotes.papers.adaptive_batch.claims.introduction import chosen, ground_origin, ground_up, small_noise
 from dpnotes.papers.adaptive_batch.notation import *
 from dpnotes.theory.asymptotics import Limit
 from dpnotes.theory.inequalities import Inequality

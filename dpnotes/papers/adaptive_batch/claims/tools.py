@@ -41,10 +41,10 @@ at("thm2.2.sigma", "Theorem 2.2", "Noise of the tree mechanism")(
 )
 
 parts = SYMBOLS.sequence("M", "what step t adds")
-x_t = SYMBOLS.symbol("X_t", "release t without its noise")
+sums = SYMBOLS.symbol("X_t", "release t without its noise")
 at("thm2.2.prefix", "Theorem 2.2", "What the tree mechanism releases")(
     Identity(
-        x_t, Sum(parts[t], (level, 1, t)), Sum(parts[level], (level, 1, t - 1)) + parts[t], instances=({t: 2}, {t: 3})
+        sums, Sum(parts[t], (level, 1, t)), Sum(parts[level], (level, 1, t - 1)) + parts[t], instances=({t: 2}, {t: 3})
     ),
     "A release is the one before plus M_t(X_{1:t-1}, Z_t), of which only that depends on the data Z_t.",
     (
@@ -78,7 +78,7 @@ at("thm2.2.norm", "Theorem 2.2", "Norm of the tree's noise")(
 
 levels = SYMBOLS.symbol("L", "nodes that a leaf belongs to")
 at("alg1.levels", "Algorithm 1, line 2", "Levels of the tree")(
-    Identity(levels, log(Sigma) / log(2), counted_levels, instances=trees, example={}),
+    Identity(levels, log(Sigma) / log(2), counted_levels, instances=trees),
     "How many of the sizes 1, 2, 4, ... are at most Sigma, counted.",
     (
         Severity.PRIVACY,
@@ -104,15 +104,17 @@ def chosen_nodes(step: int, leaves: int, *, literal: bool = False) -> list[tuple
 
 def as_counted(symbol: Any, counts: dict[int, int]) -> Any:
     """What was counted, as an expression; it has no value elsewhere."""
-    return Piecewise(*((Integer(count), Eq(symbol, at)) for at, count in counts.items()))
+    return Piecewise(*((Integer(count), Eq(symbol, place)) for place, count in counts.items()))
 
 
+all_steps = tuple({t: step} for step in range(1, 17))
+counted_nodes = as_counted(t, {step: len(chosen_nodes(step, 16)) for step in range(1, 17)})
 at("alg1.node", "Algorithm 1, line 14, with lines 11 to 17", "Number of nodes in the sum TREE(t)")(
     Identity(
         in_node,
         Integer(max(len(chosen_nodes(step, 16, literal=True)) for step in range(1, 17))),
-        as_counted(t, {step: len(chosen_nodes(step, 16)) for step in range(1, 17)}),
-        instances=tuple({t: step} for step in range(1, 17)),
+        counted_nodes,
+        instances=all_steps,
     ),
     "NODE executed for all t of a tree with 16 leaves: as printed no interval is ever chosen, because k' is k plus a "
     "power of two and line 14 asks for k' <= k. Derived: with k' <= t there, and i from 0, intervals that cover 1 to "
@@ -125,13 +127,11 @@ at("alg1.node", "Algorithm 1, line 14, with lines 11 to 17", "Number of nodes in
         t - Sum(floor(t / 2**level), (level, 1, t)),
     ),
 )
+
+nodes = SYMBOLS.symbol("nodes", "number of nodes in the noise of the t-th release")
+before = t - 1 - Sum(floor((t - 1) / 2**level), (level, 1, t - 1))
 at("alg2.first", "Algorithm 2, lines 2, 11 and 13, with Algorithm 1", "Number of nodes in the noise of a release")(
-    Identity(
-        SYMBOLS.symbol("nodes", "number of nodes in the noise of the t-th release"),
-        t - 1 - Sum(floor((t - 1) / 2**level), (level, 1, t - 1)),
-        as_counted(t, {step: len(chosen_nodes(step, 16)) for step in range(1, 17)}),
-        instances=tuple({t: step} for step in range(1, 17)),
-    ),
+    Identity(nodes, before, counted_nodes, instances=all_steps),
     "Algorithm 2 begins at t = 0 and adds TREE(0) to its first gradient, while Algorithm 1 has TREE(1) to "
     "TREE(Sigma), mended as in alg1.node: NODE(0) is empty.",
     (
@@ -145,9 +145,11 @@ at("alg2.first", "Algorithm 2, lines 2, 11 and 13, with Algorithm 1", "Number of
 needed_scale = log(2 * d) / (2 * log(2))
 constant = SYMBOLS.symbol("C", "an absolute constant", domain=FROM_ONE)
 example = {constant: 100, d: 1}
-zeta_2 = SYMBOLS.symbol("zeta^2", "squared scale", latex="\\zeta^2")
+squared_scale = SYMBOLS.symbol("zeta^2", "squared scale", latex="\\zeta^2")
 at("lemma2.4.norm", "Lemma 2.4, last line", "A sum of norm-sub-Gaussian vectors")(
-    Inequality(needed_scale, constant * log(d) / (2 * log(2)), {constant: (1, 1e3)}, example=example, subject=zeta_2),
+    Inequality(
+        needed_scale, constant * log(d) / (2 * log(2)), {constant: (1, 1e3)}, example=example, subject=squared_scale
+    ),
     "The lemma bounds the tail at t by min(1, 2 d exp(-x)), x = t^2/(c^2 V), with V the sum of the squared scales. In "
     "units of c^2 V, 2 exp(-x/(2 zeta^2)) is above that where it is at the kink x = log(2 d).",
     (
@@ -178,9 +180,9 @@ at("thm2.5.exponent", "Theorem 2.5", "Exponent of the matrix Bernstein inequalit
 )
 
 factor = SYMBOLS.symbol("factor", "factor of the tail bound")
-trace, dimensions = Sum(1, (level, 1, d)), tuple({d: dimension} for dimension in (1, 2, 7))
+trace = Sum(1, (level, 1, d))
 at("thm2.5.dimension", "Theorem 2.5", "Factor of the matrix Bernstein inequality")(
-    Identity(factor, d, 2 * trace, instances=dimensions, example={}),
+    Identity(factor, d, 2 * trace, instances=({d: 1}, {d: 2}, {d: 7})),
     "The largest eigenvalue of S and that of -S, each with the trace of a d by d identity.",
     (
         Severity.CONSTANT,

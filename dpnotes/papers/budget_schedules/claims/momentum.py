@@ -61,6 +61,7 @@ at("thm4.6.slow", "Theorem 4.6", "Contraction with momentum")(
 
 
 def second_moment(coefficients: dict[int, Any]) -> sympy.Expr:
+    """Of a sum of the mean and independent noises, from their coefficients."""
     return Add(*(value**2 * (R * alpha * u * noise[key] if key else 1) for key, value in coefficients.items()))
 
 
@@ -132,13 +133,10 @@ at("thm4.6.bound", "Theorem 4.6, eq. (14)", "Excess risk bound with momentum")(
 
 step_limit = SYMBOLS.symbol("max eta_0", "largest relative step size", latex="\\max\\eta_0")
 coefficient = SYMBOLS.symbol("A", "beta gamma / ((gamma - beta)^2 (1 - beta)^3)")
+largest_step = 8 / (sqrt(1 + 64 * coefficient) + 1)
+root = (sqrt(Rational(1, 16) + 4 * coefficient) - Rational(1, 4)) / (2 * coefficient)
 at("thm4.6.step", "Theorem 4.6", "Largest step size")(
-    Identity(
-        step_limit,
-        8 / (sqrt(1 + 64 * coefficient) + 1),
-        (sqrt(Rational(1, 16) + 4 * coefficient) - Rational(1, 4)) / (2 * coefficient),
-    ),
-    "The positive root of 1 - eta_0/4 - A eta_0^2, the zeta of the proof.",
+    Identity(step_limit, largest_step, root), "The positive root of 1 - eta_0/4 - A eta_0^2, the zeta of the proof."
 )
 
 statement_zeta = 1 - eta0**2 / (beta * (1 - beta) ** 3) - eta0 / 4
@@ -155,7 +153,6 @@ at("thm4.6.zeta", "Theorem 4.6", "Coefficient of the momentum effect")(
     ),
 )
 
-largest_step = 8 / (sqrt(1 + 64 * coefficient) + 1)
 example = {coefficient: A, beta: Rational(9, 10), gamma: Rational(99, 100)}
 at("thm4.6.example", "Section 4.2, below Theorem 4.6", "Step size at beta = 0.9, gamma = 0.99")(
     Identity(step_limit, Rational(98, 100) / M, largest_step, where=example, digits=2),
@@ -168,16 +165,10 @@ at("thm4.6.example", "Section 4.2, below Theorem 4.6", "Step size at beta = 0.9,
     ),
 )
 
-ratio = SYMBOLS.symbol("r", "beta/gamma")
+ratio = SYMBOLS.symbol("r", "beta/gamma", usual=(1e-3, 30))
+sum_of_ratios, apart = Sum(k * ratio**k, (k, 1, T)), (Ne(ratio, 1),)
 at("thm4.6.beta", "Theorem 4.6 and Lemma C.7", "Condition on beta and gamma")(
-    Inequality(
-        Sum(k * u**k, (k, 1, T)).xreplace({u: ratio}),
-        ratio / (1 - ratio) ** 2,
-        {ratio: (1e-3, 30)},
-        conditions=(Ne(ratio, 1),),
-        instance={T: 8},
-        example={ratio: 2},
-    ),
+    Inequality(sum_of_ratios, ratio / (1 - ratio) ** 2, conditions=apart, instance={T: 8}, example={ratio: 2}),
     "Lemma C.7 sums k a^k with a = beta/gamma, where only beta != gamma is asked for.",
     (
         Severity.TYPOGRAPHICAL,
@@ -217,23 +208,15 @@ at("lemmaC.7.sum", "Lemma C.7, proof", "Closed form of U_1")(
         ((t - i) * beta ** (t - i) + (beta ** (t - i + 1) - beta**t) / (1 - beta) - (t - 1) * beta**t) / (1 - beta),
     ),
 )
+
+limit = (u / (1 - u) ** 2 + beta / (1 - beta) * u / (1 - u)) / (1 - beta)
+by_ratio, gammas = {beta: gamma * u}, {gamma: (1e-2, 0.99999)}
 at("lemmaC.7.bound", "Lemma C.7", "Sum of the gradient variance")(
-    Inequality(
-        (u / (1 - u) ** 2 + beta / (1 - beta) * u / (1 - u)) / (1 - beta),
-        2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta)),
-        {gamma: (1e-2, 0.99999)},
-        where={beta: gamma * u},
-    ),
+    Inequality(limit, 2 * beta * gamma / ((gamma - beta) ** 2 * (1 - beta)), gammas, where=by_ratio),
     "The coefficient of |v_{i+1}|^2 for T and i to infinity, where it is largest; u = beta/gamma.",
 )
 at("lemmaC.7.line", "Lemma C.7, proof", "A line of the proof of Lemma C.7")(
-    Inequality(
-        (u / (1 - u) ** 2 + beta / (1 - beta) * u / (1 - u)) / (1 - beta),
-        u / ((1 - u) ** 2 * (1 - beta)),
-        {gamma: (1e-2, 0.99999)},
-        where={beta: gamma * u},
-        example={u: 0.5, gamma: 0.9},
-    ),
+    Inequality(limit, u / ((1 - u) ** 2 * (1 - beta)), gammas, where=by_ratio, example={u: 0.5, gamma: 0.9}),
     "The third line after 'Thus', with a = u.",
     (
         Severity.TYPOGRAPHICAL,
@@ -407,7 +390,7 @@ early = 2 * gamma ** (T + i) / (gamma * (gamma - beta**2))
 
 
 def exact_influence(step: sympy.Expr) -> sympy.Expr:
-    """The same for symbolic numbers of steps."""
+    """As `weight`, for symbolic numbers of steps."""
     factor = ((1 - beta) / (1 - beta**k)) ** 2
     return Sum(gamma ** (T - k) * factor * beta ** (2 * (k - step)), (k, step, T))
 

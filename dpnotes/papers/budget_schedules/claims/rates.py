@@ -1,9 +1,9 @@
 """Headline rates of momentum and of stochastic gradients: Theorems 4.7 to 4.10."""
 
-import numpy as np
 import sympy
 from sympy import Rational, Sum, log, sqrt
 
+from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature, noise_level
 from dpnotes.papers.budget_schedules.claims.population import sigma_g
 from dpnotes.papers.budget_schedules.notation import *
@@ -87,27 +87,7 @@ at("thm4.8.rate", "Theorem 4.8", "Rate of the dynamic schedule with momentum")(
 )
 
 longest = SYMBOLS.symbol("sum sigma_t^2 w_t, Theorem 4.8 over uniform", "ratio of noise variances")
-
-
-def influences_of(before: int, num_steps: int, beta: float, gamma: float) -> dict[str, float]:
-    """R U_3 under four schedules of one budget: sum_t w_t sigma_t^2 R with sigma_t^2 = sum_i sqrt(q_i / q_t) / R."""
-    index = np.arange(1, num_steps + 1)
-    exact, rest = np.zeros(num_steps), 0.0
-    for step in range(num_steps, 0, -1):
-        rest = gamma ** (num_steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 + beta**2 * rest
-        exact[step - 1] = rest
-    early = 2 / (gamma * (gamma - beta**2)) * gamma ** (num_steps + index)
-    late = gamma ** (2 * before - 1) / (gamma - beta**2) * gamma ** (num_steps - index)
-    schedules = {
-        "uniform": np.ones(num_steps),
-        "theorem": np.where(index <= before, early, late),
-        "plain": gamma ** (num_steps - index),
-        "exact": exact,
-    }
-    return {name: float(np.sqrt(q).sum() * (exact / np.sqrt(q)).sum()) for name, q in schedules.items()}
-
-
-long_run = influences_of(230, 460, 0.9, 0.99)  # That = 230 at beta = 0.9, gamma = 0.99
+long_run = calculators.influences(230, 460, 0.9, 0.99)  # That = 230 at beta = 0.9, gamma = 0.99
 at.own("long_run", "Schedule of Theorem 4.8 against the uniform one")(
     Identity(longest, Rational(1104, 1000), sympy.Float(long_run["theorem"] / long_run["uniform"]), digits=3),
     "Compare Theorem 4.8. beta = 0.9, gamma = 0.99, T = 460, That = 230: with its majorant of the influence, "
@@ -132,14 +112,13 @@ at("thm4.9.bound", "Theorem 4.9", "Excess risk of stochastic gradients")(
 
 factor = (1 - beta) / (1 - beta**t) * (1 + beta**t) / (1 + beta)
 stochastic = Sum(gamma ** (T - t) * factor, (t, 1, T)) * sigma_g**2 / G**2
-first_steps = 60
 at("thm4.10", "Theorem 4.10", "Excess risk of stochastic gradients with momentum")(
     Inequality(
         noise_level * stochastic,
         level * sigma_g**2,
         {**run, eta0: (0.01, 1)},
         where={gamma: 1 - eta0 / kappa, M: kappa * mu},
-        instance={T: first_steps},
+        instance={T: 60},
         example={**dict.fromkeys((D, mu, R, gap, G, sigma_g), 1), N: 10, beta: 0.5, eta0: 0.2, kappa: 10},
         subject=SYMBOLS.symbol("alpha R' U_3^g", "share of the stochastic gradient in the bound"),
     ),

@@ -5,9 +5,9 @@ from typing import Any
 import sympy
 from sympy import Integer, Rational, Sum, log, sqrt
 
-from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature
+from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature, dynamic, uniform
 from dpnotes.papers.budget_schedules.claims.population import horizon
-from dpnotes.papers.budget_schedules.claims.rates import from_above, inverse_gap, least_over_steps, momentum, two_phases
+from dpnotes.papers.budget_schedules.claims.rates import from_above, least_over_steps, momentum, two_phases
 from dpnotes.papers.budget_schedules.notation import *
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
@@ -17,11 +17,14 @@ from dpnotes.theory.statements import Allocation, Reason, Uncheckable
 at, CLAIMS = PAPER.section()
 
 
-def cited(place: str, name: str, text: str) -> None:
-    at(f"table1.{place}", f"Table 1, {name}", name)(Uncheckable(text, Reason.CITED), "A result of the paper cited.")
+def cited(table: int, place: str, name: str, text: str) -> None:
+    """A row that states a result of another paper."""
+    at(f"table{table}.{place}", f"Table {table}, {name}", name)(
+        Uncheckable(text, Reason.CITED), "A result of the paper cited."
+    )
 
 
-cited("GD_Adv", "GD+Adv", "the bound is O(D ln^3 N/(N R_MA)), for convex losses")
+cited(1, "GD_Adv", "GD+Adv", "the bound is O(D ln^3 N/(N R_MA)), for convex losses")
 
 many = {horizon: (1e6, 1)}
 table_steps = log(horizon**2 * R / D) / ell
@@ -32,6 +35,7 @@ far_out = "At T = ln(N^2 R/D)/ln(1/gamma), M = G = 1, kappa = 10, D = 60, R = 2/
 
 
 def row(place: str, name: str, quantity: sympy.Expr, rate: sympy.Expr, origin: str, where: Any = None) -> None:
+    """The bound of a row of Table 1."""
     ratio = Ratio(quantity, rate, many, "O", where=where or table, subject=empirical)
     at(f"table1.{place}", f"Table 1, {name}", f"{name}: bound")(ratio, far_out + origin)
 
@@ -43,16 +47,15 @@ row(
     D * log(horizon) ** 2 / (horizon**2 * R),
     "eq. (9) with kappa (1 - gamma^T) relaxed to T, R for R_MA.",
 )
-cited("GD_MA_adjusted", "GD+MA (adjusted)", "the bound is O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))")
-cited("GD_Adv_BBImp", "GD+Adv+BBImp", "the bound is O(D^2 ln^2(1/p)/(R_MA N^{1-c})) with probability p")
-cited("Adam_MA", "Adam+MA", "the bound is O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p")
+cited(1, "GD_MA_adjusted", "GD+MA (adjusted)", "the bound is O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))")
+cited(1, "GD_Adv_BBImp", "GD+Adv+BBImp", "the bound is O(D^2 ln^2(1/p)/(R_MA N^{1-c})) with probability p")
+cited(1, "Adam_MA", "Adam+MA", "the bound is O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p")
 row("non_private", "GD, non-private", gamma**steps, level, "Theorem 4.2 without noise.")
 at("table1.static_schedule", "Table 1, GD+zCDP, static", "GD+zCDP, static: schedule")(
     Allocation(R * Sum(noise[t], (t, 1, T)), noise, t, T / R, T**2, R, (T, (1, 2, 3))),
     "What Lemma 4.4 gives where all influences are taken to be 1.",
 )
 
-uniform = gamma**steps + alpha * kappa * (1 - gamma**steps) * steps
 row("static", "GD+zCDP, static", uniform, level * log(horizon), "eq. (9).")
 
 schedule = gamma ** (x / 2) * (gamma ** (-steps / 2) - 1) / (1 - sqrt(gamma)) / R
@@ -66,7 +69,6 @@ at("table1.dynamic_schedule", "Table 1, GD+zCDP, dynamic", "GD+zCDP, dynamic: sc
     "The schedule of Theorem 4.5; gamma = 9/10, R = 2/5, at any t, and T to infinity.",
 )
 
-dynamic = gamma**steps + alpha * ((1 - gamma ** (steps / 2)) * inverse_gap) ** 2
 row("dynamic", "GD+zCDP, dynamic", dynamic, level, "eq. (7) with the schedule of Theorem 4.5.")
 
 table_momentum = {steps: table_steps, alpha: level, **momentum, kappa: 10, That: 35, D: 60, R: Rational(2, 5)}
@@ -121,6 +123,7 @@ risk = SYMBOLS.symbol("TER", "true excess risk", LOSS)
 
 
 def probable(place: str, title: str, locator: str, logs: sympy.Expr) -> None:
+    """A true risk with high probability, by eq. (15)."""
     empirical = D * G**2 * logs * log_p / (mu * horizon**2 * R)
     printed = G**2 / (mu * horizon) * (sqrt(D * logs * log_p / (horizon * R)) + 4 / p)
     terms = {"empirical risk": sqrt(2 * G**2 / mu) * sqrt(empirical), "sampling": sampling}
@@ -143,16 +146,10 @@ probable("eq16", "True risk of the uniform schedule", "eq. (16)", log_N)
 
 one, sentence = Integer(1), "Table 2, high probability, "
 probable("eq17", "True risk of the dynamic schedule", "eq. (17)", one)
-
-
-def known(place: str, name: str, text: str) -> None:
-    at(f"table2.{place}", f"Table 2, {name}", name)(Uncheckable(text, Reason.CITED), "A result of the paper cited.")
-
-
-known("GD_Adv", "GD+Adv", "the true risk is O(sqrt(D) ln^2(N) ln(1/p)/(p mu N R_MA)) at T = O(N^2)")
-known("SVRG_MA", "SVRG+MA", "the true risk is O(D ln(N)/(mu N^2 R_MA)) at T = O(ln(N^2 R_MA/D))")
-known("SSGD", "SSGD+zCDP", "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N)")
-known("SGD_MA", "SGD+MA", "the true risk is O(max(sqrt(D)/(N sqrt(R_MA)), 1/sqrt(N)))")
+cited(2, "GD_Adv", "GD+Adv", "the true risk is O(sqrt(D) ln^2(N) ln(1/p)/(p mu N R_MA)) at T = O(N^2)")
+cited(2, "SVRG_MA", "SVRG+MA", "the true risk is O(D ln(N)/(mu N^2 R_MA)) at T = O(ln(N^2 R_MA/D))")
+cited(2, "SSGD", "SSGD+zCDP", "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N)")
+cited(2, "SGD_MA", "SGD+MA", "the true risk is O(max(sqrt(D)/(N sqrt(R_MA)), 1/sqrt(N)))")
 probable("table2.probability_static", "GD+zCDP, static", sentence + "GD+zCDP, static", log_N)
 probable("table2.probability_dynamic", "GD+zCDP, dynamic", sentence + "GD+zCDP, dynamic", one)
 probable("table2.probability_momentum_static", "Momentum, static, T > That", sentence + "momentum, static", log_N)
@@ -163,6 +160,7 @@ bare_risk = SYMBOLS.symbol("TER", "true excess risk, M = G = 1")
 
 
 def stable(place: str, title: str, logs: sympy.Expr) -> None:
+    """A row of Table 2, by uniform stability."""
     terms = {"empirical risk": D * logs / (horizon**2 * R), "stability": log_T / horizon}
     at(f"table2.stability_{place}", f"Table 2, uniform stability, {title}", title)(
         Rate(bare_risk, terms["empirical risk"], terms),

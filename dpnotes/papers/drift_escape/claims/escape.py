@@ -1,7 +1,5 @@
 """Escapes: Sections 1 and 3, and the parameters of Section 4 with their proofs (Appendix D)."""
 
-from typing import Any
-
 from sympy import Add, Integer, Max, Rational, exp, integrate, log, pi, sqrt
 
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, REPEATS
@@ -29,10 +27,6 @@ at("sec1.prior", "Section 1, contribution 2", "Private term of the rate quoted f
         p ** Rational(3, 7),
     ),
 )
-
-
-def quantity(name: str, meaning: str, latex: str, **more: Any) -> Any:
-    return SYMBOLS.symbol(name, meaning, latex=latex, **more)
 
 
 ordinary = SYMBOLS.symbol("alpha_new", "private term of the rate of this paper", latex="\\alpha_{new}")
@@ -113,6 +107,8 @@ at("eq5.inner", "eq. (5), first entry, inner factor", "Inner logarithm of the fi
 )
 
 worst = 40 * sqrt(2) * radius * (rho * alpha) ** Rational(1, 4) / (sqrt(eta) * r)
+reach = 320 * sqrt(2) * C ** Rational(3, 8) * psi ** Rational(3, 4)
+reach = reach / (s ** Rational(3, 4) * rho ** Rational(1, 4) * sqrt(eta) * r)
 at("eq5.second", "eq. (5), second entry, with (47)", "Second entry of mu")(
     Identity(
         mu,
@@ -127,14 +123,7 @@ at("eq5.second", "eq. (5), second entry, with (47)", "Second entry of mu")(
         Severity.CONSTANT,
         "The logarithm is taken of a quantity with a unit: (46) drops the factor 1/sqrt(gamma) of beta and writes "
         "sqrt(eta r) for sqrt(eta) r. The base of the logarithm is 2, as (47) uses it.",
-        log(
-            320
-            * sqrt(2)
-            * C ** Rational(3, 8)
-            * psi ** Rational(3, 4)
-            / (s ** Rational(3, 4) * rho ** Rational(1, 4) * sqrt(eta) * r)
-        )
-        / log(2),
+        log(reach) / log(2),
     ),
     calculation=PARAMETERS,
 )
@@ -251,16 +240,15 @@ at("eq32.hessian", "eq. (36) and (37)", "Change of the Hessian within the ball")
 
 hessian = SYMBOLS.symbol("h", "curvature at the saddle", LOSS / LENGTH**2, domain=Domain())
 stay = 1 - eta * hessian
-path = tuple(
-    (
-        k,
-        SYMBOLS.symbol(
-            f"Delta_{k - 1}", "change of curvature", LOSS / LENGTH**2, domain=Domain(), latex=f"\\Delta_{k - 1}"
-        ),
-        SYMBOLS.symbol(f"kick_{k}", "difference of the noises", LOSS / LENGTH, domain=Domain(), latex=f"\\nu_{k}"),
-    )
+changes = [
+    SYMBOLS.symbol(f"Delta_{k}", "change of curvature", LOSS / LENGTH**2, domain=Domain(), latex=f"\\Delta_{k}")
+    for k in range(3)
+]
+kicks = [
+    SYMBOLS.symbol(f"kick_{k}", "difference of the noises", LOSS / LENGTH, domain=Domain(), latex=f"\\nu_{k}")
     for k in (1, 2, 3)
-)
+]
+path = tuple(zip((1, 2, 3), changes, kicks, strict=True))
 differences = [Integer(0)]
 for _, change, kick in path:
     differences.append((1 - eta * (hessian + change)) * differences[-1] - eta * kick)

@@ -166,17 +166,14 @@ as_read = (
 
 
 def sampling_error(count: Any) -> Any:
+    """What the noise of the data costs, for so many examples."""
     return (G * U * M / count) ** one_third
 
 
 def private_error(scale: Any) -> Any:
-    return (
-        G ** Rational(2, 15)
-        * U ** Rational(2, 5)
-        * M ** Rational(8, 15)
-        / rho ** Rational(1, 15)
-        * (sqrt(d) / scale) ** Rational(2, 5)
-    )
+    """What privacy costs, at n epsilon, times sqrt(m) for m clients."""
+    constants = G ** Rational(2, 15) * U ** Rational(2, 5) * M ** Rational(8, 15) / rho ** Rational(1, 15)
+    return constants * (sqrt(d) / scale) ** Rational(2, 5)
 
 
 tuned = (alpha, eta, kappa, b1, b2)
@@ -210,14 +207,9 @@ def small_errors(count: Any, scale: Any) -> dict[str, Any]:
 
 def thresholds(count: Any, scale: Any, power: Any) -> tuple[Any, Any]:
     """The two members of kappa as printed, with the given power of d."""
-    return (
-        G ** Rational(3, 2) * sqrt(U) * sqrt(rho) / (M ** Rational(5, 2) * sqrt(count)),
-        G ** Rational(14, 15)
-        * d**power
-        * U ** Rational(4, 5)
-        * rho ** Rational(8, 15)
-        / (M ** Rational(34, 15) * scale ** Rational(4, 5)),
-    )
+    constants = G ** Rational(14, 15) * U ** Rational(4, 5) * rho ** Rational(8, 15) / M ** Rational(34, 15)
+    sampling = G ** Rational(3, 2) * sqrt(U) * sqrt(rho) / (M ** Rational(5, 2) * sqrt(count))
+    return sampling, constants * d**power / scale ** Rational(4, 5)
 
 
 def mixed_error(count: Any, scale: Any) -> Any:
@@ -226,6 +218,7 @@ def mixed_error(count: Any, scale: Any) -> Any:
 
 
 def noise_terms(clients: Any) -> dict[str, Any]:
+    """The noise level of Lemma 7, or 9, by its four terms."""
     return {
         "fresh gradients: data": G / sqrt(clients * b1),
         "fresh gradients: privacy": G * sqrt(d) / (sqrt(clients) * b1 * epsilon),
@@ -235,6 +228,7 @@ def noise_terms(clients: Any) -> dict[str, Any]:
 
 
 def choice(count: Any, scale: Any, clients: Any, error: Any, threshold: Any) -> Choice:
+    """The parameters as printed, for an error and a threshold kappa."""
     return Choice(
         {
             alpha: error,

@@ -20,8 +20,8 @@ cited = [
     ("lemma15", "Norm of a symmetric random matrix", "Lemma 15", "norm at most C K (sqrt(d) + t)"),
     ("lemma16", "Parallel composition", "Lemma 16", "mechanisms on disjoint data"),
 ]
-for i, t, w, text in cited:
-    at(i, w, t)(Uncheckable(text, Reason.CITED), "Cited from the literature.")
+for place, title, locator, text in cited:
+    at(place, locator, title)(Uncheckable(text, Reason.CITED), "Cited from the literature.")
 
 log_ratio = SYMBOLS.symbol(
     "log ratio", "log(2d/omega)/log(2/omega)", latex="\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}"

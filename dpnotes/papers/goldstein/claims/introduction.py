@@ -15,6 +15,7 @@ chosen = (n, D, T, period, B1, B2, m)
 
 
 def sample_size(value: Expr, constraints: dict[str, Expr], tuned: tuple = chosen, **more: object) -> Rate:
+    """The least number of samples, with everything else tuned."""
     return Rate(n, value, {"n": n}, tuned, constraints, REGIME, order="Omega", **more)  # type: ignore[arg-type]
 
 
@@ -30,12 +31,12 @@ at("eq1", "eq. (1)", "Sample size of the prior work")(prior, prior_origin, calcu
 
 short_31 = root / (alpha * beta**3) + d / (epsilon * alpha * beta**2)
 single = {**SINGLE_PASS, **DIRECTIONS}
-short31 = sample_size(short_31, single, normalised=ones)
+one_pass = sample_size(short_31, single, normalised=ones)
 single_origin = (
     "Proposition 2.6 with M = alpha/D, the errors of Lemma 3.6, and noise for the sensitivities of Lemma 3.4; n "
     "counts B1 samples a reset and B2 an increment. Minimised over D, T, Sigma, B1, B2 and m."
 )
-at("eq2", "eq. (2)", "Sample size of one pass")(short31, single_origin)
+at("eq2", "eq. (2)", "Sample size of one pass")(one_pass, single_origin)
 
 n31 = Phi * L**2 * root / (alpha * beta**3) + Phi * L * d / (epsilon * alpha * beta**2)
 at("eq2.factor", "below eq. (2), and abstract", "Gain over the prior work")(
@@ -43,15 +44,15 @@ at("eq2.factor", "below eq. (2), and abstract", "Gain over the prior work")(
 )
 
 short_41 = d ** Rational(3, 4) / (epsilon * sqrt(alpha) * beta ** Rational(3, 2))
-short41 = sample_size(short_41, MULTI_PASS, (n, D, T, period), normalised=ones, logs=(ell,))
+many_passes = sample_size(short_41, MULTI_PASS, (n, D, T, period), normalised=ones, logs=(ell,))
 multi_origin = (
     "Proposition 2.6 with M = alpha/D and the noise of T Gaussian releases, T/Sigma of them resets. Minimised over D, "
     "T and Sigma."
 )
-at("eq3", "eq. (3)", "Sample size of many passes")(short41, multi_origin)
+at("eq3", "eq. (3)", "Sample size of many passes")(many_passes, multi_origin)
 at("table1.zhang", "Table 1, first row", "Table 1, Zhang et al.")(prior, prior_origin)
-at("table1.thm3.1", "Table 1, second row", "Table 1, one pass")(short31, single_origin)
-at("table1.thm4.1.empirical", "Table 1, third row", "Table 1, many passes, empirical")(short41, multi_origin)
+at("table1.thm3.1", "Table 1, second row", "Table 1, one pass")(one_pass, single_origin)
+at("table1.thm4.1.empirical", "Table 1, third row", "Table 1, many passes, empirical")(many_passes, multi_origin)
 
 general = {"generalisation": L * sqrt(d * ell_net / n) / beta}
 population = sample_size(

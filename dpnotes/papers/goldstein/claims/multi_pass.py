@@ -50,6 +50,7 @@ multi_terms = {
 
 
 def multi_parameters(move: Expr, steps: Expr, directions: Expr, regime: Mapping[str, Expr]) -> Choice:
+    """The parameters of Theorem 4.1, with a largest move, a number of steps and of directions."""
     return Choice(
         {n: n41 * sqrt(ell), D: move, T: steps, period: PERIOD, **sigmas, m: directions},
         {**multi_terms, "directions": L * d * sqrt(period / (m * n))},
@@ -141,11 +142,12 @@ multi_sensitivity = {
     "sensitivity to directions at a reset": d * n / sqrt(m),
     "sensitivity to directions of increments": sqrt(d / m) * alpha * n / D,
 }
+multi_noise = sigma1 * root + sigma2 * sqrt(d * period)
 at("lemma4.3.m", "Lemma 4.3 and Theorem 4.1", "Directions for privacy of many passes")(
     Choice(
         {period: PERIOD, **sigmas, m: m41},
-        {"noise": sigma1 * root + sigma2 * sqrt(d * period), "directions": L * d * sqrt(period / (m * n))},
-        sigma1 * root + sigma2 * sqrt(d * period),
+        {"noise": multi_noise, "directions": L * d * sqrt(period / (m * n))},
+        multi_noise,
         multi_sensitivity,
         {"Sigma >= 1": D * root / alpha, "n >= 1": 1 / n},
     ),
@@ -158,22 +160,12 @@ at("lemma4.3.m", "Lemma 4.3 and Theorem 4.1", "Directions for privacy of many pa
         "union over all T steps). At Phi = L = 1, d = 100, alpha = beta = 0.1, epsilon = 1, delta = 1e-6 and n = "
         "11754 the printed m is about 1.7e3, those are 1.4e12 and 1.4e14. So the proof of privacy fails. Clipping "
         "each sample's estimate and increment bounds the sensitivity with few directions.",
-        Choice(
-            {period: PERIOD, **sigmas, m: m41 + d**2 * n**2 + d * n**2 * alpha**2 / D**2},
-            {"noise": sigma1 * root + sigma2 * sqrt(d * period), "directions": L * d * sqrt(period / (m * n))},
-            sigma1 * root + sigma2 * sqrt(d * period),
-            multi_sensitivity,
-            {"Sigma >= 1": D * root / alpha, "n >= 1": 1 / n},
-        ),
+        (PERIOD, *sigmas.values(), m41 + d**2 * n**2 + d * n**2 * alpha**2 / D**2),
     ),
     calculation=calculate.MULTI_PASS_PARAMETERS,
 )
 at("lemma4.4.m", "Section 7.2, proof of Theorem 4.1", "Directions for accuracy of many passes")(
-    Choice(
-        {period: PERIOD, **sigmas, m: m41},
-        {"directions": L * d * sqrt(period / (m * n))},
-        sigma1 * root + sigma2 * sqrt(d * period),
-    ),
+    Choice({period: PERIOD, **sigmas, m: m41}, {"directions": L * d * sqrt(period / (m * n))}, multi_noise),
     "The first term of Lemma 4.4 against the other two, which is what this m is for.",
 )
 

@@ -291,6 +291,7 @@ kappa = 2 * gamma(d / 2 + 1) / (sqrt(pi) * gamma((d + 1) / 2))
 
 
 def volume(dimension: Expr) -> Expr:
+    """Of the unit ball."""
     return pi ** (dimension / 2) / gamma(dimension / 2 + 1)
 
 

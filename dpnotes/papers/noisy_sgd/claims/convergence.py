@@ -25,6 +25,7 @@ at, CLAIMS = PAPER.section()
 
 # ---------------------------------------------------------------- Section 3.2: convergence
 longer = SYMBOLS.symbol("w", "a factor", domain=FROM_ONE, usual=(1, 100))
+at_the_window = {Delta: c_2 * C * sqrt(T * ell) / (n * epsilon), T: longer * epsilon * n**2 / (c_1 * B**2)}
 norm_of_noise = SYMBOLS.symbol("|xi|", "norm of the noise", GRADIENT, latex="\\|\\xi_t\\|")
 at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradients")(
     Inequality(
@@ -32,7 +33,7 @@ at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradient
         C,
         {B: (1, 1e4), ell: (2, 20), n: (1e4, 1e6)},
         ">=",
-        where={Delta: c_2 * C * sqrt(T * ell) / (n * epsilon), T: longer * epsilon * n**2 / (c_1 * B**2)},
+        where=at_the_window,
         example={c_1: 1, c_2: 1, C: 1, d: 10_000, B: 1000, epsilon: 1, ell: 11.5, n: 50_000, longer: 1},
         subject=norm_of_noise,
     ),
@@ -47,7 +48,7 @@ at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradient
             c_2 * C * sqrt(d * ell / (c_1 * epsilon)) / B,
             {c_1: (0.1, 10), c_2: (0.1, 10), B: (1, 1e4), ell: (2, 20), n: (1e4, 1e6)},
             ">=",
-            where={Delta: c_2 * C * sqrt(T * ell) / (n * epsilon), T: longer * epsilon * n**2 / (c_1 * B**2)},
+            where=at_the_window,
         ),
     ),
 )
@@ -66,23 +67,13 @@ at("sec3.2.iterations", "Section 3.2", "Iterations for a given total variance")(
     "No factor d beyond the one in the total variance; against sigma^2 alone there is one, see Theorem 1.1.",
 )
 
-slope = SYMBOLS.symbol("g", "gradient norm of an iterate", GRADIENT)
-quantities = {
-    eta: (1e-4, 1),
-    L: (0.1, 10),
-    alpha: (0.01, 10),
-    rho: (0.01, 10),
-    total: (0.01, 10),
-    c_F: (0.01, 1),
-    c_I: (1, 10),
-    slope: (0.01, 10),
-    gamma: (0.01, 10),
-}
+slope = SYMBOLS.symbol("g", "gradient norm of an iterate", GRADIENT, usual=(0.01, 10))
+quantities = {eta: (1e-4, 1), rho: (0.01, 10), total: (0.01, 10)}
 at("sec3.2.descent", "Section 3.2, proof sketch", "Expected decrease in one step")(
     Inequality(
         eta * slope**2 - L / 2 * eta**2 * (slope**2 + total**2),
         (eta - L * eta**2) * slope**2 - L * eta**2 / 2 * total**2,
-        {s: quantities[s] for s in (eta, L, slope, total)},
+        quantities,
         ">=",
     ),
     "The descent lemma with the step's mean eta g and second moment eta^2 (g^2 + total variance).",
@@ -101,7 +92,7 @@ at("sec3.2.decrease", "Section 3.2, proof sketch", "Large gradients: decrease af
     Inequality(
         eta * alpha**2 / 4,
         decrease,
-        {s: quantities[s] for s in (eta, alpha, rho, c_F)},
+        quantities,
         ">=",
         where={decrease: SCALES[decrease]},
         example={eta: 0.01, alpha: 0.1, rho: 1, c_F: 1},
@@ -114,7 +105,7 @@ at("sec3.2.decrease", "Section 3.2, proof sketch", "Large gradients: decrease af
         Inequality(
             eta * alpha**2 / 4,
             c_I / (4 * c_F) * decrease / escape,
-            {s: quantities[s] for s in (eta, alpha, rho, c_F, c_I)},
+            quantities,
             ">=",
             where={decrease: SCALES[decrease], escape: SCALES[escape]},
         ),
@@ -276,6 +267,7 @@ at("thm3.5.T", "Theorem 3.5, proof", "Number of iterations in the proof")(
 
 # ---------------------------------------------------------------- Sections 3.4 and 4
 def selection(value: Any, accuracy: Any, bound: Any, **more: Any) -> Rate:
+    """The least n at which the noise of the selection does not exceed the accuracy."""
     constraints = {"gradient": bound / (n * epsilon * accuracy), "eigenvalue": L / (n * epsilon * sqrt(rho * accuracy))}
     return Rate(n, value, {"n": n}, (n,), constraints, order="Omega", **more)
 
@@ -300,13 +292,10 @@ at("sec3.4.n", "Section 3.4", "Number of examples for the selection")(
 )
 
 shares = first_share + second_share
-unit = {first_share: (1e-3, 1), second_share: (1e-3, 1), n: (2, 1e6), C: (0.1, 10), L: (0.1, 10)}
 change = SYMBOLS.symbol("change", "change of the gradient norm", GRADIENT, latex="|\\|\\nabla f\\| - \\|\\nabla f'\\||")
 example = {first_share: 1, second_share: 1, n: 100, C: 1}
 at("sec3.4.sensitivity", "Section 3.4", "Sensitivity of the gradient norm")(
-    Inequality(
-        shares * C / n, C / n, {s: unit[s] for s in (first_share, second_share, n, C)}, example=example, subject=change
-    ),
+    Inequality(shares * C / n, C / n, example=example, subject=change),
     "One of n examples is replaced, its gradients of norms u C and v C may point in opposite directions; adding one "
     "to n - 1 moves the mean as far.",
     (Severity.PRIVACY, "The sensitivity of |grad f| is 2 C/n, whether an example is replaced or added.", 2 * C / n),
@@ -334,16 +323,14 @@ curvature = SYMBOLS.symbol(
 )
 example = {first_share: 0.5, second_share: 0.5, n: 100, L: 1}
 at("sec3.4.hessian", "Section 3.4", "Sensitivity of the smallest eigenvalue")(
-    Inequality(
-        shares * L, L / n, {s: unit[s] for s in (first_share, second_share, n, L)}, example=example, subject=curvature
-    ),
+    Inequality(shares * L, L / n, example=example, subject=curvature),
     "Assumption A.3 says that f is L-smooth, not each f_i: with f_i = -/+ n L x^2/2 for one example, and 0 for the "
     "others, the eigenvalue is -L for one data set and L for its neighbour.",
     (
         Severity.PRIVACY,
         "L/n needs smoothness of each f_i, and then is 2 L/n. With A.3 alone, the eigenvalue may change by 2 L, and "
         "no noise of the order 1/n hides that.",
-        Inequality(shares * L, 2 * L, {s: unit[s] for s in (first_share, second_share, L)}),
+        Inequality(shares * L, 2 * L),
     ),
 )
 

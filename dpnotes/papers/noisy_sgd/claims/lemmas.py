@@ -23,27 +23,21 @@ at, CLAIMS = PAPER.section()
 # ---------------------------------------------------------------- Lemmas B.2 and B.4
 minibatch = SYMBOLS.symbol("zeta", "minibatch noise", GRADIENT, domain=REAL)
 noise = SYMBOLS.symbol("xi", "privacy noise", GRADIENT, domain=REAL)
-
-
-def step(value: Any) -> Identity:
-    """One step on L x^2/2, where smoothness is an equality."""
-    slope = SYMBOLS.symbol("g", "gradient", GRADIENT, domain=REAL)
-    step = SYMBOLS.symbol("s", "step over eta", GRADIENT, domain=REAL)
-    place = slope / L
-    derived = L * place**2 / 2 - L * (place - eta * step) ** 2 / 2
-    name = SYMBOLS.symbol("f(x_t)-f(x_{t+1})", "decrease in one iteration", LOSS, latex="f(x_t) - f(x_{t+1})")
-    example = {slope: 1, minibatch: 0, noise: 1, eta: 0.1, L: 1}
-    return Identity(name, value(slope, step), derived, where={step: slope + minibatch + noise}, example=example)
-
-
+slope = SYMBOLS.symbol("g", "gradient", GRADIENT, domain=REAL)
+step = SYMBOLS.symbol("s", "step over eta", GRADIENT, domain=REAL)
+place = slope / L
+fallen = L * place**2 / 2 - L * (place - eta * step) ** 2 / 2  # one step on L x^2/2, where smoothness is an equality
+by_step = {step: slope + minibatch + noise}
+name = SYMBOLS.symbol("f(x_t)-f(x_{t+1})", "decrease in one iteration", LOSS, latex="f(x_t) - f(x_{t+1})")
+example = {slope: 1, minibatch: 0, noise: 1, eta: 0.1, L: 1}
 at("lemmaB.2.step", "Lemma B.2, proof", "Decrease in one step")(
-    step(lambda g, s: eta * g * (g + minibatch) - L / 2 * (eta * s) ** 2),
+    Identity(name, eta * slope * (slope + minibatch) - L / 2 * (eta * step) ** 2, fallen, by_step, example=example),
     "One step x - eta (g + zeta + xi) on f = L x^2/2, where the descent lemma is an equality.",
     (
         Severity.TYPOGRAPHICAL,
         "The first line of the proof has the minibatch gradient where the step, which includes the privacy noise xi, "
         "belongs; the next line is right.",
-        step(lambda g, s: eta * g * s - L / 2 * (eta * s) ** 2),
+        eta * slope * step - L / 2 * (eta * step) ** 2,
     ),
 )
 
@@ -77,10 +71,9 @@ at("lemmaB.2.probability", "Lemma B.2", "Failure probability of the descent lemm
 
 least = SYMBOLS.symbol("s", "least s for which xi is nSG(s)", GRADIENT**2)
 exact = 2 * Delta**2 / (1 - exp(-2 / d))
-region = {d: (1, 1e6), Delta: (0.1, 10)}
 # E exp(|xi|^2/s) = (1 - 2 Delta^2/s)^(-d/2) of a Gaussian vector is e at this s.
 at("lemmaB.4.noise", "Lemma B.4, proof, with Definition 2.2", "The privacy noise is norm-subgaussian")(
-    Inequality(exact, d * Delta**2, region, example={d: 1, Delta: 1}, subject=least),
+    Inequality(exact, d * Delta**2, {Delta: (0.1, 10)}, example={d: 1, Delta: 1}, subject=least),
     "The Gaussian integral of exp(|xi|^2/s), which is to be at most e; for s <= 2 Delta^2 it is infinite.",
     (
         Severity.CONSTANT,
@@ -140,10 +133,12 @@ at("defB.6.variance", "Definition B.6", "Noise of the coupled sequences")(
 orthogonal = SYMBOLS.symbol("y", "noise across v", GRADIENT, domain=REAL)
 across = sqrt(1 - first_share**2)
 inner = first_share * noise + across * orthogonal
-xi_2 = SYMBOLS.symbol("|xi'|^2", "squared norm of the reflected noise", GRADIENT**2, latex="\\|\\xi'\\|^2")
+squared_norm = SYMBOLS.symbol("|xi'|^2", "squared norm of the reflected noise", GRADIENT**2, latex="\\|\\xi'\\|^2")
 at("defB.6.reflection", "Definition B.6", "The reflected noise has the same law")(
     Identity(
-        xi_2, noise**2 + orthogonal**2, (noise - 2 * inner * first_share) ** 2 + (orthogonal - 2 * inner * across) ** 2
+        squared_norm,
+        noise**2 + orthogonal**2,
+        (noise - 2 * inner * first_share) ** 2 + (orthogonal - 2 * inner * across) ** 2,
     ),
     "xi - 2 <v, xi> v in the plane of v = (u, sqrt(1 - u^2)) and xi: linear, and it keeps the norm, on which alone "
     "the density of the noise depends.",
@@ -151,29 +146,22 @@ at("defB.6.reflection", "Definition B.6", "The reflected noise has the same law"
 
 minibatch_coupled = SYMBOLS.symbol("zeta'", "minibatch noise of the coupled sequence", GRADIENT, domain=REAL)
 noise_coupled = SYMBOLS.symbol("xi'", "privacy noise of the coupled sequence", GRADIENT, domain=REAL)
-
-
-def coupled_step(value: Any) -> Identity:
-    names = {"x": LENGTH, "x'": LENGTH, "g": GRADIENT, "g'": GRADIENT}
-    x, y, g, h = (SYMBOLS.symbol(name, "of one coupled sequence", unit, REAL) for name, unit in names.items())
-    bars = (
-        SYMBOLS.symbol(f"{name}bar", "difference of the coupled sequences", unit, REAL)
-        for name, unit in (("x", LENGTH), ("zeta", GRADIENT), ("xi", GRADIENT))
-    )
-    xbar, zetabar, xibar = bars
-    where = {xbar: x - y, zetabar: minibatch - minibatch_coupled, xibar: noise - noise_coupled}
-    derived = (x - eta * (g + minibatch + noise)) - (y - eta * (h + minibatch_coupled + noise_coupled))
-    after = SYMBOLS.symbol("xbar_{t+1}", "difference after a step", LENGTH, latex="\\bar x_{t+1}")
-    return Identity(after, value(xbar, zetabar, xibar, g - h), derived, where=where)
-
-
+x, y = (SYMBOLS.symbol(name, "of one coupled sequence", LENGTH, REAL) for name in ("x", "x'"))
+g, h = (SYMBOLS.symbol(name, "of one coupled sequence", GRADIENT, REAL) for name in ("g", "g'"))
+xbar, zetabar, xibar = (
+    SYMBOLS.symbol(f"{name}bar", "difference of the coupled sequences", unit, REAL)
+    for name, unit in (("x", LENGTH), ("zeta", GRADIENT), ("xi", GRADIENT))
+)
+bars = {xbar: x - y, zetabar: minibatch - minibatch_coupled, xibar: noise - noise_coupled}
+stepped = (x - eta * (g + minibatch + noise)) - (y - eta * (h + minibatch_coupled + noise_coupled))
+after = SYMBOLS.symbol("xbar_{t+1}", "difference after a step", LENGTH, latex="\\bar x_{t+1}")
 at("lemmaB.7.step", "Lemma B.7, proof", "Difference after one step")(
-    coupled_step(lambda x, zeta, xi, g: x - eta * (zeta + zeta) - eta * g),
+    Identity(after, xbar - eta * (zetabar + zetabar) - eta * (g - h), stepped, bars),
     "Two steps of Definition B.6, subtracted.",
     (
         Severity.TYPOGRAPHICAL,
         "The minibatch noise stands twice; one of them should be the privacy noise.",
-        coupled_step(lambda x, zeta, xi, g: x - eta * (zeta + xi) - eta * g),
+        xbar - eta * (zetabar + xibar) - eta * (g - h),
     ),
 )
 
@@ -288,28 +276,18 @@ at("lemmaB.9.density", "Lemma B.9, proof", "A Gaussian is rarely small")(
     Inequality(erf(deviations / sqrt(2)), deviations, {deviations: (1e-6, 10)}), "P(|X| <= z) of a standard Gaussian X."
 )
 
-
-def small_dif(conditions: tuple[Any, ...] = ()) -> Inequality:
-    """P(|N(0, 1)| <= z) at the z that makes a standard deviation 2 eta Delta alpha_t into beta_t eta Delta/10."""
-    name = SYMBOLS.symbol("P[|dif_t| <= beta_t*eta*Delta/10]", "probability that the noise moves little")
-    quantity = erf(distance_growth / (20 * sqrt(2) * noise_growth))
-    return Inequality(
-        quantity,
-        Rational(1, 3),
-        conditions=conditions,
-        example={} if conditions else {small: 0.001, t: 1},
-        subject=name,
-    )
-
-
+# P(|N(0, 1)| <= z) at the z that makes a standard deviation 2 eta Delta alpha_t into beta_t eta Delta/10.
+little = erf(distance_growth / (20 * sqrt(2) * noise_growth))
+name = SYMBOLS.symbol("P[|dif_t| <= beta_t*eta*Delta/10]", "probability that the noise moves little")
+moves_enough = Inequality(little, Rational(1, 3), conditions=late, subject=name)
 at("lemmaB.9.lower", "Lemma B.9", "The noise moves far enough")(
-    small_dif(),
+    Inequality(little, Rational(1, 3), example={small: 0.001, t: 1}, subject=name),
     "A Gaussian of standard deviation 2 eta Delta alpha_t, at any t, as the lemma says; x = eta gamma.",
     (
         Severity.CONSTANT,
         "'For any t' should be t >= 1/(eta gamma): in the first iterations alpha_t is far below beta_t (at t = 1 by "
         "sqrt(eta gamma)). Lemma B.11 uses it at t = I only.",
-        small_dif(late),
+        moves_enough,
     ),
 )
 
@@ -347,7 +325,6 @@ at("lemmaB.10.quadratic", "Lemma B.10, proof", "Error of the quadratic approxima
 )
 
 name = SYMBOLS.symbol("E|zetabar|^2", "second moment of the difference", GRADIENT**2)
-shares = {first_share: (1e-3, 1), second_share: (1e-3, 1)}
 at("lemmaB.10.minibatch", "Lemma B.10, proof", "Minibatch noise of the coupled sequences")(
     Inequality(
         (first_share + second_share) ** 2 * sigma**2 / B,
@@ -378,25 +355,17 @@ at("lemmaB.10.probability", "Lemma B.10, proof", "Probability of the induction")
 )
 
 name = SYMBOLS.symbol("f(x_I)-f(x_0)", "what the noise adds to the objective", LOSS)
-steeper = SYMBOLS.symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE)
+steeper = SYMBOLS.symbol("a", "L/sqrt(rho alpha)", domain=FROM_ONE, usual=(1, 100))
 bucket_step = alpha**2 / (L * total**2) * c_F / (c_I + ell)
-region = {
-    alpha: (0.01, 10),
-    rho: (0.1, 10),
-    total: (0.1, 10),
-    steeper: (1, 100),
-    c: (1, 10),
-    c_F: (0.01, 1),
-    c_I: (1, 10),
-    ell: (1, 30),
-}
+by_scales = {decrease: SCALES[decrease], escape: SCALES[escape], eta: bucket_step, L: steeper * sqrt(rho * alpha)}
+example = {alpha: 1, rho: 1, total: 1, steeper: 1, c: 1, c_F: 1, c_I: 1, ell: 2}
 at("lemmaB.11.loss", "Lemma B.11", "Loss of a bucket without an escape")(
     Inequality(
         c * eta * total**2 * (eta * L * escape + ell),
         decrease / 100,
-        region,
-        where={decrease: SCALES[decrease], escape: SCALES[escape], eta: bucket_step, L: steeper * sqrt(rho * alpha)},
-        example={alpha: 1, rho: 1, total: 1, steeper: 1, c: 1, c_F: 1, c_I: 1, ell: 2},
+        {c: (1, 10)},
+        where=by_scales,
+        example=example,
         subject=name,
     ),
     "c eta sigma_t^2 (eta L I + ell) of the descent lemma, at the step size of Corollary B.5, with L = a sqrt(rho "
@@ -424,7 +393,7 @@ at("lemmaB.11.size", "Lemma B.11, proof", "The noise moves the coupled iterates 
         Severity.CONSTANT,
         "Lemma B.9 gives beta_t eta Delta/10, without the logarithm, and not with probability 1 - delta_t, but 2/3. "
         "The errors must then be below beta_t eta Delta/20, see thmB.13.noise.",
-        small_dif(late),
+        moves_enough,
     ),
 )
 

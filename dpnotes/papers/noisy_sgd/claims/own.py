@@ -9,7 +9,7 @@ from dpnotes.papers.noisy_sgd.claims.convergence import chebyshev, of_sigma
 from dpnotes.papers.noisy_sgd.claims.parameters import enough_iterations
 from dpnotes.papers.noisy_sgd.claims.privacy import (
     best_accuracy,
-    bound_of_gradients,
+    bounded_gradients,
     correct_c,
     descent,
     exp_epsilon,
@@ -30,6 +30,7 @@ at, CLAIMS = PAPER.section()
 
 # ---------------------------------------------------------------- Appendix C
 def least_noise(value: Any, constraints: Any) -> Rate:
+    """The least Delta under constraints."""
     return Rate(Delta, value, {"Delta": Delta}, (Delta,), constraints, order="Omega")
 
 
@@ -114,7 +115,7 @@ at.own("rate", "Accuracy by the deterministic sensitivity")(
     calculation=calculators.DETERMINISTIC_LOOP,
 )
 at.own("gradient", "Bound of the gradients with the privacy noise")(
-    bound_of_gradients(correct_c),
+    bounded_gradients.restate(correct_c),
     "Lemma B.2 for all t at the parameters of Definition B.1; ell = ln(T/delta).",
     calculation=calculators.GRADIENT_BOUND,
 )

@@ -36,6 +36,7 @@ curvature = {"eigenvalues below -sqrt(rho alpha) are possible, with a logarithm 
 
 
 def parameters(step: Any) -> Choice:
+    """Step size and number of iterations, against what Lemma B.3 and Corollary B.5 ask for."""
     variance = total**2
     return Choice(
         {eta: step, T: 64 * f_max / (eta * alpha**2)},
@@ -62,11 +63,9 @@ at("defB.1.scales", "Definition B.1, and the proof of Lemma B.10", "Radius times
     Identity(radius * escape, c_R * c_I / (rho * eta), radius * escape, where=SCALES), "R and I of Definition B.1."
 )
 
-r_2_c_eta_i = SYMBOLS.symbol(
-    "R^2/(c eta I)", "decrease by Lemma B.4", LOSS, latex="\\mathcal{R}^2/(c\\eta\\mathcal{I})"
-)
+cost = SYMBOLS.symbol("R^2/(c eta I)", "decrease by Lemma B.4", LOSS, latex="\\mathcal{R}^2/(c\\eta\\mathcal{I})")
 at("defB.1.localize", "Corollary B.5, proof", "Decrease that a distance R costs")(
-    Identity(r_2_c_eta_i, c_R**2 / (c * c_I) * sqrt(alpha**3 / rho), radius**2 / (c * eta * escape), where=SCALES),
+    Identity(cost, c_R**2 / (c * c_I) * sqrt(alpha**3 / rho), radius**2 / (c * eta * escape), where=SCALES),
     "R and I of Definition B.1.",
 )
 at("defB.1.iterations", "Appendix B, choice of parameters", "Number of iterations, from decrease and duration")(
@@ -199,9 +198,10 @@ at("corB.5.distance", "Corollary B.5", "Distance after which the objective has d
 share = SYMBOLS.symbol("share", "decrease of a bucket over F, on average")
 least = {first_share: Rational(1, 4), second_share: Rational(1, 2), third_share: Rational(1, 3)}
 escaping = first_share * second_share * third_share * longer
-region = {longer: (1, 10)}
 at("lemmaB.12.share", "Lemma B.12, proof", "Share of the buckets that decrease the objective")(
-    Inequality(escaping - Rational(1, 100), Rational(1, 10), region, ">=", least, example={longer: 1}, subject=share),
+    Inequality(
+        escaping - Rational(1, 100), Rational(1, 10), {longer: (1, 10)}, ">=", least, example={longer: 1}, subject=share
+    ),
     "At least a quarter of the buckets have a saddle point, half of these are not adjacent, a third of these escape, "
     "w times as many in all; every bucket may lose F/100 (Lemma B.11).",
     (
@@ -212,9 +212,9 @@ at("lemmaB.12.share", "Lemma B.12, proof", "Share of the buckets that decrease t
     ),
 )
 
-steps = SYMBOLS.symbol("T/I", "number of buckets", latex="T/\\mathcal{I}")
+buckets = SYMBOLS.symbol("T/I", "number of buckets", latex="T/\\mathcal{I}")
 at("lemmaB.12.buckets", "Lemma B.12, proof", "Number of buckets")(
-    Identity(steps, 64 * f_max * sqrt(rho * alpha) / c_I, T / escape, where=SCALES),
+    Identity(buckets, 64 * f_max * sqrt(rho * alpha) / c_I, T / escape, where=SCALES),
     "T and I of Definition B.1.",
     (
         Severity.TYPOGRAPHICAL,
@@ -223,9 +223,9 @@ at("lemmaB.12.buckets", "Lemma B.12, proof", "Number of buckets")(
     ),
 )
 
-tf_10i = SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})")
+gained = SYMBOLS.symbol("TF/(10I)", "decrease", LOSS, latex="T\\mathcal{F}/(10\\mathcal{I})")
 at("lemmaB.12.progress", "Lemma B.12, proof", "Decrease over all buckets")(
-    Identity(tf_10i, f_max * 64 * c_F / (10 * c_I), T * decrease / (10 * escape), where=SCALES),
+    Identity(gained, f_max * 64 * c_F / (10 * c_I), T * decrease / (10 * escape), where=SCALES),
     "T, F and I of Definition B.1.",
 )
 

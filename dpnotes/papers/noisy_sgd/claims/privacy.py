@@ -49,6 +49,7 @@ window = {"window of epsilon": epsilon * n**2 / (T * B**2)}
 
 
 def calls(value: Any, **more: Any) -> Rate:
+    """The least T B, with everything else tuned."""
     subject = SYMBOLS.symbol("TB", "number of stochastic gradients", latex="T B")
     constraints = {**moments, "batch": B / n, "privacy": privacy(bound), **window}
     tuned = (eta, T, Delta, B)
@@ -108,18 +109,13 @@ at_the_choice = {T: 64 * f_max / (eta * alpha**2), eta: c_eta * alpha**2 / (L * 
 largest = SYMBOLS.symbol(
     "max|grad f_i|", "largest gradient of a sample", GRADIENT, latex="\\max_{i,t} \\|\\nabla f_i(x_t)\\|"
 )
-
-
-def bound_of_gradients(bound: Any) -> Inequality:
-    return Inequality(reached, bound, gradients, where=at_the_choice, subject=largest)
-
-
 printed_c = 2 * sqrt(L * f_max) + c * (
     L * sqrt(log(T / delta)) + sigma * sqrt(log(n * T)) + sqrt(sigma * log(1 / delta))
 )
 correct_c = sqrt(2 * L * f_max * (1 + 64 * c * c_eta)) + alpha * sqrt(2 * c * c_eta * ell) + spread
+bounded_gradients = Inequality(reached, printed_c, gradients, where=at_the_choice, subject=largest)
 at("lemma3.2.bound", "Lemma 3.2", "Bound of the gradients")(
-    bound_of_gradients(printed_c),
+    bounded_gradients,
     "Lemma B.2 for all t <= T at the step size of Definition B.1, |grad f|^2 <= 2 L (f - f*), and the spread of "
     "samples under Assumption B; ell = ln(T/delta), c is the constant of Lemma B.2.",
     (
@@ -182,9 +178,8 @@ at("lemma3.2.noise", "Lemma 3.2, as used in Theorem 3.3", "The gradient bound an
 )
 
 squared = SYMBOLS.symbol("y", "squared norm over the variance of a coordinate")
-# Some gradient out of T - 1 independent ones is above C, with probability at most delta.
 index = SYMBOLS.symbol("k", "index of a sum", domain=d.domain)
-# P(chi^2 > y) in an even number d of dimensions.
+# P(chi^2 > y) in an even number d of dimensions; some gradient out of T - 1 independent ones is above C.
 term = (squared / 2) ** index / factorial(index)
 chi_squared = exp(-squared / 2) * Sum(term, (index, 0, d / 2 - 1))
 at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability that no gradient is large")(
@@ -192,7 +187,7 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
         1 - (1 - chi_squared) ** (T - 1),
         delta,
         {n: (100, 1e5), T: (10, 1e5)},
-        where={squared: ((n * epsilon / c_2) ** 2 / (T * log_delta))},
+        where={squared: (n * epsilon / c_2) ** 2 / (T * log_delta)},
         instance={d: 100},
         example={n: 1000, T: 1000, epsilon: 1, c_2: 1, delta: 1e-5},
         subject=SYMBOLS.symbol("P[max|grad f(x_t)| > C]", "probability that a gradient is large"),
@@ -226,39 +221,21 @@ p = SYMBOLS.symbol("p", "probability of an event under D', with clipping", domai
 q = SYMBOLS.symbol("q", "probability of an event under D, with clipping", domain=UNIT_INTERVAL, usual=(0.05, 0.95))
 u = SYMBOLS.symbol("u", "probability that clipping acts under D", domain=UNIT_INTERVAL, usual=(1e-3, 0.1))
 v = SYMBOLS.symbol("v", "probability that clipping acts under D'", domain=UNIT_INTERVAL, usual=(1e-3, 0.1))
-probabilities = {
-    exp_epsilon: (1.01, 30),
-    p: (0.05, 0.9),
-    q: (0.05, 0.95),
-    u: (1e-3, 0.1),
-    v: (1e-3, 0.1),
-    delta: (1e-3, 0.1),
-}
+failures = {delta: (1e-3, 0.1)}
 hockey_stick = SYMBOLS.symbol("delta(A_2)", "delta of Algorithm 2", latex="\\delta(\\mathbb{A}_2)")
-
-
-def refuted_delta(bound: Any, quantity: Any, conditions: Any, example: Any) -> Inequality:
-    region = {s: ends for s, ends in probabilities.items() if s in quantity.free_symbols | {delta}}
-    return Inequality(quantity, bound, region, conditions=conditions, example=example, subject=hockey_stick)
-
-
 unclipped = (q + u) - exp_epsilon * (p - v)
 clipped_is_private = (q <= exp_epsilon * p + delta, 1 - p <= exp_epsilon * (1 - q) + delta)
-coupled = (u <= delta, v <= delta)
+known = (*clipped_is_private, u <= delta, v <= delta)
 tight = {exp_epsilon: 3, p: 0.2, q: 0.61, u: 0.01, v: 0.01, delta: 0.01}
+# The facts of the proof put in as shares of delta, whatever probabilities they leave.
 spent = SYMBOLS.symbol("s", "share of delta that clipped SGD uses up", domain=UNIT_INTERVAL, usual=(1e-3, 1))
-moved = {x: SYMBOLS.symbol(f"s_{x}", "share of delta by which clipping acts", domain=UNIT_INTERVAL) for x in (u, v)}
-
-
-def provable_delta(bound: Any, quantity: Any) -> Inequality:
-    """With the facts of the proof put in as shares of delta; whatever probabilities they leave."""
-    facts = {q: exp_epsilon * p + spent * delta, **{x: share * delta for x, share in moved.items()}}
-    region = {**probabilities, **{share: (1e-3, 1) for share in (spent, *moved.values())}}
-    return Inequality(quantity, bound, region, where=facts, subject=hockey_stick)
-
-
+s_u, s_v = (
+    SYMBOLS.symbol(f"s_{x}", "share of delta by which clipping acts", domain=UNIT_INTERVAL, usual=(1e-3, 1))
+    for x in "uv"
+)
+facts = {q: exp_epsilon * p + spent * delta, u: s_u * delta, v: s_v * delta}
 at("thm3.3.privacy", "Theorem 3.3, with its proof", "Privacy without clipping, as it is argued")(
-    refuted_delta(2 * delta, unclipped, (*clipped_is_private, *coupled), tight),
+    Inequality(unclipped, 2 * delta, failures, conditions=known, example=tight, subject=hockey_stick),
     "The proof's two facts: Algorithm 1 is (epsilon, delta)-DP, and for each data set the two algorithms differ with "
     "probability at most delta. K = e^epsilon; the event has probabilities q and p with clipping, at most u more "
     "under D and v less under D' without.",
@@ -271,39 +248,29 @@ at("thm3.3.privacy", "Theorem 3.3, with its proof", "Privacy without clipping, a
         "sample, too, and Assumptions A and B for both data sets, which the theorem does not state (own.transcript). "
         "What falls is the argument: for batches of a fixed size, as Algorithm 2 has them, (epsilon, delta) follows "
         "from Assumption B alone (own.sensitivity).",
-        provable_delta(delta + (1 + exp_epsilon) * delta, unclipped),
+        Inequality(unclipped, delta + (1 + exp_epsilon) * delta, failures, where=facts),
     ),
     calculation=calculators.TOTAL_DELTA,
 )
-
-
-def noise_for_bound(bound: Any) -> Identity:
-    """The noise of Theorem 3.1 at a gradient bound, against that at the bound that holds."""
-    stated = c_2 * bound * sqrt(T * log_delta) / (n * epsilon)
-    return Identity(Delta, stated, multiplier * C / B, where={**sampled, C: correct_c})
-
-
+printed_noise, correct_noise = (c_2 * bound * sqrt(T * log_delta) / (n * epsilon) for bound in (printed_c, correct_c))
 at("thm3.3.noise", "Theorem 3.3", "Noise without clipping")(
-    noise_for_bound(printed_c),
+    Identity(Delta, printed_noise, multiplier * C / B, where={**sampled, C: correct_c}),
     "The noise of Theorem 3.1 with the gradient bound in place of the clipping threshold.",
     (
         Severity.CONSTANT,
         "As in Lemma 3.2, the printed C is not homogeneous, and it does not cover the noise itself.",
-        noise_for_bound(correct_c),
+        correct_noise,
     ),
 )
+
+one_sided = (q + u) - exp_epsilon * p
 at("thm3.5.privacy", "Theorem 3.5, proof", "Privacy in the proof of Theorem 3.5")(
-    refuted_delta(
-        delta,
-        (q + u) - exp_epsilon * p,
-        (*clipped_is_private, u <= delta),
-        {exp_epsilon: 3, p: 0.2, q: 0.61, u: 0.01, delta: 0.01},
-    ),
+    Inequality(one_sided, delta, failures, conditions=known[:3], example=tight, subject=hockey_stick),
     "The proof says (epsilon, delta), of Algorithm 2, by Theorem 3.3; even the transcript argument adds the "
     "probability u of a large gradient.",
     (
         Severity.TYPOGRAPHICAL,
         "(epsilon, delta) should be (epsilon, 2 delta), as in Theorem 3.3 and in the statement of Theorem 3.5.",
-        provable_delta(2 * delta, (q + u) - exp_epsilon * p),
+        Inequality(one_sided, 2 * delta, failures, where=facts),
     ),
 )

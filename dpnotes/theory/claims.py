@@ -8,8 +8,6 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
-
 import sympy
 
 from dpnotes.theory.calculators import Calculator
@@ -169,29 +167,9 @@ class Claim:
 Corrected = sympy.Expr | tuple[sympy.Expr, ...] | Statement | None
 
 
-class State(Protocol):
-    """The second half of a claim, after its place, locator and title: what is checked, and what comes of it.
-
-    Args:
-      statement: what is checked.
-      origin: where it comes from.
-      correction: where the statement does not stand: how severe that is, the wording of the erratum, and what changes:
-        an expression, or a tuple of them, in place of what is printed; another statement; None where it should go.
-      calculation: turns it into numbers.
-    """
-
-    def __call__(
-        self,
-        statement: Statement,
-        origin: str,
-        correction: tuple[Severity, str, Corrected] | None = None,
-        calculation: Calculator | None = None,
-    ) -> None: ...
-
-
 @dataclass(frozen=True)
 class Section:
-    """Writes claims of one paper into a list: `at(place, locator, title)(statement, origin, ...)`.
+    """What claims of a paper are written with: `at(place, locator, title)(statement, origin, ...)`.
 
     Args:
       paper: whose claims they are.
@@ -201,45 +179,80 @@ class Section:
     paper: Paper
     claims: list[Claim]
 
-    def __call__(self, place: str, locator: str, title: str) -> State:
-        """A claim of the paper.
+    def __call__(self, place: str, locator: str, title: str) -> "Heading":
+        """The heading of a claim.
 
         Args:
           place: what follows the paper's key in the id.
           locator: where it stands in the paper.
           title: what it says, in a few words.
         """
-        return self._state(place, locator, title, derived_here=False)
+        return Heading(self, place, locator, title)
 
-    def own(self, name: str, title: str) -> State:
-        """A result that is derived here and unpublished, with its proof in docs/derivations."""
+    def own(self, name: str, title: str) -> "Heading":
+        """The heading of a result that is derived here and unpublished, with its proof in docs/derivations."""
         locator = f"derived here, unpublished; docs/derivations/{self.paper.key}.md"
-        return self._state(f"own.{name}", locator, title, derived_here=True)
+        return Heading(self, f"own.{name}", locator, title, derived_here=True)
 
-    def _state(self, place: str, locator: str, title: str, derived_here: bool) -> State:
-        def state(
-            statement: Statement,
-            origin: str,
-            correction: tuple[Severity, str, Corrected] | None = None,
-            calculation: Calculator | None = None,
-        ) -> None:
-            erratum = None
-            if correction is not None:
-                severity, wording, corrected = correction
-                erratum = Erratum(severity, wording, _corrected(statement, corrected), self.paper.version)
-            name = f"{self.paper.key}.{place}"
-            self.claims.append(Claim(name, title, locator, statement, origin, erratum, derived_here, calculation))
 
-        return state
+@dataclass(frozen=True)
+class Heading:
+    """Place, locator and title of a claim; a call states it.
+
+    Args:
+      section: where it goes.
+      place: what follows the paper's key in the id.
+      locator: where it stands in the paper.
+      title: what it says, in a few words.
+      derived_here: a result of our own, unpublished.
+    """
+
+    section: Section
+    place: str
+    locator: str
+    title: str
+    derived_here: bool = False
+
+    def __call__(
+        self,
+        statement: Statement,
+        origin: str,
+        correction: tuple[Severity, str, Corrected] | None = None,
+        calculation: Calculator | None = None,
+    ) -> None:
+        """State the claim.
+
+        Args:
+          statement: what is checked.
+          origin: where it comes from.
+          correction: of a statement that does not stand: how severe that is, the wording of the erratum, and what
+            changes: an expression, or a tuple of them, in place of what is printed; another statement; None where the
+            sentence should go.
+          calculation: turns it into numbers.
+
+        Raises:
+          ValueError: a correction has more or fewer expressions than are printed, or a symbol does not belong here.
+        """
+        paper, erratum = self.section.paper, None
+        if correction is not None:
+            severity, wording, corrected = correction
+            erratum = Erratum(severity, wording, _corrected(statement, corrected), paper.version)
+        name = f"{paper.key}.{self.place}"
+        claim = Claim(name, self.title, self.locator, statement, origin, erratum, self.derived_here, calculation)
+        self.section.claims.append(claim)
 
 
 def _corrected(statement: Statement, corrected: Corrected) -> Statement | None:
     """The corrected statement; it has the subject of the printed one, unless it names its own."""
-    if isinstance(corrected, tuple | sympy.Basic):
-        return statement.restate(*(corrected if isinstance(corrected, tuple) else (corrected,)))
+    if isinstance(corrected, sympy.Expr):
+        corrected = (corrected,)
+    if isinstance(corrected, tuple):
+        if len(corrected) != len(statement.printed):
+            raise ValueError(f"Expected a correction of {len(statement.printed)} expressions, got {len(corrected)}.")
+        return statement.restate(*corrected)
     subject = getattr(statement, "subject", None)
-    if corrected is not None and subject is not None and getattr(corrected, "subject", subject) is None:
-        return replace(corrected, subject=subject)
+    if subject is not None and getattr(corrected, "subject", subject) is None:
+        return replace(corrected, subject=subject)  # pyright: ignore[reportArgumentType] - all statements are dataclasses
     return corrected
 
 

@@ -178,7 +178,7 @@ class PaperSymbols:
 
 
 def letters(namespace: Mapping[str, Any]) -> list[str]:
-    """The `__all__` of a notation: a star import brings in its letters, what makes more of them, and the paper, no more.
+    """The `__all__` of a notation: a star import brings its letters, what makes more of them, and the paper, no more.
 
     What makes letters is the paper's `PaperSymbols`, units and domains.
 

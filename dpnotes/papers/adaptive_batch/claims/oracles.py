@@ -132,7 +132,7 @@ def most_shifted(leaves: int, *, restarted: bool = False) -> int:
     used = {node for step in range(1, leaves + 1) for node in chosen_nodes(step, leaves)}
     ends = (leaves + 1,) if restarted else range(2, leaves + 2)
     pairs = [(leaf, reset) for reset in ends for leaf in range(1, reset)]
-    return max(sum((u <= leaf <= v) != (u <= reset <= v) for u, v in used) for leaf, reset in pairs)
+    return max(sum((low <= leaf <= high) != (low <= reset <= high) for low, high in used) for leaf, reset in pairs)
 
 
 powers_of_two = (2, 4, 8, 16, 32)

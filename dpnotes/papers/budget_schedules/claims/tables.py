@@ -34,9 +34,9 @@ empirical = SYMBOLS.symbol("ERUB", "excess risk bound", latex="\\mathrm{ERUB}")
 far_out = "At T = ln(N^2 R/D)/ln(1/gamma), M = G = 1, kappa = 10, D = 60, R = 2/5, and N to infinity: "
 
 
-def row(place: str, name: str, quantity: sympy.Expr, rate: sympy.Expr, origin: str, where: Any = None) -> None:
+def row(place: str, name: str, quantity: sympy.Expr, printed: sympy.Expr, origin: str, where: Any = None) -> None:
     """The bound of a row of Table 1."""
-    ratio = Ratio(quantity, rate, many, "O", where=where or table, subject=empirical)
+    ratio = Ratio(quantity, printed, many, "O", where=where or table, subject=empirical)
     at(f"table1.{place}", f"Table 1, {name}", f"{name}: bound")(ratio, far_out + origin)
 
 

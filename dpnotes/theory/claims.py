@@ -8,6 +8,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+
 import sympy
 
 from dpnotes.theory.calculators import Calculator

@@ -11,7 +11,11 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
 from dpnotes.papers import claim, claims
-from dpnotes.papers.adaptive_batch import claims as source
+from dpnotes.papers.adaptive_batch import notation
+from dpnotes.papers.adaptive_batch.claims.accuracy import first_query, printed_rate, printed_sampling
+from dpnotes.papers.adaptive_batch.claims.oracles import least_noise, most_shifted
+from dpnotes.papers.adaptive_batch.claims.own import best_rate, exponent
+from dpnotes.papers.adaptive_batch.claims.tools import chosen_nodes
 from dpnotes.theory.balance import Certificate, at_most, monomials
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.rates import Rate
@@ -90,9 +94,9 @@ def test_theorem_comes_out_by_balance_with_its_threshold():
     assert sympy.simplify(found.rate - statement.value) == 0
     sampling = next(v for v in found.vertices if {"O1 sampling", "O2 sampling"} <= set(v.meet))
     chosen = found.parameters(sampling)
-    assert chosen is not None and (chosen[source.alpha], chosen[source.kappa]) == (sampling.rate, source.G)
+    assert chosen is not None and (chosen[notation.alpha], chosen[notation.kappa]) == (sampling.rate, notation.G)
     # Both printed sampling terms lie above it, and their geometric mean is it.
-    left, right = monomials(source._PRINTED_SAMPLING)
+    left, right = monomials(printed_sampling)
     assert sympy.powsimp(sympy.sqrt(left * right) / sampling.rate, force=True) == 1
 
 
@@ -109,11 +113,11 @@ def test_the_best_threshold_against_a_search(G, n, d):
         return math.exp(brentq(lambda a: math.log(needed(math.exp(a), threshold(math.exp(a))) / n), -60, 20))
 
     best = minimize_scalar(lambda k: least(lambda _: math.exp(k)), bounds=(-25, 25), method="bounded").fun
-    rate = at_example(source._BEST_RATE + source._FIRST_QUERY, G=G, n=n, d=d)
+    rate = at_example(best_rate + first_query, G=G, n=n, d=d)
     assert 1 / 4 < rate / best < 4
     ours, printed = (least(lambda a, f=f: max(a * noise, f)) for f in (G, G ** (1 / 3)))
     assert ours < 1.6 * best
-    stated = at_example(source._PRINTED_RATE + source._FIRST_QUERY, G=G, n=n, d=d)
+    stated = at_example(printed_rate + first_query, G=G, n=n, d=d)
     assert ours < 1.05 * printed and printed < 4 * stated
     assert G == 1 or ours < 0.95 * printed  # the control: a threshold with another constant is worse
 
@@ -130,17 +134,17 @@ def test_the_best_threshold_against_a_search(G, n, d):
 )
 def test_the_printed_terms_come_out_one_by_one(name, coefficient, power):
     (vertex,) = rate_of(f"lemma3.10.{name}").balance().vertices
-    letters = {s.name: s for s in (source.B, source.G, source.M)}
-    expected = sympy.sympify(coefficient, letters) / source.n ** sympy.Rational(power)
-    noise = sympy.sqrt(sympy.sqrt(source.d) / source.epsilon) if "private" in name else 1
+    letters = {s.name: s for s in (notation.B, notation.G, notation.M)}
+    expected = sympy.sympify(coefficient, letters) / notation.n ** sympy.Rational(power)
+    noise = sympy.sqrt(sympy.sqrt(notation.d) / notation.epsilon) if "private" in name else 1
     assert sympy.powsimp(sympy.powdenest(vertex.rate / (expected * noise), force=True), force=True) == 1
 
 
 def test_a_wrong_exponent_or_a_lost_count_is_noticed():
     rate = rate_of("remark3.12")
-    worse = rate.value.subs(source.n, source.n ** sympy.Rational(11, 12))
+    worse = rate.value.subs(notation.n, notation.n ** sympy.Rational(11, 12))
     assert rate.restate(worse).verdict().kind == Kind.IMPROVABLE
-    better = rate.value.subs(source.n, source.n ** sympy.Rational(13, 12))
+    better = rate.value.subs(notation.n, notation.n ** sympy.Rational(13, 12))
     assert rate.restate(better).verdict().kind == Kind.NOT_IMPLIED
     without = {k: v for k, v in rate.constraints.items() if k != "O2"}
     assert replace(rate, constraints=without).verdict().kind == Kind.IMPROVABLE
@@ -150,20 +154,20 @@ def test_a_wrong_exponent_or_a_lost_count_is_noticed():
 
 def test_the_first_query_matters_only_for_large_lipschitz_constants():
     statement = rate_of("thm3.11.alpha")
-    narrow = {"G <= sqrt(B M)": source.G / sympy.sqrt(source.B * source.M), "p <= 1": source._P}
+    narrow = {"G <= sqrt(B M)": notation.G / sympy.sqrt(notation.B * notation.M), "p <= 1": notation.p}
     assert replace(statement, regime=narrow).verdict().kind == Kind.IMPROVABLE
     assert statement.verdict().kind == Kind.NOT_IMPLIED
     # The wording's example: G = n^(7/16) at B = M = 1 and n = 2^144, without noise.
     n, size = 2.0**144, {"n": 2**144, "G": 2**63, "epsilon": 10**60}
-    printed, lost = at_example(source._PRINTED_RATE, **size), at_example(source._FIRST_QUERY, **size)
+    printed, lost = at_example(printed_rate, **size), at_example(first_query, **size)
     assert printed == pytest.approx(n ** (-13 / 144), rel=0.01) and lost == pytest.approx(n ** (-1 / 16), rel=0.01)
     assert printed < lost < 1
 
 
 def test_step_term_is_idle_for_the_printed_rate_too():
-    printed = monomials(source._PRINTED_SAMPLING)
-    steps = sympy.sqrt(source.B * source.M / source.n)
-    nontrivial = {"sqrt(B M/n) <= G": source.B * source.M / (source.n * source.G**2)}
+    printed = monomials(printed_sampling)
+    steps = sympy.sqrt(notation.B * notation.M / notation.n)
+    nontrivial = {"sqrt(B M/n) <= G": notation.B * notation.M / (notation.n * notation.G**2)}
     assert isinstance(at_most(steps, printed, nontrivial), Certificate)
     assert not isinstance(at_most(steps, printed, {}), Certificate)
 
@@ -186,9 +190,9 @@ def test_exponents_by_simulation_and_by_the_binomial_sum(ratio, batch):
 
 
 def test_exponents_change_sign_at_the_stated_batch():
-    values = {b: float(source._exponent(b, sympy.Rational(1, 20))) for b in (9, 11)}
+    values = {b: float(exponent(b, sympy.Rational(1, 20))) for b in (9, 11)}
     assert values == pytest.approx({9: -0.0052, 11: 0.0063}, abs=1e-4)
-    assert float(source._exponent(1, sympy.Rational(1, 20))) == pytest.approx(0.5 * math.log(0.2))
+    assert float(exponent(1, sympy.Rational(1, 20))) == pytest.approx(0.5 * math.log(0.2))
 
 
 def test_cancelling_errors_keep_the_iterate_at_the_saddle():
@@ -227,7 +231,7 @@ def test_errors_may_even_make_the_objective_rise():
 def squared_shift(leaves, leaf, reset):
     """Of the noises in use, for sums that an example of `leaf` shifts by 1 until `reset`, by linear algebra."""
     steps = range(1, leaves + 1)
-    nodes = {step: source._node(step, leaves) for step in steps}
+    nodes = {step: chosen_nodes(step, leaves) for step in steps}
     place = {node: k for k, node in enumerate(dict.fromkeys(node for step in steps for node in nodes[step]))}
     matrix = np.zeros((leaves, len(place)))
     for step in steps:
@@ -242,14 +246,14 @@ def squared_shift(leaves, leaf, reset):
 def test_shifted_nodes_by_linear_algebra(leaves):
     pairs = [(j, r) for r in range(2, leaves + 2) for j in range(1, r)]
     worst = max(squared_shift(leaves, *pair) for pair in pairs)
-    assert worst == pytest.approx(source._most_shifted(leaves))
+    assert worst == pytest.approx(most_shifted(leaves))
     kept = max(squared_shift(leaves, leaf, leaves + 1) for leaf in range(1, leaves + 1))
-    assert kept == pytest.approx(math.floor(math.log2(leaves)) + 1) == source._most_shifted(leaves, restarted=True)
+    assert kept == pytest.approx(math.floor(math.log2(leaves)) + 1) == most_shifted(leaves, restarted=True)
 
 
 def test_a_call_of_the_first_oracle_in_the_middle_costs_privacy():
     """The wording of alg2.reset: 1024 leaves, (1, 1e-6); and the control, a tree that is begun anew."""
-    assert [source._most_shifted(leaves) for leaves in (8, 64)] == [5, 11]
+    assert [most_shifted(leaves) for leaves in (8, 64)] == [5, 11]
     shifted = squared_shift(1024, 1, 513)
     assert shifted == pytest.approx(19) and squared_shift(1024, 1, 1025) == pytest.approx(11)
     mu = brentq(lambda m: profile(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
@@ -261,10 +265,10 @@ def test_a_call_of_the_first_oracle_in_the_middle_costs_privacy():
 
 
 def test_node_as_printed_chooses_nothing_and_misses_the_root():
-    assert all(source._node(step, 16, literal=True) == [] for step in range(1, 17))
-    assert source._node(8, 8) == [(1, 8)] and source._node(7, 8) == [(1, 4), (5, 6), (7, 7)]
+    assert all(chosen_nodes(step, 16, literal=True) == [] for step in range(1, 17))
+    assert chosen_nodes(8, 8) == [(1, 8)] and chosen_nodes(7, 8) == [(1, 4), (5, 6), (7, 7)]
     for step in range(1, 17):
-        covered = [leaf for u, v in source._node(step, 16) for leaf in range(u, v + 1)]
+        covered = [leaf for u, v in chosen_nodes(step, 16) for leaf in range(u, v + 1)]
         assert covered == list(range(1, step + 1))
 
 
@@ -283,9 +287,9 @@ def profile(epsilon, mu):
 @pytest.mark.parametrize(
     ("constants", "rate"),
     [
-        ("paper", source._PRINTED_RATE),
-        ("corrected", source._PRINTED_RATE + source._FIRST_QUERY),
-        ("one", source._BEST_RATE + source._FIRST_QUERY),
+        ("paper", printed_rate),
+        ("corrected", printed_rate + first_query),
+        ("one", best_rate + first_query),
     ],
 )
 def test_accuracy_is_the_checked_rate(constants, rate):
@@ -329,7 +333,7 @@ def test_noise_of_the_tree():
     mu = brentq(lambda m: profile(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
     assert found["sigma"] == pytest.approx(2 / 50 * np.sqrt(found["levels"]) / mu, rel=1e-9)
     assert (
-        found["sigma"][4] * 50 / 2 == pytest.approx(14.0117, rel=1e-5) == pytest.approx(float(source._NEEDED), rel=1e-5)
+        found["sigma"][4] * 50 / 2 == pytest.approx(14.0117, rel=1e-5) == pytest.approx(float(least_noise), rel=1e-5)
     )
     assert found["delta_reached"] == pytest.approx(1e-6, rel=1e-6)
     printed = calculate("thm2.2.sigma", Sigma=sizes, **numbers, constants="paper")

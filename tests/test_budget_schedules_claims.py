@@ -9,7 +9,9 @@ from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
 
 from dpnotes.papers import claim, claims, paper
-from dpnotes.papers.budget_schedules import claims as module
+from dpnotes.papers.budget_schedules import calculators
+from dpnotes.papers.budget_schedules import notation as s
+from dpnotes.papers.budget_schedules.claims import rates
 from dpnotes.theory.claims import Severity
 
 CLAIMS = claims("budget_schedules")
@@ -140,11 +142,11 @@ def test_momentum_influences_against_their_definition():
         return {name: (weights * schedule).sum() for name, schedule in schedules.items()}
 
     for setting in ((230, 460, 0.9, 0.99), (7, 20, 0.5, 0.9), (3, 40, 0.1, 0.8)):
-        found = module._influences_of(*setting)
+        found = calculators.influences(*setting)
         assert found == pytest.approx(sums(*setting), rel=1e-10)
         assert found["exact"] == min(found.values())
     assert max(t for t in range(1, 460) if 0.99 ** (t - 1) >= 0.1 / (1 - 0.9**t)) == 230
-    assert {name: round(value) for name, value in module._LONG_RUN.items()} == {
+    assert {name: round(value) for name, value in rates.long_run.items()} == {
         "uniform": 2411,
         "theorem": 2663,
         "plain": 1790,
@@ -164,8 +166,8 @@ def test_the_least_bound_with_momentum_is_between_its_two_estimates(kappa, alpha
         own = gamma ** (steps - index) * ((1 - beta) / (1 - beta**index)) ** 2
         exact = lfilter([1], [1, -(beta**2)], own[::-1])  # w_t = own_t + beta^2 w_{t+1}, from the last step on
         best = min(best, gamma**steps + 2 * eta0 * alpha * np.sqrt(exact).sum() ** 2)
-    values = {module.beta: beta, module.eta0: eta0, module.gamma: gamma, module.alpha: alpha}
-    low, high = (float(module._least_over_steps(f).subs(values)) for f in (module._BELOW, module._ABOVE))
+    values = {s.beta: beta, s.eta0: eta0, s.gamma: gamma, s.alpha: alpha}
+    low, high = (float(rates.least_over_steps(f).subs(values)) for f in (rates.from_below, rates.from_above))
     assert low <= best <= 1.1 * high
     assert best > 2 * kappa * alpha / (kappa * alpha + eta0) or alpha == 1e-3, "the printed order is too small"
 

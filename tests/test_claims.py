@@ -4,8 +4,10 @@ Most tests here take verdicts through the cache of `dpnotes.theory.cache`, whose
 (test_theory_cache.py holds it to that); those that are about another process, and those of the slow suite, check anew.
 """
 
+import ast
 import csv
 import functools
+import importlib
 import json
 import os
 import re
@@ -178,6 +180,49 @@ def equal(statement: Statement, theirs: tuple) -> bool:
     where = getattr(statement, "where", {})
     pairs = zip(statement.printed, theirs, strict=True)
     return all(Identity(_X, ours, other, where=where).verdict().confirms for ours, other in pairs)
+
+
+# ---------------------------------------------------------------- the letters
+def bound_names(source: str) -> set[str]:
+    """Every name that a module binds, at its top or inside of a function or a comprehension."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name)
+    return found
+
+
+@each_paper
+def test_no_module_of_claims_binds_a_letter(paper: str):
+    letters = set(importlib.import_module(f"dpnotes.papers.{paper}.notation").__all__)
+    assert {"PAPER", "SYMBOLS", "alpha", "epsilon"} <= letters
+    paths = sorted((ROOT / "dpnotes" / "papers" / paper / "claims").glob("[!_]*.py"))
+    assert len(paths) > 1
+    for path in paths:
+        assert not bound_names(path.read_text(encoding="utf-8")) & letters, path
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "alpha = 1",
+        "alpha, x = 1, 2",
+        "def f():\n    for alpha in (1, 2):\n        pass",
+        "def f(alpha):\n    return alpha",
+        "y = [alpha for alpha in (1, 2)]",
+        "from sympy import gamma as alpha",
+        "def alpha():\n    pass",
+    ],
+)
+def test_control_a_letter_that_is_bound_again_is_seen(source: str):
+    assert "alpha" in bound_names(source)
+    assert "alpha" not in bound_names("from dpnotes.papers.one.notation import *\nx = 2 * alpha")
 
 
 # ---------------------------------------------------------------- the inventory

@@ -14,8 +14,8 @@ from scipy.special import lambertw
 
 from dpnotes.papers import claim, claims
 from dpnotes.papers.drift_escape import calculators
-from dpnotes.papers.drift_escape import claims as module
 from dpnotes.papers.drift_escape import notation as s
+from dpnotes.papers.drift_escape.claims.oracle import rate_terms
 from dpnotes.theory.balance import powers_of
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.verdicts import Kind
@@ -127,7 +127,7 @@ def test_the_rate_is_the_value_of_the_linear_program(clients):
     rate = claim("drift_escape.own.rate" if clients == 1 else "drift_escape.thm3.constants")
     value = standing(rate).value
     variables = [s.alpha, s.eta, s.kappa, s.b1, s.b2]
-    rows = {name: powers_of(e) for name, e in module._rate_terms(s.m if clients > 1 else 1).items()}
+    rows = {name: powers_of(e) for name, e in rate_terms(s.m if clients > 1 else 1).items()}
     generator, beyond_printed = np.random.default_rng(0), 0
     for _ in range(40):
         logs = {

@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 
 from dpnotes.papers import claim, claims
 from dpnotes.papers.goldstein import notation as s
-from dpnotes.papers.goldstein.terms import BOUND, COUNTS, DIRECTIONS, PRIOR, SINGLE_PASS
+from dpnotes.papers.goldstein.claims.terms import BOUND, COUNTS, DIRECTIONS, PRIOR, SINGLE_PASS
 from dpnotes.theory.balance import balance
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.rates import Choice, Rate

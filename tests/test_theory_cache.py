@@ -149,11 +149,12 @@ def copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         "files.py": "",
         "validate.py": "",
         "papers/one/__init__.py": "",
-        "papers/one/claims.py": "from dpnotes.papers.one import (\n    notation,\n)\nimport sympy\n",
+        "papers/one/claims/__init__.py": "",
+        "papers/one/claims/section.py": "from dpnotes.papers.one import (\n    notation,\n)\nimport sympy\n",
         "papers/one/notation.py": "from dpnotes.papers.one.deep.inner import y\n",
         "papers/one/deep/inner.py": "y = 2\n",
         "papers/one/algorithms.py": "import torch\n",
-        "papers/two/claims.py": "",
+        "papers/two/claims/__init__.py": "",
     }
     for name, text in sources.items():
         path = tmp_path / "dpnotes" / name
@@ -170,11 +171,12 @@ def copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         ("theory/engine.py", True),
         ("validate.py", True),
         ("papers/one/__init__.py", True),
-        ("papers/one/claims.py", True),
+        ("papers/one/claims/__init__.py", True),
+        ("papers/one/claims/section.py", True),
         ("papers/one/notation.py", True),
         ("papers/one/deep/inner.py", True),
         ("papers/one/algorithms.py", False),
-        ("papers/two/claims.py", False),
+        ("papers/two/claims/__init__.py", False),
     ],
 )
 def test_the_key_follows_the_source(copied: Path, name: str, matters: bool):

@@ -7,7 +7,7 @@ import sympy
 from sympy import Integer, Rational, exp, log, oo, sqrt
 
 from dpnotes.theory.asymptotics import Limit, Ratio
-from dpnotes.theory.claims import Claim, select
+from dpnotes.theory.claims import Claim, Paper, Severity, select
 from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.mutants import mutants
 from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
@@ -155,6 +155,50 @@ def test_a_claim_refuses_symbols_of_another_paper():
         claim(statement=Identity(X, A * kappa, A))
 
 
+CARD = Paper("example", "Title", ("Author",), "venue", 2024, "doi", "arxiv", "version 1", "bibtex")
+
+
+def test_a_section_collects_claims_in_order():
+    at, claims = CARD.section()
+    at("thm1", "Theorem 1", "title")(Identity(X, A, A), "here")
+    at.own("ours", "ours")(Identity(X, B, B), "there")
+    assert [c.id for c in claims] == ["example.thm1", "example.own.ours"]
+    assert [c.derived_here for c in claims] == [False, True]
+    assert claims[0].locator == "Theorem 1" and claims[0].erratum is None
+    assert claims[1].locator == "derived here, unpublished; docs/derivations/example.md"
+    assert CARD.section()[1] == [], "another section begins empty"
+
+
+def test_a_correction_is_what_changes():
+    at, claims = CARD.section()
+    best = Optimum(A * X + B / X, X, B, A)
+    bound = Inequality(A, B, {A: (1, 2), B: (1, 2)}, subject=X)
+    for place, statement, corrected in (
+        ("expression", Identity(X, 2 * A, A), A),
+        ("expressions", best, (sqrt(B / A), 2 * sqrt(A * B))),
+        ("bound", bound, 2 * B),
+        ("statement", bound, Inequality(A, 2 * A, {A: (1, 2)})),
+        ("named", bound, Inequality(A, 2 * A, {A: (1, 2)}, subject=LONG)),
+        ("nothing", best, None),
+    ):
+        at(place, "place", "title")(statement, "here", (Severity.RATE, "wording", corrected))
+    found = {c.id.split(".")[1]: c.correction() for c in claims}
+    assert found.pop("nothing") is None
+    texts = {name: claim.printed_text for name, claim in found.items() if claim}
+    assert texts == {
+        "expression": "x = a",
+        "expressions": "argmin over x of a*x + b/x = sqrt(b)/sqrt(a), min = 2*sqrt(a)*sqrt(b)",
+        "bound": "x <= 2*b",
+        "statement": "x <= 2*a",
+        "named": "l <= 2*a",
+    }
+    erratum = claims[0].erratum
+    assert erratum and (erratum.severity, erratum.wording, erratum.version) == (Severity.RATE, "wording", "version 1")
+    for wrong in (A, (A, A, A)):
+        with pytest.raises(ValueError, match=r"Expected a correction of 2 expressions, got [13]\."):
+            at("wrong", "place", "title")(best, "here", (Severity.RATE, "wording", wrong))
+
+
 def test_select():
     claims = [claim("example.thm1.rate"), claim("example.thm1.step"), claim("example.thm10")]
     assert [c.id for c in select(claims, ["example.thm1"])] == ["example.thm1.rate", "example.thm1.step"]
@@ -187,6 +231,34 @@ def test_a_condition_is_part_of_what_is_shown():
     shown = [Inequality(Integer(0), 1 - 1 / k, {k: (1, 2)}, "<") for k in (above, from_one)]
     assert [s.plain() for s in shown] == ["0 < 1 - 1/k for k > 1", "0 < 1 - 1/k for k >= 1"]
     assert shown[1].latex().endswith(r"\text{for } k \geq 1")
+
+
+def test_a_search_takes_the_usual_range_of_a_symbol_and_names_its_box():
+    u = PAPER.symbol("u", "a number", usual=(2, 3))
+    w = PAPER.sequence("w", "numbers", usual=(4, 5))
+    assert "u in [2, 3]" in Inequality(u, u**2).verdict().evidence
+    assert kind(Inequality(u, Rational(31, 10))) != Kind.CONTRADICTED, "the usual range is what is searched"
+    assert kind(Inequality(u, Rational(31, 10), {u: (2, 4)})) == Kind.CONTRADICTED, "the region wins"
+    sums = Inequality(sympy.Sum(w[J], (J, 1, T)), 11 * A, {A: (1, 2)}, instance={T: 2})
+    assert sums.verdict().evidence.endswith("seeded points with a in [1, 2], w_1 in [4, 5], w_2 in [4, 5]")
+    assert "u in [2, 3]" in Monotone(u + log(1 + u) * exp(-u), u, "increasing").verdict().evidence
+    with pytest.raises(ValueError, match="Expected an interval to search for a"):
+        Inequality(A, A**2).verdict()
+
+
+def test_symbols_that_differ_in_anything_are_different():
+    """They would change places in sympy's cache: a formula would show the meaning, unit or LaTeX of another."""
+    same = PAPER.symbol("z", "a number")
+    assert same == PAPER.symbol("z", "a number") and hash(same) == hash(PAPER.symbol("z", "a number"))
+    for other in (
+        PAPER.symbol("z", "another number"),
+        PAPER.symbol("z", "a number", LENGTH),
+        PAPER.symbol("z", "a number", domain=Domain(1)),
+        PAPER.symbol("z", "a number", latex="\\zeta"),
+        PAPER.symbol("z", "a number", usual=(1, 2)),
+    ):
+        assert same != other and sympy.Mul(2, other).atoms(sympy.Symbol) == {other}
+    assert sympy.latex(PAPER.symbol("z", "a number", latex="\\zeta") + 1) == "\\zeta + 1"
 
 
 def test_monotone():

@@ -49,12 +49,12 @@ def folder() -> Path:
 def sources(paper: str) -> list[Path]:
     """The files that a verdict of a paper depends on: the engine, and the paper's claims with what they import of it.
 
-    >>> [path.name for path in sources("budget_schedules")][-3:]
-    ['claims.py', 'calculators.py', 'notation.py']
+    >>> [path.name for path in sources("budget_schedules")][-4:]
+    ['tables.py', 'zcdp.py', 'notation.py', 'calculators.py']
     """
     package = Path(__file__).parents[1]
     front = package / "papers" / paper
-    others, found = set(front.rglob("*.py")), [front / "__init__.py", front / "claims.py"]
+    others, found = set(front.rglob("*.py")), [front / "__init__.py", *sorted((front / "claims").glob("*.py"))]
     for path in found:  # grows while it is read
         others -= {path}
         named = set(_WORD.findall(" ".join(_IMPORT.findall(path.read_text(encoding="utf-8")))))

@@ -8,7 +8,8 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+
+import sympy
 
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.statements import Statement
@@ -30,30 +31,21 @@ class Paper:
     version: str
     bibtex: str
 
-    def claim(self, place: str, title: str, locator: str, statement: Statement, origin: str, **more: Any) -> "Claim":
-        """A claim of this paper; the corrected statement has the subject of the printed one, unless it names its own.
+    def section(self) -> tuple["Section", list["Claim"]]:
+        """What a section of the paper is written with, and the list that its claims go to, in order.
 
-        Args:
-          place: what follows the paper's key in the id.
-          title: what it says, in a few words.
-          locator: where it stands in the paper.
-          statement: what is checked.
-          origin: where it comes from.
-          more: the other fields of `Claim`.
+        >>> from dpnotes.papers import paper
+        >>> from dpnotes.papers.budget_schedules.notation import R, rho
+        >>> from dpnotes.theory.statements import Identity
+        >>> at, claims = paper("budget_schedules").section()
+        >>> at("sec5.R", "Section 5", "Budget R")(
+        ...     Identity(R, rho, 2 * rho), "R = 2 rho.", (Severity.CONSTANT, "Twice as large.", 2 * rho)
+        ... )
+        >>> claims[0].id, claims[0].printed_text, claims[0].corrected_text
+        ('budget_schedules.sec5.R', 'R = rho', 'R = 2*rho')
         """
-        erratum, subject = more.get("erratum"), getattr(statement, "subject", None)
-        if erratum is not None and subject is not None and getattr(erratum.corrected, "subject", subject) is None:
-            more["erratum"] = replace(erratum, corrected=replace(erratum.corrected, subject=subject))
-        return Claim(f"{self.key}.{place}", title, locator, statement, origin, **more)
-
-    def own(self, name: str, title: str, statement: Statement, origin: str, **more: Any) -> "Claim":
-        """A result that is derived here and unpublished, with its proof in docs/derivations."""
-        place = f"derived here, unpublished; docs/derivations/{self.key}.md"
-        return self.claim(f"own.{name}", title, place, statement, origin, derived_here=True, **more)
-
-    def erratum(self, severity: "Severity", wording: str, corrected: Statement | None) -> "Erratum":
-        """An erratum seen in the version that was read."""
-        return Erratum(severity, wording, corrected, self.version)
+        claims: list[Claim] = []
+        return Section(self, claims), claims
 
 
 class Severity(StrEnum):
@@ -170,6 +162,99 @@ class Claim:
         if self.calculation is None:
             raise ValueError(f"Expected a claim with a calculator, got {self.id}.")
         return self.calculation
+
+
+# What is printed instead: expressions in place of the printed ones, another statement, or nothing at all.
+Corrected = sympy.Expr | tuple[sympy.Expr, ...] | Statement | None
+
+
+@dataclass(frozen=True)
+class Section:
+    """What claims of a paper are written with: `at(place, locator, title)(statement, origin, ...)`.
+
+    Args:
+      paper: whose claims they are.
+      claims: where they go.
+    """
+
+    paper: Paper
+    claims: list[Claim]
+
+    def __call__(self, place: str, locator: str, title: str) -> "Heading":
+        """The heading of a claim.
+
+        Args:
+          place: what follows the paper's key in the id.
+          locator: where it stands in the paper.
+          title: what it says, in a few words.
+        """
+        return Heading(self, place, locator, title)
+
+    def own(self, name: str, title: str) -> "Heading":
+        """The heading of a result that is derived here and unpublished, with its proof in docs/derivations."""
+        locator = f"derived here, unpublished; docs/derivations/{self.paper.key}.md"
+        return Heading(self, f"own.{name}", locator, title, derived_here=True)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """Place, locator and title of a claim; a call states it.
+
+    Args:
+      section: where it goes.
+      place: what follows the paper's key in the id.
+      locator: where it stands in the paper.
+      title: what it says, in a few words.
+      derived_here: a result of our own, unpublished.
+    """
+
+    section: Section
+    place: str
+    locator: str
+    title: str
+    derived_here: bool = False
+
+    def __call__(
+        self,
+        statement: Statement,
+        origin: str,
+        correction: tuple[Severity, str, Corrected] | None = None,
+        calculation: Calculator | None = None,
+    ) -> None:
+        """State the claim.
+
+        Args:
+          statement: what is checked.
+          origin: where it comes from.
+          correction: of a statement that does not stand: how severe that is, the wording of the erratum, and what
+            changes: an expression, or a tuple of them, in place of what is printed; another statement; None where the
+            sentence should go.
+          calculation: turns it into numbers.
+
+        Raises:
+          ValueError: a correction has more or fewer expressions than are printed, or a symbol does not belong here.
+        """
+        paper, erratum = self.section.paper, None
+        if correction is not None:
+            severity, wording, corrected = correction
+            erratum = Erratum(severity, wording, _corrected(statement, corrected), paper.version)
+        name = f"{paper.key}.{self.place}"
+        claim = Claim(name, self.title, self.locator, statement, origin, erratum, self.derived_here, calculation)
+        self.section.claims.append(claim)
+
+
+def _corrected(statement: Statement, corrected: Corrected) -> Statement | None:
+    """The corrected statement; it has the subject of the printed one, unless it names its own."""
+    if isinstance(corrected, sympy.Expr):
+        corrected = (corrected,)
+    if isinstance(corrected, tuple):
+        if len(corrected) != len(statement.printed):
+            raise ValueError(f"Expected a correction of {len(statement.printed)} expressions, got {len(corrected)}.")
+        return statement.restate(*corrected)
+    subject = getattr(statement, "subject", None)
+    if subject is not None and getattr(corrected, "subject", subject) is None:
+        return replace(corrected, subject=subject)  # pyright: ignore[reportArgumentType] - all statements are dataclasses
+    return corrected
 
 
 def select(claims: Sequence[Claim], names: Iterable[str] = ()) -> tuple[Claim, ...]:

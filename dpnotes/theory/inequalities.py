@@ -25,7 +25,7 @@ from dpnotes.theory.evaluation import (
     place_text,
     substitute,
 )
-from dpnotes.theory.symbols import POSITIVE, expand, symbols_of
+from dpnotes.theory.symbols import POSITIVE, Interval, expand, symbols_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 _DRAWS = 4000
@@ -40,8 +40,8 @@ class Inequality:
     Args:
       quantity: what is bounded; derived, not mutated.
       bound: as printed.
-      region: for each free symbol or sequence the interval that the search covers, uniformly in the logarithm; integers
-        for symbols of an integer domain.
+      region: for a free symbol or sequence the interval that the search covers, uniformly in the logarithm, where it is
+        not the symbol's usual one; integers for symbols of an integer domain.
       sense: the relation.
       where: definitions put in first.
       conditions: what points must satisfy.
@@ -52,7 +52,7 @@ class Inequality:
 
     quantity: sympy.Expr
     bound: sympy.Expr
-    region: Mapping[Any, tuple[float, float]]
+    region: Mapping[Any, Interval] = field(default_factory=dict)
     sense: Literal["<=", "<", ">="] = "<="
     where: Values = field(default_factory=dict)
     conditions: tuple[Relational, ...] = ()
@@ -126,7 +126,7 @@ class Inequality:
             if candidate is point or search.inside(candidate):
                 if broken := self._broken(candidate, symbols, lower, upper, conditions):
                     return broken
-        effort = f"{search.evaluations} seeded points"
+        effort = f"{search.evaluations} seeded points{search.place()}"
         factor = search.ratio(point)
         if factor is not None and factor > _SHARP:
             return Verdict(Kind.IMPROVABLE, f"holds with a factor of at least {factor:.3g} to spare at all of {effort}")
@@ -177,7 +177,7 @@ class Monotone:
     quantity: sympy.Expr
     variable: sympy.Symbol
     sense: Literal["increasing", "decreasing"]
-    region: Mapping[Any, tuple[float, float]]
+    region: Mapping[Any, Interval] = field(default_factory=dict)
     where: Values = field(default_factory=dict)
     conditions: tuple[Relational, ...] = ()
     example: Values = field(default_factory=dict)
@@ -270,7 +270,7 @@ class _Search:
         self, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any], region: Mapping[Any, Any]
     ):
         sequences = {base.label.name: ends for base, ends in region.items() if isinstance(base, IndexedBase)}
-        region = {s: region.get(s, sequences.get(s.name.split("_")[0])) for s in symbols}
+        region = {s: region.get(s, sequences.get(s.name.split("_")[0], s.usual)) for s in symbols}
         missing = [str(s) for s, ends in region.items() if ends is None]
         if missing:
             raise ValueError(f"Expected an interval to search for {', '.join(missing)}.")
@@ -281,8 +281,14 @@ class _Search:
         everything = [lower, upper, *conditions]
         special = any(isinstance(f, _SPECIAL) for e in everything for f in sympy.sympify(e).atoms(sympy.Function))
         self.function = sympy.lambdify(self.symbols, everything, ["scipy", "numpy"] if special else "numpy")
+        self.region = region
         self.box = [tuple(math.log(end) for end in region[s]) for s in self.symbols]
         self.evaluations = 0
+
+    def place(self) -> str:
+        """The box as evidence names it."""
+        names = {str(s): f"[{low:g}, {high:g}]" for s, (low, high) in self.region.items()}
+        return f" with {', '.join(f'{name} in {ends}' for name, ends in names.items())}" if names else ""
 
     def inside(self, point: Values) -> bool:
         """Whether a point is in the domains and in the box."""

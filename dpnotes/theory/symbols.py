@@ -87,28 +87,40 @@ class Domain:
         return sympy.Rational(round(low * 97)) / 97 + sympy.Rational(generator.randint(1, 96), 97) * round(high - low)
 
 
+Interval = tuple[float, float]
+
+
 class PaperSymbol(sympy.Symbol):
     """A sympy symbol of one paper; sympy offers no other way to attach a namespace than a subclass."""
 
-    __slots__ = ("domain", "latex", "meaning", "paper", "unit")
+    __slots__ = ("domain", "latex", "meaning", "paper", "unit", "usual")
 
     def __new__(
-        cls, name: str, paper: str, unit: Unit, domain: Domain, meaning: str, latex: str | None = None
+        cls,
+        name: str,
+        paper: str,
+        unit: Unit,
+        domain: Domain,
+        meaning: str,
+        latex: str | None = None,
+        usual: Interval | None = None,
     ) -> "PaperSymbol":
         """A symbol; `PaperSymbols.symbol` is the way to make one."""
         symbol = sympy.Symbol.__xnew__(cls, name, **_assumptions(domain))
         symbol.paper, symbol.unit, symbol.domain, symbol.meaning, symbol.latex = paper, unit, domain, meaning, latex
+        symbol.usual = usual
         return symbol
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.name, self.paper, self.unit, self.domain, self.meaning, self.latex), {}
+        return (self.name, self.paper, self.unit, self.domain, self.meaning, self.latex, self.usual), {}
 
     def _latex(self, printer: Any) -> str:
         return self.latex or printer._print_Symbol(self)
 
     def _hashable_content(self) -> tuple[Any, ...]:
-        # With the domain: sympy's cache would otherwise put one kappa in place of another.
-        return (self.paper, *sympy.Symbol._hashable_content(self), str(self.domain))
+        # With all that it carries: sympy's cache would otherwise put one kappa in place of another.
+        carried = (str(self.domain), str(self.unit), self.meaning, str(self.latex), str(self.usual))
+        return (self.paper, *sympy.Symbol._hashable_content(self), *carried)
 
 
 def _assumptions(domain: Domain) -> dict[str, bool]:
@@ -138,14 +150,44 @@ class PaperSymbols:
     paper: str
 
     def symbol(
-        self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE, latex: str | None = None
+        self,
+        name: str,
+        meaning: str,
+        unit: Unit = NONE,
+        domain: Domain = POSITIVE,
+        latex: str | None = None,
+        usual: Interval | None = None,
     ) -> PaperSymbol:
-        """One symbol with what it means, and its LaTeX where sympy would not make it of the name."""
-        return PaperSymbol(name, self.paper, unit, domain, meaning, latex)
+        """One symbol with what it means.
 
-    def sequence(self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE) -> IndexedBase:
+        Args:
+          name: as plain text shows it.
+          meaning: in words.
+          unit: of the problem's loss and length.
+          domain: where it lives.
+          latex: where sympy would not make it of the name.
+          usual: the interval in which a search for a counterexample looks, where the statement names no other.
+        """
+        return PaperSymbol(name, self.paper, unit, domain, meaning, latex, usual)
+
+    def sequence(
+        self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE, usual: Interval | None = None
+    ) -> IndexedBase:
         """A sequence, indexed as `q[t]`."""
-        return IndexedBase(self.symbol(name, meaning, unit, domain))
+        return IndexedBase(self.symbol(name, meaning, unit, domain, usual=usual))
+
+
+def letters(namespace: Mapping[str, Any]) -> list[str]:
+    """The `__all__` of a notation: a star import brings its letters, what makes more of them, and the paper, no more.
+
+    What makes letters is the paper's `PaperSymbols`, units and domains.
+
+    >>> ours = PaperSymbols("example")
+    >>> letters({"SYMBOLS": ours, "q": ours.sequence("q", "influence"), "math": math, "COUNT": COUNT, "_u": NONE})
+    ['SYMBOLS', 'q', 'COUNT']
+    """
+    kinds = (sympy.Basic, PaperSymbols, Domain, Unit)
+    return [name for name, value in namespace.items() if name[0] != "_" and isinstance(value, kinds) or name == "PAPER"]
 
 
 def expand(expression: sympy.Basic, instance: Mapping[sympy.Symbol, int]) -> Any:
@@ -178,7 +220,7 @@ def _write_out(expression: sympy.Basic) -> sympy.Basic:
 def _term(term: Indexed) -> PaperSymbol:
     label = term.base.label
     name = f"{label.name}_{'_'.join(str(index) for index in term.indices)}"
-    return PaperSymbol(name, label.paper, label.unit, label.domain, label.meaning)
+    return PaperSymbol(name, label.paper, label.unit, label.domain, label.meaning, usual=label.usual)
 
 
 def symbols_of(*expressions: sympy.Basic) -> list[PaperSymbol]:

@@ -12,6 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from dpnotes.papers.adaptive_batch.notation import B, G, M, Sigma, alpha, b, d, delta, epsilon, iota, n, rho
+from dpnotes.theory.calculators import Calculator
+
 Terms = tuple[Any, Any, Any, Any, Any]
 
 
@@ -169,3 +172,49 @@ def _gaussian_parameter(epsilon: Any, delta: Any) -> Any:
         above = _profile(epsilon, np.exp(middle)) > delta
         low, high = np.where(above, low, middle), np.where(above, middle, high)
     return np.exp(low)[()]
+
+
+# ---------------------------------------------------------------- calculators
+# `corrected` is the default, because the noise that the theorem prints is not private.
+THEOREM = Calculator(
+    theorem,
+    (n, d, epsilon, delta, G, M, rho, B, iota),
+    {
+        "alpha": "accuracy",
+        "kappa": "drift threshold",
+        "batch": "b, batch size of O1",
+        "batch_per_gradient": "b_t for a noisy gradient of norm 1; it is at least 1",
+        "sigma": "standard deviation of a node's noise; corrected: private if each call of O1 begins a new tree",
+        "steps": "T",
+        "window": "Gamma",
+        "threshold": "norm below which a saddle is suspected",
+        "perturbation": "zeta, scale of the perturbation there",
+        "step_size": "eta",
+        "private": "largest private term of alpha",
+        "sampling": "largest sampling term of alpha",
+    },
+    ("corrected", "paper", "one"),
+)
+SAMPLE_SIZE = Calculator(
+    sample_size,
+    (alpha, d, epsilon, G, M, B),
+    {"n": "examples that reach alpha, real", "kappa": "drift threshold"},
+    ("corrected", "paper", "one"),
+)
+TREE = Calculator(
+    tree,
+    (G, b, Sigma, epsilon, delta),
+    {
+        "sigma": "standard deviation of a node's noise, for prefix sums: each call of O1 begins a new tree",
+        "sensitivity": "of a leaf",
+        "levels": "nodes that a leaf belongs to",
+        "delta_reached": "delta at epsilon of prefix sums, for data sets that differ in one example",
+    },
+    ("corrected", "paper"),
+)
+CROSSOVER = Calculator(
+    crossover,
+    (n, d, G, M, B),
+    {"epsilon": "where the private and the sampling term are equal", "alpha": "each of them there"},
+    ("corrected", "paper", "one"),
+)

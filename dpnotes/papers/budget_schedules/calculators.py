@@ -153,3 +153,27 @@ GAIN = Calculator(
         "alpha": "noise level",
     },
 )
+
+
+def influences(before: int, num_steps: int, beta: float, gamma: float) -> dict[str, float]:
+    """Noise variance R U_3 of momentum under four schedules of one budget.
+
+    The sum of w_t sigma_t^2 R with sigma_t^2 = sum_i sqrt(q_i / q_t) / R, for influences q.
+
+    >>> {name: round(value) for name, value in influences(230, 460, 0.9, 0.99).items()}
+    {'uniform': 2411, 'theorem': 2663, 'plain': 1790, 'exact': 1755}
+    """
+    index = np.arange(1, num_steps + 1)
+    exact, rest = np.zeros(num_steps), 0.0
+    for step in range(num_steps, 0, -1):
+        rest = gamma ** (num_steps - step) * ((1 - beta) / (1 - beta**step)) ** 2 + beta**2 * rest
+        exact[step - 1] = rest
+    early = 2 / (gamma * (gamma - beta**2)) * gamma ** (num_steps + index)
+    late = gamma ** (2 * before - 1) / (gamma - beta**2) * gamma ** (num_steps - index)
+    schedules = {
+        "uniform": np.ones(num_steps),
+        "theorem": np.where(index <= before, early, late),
+        "plain": gamma ** (num_steps - index),
+        "exact": exact,
+    }
+    return {name: float(np.sqrt(q).sum() * (exact / np.sqrt(q)).sum()) for name, q in schedules.items()}

@@ -4,50 +4,77 @@ import math
 
 from sympy import log
 
-from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols
+from dpnotes.theory.claims import Paper
+from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols, letters
 from dpnotes.theory.units import LENGTH, LOSS
 
-SYMBOLS = PaperSymbols("budget_schedules")
+PAPER = Paper(
+    key="budget_schedules",
+    title="Dynamic Privacy Budget Allocation Improves Data Efficiency of Differentially Private Gradient Descent",
+    authors=("Junyuan Hong", "Zhangyang Wang", "Jiayu Zhou"),
+    venue="ACM Conference on Fairness, Accountability, and Transparency (FAccT)",
+    year=2022,
+    doi="10.1145/3531146.3533070",
+    arxiv="2101.07413",
+    version="arXiv:2101.07413, the text with the abstract of v3 and the FAccT 2022 front matter",
+    bibtex="""@inproceedings{hong2022dynamic,
+  title     = {Dynamic Privacy Budget Allocation Improves Data Efficiency of Differentially Private Gradient Descent},
+  author    = {Hong, Junyuan and Wang, Zhangyang and Zhou, Jiayu},
+  booktitle = {2022 ACM Conference on Fairness, Accountability, and Transparency (FAccT '22)},
+  year      = {2022},
+  publisher = {Association for Computing Machinery},
+  doi       = {10.1145/3531146.3533070},
+  isbn      = {978-1-4503-9352-2}
+}""",
+)
+
+SYMBOLS = PaperSymbols(PAPER.key)
 ABOVE_ONE = Domain(1)
 FROM_ONE = Domain(1, math.inf, closed=True)
 
-N = SYMBOLS.symbol("N", "number of training examples", domain=COUNT)
+N = SYMBOLS.symbol("N", "number of training examples", domain=COUNT, usual=(1, 1e4))
 n = SYMBOLS.symbol("n", "batch size", domain=COUNT)
-D = SYMBOLS.symbol("D", "dimension of the parameters", domain=COUNT)
-G = SYMBOLS.symbol("G", "Lipschitz constant of the loss of one example, or clipping norm", LOSS / LENGTH)
+D = SYMBOLS.symbol("D", "dimension of the parameters", domain=COUNT, usual=(1, 100))
+G = SYMBOLS.symbol(
+    "G", "Lipschitz constant of the loss of one example, or clipping norm", LOSS / LENGTH, usual=(0.1, 10)
+)
 M = SYMBOLS.symbol("M", "smoothness", LOSS / LENGTH**2)
-mu = SYMBOLS.symbol("mu", "constant of Polyak and Lojasiewicz", LOSS / LENGTH**2)
-gap = SYMBOLS.symbol("Delta", "initial excess risk f(theta_1) - f(theta^*)", LOSS)
-kappa = SYMBOLS.symbol("kappa", "condition number M/mu", domain=ABOVE_ONE)
-gamma = SYMBOLS.symbol("gamma", "convergence rate 1 - 1/kappa; 1 - eta_0/kappa with momentum", domain=UNIT_INTERVAL)
-alpha = SYMBOLS.symbol("alpha", "D G^2 / (2 R M N^2 (f(theta_1) - f(theta^*)))")
-R = SYMBOLS.symbol("R", "privacy budget: twice the zCDP parameter")
+mu = SYMBOLS.symbol("mu", "constant of Polyak and Lojasiewicz", LOSS / LENGTH**2, usual=(0.1, 10))
+gap = SYMBOLS.symbol("Delta", "initial excess risk f(theta_1) - f(theta^*)", LOSS, usual=(0.1, 10))
+kappa = SYMBOLS.symbol("kappa", "condition number M/mu", domain=ABOVE_ONE, usual=(1.001, 1e3))
+gamma = SYMBOLS.symbol(
+    "gamma", "convergence rate 1 - 1/kappa; 1 - eta_0/kappa with momentum", domain=UNIT_INTERVAL, usual=(0.1, 0.999)
+)
+alpha = SYMBOLS.symbol("alpha", "D G^2 / (2 R M N^2 (f(theta_1) - f(theta^*)))", usual=(1e-6, 10))
+R = SYMBOLS.symbol("R", "privacy budget: twice the zCDP parameter", usual=(0.1, 10))
 rho = SYMBOLS.symbol("rho", "zCDP parameter")
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss")
-delta = SYMBOLS.symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL)
+epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(1e-3, 50))
+delta = SYMBOLS.symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.3))
 order = SYMBOLS.symbol("a", "order of the Renyi divergence", domain=ABOVE_ONE)
-T = SYMBOLS.symbol("T", "number of steps", domain=COUNT)
-steps = SYMBOLS.symbol("T", "number of steps, as a real number")
+T = SYMBOLS.symbol("T", "number of steps", domain=COUNT, usual=(2, 80))
+steps = SYMBOLS.symbol("T", "number of steps, as a real number", usual=(1e-3, 10))
 t = SYMBOLS.symbol("t", "step", domain=COUNT)
-i = SYMBOLS.symbol("i", "step", domain=COUNT)
+i = SYMBOLS.symbol("i", "step", domain=COUNT, usual=(1, 80))
 eta = SYMBOLS.symbol("eta", "step size", LENGTH**2 / LOSS)
-sigma = SYMBOLS.symbol("sigma", "noise multiplier")
-noise = SYMBOLS.sequence("sigma^2", "squared noise multiplier of step t")
+sigma = SYMBOLS.symbol("sigma", "noise multiplier", usual=(1, 10))
+noise = SYMBOLS.sequence("sigma^2", "squared noise multiplier of step t", usual=(0.1, 100))
 q = SYMBOLS.sequence("q", "influence of the noise of step t")
 w = SYMBOLS.symbol("w", "Wright's omega of 1 + ln(1/gamma)/(alpha kappa): w + ln w is that number", domain=ABOVE_ONE)
 ell = log(1 / gamma)
 rate = SYMBOLS.symbol("ell", "ln(1/gamma)")
-beta = SYMBOLS.symbol("beta", "momentum", domain=UNIT_INTERVAL)
-eta0 = SYMBOLS.symbol("eta_0", "relative step size of momentum, 2 M eta")
-That = SYMBOLS.symbol("That", "last step t at which gamma^{t-1} >= (1-beta)/(1-beta^t)", domain=COUNT)
+beta = SYMBOLS.symbol("beta", "momentum", domain=UNIT_INTERVAL, usual=(0.01, 0.99))
+eta0 = SYMBOLS.symbol("eta_0", "relative step size of momentum, 2 M eta", usual=(1e-3, 1))
+That = SYMBOLS.symbol("That", "last step t at which gamma^{t-1} >= (1-beta)/(1-beta^t)", domain=COUNT, usual=(1, 40))
 k = SYMBOLS.symbol("k", "summation index", domain=COUNT)
-x = SYMBOLS.symbol("x", "a step, as a real number", domain=FROM_ONE)
-last = SYMBOLS.symbol("y", "the step That, as a real number", domain=FROM_ONE)
-u = SYMBOLS.symbol("u", "a fraction", domain=UNIT_INTERVAL)
+x = SYMBOLS.symbol("x", "a step, as a real number", domain=FROM_ONE, usual=(1, 200))
+last = SYMBOLS.symbol("y", "the step That, as a real number", domain=FROM_ONE, usual=(1, 200))
+u = SYMBOLS.symbol("u", "a fraction", domain=UNIT_INTERVAL, usual=(1e-3, 0.999))
 v = SYMBOLS.symbol("v", "a fraction", domain=UNIT_INTERVAL)
-part = SYMBOLS.symbol("u", "a fraction, 1 allowed", domain=Domain(0, 1, closed=True))
-other = SYMBOLS.symbol("v", "a fraction, 1 allowed", domain=Domain(0, 1, closed=True))
+part = SYMBOLS.symbol("u", "a fraction, 1 allowed", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+other = SYMBOLS.symbol("v", "a fraction, 1 allowed", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
 c = SYMBOLS.symbol("c", "a constant", domain=UNIT_INTERVAL)
-p = SYMBOLS.symbol("p", "a probability", domain=UNIT_INTERVAL)
-s = SYMBOLS.symbol("s", "1/(kappa^2 alpha)")
+p = SYMBOLS.symbol("p", "a probability", domain=UNIT_INTERVAL, usual=(1e-3, 0.999))
+s = SYMBOLS.symbol("s", "1/(kappa^2 alpha)", usual=(1e-6, 1e12))
 g = SYMBOLS.sequence("g", "gradient of step t, one coordinate", LOSS / LENGTH)
+
+__all__ = letters(vars())  # pyright: ignore[reportUnsupportedDunderAll]

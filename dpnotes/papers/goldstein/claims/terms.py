@@ -7,26 +7,7 @@ from collections.abc import Mapping
 
 from sympy import Expr, Min, Rational, sqrt
 
-from dpnotes.papers.goldstein.notation import (
-    B1,
-    B2,
-    D,
-    L,
-    Phi,
-    T,
-    alpha,
-    beta,
-    d,
-    ell,
-    epsilon,
-    half,
-    m,
-    n,
-    period,
-    root,
-    sigma,
-    third,
-)
+from dpnotes.papers.goldstein.notation import *
 
 Named = Mapping[str, Expr]
 
@@ -41,20 +22,12 @@ REGIME: dict[str, Expr] = {"beta <= L": beta / L, "alpha <= Phi/L": alpha * L / 
 # Proposition 2.6 with M = alpha/D: descent, and regret of a second moment that is L^2 up to the oracle's error.
 CONVERSION: dict[str, Expr] = {"descent": Phi / (D * T), "regret": L * sqrt(D / alpha)}
 # The range of what is chosen; M = alpha/D is a number of steps.
-COUNTS: dict[str, Expr] = {
-    "Sigma >= 1": 1 / period,
-    "B1 >= 1": 1 / B1,
-    "B2 >= 1": 1 / B2,
-    "M >= 1": D / alpha,
-}
+COUNTS: dict[str, Expr] = {"Sigma >= 1": 1 / period, "B1 >= 1": 1 / B1, "B2 >= 1": 1 / B2, "M >= 1": D / alpha}
 # No sample is used twice.
 SAMPLES: dict[str, Expr] = {"samples of resets": B1 * T / (period * n), "samples of increments": B2 * T / n}
 
 # Lemma 3.6: sampling at a reset, and of increments of gradients that are (L sqrt(d)/alpha)-Lipschitz, moves at most 2D.
-SAMPLING: dict[str, Expr] = {
-    "reset": L / sqrt(B1),
-    "increments": L * D / alpha * sqrt(d * period / B2),
-}
+SAMPLING: dict[str, Expr] = {"reset": L / sqrt(B1), "increments": L * D / alpha * sqrt(d * period / B2)}
 # Lemma 3.4 through Proposition 2.5: the noise that the sensitivities ask for, in all coordinates.
 NOISE: dict[str, Expr] = {
     "noise of the reset": root / epsilon * L / B1,

@@ -1,0 +1,131 @@
+"""Headline rates of momentum and of stochastic gradients: Theorems 4.7 to 4.10."""
+
+import sympy
+from sympy import Rational, Sum, log, sqrt
+
+from dpnotes.papers.budget_schedules import calculators
+from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature, noise_level
+from dpnotes.papers.budget_schedules.claims.population import sigma_g
+from dpnotes.papers.budget_schedules.notation import *
+from dpnotes.theory.asymptotics import Ratio
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.statements import Identity
+
+at, CLAIMS = PAPER.section()
+
+
+log_steps = log(1 + eta0 / (kappa * alpha))
+momentum = {gamma: 1 - eta0 / kappa, beta: Rational(1, 2), eta0: Rational(1, 5)}
+at("thm4.7.T", "Theorem 4.7", "Number of steps of the uniform schedule with momentum")(
+    Ratio(
+        log_steps / ell, kappa / eta0 * log_steps, {kappa: (2, 1), alpha: (0.1, -1)}, where=momentum, subject=best_steps
+    ),
+    "The proof chooses gamma^T = 1/(1 + eta_0/(kappa alpha)).",
+)
+
+two_phases = gamma ** (steps - 1) * (That + (gamma ** (That - steps) - 1) / (1 - gamma))
+momentum_min = SYMBOLS.symbol("ERUB_min", "least bound of the dynamic schedule", latex="\\mathrm{ERUB}_{\\min}")
+at("thm4.7.rate", "Theorem 4.7", "Rate of the uniform schedule with momentum, T > That")(
+    Ratio(
+        gamma**steps + 2 * eta0 * alpha * steps * two_phases,
+        kappa**2 / (kappa + eta0 / alpha) * gamma ** (That - 1) * log_steps,
+        {alpha: (1e-4, -1)},
+        "O",
+        where={steps: log_steps / ell, **momentum, kappa: 10, That: 35},
+        subject=momentum_min,
+    ),
+    "Theorem 4.6 with U_3 by its two phases, at the T of the theorem; beta = 1/2, eta_0 = 1/5, kappa = 10 (where That "
+    "is 35), and alpha to 0.",
+)
+at("thm4.8.T", "Theorem 4.8", "Number of steps of the dynamic schedule with momentum")(
+    Ratio(
+        2 * log_steps / ell,
+        2 * kappa / eta0 * log_steps,
+        {kappa: (2, 1), alpha: (0.1, -1)},
+        where=momentum,
+        subject=best_steps,
+    ),
+    "The proof chooses gamma^{T/2} = kappa alpha/(kappa alpha + eta_0).",
+)
+
+inverse_gap = 1 / (1 - sqrt(gamma))
+
+
+def least_over_steps(factor: sympy.Expr) -> sympy.Expr:
+    """The least of y^2 + factor alpha K^2 (1 - y)^2 over y = gamma^{T/2}, with K = 1/(1 - sqrt gamma)."""
+    weight = factor * alpha * inverse_gap**2
+    return weight / (1 + weight)
+
+
+from_below = 2 * eta0 * (1 - beta) ** 2  # the exact influence w_t is between these two times gamma^{T-t} / (2 eta_0)
+from_above = 2 * eta0 * gamma / (gamma - beta**2)
+at("thm4.8.rate", "Theorem 4.8", "Rate of the dynamic schedule with momentum")(
+    Ratio(
+        least_over_steps(from_below),
+        kappa * alpha / (kappa * alpha + eta0),
+        {kappa: (10, 1), alpha: (1e-2, -1)},
+        "O",
+        where=momentum,
+        example={kappa: 1000, alpha: 1e-6},
+        subject=momentum_min,
+    ),
+    "A bound from below on what any schedule and any T make of Theorem 4.6: the exact influence of step t is at least "
+    "its own term, gamma^{T-t} (1 - beta)^2. beta = 1/2, eta_0 = 1/5.",
+    (
+        Severity.RATE,
+        "A factor kappa is hidden in the O. With the best schedule and T, the bound of Theorem 4.6 is of the order "
+        "kappa^2 alpha/(kappa^2 alpha + eta_0); kappa alpha in place of kappa^2 alpha is too small by a factor of the "
+        "order kappa where kappa^2 alpha is small.",
+        Ratio(
+            least_over_steps(from_above),
+            kappa**2 * alpha / (kappa**2 * alpha + eta0),
+            {kappa: (10, 1), alpha: (1e-2, -1)},
+            where=momentum,
+        ),
+    ),
+)
+
+longest = SYMBOLS.symbol("sum sigma_t^2 w_t, Theorem 4.8 over uniform", "ratio of noise variances")
+long_run = calculators.influences(230, 460, 0.9, 0.99)  # That = 230 at beta = 0.9, gamma = 0.99
+at.own("long_run", "Schedule of Theorem 4.8 against the uniform one")(
+    Identity(longest, Rational(1104, 1000), sympy.Float(long_run["theorem"] / long_run["uniform"]), digits=3),
+    "Compare Theorem 4.8. beta = 0.9, gamma = 0.99, T = 460, That = 230: with its majorant of the influence, "
+    "corrected as in the errata, the dynamic schedule has more noise variance than the uniform one.",
+)
+
+level = D / (2 * mu * N**2 * R * gap)
+run = {N: (10, 1e4), kappa: (1.0001, 100)}
+batch = {n: N * sqrt(R)}
+at("thm4.9.bound", "Theorem 4.9", "Excess risk of stochastic gradients")(
+    Inequality(
+        Sum(gamma ** (T - t) * D * (sigma_g**2 + G**2 * noise[t]) / n**2 / (2 * M * gap), (t, 1, T)),
+        level * sigma_g**2 + Sum(gamma ** (T - t) * noise_level * noise[t], (t, 1, T)),
+        run,
+        where={**by_curvature, **batch, M: kappa * mu},
+        instance={T: 3},
+        subject=SYMBOLS.symbol("ERUB - gamma^T", "excess risk bound without its first term"),
+    ),
+    "The recursion of Theorem 4.2 with the variance (sigma_g^2 + G^2 sigma_t^2) D/n^2, at n = N sqrt(R), where R' = "
+    "1; printed with an equality sign.",
+)
+
+factor = (1 - beta) / (1 - beta**t) * (1 + beta**t) / (1 + beta)
+stochastic = Sum(gamma ** (T - t) * factor, (t, 1, T)) * sigma_g**2 / G**2
+at("thm4.10", "Theorem 4.10", "Excess risk of stochastic gradients with momentum")(
+    Inequality(
+        noise_level * stochastic,
+        level * sigma_g**2,
+        {**run, eta0: (0.01, 1)},
+        where={gamma: 1 - eta0 / kappa, M: kappa * mu},
+        instance={T: 60},
+        example={**dict.fromkeys((D, mu, R, gap, G, sigma_g), 1), N: 10, beta: 0.5, eta0: 0.2, kappa: 10},
+        subject=SYMBOLS.symbol("alpha R' U_3^g", "share of the stochastic gradient in the bound"),
+    ),
+    "U_3 at the constant sigma_g/G, R' = 1, gamma = 1 - eta_0/kappa.",
+    (
+        Severity.CONSTANT,
+        "alpha_g sigma_g^2 should be alpha_g sigma_g^2/eta_0, as 1/(1 - gamma) is kappa/eta_0 with momentum.",
+        level * sigma_g**2 / eta0,
+    ),
+)

@@ -1,0 +1,296 @@
+"""Decrease, number of steps and Theorem 1."""
+
+from sympy import Rational, exp, log, sqrt
+
+from dpnotes.papers.drift_escape.calculators import PARAMETERS
+from dpnotes.papers.drift_escape.claims.escape import by_iota, by_radius, by_steps, other_way, probability, way
+from dpnotes.papers.drift_escape.notation import *
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.rates import Crossover, Rate
+from dpnotes.theory.statements import Identity
+from dpnotes.theory.symbols import Domain
+
+at, CLAIMS = PAPER.section()
+
+
+product = SYMBOLS.symbol("-g (g + nu)", "product of gradient and estimate", (LOSS / LENGTH) ** 2, latex="-g\\hat{g}")
+noise = SYMBOLS.symbol("nu", "the same component of the noise", LOSS / LENGTH, domain=Domain(), latex="\\nu")
+grad = SYMBOLS.symbol("g", "a component of the gradient", LOSS / LENGTH, domain=Domain())
+example = {grad: 1, noise: 2}
+at("lemma3", "Lemma 3, (49) to (51)", "Product of gradient and estimate")(
+    Identity(product, noise**2 / 2 - grad**2 / 2 - (grad + noise) ** 2 / 2, -grad * (grad + noise), example=example),
+    "Component by component. The index of the estimate in (49) to (51) should be t, since x_t = x_{t-1} - eta g_t.",
+)
+
+gain = SYMBOLS.symbol("gain", "decrease of the risk by an escape", LOSS)
+at("cor2", "Corollary 2, eq. (7)", "Noise in the descent lemma")(
+    Rate(
+        gain,
+        eta * (sigma**2 + r**2 * d) * (T + iota),
+        {"data": eta * sigma**2 * (T + iota), "Gaussian": eta * (2 * sqrt(2) * r * sqrt(d)) ** 2 * (T + iota)},
+    ),
+    "Lemma 13 for the noise of the data, nSG(sigma), and for the Gaussian noise, nSG(2 sqrt(2) r sqrt(d)); psi^2 is "
+    "written out as sigma^2 + r^2 d.",
+)
+at("eq58", "eq. (58)", "Sum of the noises of an escape")(
+    Inequality(T * psi, c * psi**2 * (T + iota)),
+    "All noises at their level psi; c >= 1.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "The norms on the left have to be squared.",
+        Inequality(T * psi**2, c * psi**2 * (T + iota)),
+    ),
+)
+
+squared = SYMBOLS.symbol("|move|^2", "squared distance", LENGTH**2, latex="\\|x_{t_0+\\tau}-x_{t_0}\\|^2")
+at("eq60", "eq. (60)", "Distance of an escape")(
+    Identity(
+        squared,
+        4 * eta * T * U + 4 * c * eta**2 * T * psi**2 * (T + iota),
+        2 * eta**2 * T * (2 / eta * U + c * psi**2 * (T + iota)) + 2 * eta**2 * T * (c * psi**2 * (T + iota)),
+    ),
+    "(57) with (58) and (59) put in; U stands for the decrease, T for the number of steps.",
+)
+
+moved = radius**2 / (4 * eta * escape_steps)  # what (62) gives without noise
+definitions = {**by_steps, **by_radius}
+example = {s: 1, iota: 10, alpha: 1, rho: 1}
+at("lemma4", "Lemma 4, (4), (63) to (65)", "Decrease by an escape")(
+    Identity(gain, s / (8 * iota**3) * sqrt(alpha**3 / rho), moved / 2, where=definitions, example=example),
+    "Half of S^2/(4 eta T_esc), the first term of (63), with S and T_esc as defined.",
+    (
+        Severity.CONSTANT,
+        "S^2/(4 eta T_esc) = (s/(4 iota^4)) sqrt(alpha^3/rho): the power of iota is 4, and F_esc has to be (s/(8 "
+        "iota^4)) sqrt(alpha^3/rho).",
+        s / (8 * iota**4) * sqrt(alpha**3 / rho),
+    ),
+)
+
+by_step_size = {eta: sqrt(rho * alpha) / (M**2 * iota**2)}
+at("eq64.noise", "below (65)", "s eta sqrt(rho alpha), which is to be below 1")(
+    Identity(
+        s * eta * sqrt(rho * alpha),
+        rho * alpha / (M**2 * s * mu**2),
+        s * eta * sqrt(rho * alpha),
+        where={**by_step_size, **by_iota},
+    ),
+    "With it eta (T_esc + iota) <= 2 iota/(s sqrt(rho alpha)), the noise term of (64).",
+)
+
+halved = (moved / 2).xreplace(definitions).xreplace(by_iota)
+noise_part = (2 * C * psi**2 * iota / (s * sqrt(rho * alpha))).xreplace(by_iota)
+at("eq64.threshold", "below (65)", "Error above which the decrease outweighs the noise")(
+    Crossover(halved, noise_part, alpha, 4 * sqrt(C) * s * mu**2 * psi, example={s: 1, mu: 100, C: 1, psi: 1}),
+    "Half of the first term of (63) against the second term of (64).",
+    (
+        Severity.CONSTANT,
+        "With the power 4 of iota, alpha has to be at least 4 sqrt(C) s^(3/2) mu^(5/2) psi; the printed alpha of (4), "
+        "four times 4 sqrt(C) s mu^2 psi, is enough only for iota <= 16.",
+        4 * sqrt(C) * s ** Rational(3, 2) * mu ** Rational(5, 2) * psi,
+    ),
+)
+
+noise_bound = SYMBOLS.symbol("||nu_t||", "bound of the noise of a step", LOSS / LENGTH, latex="\\|\\nu_t\\|")
+fails = SYMBOLS.symbol("p", "probability that one bound fails")
+tail = C * psi * sqrt(2 * log(2 / fails))  # Definition 6, inverted
+each = {fails: omega / (2 * T)}
+at("lemma5.level", "Lemma 5, eq. (66)", "Noise of a step")(
+    Identity(noise_bound, sqrt(2) * C * psi * sqrt(log(4 * T / omega)), tail, each),
+    "Definition 6 for nSG(C psi), inverted at the probability omega/(2T). That the sum of the two noises is nSG(C "
+    "psi) follows from a union bound; Corollary 3, which is cited, would add sqrt(log d).",
+)
+at("lemma5.probability", "Lemma 5", "Probability of the bound of the noise")(
+    Identity(probability, omega / 2, 1 - T * fails, each, example={omega: 0.1, T: 1}),
+    "A union bound over T steps, each of failure probability omega/(2T).",
+    (Severity.TYPOGRAPHICAL, "The probability is at least 1 - omega/2, as the proof says.", 1 - omega / 2),
+)
+
+estimate = SYMBOLS.symbol(
+    "g_t", "norm of a gradient, or of its estimate", LOSS / LENGTH, latex="\\|\\hat{g}_t\\|", usual=(1e-3, 1e3)
+)
+error = SYMBOLS.symbol("nu_t", "norm of the error of the estimate", LOSS / LENGTH, latex="\\|\\nu_t\\|")
+at("lemma6.far", "proof of Lemma 6", "Gradient outside of an escape")(
+    Identity(noise_bound, 2 * chi, estimate - error, {estimate: 3 * chi, error: chi}),
+    "The estimate is above 3 chi, its error at most chi.",
+)
+
+average = SYMBOLS.symbol("F_esc/T_esc", "decrease a step", LOSS, latex="\\mathcal{F}/\\mathcal{T}")
+by_decrease = {decrease: s / (8 * iota**3) * sqrt(alpha**3 / rho)}
+by_error = {alpha: 4 * chi}
+at("eq67", "eq. (67)", "Decrease a step during an escape")(
+    Identity(
+        average,
+        2 * chi**2 * eta / (s**2 * mu**4),
+        decrease / escape_steps,
+        where={**by_decrease, **by_steps, **by_error, **by_iota},
+    ),
+    "F_esc over T_esc as defined in (4). (With the F_esc that Lemma 4 gives, mu^5 s^3 stands for mu^4 s^2.)",
+)
+
+outside = {estimate: 2 * chi, error: chi}
+at("eq68", "eq. (68)", "Decrease a step outside of an escape")(
+    Identity(average, 2 * chi**2 * eta, eta / 2 * (estimate**2 - error**2), outside, example={chi: 1, eta: 1}),
+    "Lemma 3 for one step, with a gradient of at least 2 chi and a noise of at most chi.",
+    (
+        Severity.CONSTANT,
+        "The noise term of Lemma 3 is forgotten: the decrease is (eta/2)(4 - 1) chi^2 = (3/2) chi^2 eta.",
+        Rational(3, 2) * chi**2 * eta,
+    ),
+)
+
+effective_steps = SYMBOLS.symbol("T_eff", "number of effective steps", latex="T_{effective}")
+effective = U * s**2 * mu**4 / (2 * chi**2 * eta)
+at("eq69", "eq. (69)", "Number of effective steps")(
+    Identity(
+        effective_steps,
+        effective,
+        U / (decrease / escape_steps),
+        where={**by_decrease, **by_steps, **by_error, **by_iota},
+    ),
+    "The whole decrease U over the decrease a step during escapes.",
+)
+
+example = {U: 1, s: 1, iota: 1, rho: 1, chi: 1}
+at("eq70", "eq. (70)", "Number of saddles")(
+    Identity(
+        N, 8 * iota**3 * U / s * sqrt(rho / chi**3), U / decrease, where={**by_decrease, **by_error}, example=example
+    ),
+    "The whole decrease U over F_esc of (4), at alpha = 4 chi.",
+    (
+        Severity.CONSTANT,
+        "chi^3 should be alpha^3 = 64 chi^3: the printed number is 8 times too large (harmless for an upper bound).",
+        iota**3 * U / s * sqrt(rho / chi**3),
+    ),
+)
+
+gap = {N: 8 * iota**3 * U / s * sqrt(rho / chi**3)}
+at("eq71", "eq. (71)", "Attempts at each saddle")(
+    Identity(
+        Q,
+        Rational(5, 2) * log(16 * iota**3 * U / (s * omega) * sqrt(rho / chi**3)),
+        Rational(5, 2) * log(1 / omega0),
+        where={omega0: omega / (2 * N), **gap},
+    ),
+    "Lemma 2 as printed with omega_0 = omega/(2 N), and N as printed in (70).",
+)
+
+total = SYMBOLS.symbol("T_max", "number of all steps", latex="T")
+repeats = Rational(5, 2) * log(2 * N / omega)
+at("eq72", "eq. (72)", "Number of all steps")(
+    Identity(
+        total,
+        5 * U * s**2 * mu**4 / (4 * chi**2 * eta) * log(16 * iota**3 * U / (s * omega) * sqrt(rho / chi**3)),
+        effective * repeats,
+        where=gap,
+    ),
+    "T_effective of (69) times Q of (71).",
+    calculation=PARAMETERS,
+)
+at("eq72.rate", "eq. (72)", "Number of all steps, in order")(
+    Rate(
+        total,
+        U / (eta * chi**2),
+        {"escapes": ell * U * s**2 * mu**4 / (chi**2 * eta), "descent": ell * U / (chi**2 * eta)},
+        logs=(ell, mu),
+        normalised=(s,),
+    ),
+    "The steps of the escapes and those of the descent, with the logarithm of (71) as ell and the constant s.",
+)
+at("lemma6", "Lemma 6", "Number of steps")(
+    Rate(
+        total,
+        alpha ** Rational(-5, 2),
+        {"escapes": N * Q * escape_steps, "descent": U / (chi**2 * eta)},
+        tuned=(N, escape_steps, eta, chi),
+        constraints={
+            "escapes needed": U / sqrt(alpha**3 / rho) / N,
+            "steps of an escape": 1 / (escape_steps * eta * sqrt(rho * alpha)),
+            "gradient noise": eta * M**2 * iota**2 / sqrt(rho * alpha),
+            "error": chi / alpha,
+        },
+        logs=(iota, Q),
+        regime={"Q >= 1": 1 / Q},
+        normalised=(M, rho, U),
+    ),
+    "U/F_esc saddles with Q attempts of T_esc steps, and U/(eta chi^2) steps of descent, with the largest step size "
+    "of (4) and the largest chi, alpha/4.",
+)
+at("remark1", "Remark 1", "Number of steps in the setting of prior work")(
+    Rate(
+        total,
+        alpha**-4,
+        {"descent": U / (eta * alpha**2)},
+        tuned=(eta,),
+        constraints={"variance": eta * M * sigma**2 / alpha**2, "smoothness": eta * M},
+        normalised=(M, U, sigma),
+        regime={"alpha <= 1": alpha},
+    ),
+    "One example a step: the variance eta M sigma^2 of the step must not exceed alpha^2, and a decrease of eta "
+    "alpha^2 a step leaves U/(eta alpha^2) steps.",
+)
+at("thm1", "Theorem 1", "Number of steps of Algorithm 1")(
+    Rate(
+        total,
+        alpha ** Rational(-5, 2),
+        {"all steps": T},
+        tuned=(T, eta, chi, psi),
+        constraints={
+            "whole decrease": ell * U / (T * eta * chi**2),
+            "gradient noise": ell * eta * M**2 / sqrt(rho * alpha),
+            "error": chi / alpha,
+            "noise below its level": psi / chi,
+        },
+        logs=(ell,),
+        normalised=(M, rho, U),
+    ),
+    "U is spent at eta chi^2 a step, with eta = sqrt(rho alpha)/M^2 and alpha = 4 chi, up to logarithms.",
+    calculation=PARAMETERS,
+)
+at("thm1.error", "Theorem 1, and the proof of Lemma 6", "Error of Algorithm 1")(
+    Identity(alpha, 4 * chi, estimate + error, {estimate: 3 * chi, error: chi}),
+    "Where the estimate is at most 3 chi and its error at most chi, the gradient is at most 4 chi.",
+    calculation=PARAMETERS,
+)
+
+example = {alpha: 0.01, M: 1, rho: 1, iota: 2, way: 1}
+grad_f_x_t_1 = SYMBOLS.symbol(
+    "|grad F(x_{t-1})|", "gradient where it returns", LOSS / LENGTH, latex="\\|\\nabla F(x_{t-1})\\|"
+)
+at("alg1.return", "Algorithm 1, last return; Theorem 1", "Gradient at the point that is returned")(
+    Inequality(
+        alpha + M * way * radius, alpha, {way: (1e-3, 1)}, where=by_radius, example=example, subject=grad_f_x_t_1
+    ),
+    "The last iterate of the last attempt is returned, at a share w of the radius S from the point x~ that was "
+    "tested; the gradient of an M-smooth risk may change by M w S on the way.",
+    (
+        Severity.CONSTANT,
+        "The point that was tested, x~, should be returned: M S = M iota^{-3/2} sqrt(alpha/rho) is below alpha only "
+        "where M <= iota^{3/2} sqrt(rho alpha), and M may be far larger. (Each attempt also has to begin from x~: it "
+        "is x_{t-1}, not x_t, that is to be set to it.)",
+        Inequality(
+            3 * way * chi + other_way * chi,
+            alpha,
+            {chi: (1e-3, 1), way: (1e-3, 1), other_way: (1e-3, 1)},
+            where=by_error,
+            subject=SYMBOLS.symbol(
+                "|grad F(x~)|", "gradient where it tests", LOSS / LENGTH, latex="\\|\\nabla F(\\tilde x)\\|"
+            ),
+        ),
+    ),
+)
+at("thm1.probability", "Theorem 1, proofs of Lemmas 4 to 6", "Failure probability of Algorithm 1")(
+    Identity(
+        omega0, omega / (2 * N), (omega - omega / 2 - 2 * N * exp(-iota)) / N, example={omega: 0.1, N: 100, iota: 10}
+    ),
+    "What is left of omega for each of N saddles after Lemma 5 (omega/2), and Lemma 4 (failure 2 e^-iota) at each of "
+    "them.",
+    (
+        Severity.CONSTANT,
+        "omega is spent on Lemma 5 and the repeats; the failures of Lemma 4 are not covered. With (1/s) log(8 "
+        "N/omega) as another entry of (5), omega_0 = omega/(4 N) is left.",
+        Identity(
+            omega0, omega / (4 * N), (omega - omega / 2 - 2 * N * exp(-iota)) / N, where={iota: log(8 * N / omega)}
+        ),
+    ),
+)

@@ -1,0 +1,373 @@
+"""Escapes: Sections 1 and 3, and the parameters of Section 4 with their proofs (Appendix D)."""
+
+from sympy import Add, Integer, Max, Rational, exp, integrate, log, pi, sqrt
+
+from dpnotes.papers.drift_escape.calculators import PARAMETERS, REPEATS
+from dpnotes.papers.drift_escape.notation import *
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.rates import Choice, Crossover
+from dpnotes.theory.statements import Identity, Reason, Uncheckable
+from dpnotes.theory.symbols import Domain
+
+at, CLAIMS = PAPER.section()
+
+
+# ---------------------------------------------------------------- Section 1 and 3: the rate of prior work
+# With eta = 1/M and G = M = U = 1: b_1 = n kappa, b_2 = n alpha^2; kappa from a fresh gradient's noise.
+threshold = p / a
+at("sec1.prior", "Section 1, contribution 2", "Private term of the rate quoted for prior work")(
+    Crossover(p**2 * threshold / a**4, a**2, a, p ** Rational(2, 7), example={p: 0.01}),
+    "Step size 1/M and constants 1, as prior work has it: the noise of a fresh gradient gives kappa = p/alpha for p = "
+    "sqrt(d)/(n epsilon), and that of the differences then is p^2 kappa/alpha^4 = alpha^2.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "The exponent should be 3/7, as the prior work has it. With 2/7 the rate called over-optimistic would be "
+        "larger than the one that corrects it.",
+        p ** Rational(3, 7),
+    ),
+)
+
+
+ordinary = SYMBOLS.symbol("alpha_new", "private term of the rate of this paper", latex="\\alpha_{new}")
+at(
+    "sec3.looser",
+    "Section 3, with the rates of contribution 2",
+    "The corrected rate is looser than the one of prior work",
+)(
+    Inequality(p ** Rational(2, 5), p ** Rational(2, 7), sense=">=", example={p: 0.01}, subject=ordinary),
+    "The two private terms; p = sqrt(d)/(n epsilon) < 1.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "True for the exponent 3/7 of the prior work; with the printed 2/7 the corrected rate would be tighter.",
+        p ** Rational(3, 7),
+    ),
+)
+at("appB", "Appendix B", "What a direct correction of prior work gives")(
+    Uncheckable("curvature at least -O~(sqrt(rho) alpha^(2/5)), where alpha^(1/2) is wanted", Reason.CITED),
+    "Yin et al. (2019), Theorem 3 and Proposition 1. The units of sqrt(rho) alpha^(2/5) and of sqrt(rho alpha) "
+    "differ, so that other constants are hidden.",
+)
+
+# ---------------------------------------------------------------- Section 4: parameters
+ratio = SYMBOLS.symbol("u", "rho alpha/M^2, at most 1 by assumption", domain=Domain(0, 1, closed=True))
+at("eq4.bound", "eq. (4)", "Step size at most 1/M")(
+    Inequality(
+        sqrt(rho * alpha) / (M**2 * iota**2),
+        1 / M,
+        {ratio: (1e-6, 1), M: (1e-3, 1e3), rho: (1e-3, 1e3)},
+        where={alpha: ratio * M**2 / rho},
+        subject=eta,
+    ),
+    "From the assumption M >= sqrt(rho alpha), that is alpha = u M^2/rho with u <= 1, and iota >= 1.",
+)
+at("eq4.eta", "eq. (4), with (40) and (41)", "Step size for which gradient noise stays below the perturbation")(
+    Choice(
+        {eta: sqrt(rho * alpha) / (M**2 * iota**2), escape_steps: iota / (s * eta * sqrt(rho * alpha))},
+        {"P_sg": eta * M * sqrt(escape_steps) * iota},
+        1 / sqrt(s),
+    ),
+    "Lemma 12 bounds the accumulated gradient noise by sqrt(T_esc) eta M |x_t| sqrt(iota), and |x_t| itself carries "
+    "sqrt(iota) by (35); (41) needs the product eta M sqrt(T_esc) iota to be at most of order 1/sqrt(s).",
+    (
+        Severity.CONSTANT,
+        "The factor sqrt(iota) of (35) is lost between (35) and (40). With the printed step size eta M sqrt(T_esc) "
+        "iota = sqrt(mu), not 1/sqrt(s), so that (41) holds for no s; eta = sqrt(rho alpha)/(M^2 iota^3) repairs it "
+        "at the price of a logarithm.",
+        (sqrt(rho * alpha) / (M**2 * iota**3), iota / (s * eta * sqrt(rho * alpha))),
+    ),
+    calculation=PARAMETERS,
+)
+
+prefactor = SYMBOLS.symbol("36dT", "36 d times the steps of an escape", latex="36d\\mathcal{T}")
+by_steps = {escape_steps: iota / (s * eta * sqrt(rho * alpha))}
+by_level = {alpha: 16 * sqrt(C) * s * mu**2 * psi}
+by_iota = {iota: s * mu}
+at("eq5.steps", "eq. (5), first entry, outer factor", "Number of escape steps in the first entry of mu")(
+    Identity(
+        prefactor,
+        9 * d / (C ** Rational(1, 4) * eta * sqrt(s * rho * psi)),
+        36 * d * escape_steps,
+        where={**by_steps, **by_level, **by_iota},
+    ),
+    "Below (43): iota >= log(36 d T_esc log(S/(eta r))) makes 6 d T_esc log(S/(eta r)) e^-iota at most 1/6.",
+)
+
+by_radius = {radius: iota ** Rational(-3, 2) * sqrt(alpha / rho)}
+inner = SYMBOLS.symbol("S/(eta r)", "argument of the inner logarithm", latex="\\mathcal{S}/(\\eta r)")
+at("eq5.inner", "eq. (5), first entry, inner factor", "Inner logarithm of the first entry of mu")(
+    Inequality(
+        radius / (eta * r),
+        4 * C ** Rational(1, 4) / (s * eta * r) * sqrt(psi / rho),
+        {x: (0.1, 10) for x in (C, eta, r, psi, rho)} | {s: (1, 100), mu: (1, 100)},
+        where={**by_radius, **by_level, **by_iota},
+        subject=inner,
+    ),
+    "S/(eta r) with (4) put in carries 1/sqrt(mu), which the paper drops; mu >= 1.",
+)
+
+worst = 40 * sqrt(2) * radius * (rho * alpha) ** Rational(1, 4) / (sqrt(eta) * r)
+reach = 320 * sqrt(2) * C ** Rational(3, 8) * psi ** Rational(3, 4)
+reach = reach / (s ** Rational(3, 4) * rho ** Rational(1, 4) * sqrt(eta) * r)
+at("eq5.second", "eq. (5), second entry, with (47)", "Second entry of mu")(
+    Identity(
+        mu,
+        log(160 * sqrt(2) * C ** Rational(1, 4) / (s * sqrt(eta * r)) * sqrt(psi / rho)),
+        log(worst) / log(2),
+        where={**by_radius, **by_level, **by_iota},
+    ),
+    "(46) with beta as defined: 2^mu sqrt(eta) r/(40 sqrt(2) (rho alpha)^(1/4)) must reach S; the least curvature "
+    "sqrt(rho alpha) is the worst case. (With sqrt(eta) r for sqrt(eta r), another reading of the text, the units "
+    "differ as well.)",
+    (
+        Severity.CONSTANT,
+        "The logarithm is taken of a quantity with a unit: (46) drops the factor 1/sqrt(gamma) of beta and writes "
+        "sqrt(eta r) for sqrt(eta) r. The base of the logarithm is 2, as (47) uses it.",
+        log(reach) / log(2),
+    ),
+    calculation=PARAMETERS,
+)
+
+levels = log(4 * T / omega)
+second_member = SYMBOLS.symbol(
+    "C sqrt(2 log(4T/omega))", "second member of chi/psi", latex="C\\sqrt{2\\log(4T/\\omega)}"
+)
+at("eq5.third", "eq. (5), third entry, with the maximum in (4)", "Third entry of mu")(
+    Identity(
+        mu,
+        (C * levels) ** Rational(1, 4) / (2 ** Rational(3, 4) * sqrt(s)),
+        sqrt(second_member / (4 * sqrt(C) * s)),
+        {second_member: C * sqrt(2 * levels)},
+    ),
+    "The mu at which the two members of the maximum that defines chi are equal: 4 sqrt(C) s mu^2 = C sqrt(2 "
+    "log(4T/omega)).",
+)
+at("eq39", "below (39)", "What keeps the curvature term of the dynamics small")(
+    Identity(
+        eta * rho * radius * escape_steps,
+        1 / s,
+        eta * rho * radius * escape_steps,
+        where={**by_steps, **by_radius},
+        example={s: 100, iota: 100},
+    ),
+    "The product of the definitions (4).",
+    (
+        Severity.TYPOGRAPHICAL,
+        "A factor sqrt(iota) is missing, in the text that was read: 2 c eta rho S T_esc sqrt(iota) = 2c/s. The "
+        "conclusion (39), which carries sqrt(iota), stands.",
+        1 / (s * sqrt(iota)),
+    ),
+)
+
+unstable = SYMBOLS.symbol(
+    "||P_sg||", "bound of the accumulated gradient noise over beta eta r", latex="\\|P_{sg}\\|/(\\beta\\eta r)"
+)
+bound35 = SYMBOLS.symbol("|x_t|/(beta eta r)", "bound (35) of the difference, in units of beta eta r", latex="x")
+noise_sum = sqrt(escape_steps * (eta * M * bound35) ** 2 * iota)
+drift35 = {bound35: 2 * c * sqrt(iota)}
+example = {c: 1, eta: 0.01, M: 1, escape_steps: 100, iota: 4}
+at("eq40", "eq. (40)", "Bound of the accumulated gradient noise")(
+    Identity(unstable, 2 * c * eta * M * sqrt(escape_steps) * sqrt(iota), noise_sum, drift35, example=example),
+    "Lemma 12 for T_esc steps of noise eta M |x_t|, with |x_t| <= 2 c beta eta r sqrt(iota) from (35), in units of "
+    "beta eta r; constants as printed.",
+    (
+        Severity.CONSTANT,
+        "The bound (35) of |x_t| carries sqrt(iota), and Lemma 12 another: iota for sqrt(iota).",
+        2 * c * eta * M * sqrt(escape_steps) * iota,
+    ),
+)
+
+log_inner = SYMBOLS.symbol("L", "log(S/(eta r))", latex="\\log\\frac{\\mathcal{S}}{\\eta r}", usual=(0.01, 100))
+example = {d: 1, T: 10, log_inner: 0.5}
+at("eq43", "above (43)", "Failure probabilities of one step of the induction")(
+    Inequality(
+        6 * d * (T - 1) * log_inner + 4 * d * log_inner + 2, 6 * d * T * log_inner, {d: (1, 1000)}, example=example
+    ),
+    "In units of e^-iota; L stands for log(S/(eta r)).",
+    (
+        Severity.CONSTANT,
+        "It takes d log(S/(eta r)) >= 1: the inner logarithm of (5) has to be replaced by its maximum with 1.",
+        Inequality(
+            6 * d * (T - 1) * Max(1, log_inner) + 4 * d * Max(1, log_inner) + 2,
+            6 * d * T * Max(1, log_inner),
+            {d: (1, 1000)},
+        ),
+    ),
+)
+
+apart = SYMBOLS.symbol("x_t - x'_t", "difference of the coupled runs", LENGTH, latex="\\hat{x}_t")
+gap = SYMBOLS.symbol("gap", "difference before the step", LENGTH, domain=Domain(), latex="\\hat{x}_{t-1}")
+slope = SYMBOLS.symbol(
+    "slope", "difference of the gradients", LOSS / LENGTH, domain=Domain(), latex="\\nabla F-\\nabla F'"
+)
+noises = SYMBOLS.symbol(
+    "kick", "difference of the noises", LOSS / LENGTH, domain=Domain(), latex="\\hat{\\zeta}_t+\\hat{\\xi}_t"
+)
+at("eq24", "eq. (24)", "Difference of the coupled runs after one step")(
+    Identity(apart, gap - eta * slope + noises, gap - eta * (slope + noises), example={gap: 1, eta: 1}),
+    "(2) and (3) for both runs; the noises stand for their differences.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "The bracket has to enclose the differences of the noises: printed, a gradient is added to a length. (25) is "
+        "right.",
+        gap - eta * slope - eta * noises,
+    ),
+)
+
+curvature = LOSS / LENGTH**2
+y = SYMBOLS.symbol("y", "place between the coupled runs", domain=Domain(0, 1, closed=True))
+way, other_way = (SYMBOLS.symbol(name, "a share", domain=Domain(0, 1, closed=True)) for name in ("w", "v"))
+example = {alpha: 1, rho: 1, iota: 4}
+mean_hess_f = SYMBOLS.symbol("|mean hess F|", "norm of a mean Hessian", curvature, latex="\\|\\int\\nabla^2F\\|")
+at("eq32.hessian", "eq. (36) and (37)", "Change of the Hessian within the ball")(
+    Inequality(
+        sqrt(rho * alpha), rho * radius, {iota: (1.01, 100)}, where=by_radius, example=example, subject=mean_hess_f
+    ),
+    "Both runs at the saddle, where the curvature is -sqrt(rho alpha) or less; iota > 1.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "(36) should subtract the Hessian H at the saddle, as Lemma 17 does, and have a norm. (In (32), 'at most' "
+        "should be 'at least'.)",
+        Inequality(
+            rho * radius * integrate(y * way + (1 - y) * other_way, (y, 0, 1)),
+            rho * radius,
+            {iota: (1.01, 100), way: (1e-3, 1), other_way: (1e-3, 1)},
+            where=by_radius,
+            subject=SYMBOLS.symbol("|mean hess F - H|", "distance from H", curvature, latex="\\|\\Delta_t\\|"),
+        ),
+    ),
+)
+
+hessian = SYMBOLS.symbol("h", "curvature at the saddle", LOSS / LENGTH**2, domain=Domain())
+stay = 1 - eta * hessian
+changes = [
+    SYMBOLS.symbol(f"Delta_{k}", "change of curvature", LOSS / LENGTH**2, domain=Domain(), latex=f"\\Delta_{k}")
+    for k in range(3)
+]
+kicks = [
+    SYMBOLS.symbol(f"kick_{k}", "difference of the noises", LOSS / LENGTH, domain=Domain(), latex=f"\\nu_{k}")
+    for k in (1, 2, 3)
+]
+path = tuple(zip((1, 2, 3), changes, kicks, strict=True))
+differences = [Integer(0)]
+for _, change, kick in path:
+    differences.append((1 - eta * (hessian + change)) * differences[-1] - eta * kick)
+unrolled = Add(*(-eta * stay ** (3 - k) * (change * differences[k - 1] + kick) for k, change, kick in path))
+at("lemma17", "Lemma 17, eq. (23)", "Difference of the coupled runs")(
+    Identity(apart, unrolled, differences[-1]), "One dimension and three steps of (25) from a difference of 0."
+)
+
+growth_rate = SYMBOLS.symbol("x", "eta gamma", domain=Domain(0, 1, closed=True), latex="\\eta\\gamma")
+at("lemma18.scale", "above Lemma 18", "alpha(t) at most beta(t)")(
+    Inequality(
+        ((1 + growth_rate) ** (2 * T) - 1) / ((1 + growth_rate) ** 2 - 1),
+        (1 + growth_rate) ** (2 * T) / (2 * growth_rate),
+        {growth_rate: (1e-3, 1), T: (1, 50)},
+    ),
+    "Squares of both, the geometric sum in closed form; x stands for eta gamma.",
+)
+
+probability = SYMBOLS.symbol("Pr", "a probability", latex="\\Pr")
+at("lemma18.lower", "Lemma 18, eq. (30)", "Probability that the perturbation is large enough")(
+    Inequality(
+        1 - sqrt(2 / pi) * sqrt((1 + growth_rate / 2) / (1 - (1 + growth_rate) ** (-2 * T))) / 20,
+        Rational(2, 3),
+        {growth_rate: (1e-3, 1), T: (1, 1e4)},
+        ">=",
+        conditions=((1 + growth_rate) ** T >= 2,),
+        subject=probability,
+    ),
+    "Along the unstable direction the perturbation is N(0, (2 eta r alpha(T_esc))^2), whose density bounds the "
+    "probability of less than beta eta r/10; (1 + eta gamma)^T_esc >= 2^mu >= 2, x stands for eta gamma.",
+)
+
+drift_bound = SYMBOLS.symbol("drift bound", "lower bound of the drift", LENGTH, latex="\\|\\hat{x}\\|/2")
+scale = SYMBOLS.symbol("beta", "(1 + eta gamma)^T_esc/sqrt(2 eta gamma)", latex="\\beta")
+first = SYMBOLS.symbol("part 1", "one of two parts", LENGTH, latex="part_1")
+second = SYMBOLS.symbol("part 2", "the other part", LENGTH, latex="part_2")
+at("lemma19", "Lemma 19, eq. (31), from (39) and (41)", "Curvature and gradient noise together")(
+    Identity(
+        drift_bound, scale * eta * r / 20, first + second, {first: scale * eta * r / 40, second: scale * eta * r / 40}
+    ),
+    "The two parts, by (39) and by (41), beta eta r/40 each.",
+)
+
+needed_iota = -log(Rational(1, 6) / (6 * d * escape_steps * log(radius / (eta * r))))
+at("eq43.iota", "below (43)", "What iota has to be")(
+    Identity(iota, log(36 * d * escape_steps * log(radius / eta)), needed_iota, conditions=(radius > eta * r,)),
+    "6 d T_esc log(S/(eta r)) e^-iota is to be 1/6.",
+    (Severity.TYPOGRAPHICAL, "r is missing: S/eta is no number.", log(36 * d * escape_steps * log(radius / (eta * r)))),
+)
+
+growth = (1 + eta * gamma) ** escape_steps
+beta = {scale: growth / sqrt(2 * eta * gamma)}
+at("eq46", "eq. (46)", "Drift after the escape steps")(
+    Identity(drift_bound, growth * sqrt(eta * r) / (40 * sqrt(2)), scale * eta * r / 40, beta),
+    "beta(t) = (1 + eta gamma)^t/sqrt(2 eta gamma), as defined above Lemma 18.",
+    (
+        Severity.CONSTANT,
+        "beta eta r = (1 + eta gamma)^T_esc sqrt(eta) r/sqrt(2 gamma): the factor 1/sqrt(gamma) is lost, and, in the "
+        "text that was read, r stands under the root. The right side is no length.",
+        growth * sqrt(eta) * r / (40 * sqrt(2 * gamma)),
+    ),
+)
+
+small = SYMBOLS.symbol("x", "a number in (0, 1]", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+at("eq47.doubling", "below (47)", "1 + x > 2^x")(
+    Inequality(2**small, 1 + small, {small: (1e-6, 1)}, "<", example={small: 1}),
+    "Claimed for all x in (0, 1]; used to turn (1 + eta sqrt(rho alpha))^T_esc into 2^mu.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "There is equality at x = 1; the weak inequality is all that is needed.",
+        Inequality(2**small, 1 + small, {small: (1e-6, 1)}),
+    ),
+)
+
+exponent = SYMBOLS.symbol(
+    "exponent", "of the growth of the unstable direction", latex="\\eta\\sqrt{\\rho\\alpha}\\mathcal{T}"
+)
+at("eq47.exponent", "eq. (47)", "Exponent of the growth")(
+    Identity(exponent, mu, eta * sqrt(rho * alpha) * escape_steps, where={**by_steps, **by_iota}),
+    "(1 + eta sqrt(rho alpha))^T_esc >= 2^(eta sqrt(rho alpha) T_esc), with T_esc of (4).",
+)
+
+argument = SYMBOLS.symbol("X", "argument of the logarithm", domain=Domain(1))
+at("eq47.logarithm", "eq. (47)", "mu = log X makes 2^mu equal to X")(
+    Identity(2**mu, 2 ** log(argument), argument, example={argument: 10}),
+    "The last step of (47); X stands for the argument of the second entry of (5).",
+    (
+        Severity.CONSTANT,
+        "True only for logarithms to the base 2; elsewhere (Lemma 5, Lemma 19) the paper's logarithms are natural.",
+        2 ** (log(argument) / log(2)),
+    ),
+)
+
+one_third, one_fifth, one_half = Rational(1, 3), Rational(1, 5), Rational(1, 2)
+at("lemma1", "Lemma 1, below (43)", "Probability that one of two coupled runs escapes")(
+    Identity(
+        probability,
+        one_half,
+        Rational(2, 3) - 6 * d * escape_steps * log_inner * exp(-iota),
+        {iota: log(36 * d * escape_steps * log_inner)},
+    ),
+    "2/3 from (30), less the failures of Lemma 19 at iota = log(36 d T_esc log(S/(eta r))).",
+)
+at("cor1", "Corollary 1", "Probability that a single run escapes")(
+    Crossover(2 * probability, Integer(1) / 2, probability, Rational(1, 4)),
+    "The coupled runs have the same law, and the probability that one of two escapes is at most twice that of one.",
+)
+
+repeats = SYMBOLS.symbol("Q", "attempts that suffice")
+at("lemma2", "Lemma 2", "Attempts that suffice")(
+    Inequality(
+        log(1 / omega0) / log(Rational(4, 3)), Rational(5, 2) * log(1 / omega0), example={omega0: 0.01}, subject=repeats
+    ),
+    "All of Q attempts fail with probability at most (3/4)^Q, which is to be at most omega_0.",
+    (
+        Severity.CONSTANT,
+        "With the natural logarithm (3/4)^Q = omega_0^0.72 > omega_0; the lemma holds for the logarithm to the base "
+        "2, that is for Q = 3.61 ln(1/omega_0). The least is ln(1/omega_0)/ln(4/3) = 3.48 ln(1/omega_0).",
+        Rational(5, 2) * log(1 / omega0) / log(2),
+    ),
+    calculation=REPEATS,
+)

@@ -1,0 +1,369 @@
+"""The oracle: Section 5, Theorem 2."""
+
+from typing import Any
+
+import sympy
+from sympy import Add, Integer, Max, Rational, Sum, log, sqrt
+
+from dpnotes.papers.drift_escape.calculators import RATE, SAMPLES
+from dpnotes.papers.drift_escape.claims.descent import estimate
+from dpnotes.papers.drift_escape.claims.escape import one_third, ratio
+from dpnotes.papers.drift_escape.notation import *
+from dpnotes.theory.calculators import Calculator
+from dpnotes.theory.claims import Section, Severity
+from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.rates import Choice, Crossover, Rate
+from dpnotes.theory.statements import Identity
+
+at, CLAIMS = PAPER.section()
+
+
+variance = SYMBOLS.symbol(
+    "noise variance", "variance of the Gaussian noise", (LOSS / LENGTH) ** 2, latex="\\mathrm{var}(\\xi)"
+)
+log_delta = SYMBOLS.symbol("log(1/delta)", "the logarithm of 1/delta", domain=FROM_ONE, latex="\\log\\frac{1}{\\delta}")
+at("alg2.fresh", "Algorithm 2, line 5", "Noise of a fresh gradient")(
+    Rate(
+        variance,
+        G**2 * log_delta / (b1**2 * epsilon**2),
+        {"Gaussian mechanism": (2 * G / b1 * sqrt(2 * log_delta) / epsilon) ** 2},
+    ),
+    "Definition 7 with the sensitivity 2G/b_1 of a mean of b_1 gradients, one of which is replaced.",
+)
+
+move = SYMBOLS.symbol("move", "length of the last step", LENGTH, latex="\\|x_{t-1}-x_{t-2}\\|")
+at("alg2.differences", "Algorithm 2, line 10", "Noise of a gradient difference")(
+    Rate(
+        variance,
+        M**2 * log_delta * move**2 / (b2**2 * epsilon**2),
+        {"Gaussian mechanism": (2 * M * move / b2 * sqrt(2 * log_delta) / epsilon) ** 2},
+    ),
+    "Definition 7 with the sensitivity 2 M |x_{t-1} - x_{t-2}|/b_2.",
+)
+
+lips = SYMBOLS.symbol("K", "number of steps since the last fresh gradient")
+share = SYMBOLS.symbol("kappa/K", "drift of one of K steps", LENGTH**2, latex="\\kappa/K")
+drift = lips * (M**2 * share * log(d) / b2)  # K steps that share the drift kappa
+shared_drift = {share: kappa / lips}
+at("lemma7.sigma", "Lemma 7, eq. (8)", "Data noise of the oracle")(
+    Identity(
+        sigma,
+        sqrt(G**2 * log(d) ** 2 / b1 + M**2 * log(d) ** 2 * kappa / b2),
+        sqrt(log(d) * (G**2 * log(d) / b1 + drift)),
+        shared_drift,
+        example={G: 1, M: 1, b1: 100, b2: 10, d: 10, kappa: 1},
+    ),
+    "Corollary 3 for a fresh gradient and the K differences since, which share the drift kappa; its constant put to 1.",
+)
+
+spread = lips * (M**2 * share * log(1 / delta) / (b2 * epsilon) ** 2)
+at("lemma7.r", "Lemma 7, eq. (8)", "Gaussian noise of the oracle")(
+    Identity(
+        r,
+        sqrt(G**2 * log(1 / delta) / (b1**2 * epsilon**2) + M**2 * log(1 / delta) * kappa / (b2**2 * epsilon**2)),
+        sqrt(G**2 * log(1 / delta) / (b1 * epsilon) ** 2 + spread),
+        shared_drift,
+    ),
+    "Variances of Algorithm 2 add up over the K differences since the last fresh gradient; c_1 = c_2 = 1. An upper "
+    "bound: (30) and (5) need one from below, which only the fresh gradient's noise gives.",
+)
+
+increase = SYMBOLS.symbol("increase", "increase of the risk above -(eta/6)|g|^2", LOSS)
+at("lemma8.large", "Appendix E.2", "Decrease of a step with a large gradient")(
+    Inequality(
+        eta * (ratio * estimate / 3) * estimate - eta / 2 * estimate**2,
+        -eta / 6 * estimate**2,
+        {ratio: (1e-3, 1)},
+        subject=increase,
+    ),
+    "eta |error| |g| - (eta/2)|g|^2, with an error of at most a third of |g|.",
+)
+at("lemma8.small", "Appendix E.2", "Increase of a step with a small gradient")(
+    Inequality(
+        eta * chi * estimate - eta / 2 * estimate**2 + eta / 6 * estimate**2,
+        5 * eta * chi**2,
+        {chi: (1e-3, 1e3)},
+        subject=increase,
+    ),
+    "eta |error| |g| - (eta/2)|g|^2 against -(eta/6)|g|^2, as the sum over steps needs it; 3/4 would be enough for 5.",
+)
+at("lemma8", "Lemma 8", "Number of fresh gradients")(
+    Rate(
+        fresh,
+        U * eta / kappa,
+        {"whole decrease": U * eta / kappa, "small gradients": ell * U / (eta * chi**2) * eta**2 * chi**2 / kappa},
+        logs=(ell,),
+    ),
+    "R kappa/(6 eta) - 5 T eta chi^2 <= U, with T of (72). The lemma says O, but T carries logarithms: O~.",
+)
+
+
+def bracket(count: Any, scale: Any) -> Any:
+    """(82), or (94), under the root."""
+    return (
+        G**2 * U * eta / (count * kappa)
+        + G**2 * d * U**2 * eta**2 / (scale**2 * kappa**2)
+        + M**2 * U * kappa / (count * eta * chi**2)
+        + M**2 * d * U**2 * kappa / (scale**2 * eta**2 * chi**4)
+    )
+
+
+single = (n, n * epsilon)
+batches = {b1: n * kappa / (2 * U * eta), b2: n * eta * chi**2 / (2 * U)}
+level = {
+    "fresh gradients: data": G**2 / b1,
+    "fresh gradients: privacy": G**2 * d / (b1**2 * epsilon**2),
+    "differences: data": M**2 * kappa / b2,
+    "differences: privacy": M**2 * d * kappa / (b2**2 * epsilon**2),
+}
+at("eq82", "eq. (82)", "Noise level at the printed batches")(
+    Rate(alpha**2, bracket(*single), {k: v.xreplace(batches) for k, v in level.items()}),
+    "The noise level of Lemma 7 with b_1 and b_2 put in.",
+)
+
+
+def bracket_in_alpha(count: Any, scale: Any) -> Any:
+    """(83), or (95), under the root."""
+    return (
+        G**2 * U * sqrt(rho) * sqrt(alpha) / (M**2 * count * kappa)
+        + G**2 * d * U**2 * rho * alpha / (scale**2 * M**4 * kappa**2)
+        + M**4 * U * kappa / (count * sqrt(rho) * alpha ** Rational(5, 2))
+        + M**6 * d * U**2 * kappa / (scale**2 * rho * alpha**5)
+    )
+
+
+at("eq83", "eq. (83)", "Noise level in terms of alpha")(
+    Identity(alpha**2, bracket_in_alpha(*single), bracket(*single), where={chi: alpha, eta: sqrt(rho * alpha) / M**2}),
+    "(82) with eta = sqrt(rho alpha)/M^2 and chi = alpha.",
+)
+
+
+def in_kappa(count: Any, scale: Any) -> tuple[Any, Any, Any, Any]:
+    """The four members of the display below (83), or (95): alpha where each term equals alpha^2."""
+    return (
+        (G**2 * U * sqrt(rho) / (M**2 * count * kappa)) ** Rational(2, 3),
+        G**2 * d * U**2 * rho / (scale**2 * M**4 * kappa**2),
+        (M**4 * U * kappa / (count * sqrt(rho))) ** Rational(2, 9),
+        (M**6 * d * U**2 * kappa / (scale**2 * rho)) ** Rational(1, 7),
+    )
+
+
+at("appE.3.alpha", "Appendix E.3, below (83)", "Noise level, solved for alpha")(
+    Rate(
+        alpha,
+        Add(*in_kappa(*single)),
+        {"alpha": alpha},
+        (alpha,),
+        {f"term {k}": term / alpha**2 for k, term in enumerate(Add.make_args(bracket_in_alpha(*single)))},
+    ),
+    "alpha^2 is at least each of the four terms of (83).",
+)
+
+as_read = (
+    " The text that was read shows sqrt(mn) epsilon; it is sqrt(m) n epsilon by (94), and by Remark 2: a square root "
+    "term sqrt(m) before n."
+)
+
+
+def sampling_error(count: Any) -> Any:
+    """What the noise of the data costs, for so many examples."""
+    return (G * U * M / count) ** one_third
+
+
+def private_error(scale: Any) -> Any:
+    """What privacy costs, at n epsilon, times sqrt(m) for m clients."""
+    constants = G ** Rational(2, 15) * U ** Rational(2, 5) * M ** Rational(8, 15) / rho ** Rational(1, 15)
+    return constants * (sqrt(d) / scale) ** Rational(2, 5)
+
+
+tuned = (alpha, eta, kappa, b1, b2)
+ones = (G, M, rho, U)  # the paper's rates set them to 1
+
+
+def rate_terms(clients: Any = 1, step: Any = None, logs: Any = 1) -> dict[str, Any]:
+    """What the proofs of Theorems 2 and 3 ask for: every entry at most 1, up to constants.
+
+    The error alpha of Theorem 1 is at least the noise level, of Lemma 7 (or 9); the fresh gradients of Lemma 8, and
+    the steps of (72), share n examples; the step size is that of (4), unless another is given.
+    """
+    step = sqrt(rho * alpha) / (logs**2 * M**2) if step is None else step
+    level = logs**6 / (clients * alpha**2)
+    return {
+        "fresh gradients: data": level * G**2 / b1,
+        "fresh gradients: privacy": level * G**2 * d / (b1 * epsilon) ** 2,
+        "differences: data": level * M**2 * kappa / b2,
+        "differences: privacy": level * M**2 * kappa * d / (b2 * epsilon) ** 2,
+        "examples for fresh gradients": logs**5 * b1 * U * eta / (kappa * n),
+        "examples for differences": logs**5 * b2 * U / (eta * alpha**2 * n),
+        "step size": eta / step,
+    }
+
+
+def small_errors(count: Any, scale: Any) -> dict[str, Any]:
+    """The errors are below (G^2 M^2/rho)^{1/3}, as any error is that is at most G and at most M^2/rho."""
+    bound = (G**2 * M**2 / rho) ** one_third
+    return {"sampling error small": sampling_error(count) / bound, "privacy error small": private_error(scale) / bound}
+
+
+def thresholds(count: Any, scale: Any, power: Any) -> tuple[Any, Any]:
+    """The two members of kappa as printed, with the given power of d."""
+    constants = G ** Rational(14, 15) * U ** Rational(4, 5) * rho ** Rational(8, 15) / M ** Rational(34, 15)
+    sampling = G ** Rational(3, 2) * sqrt(U) * sqrt(rho) / (M ** Rational(5, 2) * sqrt(count))
+    return sampling, constants * d**power / scale ** Rational(4, 5)
+
+
+def mixed_error(count: Any, scale: Any) -> Any:
+    """What Theorems 2 and 3 lose: data noise of fresh gradients against privacy noise of differences."""
+    return (G**2 * M**4 * U**3 * d / (sqrt(rho) * count * scale**2)) ** Rational(2, 17)
+
+
+def noise_terms(clients: Any) -> dict[str, Any]:
+    """The noise level of Lemma 7, or 9, by its four terms."""
+    return {
+        "fresh gradients: data": G / sqrt(clients * b1),
+        "fresh gradients: privacy": G * sqrt(d) / (sqrt(clients) * b1 * epsilon),
+        "differences: data": M * sqrt(kappa) / sqrt(clients * b2),
+        "differences: privacy": M * sqrt(kappa * d) / (sqrt(clients) * b2 * epsilon),
+    }
+
+
+def choice(count: Any, scale: Any, clients: Any, error: Any, threshold: Any) -> Choice:
+    """The parameters as printed, for an error and a threshold kappa."""
+    return Choice(
+        {
+            alpha: error,
+            eta: sqrt(rho * alpha) / M**2,
+            kappa: threshold,
+            b1: n * kappa / (2 * U * eta),
+            b2: n * eta * alpha**2 / (2 * U),
+        },
+        noise_terms(clients),
+        alpha,
+        {
+            "step size": eta * M**2 / sqrt(rho * alpha),
+            "examples": (b1 * U * eta / kappa + b2 * U / (eta * alpha**2)) / n,
+        },
+        small_errors(count, scale),
+    )
+
+
+def balanced_threshold(count: Any, scale: Any) -> Any:
+    """The least kappa at which fresh gradients are accurate enough."""
+    return G**2 * U * eta / (count * alpha**2) + G * sqrt(d) * U * eta / (scale * alpha)
+
+
+def rates(
+    at: Section, place: str, appendix: str, count: Any, scale: Any, clients: Any, rate: Calculator, samples: Calculator
+) -> None:
+    """What Theorem 2 and its extension Theorem 3 say."""
+    number = place[-1]
+    reading = "" if clients == 1 else as_read
+    printed = count**-one_third + (sqrt(d) / scale) ** Rational(2, 5)
+    full = sampling_error(count) + private_error(scale)
+    plain = {"privacy error small": sqrt(d) / scale}
+    normalised: dict[str, Any] = {
+        "terms": {"alpha": alpha},
+        "tuned": tuned,
+        "regime": plain,
+        "normalised": ones,
+        "logs": (ell,),  # hidden by the O, and dropped in (82)
+        "constraints": rate_terms(clients),
+    }
+    explicit: dict[str, Any] = {**normalised, "regime": small_errors(count, scale), "normalised": ()}
+    members = in_kappa(count, scale)
+    sampling, privacy = thresholds(count, scale, Rational(2, 5))
+    lost = (
+        "The proof balances the terms of like kind, data noise against data noise, and privacy noise against privacy "
+        "noise, and takes the maximum of the two kappas. At this maximum the privacy noise of the differences, at the "
+        "kappa of the data noise, is not covered. The best kappa leaves a third term, "
+    )
+    third = "(d/(n (n epsilon)^2))^(2/17)" if clients == 1 else "(d/(m n (sqrt(m) n epsilon)^2))^(2/17)"
+    at(place, f"Theorem {number}", f"Rate of Theorem {number}")(
+        Rate(alpha, printed, **normalised),
+        "The noise of the oracle (Lemma 7 or 9), the number of fresh gradients (Lemma 8), the number of steps (72) "
+        "and the step size (4); alpha, eta, kappa, b_1 and b_2 are chosen as well as possible." + reading,
+        (
+            Severity.RATE,
+            f"{lost}{third}, which is the largest where p = sqrt(d)/(n epsilon) is between n^(-11/12) and n^(-5/7) "
+            "(for one client).",
+            printed + (d / (count * scale**2)) ** Rational(2, 17),
+        ),
+        calculation=rate,
+    )
+    at(f"{place}.kappa.sampling", f"Theorem {number}", "First member of kappa")(
+        Crossover(members[0], members[2], kappa, sampling),
+        "Data noise of fresh gradients and of differences, in the display that solves for alpha.",
+    )
+    at(f"{place}.kappa.privacy", f"Theorem {number}", "Second member of kappa")(
+        Crossover(members[1], members[3], kappa, privacy),
+        "Privacy noise of fresh gradients and of differences, in the display that solves for alpha." + reading,
+    )
+    at(f"{place}.constants", f"{appendix}, last display", f"Rate of Theorem {number} with its constants")(
+        Rate(alpha, full, **explicit),
+        f"As Theorem {number}, with G, M, rho and U; alpha below (G^2 M^2/rho)^(1/3), as it is whenever it is at most "
+        "G and M >= sqrt(rho alpha)." + reading,
+        (Severity.RATE, f"The term (G^2 M^4 U^3/sqrt(rho))^(2/17) {third} is lost.", full + mixed_error(count, scale)),
+        calculation=samples,
+    )
+    at(f"{place}.parameters", f"Theorem {number}", f"Parameters of Theorem {number}")(
+        choice(count, scale, clients, full, Max(sampling, privacy)),
+        "b_1, b_2 and kappa as printed, with chi for alpha up to constants." + reading,
+        (
+            Severity.RATE,
+            "The printed kappa does not reach the stated rate. kappa = G^2 U eta/(n alpha^2) + G sqrt(d) U eta/(n "
+            "epsilon alpha), in terms of the error alpha and eta = sqrt(rho alpha)/M^2, reaches the corrected one, "
+            "which no kappa improves.",
+            choice(count, scale, clients, full + mixed_error(count, scale), balanced_threshold(count, scale)),
+        ),
+        calculation=rate,
+    )
+
+
+rates(at, "thm2", "Appendix E.3", *single, Integer(1), RATE, SAMPLES)
+
+example = {G: 1, M: 1, rho: 1, U: 1, epsilon: 1, n: 1, d: 10**15}
+at("appE.3.kappa", "Appendix E.3", "Second member of kappa, in the proof")(
+    Crossover(
+        in_kappa(*single)[1], in_kappa(*single)[3], kappa, thresholds(*single, Rational(2, 3))[1], example=example
+    ),
+    "As in Theorem 2, where the power of d is 2/5.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "The power of d should be 2/5, as in the theorem.",
+        thresholds(*single, Rational(2, 5))[1],
+    ),
+)
+
+term = SYMBOLS.symbol("i", "one of the differences", domain=COUNT)
+since = SYMBOLS.symbol("k", "number of differences since the last fresh gradient", domain=COUNT)
+now, then = (sigma**2 + Sum(r**2, (term, 1, last)) for last in (since, since + 1))
+name = SYMBOLS.symbol("corr", "correlation of the noise after k and after k + 1 differences", latex="\\mathrm{corr}")
+example = {sigma: 1, r: 1}
+at("thm2.noise", "eq. (3) and Condition 1, as Theorem 2 uses them", "Correlation of the noise of two steps")(
+    Identity(name, Integer(0), now / sqrt(now * then), instances=({since: 1}, {since: 5}), example=example),
+    "Algorithm 2 adds to the noise of the last fresh gradient, of variance sigma^2, that of each difference, of "
+    "variance r^2 here: steps k and k + 1 after it share all but the last.",
+    (
+        Severity.CONSTANT,
+        "Lemmas 1, 3, 13, 18 and 19 take the noise of each step to be fresh, with mean 0 given the past; that of "
+        "Algorithm 2 is a sum, nearly the same from step to step. Lemma 4 survives, by Cauchy-Schwarz; for Lemmas 1 "
+        "and 18 a version for sums of martingale differences is missing.",
+        sqrt((sigma**2 + since * r**2) / (sigma**2 + (since + 1) * r**2)),
+    ),
+)
+
+all_steps = Rational(5, 4) * U * s**2 * mu**4 * ell / (chi**2 * eta)
+counted = 6 * eta / kappa * (U + 5 * all_steps * eta * chi**2)
+used = sympy.expand((b1 * counted + b2 * all_steps).xreplace(batches))
+used_examples = SYMBOLS.symbol("n_used", "examples that are used", latex="n_{used}")
+at("thm2.budget", "Appendix E.3, first lines", "Examples that are used")(
+    Inequality(used, n, {n: (1, 1e9), ell: (1, 100)}, example={n: 10**6, s: 10, mu: 3, ell: 20}, subject=used_examples),
+    "b_1 R + b_2 T with T of (72), where ell stands for its logarithm, and R = (6 eta/kappa)(U + 5 T eta chi^2) of "
+    "Lemma 8's proof; the paper counts O(n), and says that no example is used twice.",
+    (
+        Severity.CONSTANT,
+        "The count is ((75/4 + 5/8) s^2 mu^4 ell + 3) n, more than there are. Batches n/(2 R_max) and n/(2 T_max), "
+        "with a guard that stops when the examples run out, use n; examples used twice would break privacy.",
+        Identity(used_examples, n, (b1 * fresh + b2 * T), where={b1: n / (2 * fresh), b2: n / (2 * T)}),
+    ),
+)

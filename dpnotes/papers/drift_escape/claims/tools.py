@@ -1,0 +1,134 @@
+"""Appendix C."""
+
+from typing import Any
+
+from sympy import Add, Integer, Rational, binomial, exp, log, sqrt
+
+from dpnotes.papers.drift_escape.notation import *
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.statements import Identity, Optimum, Reason, Uncheckable
+
+at, CLAIMS = PAPER.section()
+
+
+cited = [
+    ("lemma10", "Sub-Gaussian vectors are norm-sub-Gaussian", "Lemma 10", "SG(r) implies nSG(2 sqrt(2) r sqrt(d))"),
+    ("lemma11", "Hoeffding inequality for norms", "Lemma 11", "sums of nSG vectors with fixed scales"),
+    ("lemma12", "The same with random scales", "Lemma 12", "sums of nSG vectors with random scales"),
+    ("lemma13", "Sums of squares", "Lemma 13", "sum of |v_i|^2 at most C zeta^2 (p + iota)"),
+    ("lemma15", "Norm of a symmetric random matrix", "Lemma 15", "norm at most C K (sqrt(d) + t)"),
+    ("lemma16", "Parallel composition", "Lemma 16", "mechanisms on disjoint data"),
+]
+for place, title, locator, text in cited:
+    at(place, locator, title)(Uncheckable(text, Reason.CITED), "Cited from the literature.")
+
+log_ratio = SYMBOLS.symbol(
+    "log ratio", "log(2d/omega)/log(2/omega)", latex="\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}"
+)
+example = {d: 2, omega: 0.5}
+at("cor3", "proof of Corollary 3", "Logarithm in the scale of a sum")(
+    Inequality(
+        log(2 * d / omega) / log(2 / omega), 2 * log(d), {omega: (1e-9, 0.999)}, example=example, subject=log_ratio
+    ),
+    "What the proof needs for all omega in (0, 1).",
+    (
+        Severity.CONSTANT,
+        "With natural logarithms it fails for d <= 6 (with those to the base 2 for d = 1, where the printed scale is "
+        "0). 1 + log(d)/log(2) is the least that holds for all omega.",
+        Inequality(
+            log(2 * d / omega) / log(2 / omega), 1 + log(d) / log(2), {omega: (1e-9, 1 - 1e-9)}, subject=log_ratio
+        ),
+    ),
+)
+
+sum_scale = SYMBOLS.symbol("zeta_+", "scale of a sum", LOSS / LENGTH, latex="\\zeta_+")
+squares = SYMBOLS.symbol("sum of squares", "sum of the squared scales", (LOSS / LENGTH) ** 2, latex="\\sum_i\\psi_i^2")
+at("cor3.scale", "proof of Corollary 3", "Scale of a sum, in the proof")(
+    Identity(sum_scale, sqrt(C * log(d) * T * psi), C * sqrt(log(d) * squares), {squares: T * psi**2}),
+    "The corollary's own scale, for T equal scales psi.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "The scales under the root have to be squared, and C is C^2.",
+        sqrt(C**2 * log(d) * T * psi**2),
+    ),
+)
+
+pairs = [2 * k - 9 for k in range(10)]  # sums of nine signs
+sure = Add(*(binomial(9, (9 + v) // 2) for v in pairs if abs(v) >= 1)) / Integer(2) ** 9
+signs = SYMBOLS.symbol("k", "number of matrices", domain=COUNT)
+exponent = 1 / (2 * (signs + Rational(1, 3)))  # t = B = 1, sigma^2 = k
+size_probability = SYMBOLS.symbol("Pr", "probability that the sum of k signs is at least 1 in size", latex="\\Pr")
+at("lemma14", "Lemma 14", "Matrix Bernstein inequality for a norm")(
+    Inequality(sure, exp(-exponent), {signs: (9, 9)}, example={signs: 9}, subject=size_probability),
+    "d = 1: nine random signs, B = 1, sigma^2 = k = 9, t = 1; their sum is odd, so at least 1 in size.",
+    (
+        Severity.CONSTANT,
+        "The cited theorem bounds the largest eigenvalue; the norm needs the factor 2d.",
+        2 * exp(-exponent),
+    ),
+)
+
+
+def least_epsilon(z: Any) -> Any:
+    """A privacy loss that the Gaussian mechanism exceeds, at failure probability delta.
+
+    Its exact delta at epsilon is at least 1 - exp(-v^2/2) with v = z/2 - epsilon/z > 0.
+    """
+    return z**2 / 2 - z * sqrt(2 * log(1 / (1 - delta)))
+
+
+multiplier = SYMBOLS.symbol("z", "sensitivity over noise, Delta_2/sigma_G")
+epsilon_min = SYMBOLS.symbol("epsilon_min", "least privacy loss", latex="\\epsilon_{\\min}")
+order = SYMBOLS.symbol("t", "order of the Renyi divergence, less 1")
+at("def7", "Definition 7, first sentence", "Privacy loss of the Gaussian mechanism for any noise")(
+    Inequality(
+        least_epsilon(multiplier),
+        multiplier * sqrt(2 * log(Rational(5, 4) / delta)),
+        {multiplier: (0.01, 100), delta: (1e-9, 0.5)},
+        example={multiplier: 20, delta: 0.01},
+        subject=epsilon_min,
+    ),
+    "Two Gaussians z standard deviations apart: with epsilon = z^2/2 - z v the failure probability is at least 1 - "
+    "exp(-v^2/2), since Phi(v) - e^epsilon Phi(v - z) is.",
+    (
+        Severity.PRIVACY,
+        "The sentence says any sigma > 0; the formula holds for epsilon < 1 only, as the next sentence assumes. "
+        "(z^2/2 + z sqrt(2 log(1/delta)), delta) holds for every sigma: the least over orders a = 1 + t of the Renyi "
+        "bound a z^2/2 + log(1/delta)/(a - 1).",
+        Optimum(
+            multiplier**2 / 2 * (1 + order) + log(1 / delta) / order,
+            order,
+            sqrt(2 * log(1 / delta)) / multiplier,
+            multiplier**2 / 2 + multiplier * sqrt(2 * log(1 / delta)),
+            example={multiplier: 20, delta: 0.01},
+        ),
+    ),
+)
+
+noisy = {multiplier: 2 * epsilon / sqrt(c1 * log(1 / delta))}
+enough = SYMBOLS.symbol("epsilon_enough", "privacy loss that is not exceeded", latex="\\epsilon_{enough}")
+at("thm2.privacy", "Theorem 2, with Algorithm 2, line 5", "Privacy of a fresh gradient for every epsilon")(
+    Inequality(
+        least_epsilon(multiplier),
+        epsilon,
+        {epsilon: (0.01, 1e5), c1: (1, 100)},
+        where=noisy,
+        example={epsilon: 1000, delta: 1e-5, c1: 10},
+        subject=epsilon_min,
+    ),
+    "The printed noise makes z = 2 epsilon/sqrt(c_1 log(1/delta)); the theorem asks for epsilon > 0 only.",
+    (
+        Severity.PRIVACY,
+        "No constants c_1, c_2 serve for all epsilon: it takes epsilon of order log(1/delta) at most. For epsilon <= "
+        "log(1/delta) the constant 6 + 4 sqrt(2) = 11.7 is enough.",
+        Inequality(
+            multiplier**2 / 2 + multiplier * sqrt(2 * log(1 / delta)),
+            epsilon,
+            {epsilon: (0.01, 30)},
+            where={**noisy, c1: 6 + 4 * sqrt(2)},
+            conditions=(epsilon <= log(1 / delta),),
+            subject=enough,
+        ),
+    ),
+)

@@ -1,0 +1,119 @@
+"""Appendices B and C: Lasry-Lions smoothing, and concentration."""
+
+from sympy import Integer, diff, exp, sqrt
+
+from dpnotes.papers.goldstein import calculators as calculate
+from dpnotes.papers.goldstein.notation import *
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.inequalities import Inequality
+from dpnotes.theory.rates import Choice, Rate
+from dpnotes.theory.statements import Identity
+
+at, CLAIMS = PAPER.section()
+
+at("appB.property1", "Appendix B.1, property (i)", "Goldstein points of smooth losses")(
+    Rate(norm, alpha + beta, {"stationarity": beta, "radius": smoothness * alpha}),
+    "An H-smooth loss: gradients within alpha differ by at most H alpha.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "For H-smooth losses an (alpha, beta)-stationary point is (H alpha + beta)-stationary: O(alpha + beta) adds a "
+        "length to a gradient.",
+        smoothness * alpha + beta,
+    ),
+)
+
+envelope = hy + (z - y) ** 2 / (2 * inner) - (z - x) ** 2 / (2 * lam)
+twice = {inner: 2 * lam}
+example = {hz: 0, hy: 0, lam: 1, x: 0, y: 2, z: 0}
+at("eq19", "eq. (19)", "Lasry-Lions smoothing")(
+    Identity(value_inside, hz + (z - y) ** 2 / (4 * lam) - (y - x) ** 2 / (2 * lam), envelope, twice, example=example),
+    "-M_lambda(-M_2lambda(h)) by the definition of the envelope: the outer one is a maximum over z, the inner a "
+    "minimum over y of h(y) + |z - y|^2/(4 lambda).",
+    (
+        Severity.TYPOGRAPHICAL,
+        "The bracket should be h(y) + |z - y|^2/(4 lambda) - |z - x|^2/(2 lambda). As printed, its minimum over y is "
+        "minus infinity, since y^2 has the factor 1/(4 lambda) - 1/(2 lambda). The proof of Lemma B.3 uses the right "
+        "one.",
+        hy + (z - y) ** 2 / (4 * lam) - (z - x) ** 2 / (2 * lam),
+    ),
+)
+at("factB.2.ii", "Fact B.2 (ii)", "Error of Lasry-Lions smoothing")(
+    Inequality(L * z - z**2 / (4 * lam), L * lam, example={L: 4, lam: half, z: 4}),
+    "h = -L|x| at 0: h - M_2lambda(h) is at least L z - z^2/(4 lambda) for every z, and the outer envelope adds "
+    "nothing at the peak.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "L lambda should be L^2 lambda, which is attained by -L|x| at 0 (8 against 2 for L = 4, lambda = 1/2).",
+        L**2 * lam,
+    ),
+)
+at("factB.2.iv", "Fact B.2 (iv)", "Smoothness of Lasry-Lions smoothing")(
+    Identity(smoothness, L / lam, diff(x**2 / (2 * lam), x, 2)),
+    "h = -L|x|: the smoothed function is -x^2/(2 lambda) - lambda L^2 for |x| <= lambda L.",
+    (
+        Severity.RATE,
+        "O(L/lambda)-smooth should be (1/lambda)-smooth, whatever L; the slip enters Theorem B.5 as L^(4/3).",
+        1 / lam,
+    ),
+)
+at("lemmaB.3", "Lemma B.3", "Radius of Lasry-Lions smoothing")(
+    Inequality(lam * beta + 2 * lam * L, 3 * lam * L, where={beta: u * L}),
+    "The proof's radius is lambda beta + 2 lambda L, for beta = u L <= L.",
+)
+at("propB.4", "Proposition B.4", "Gradient norm from a warm start")(
+    Rate(
+        norm,
+        R**third * L ** (2 * third) * smoothness**third * d ** (2 * third) / (n * epsilon) + L * root / (n * epsilon),
+        {
+            "variance reduction": (sqrt(L * start * smoothness) * root / (n * epsilon)) ** (2 * third),
+            "noise": L * root / (n * epsilon),
+        },
+        (start,),
+        {"warm start": L * R * d / (n * epsilon) / start},
+    ),
+    "Private variance reduction from a point of excess loss Delta, (sqrt(L0 Delta L1 d)/(n epsilon))^(2/3) + L0 "
+    "sqrt(d)/(n epsilon), where an exponential mechanism finds Delta = L0 R d/(n epsilon); both up to logarithms.",
+)
+
+n_b5 = R**third * L * d ** (2 * third) / (epsilon * alpha**third * beta)
+lasry_lions = {
+    "warm start": R**third * L ** (2 * third) * (1 / lam) ** third * d ** (2 * third) / (n * epsilon) / beta,
+    "noise": L * root / (n * epsilon) / beta,
+    "radius": 3 * lam * L / alpha,
+}
+below_l = {"beta <= L": beta / L}
+far = {"R >= alpha/sqrt(d)": alpha / (R * root)}
+at("thmB.5.rate", "Theorem B.5", "Sample size with Lasry-Lions smoothing")(
+    Rate(n, n_b5 * L**third, {"n": n}, (n, lam), lasry_lions, {**below_l, **far}, order="Omega"),
+    "Proposition B.4 with L0 = L and L1 = 1/lambda at most beta, and 3 lambda L at most alpha; for R >= "
+    "alpha/sqrt(d), since x_0 within alpha of a minimiser is stationary.",
+    (
+        Severity.RATE,
+        "L^(4/3) should be L, as the units show; it comes from the smoothness L/lambda of Fact B.2 (iv).",
+        n_b5,
+    ),
+    calculation=calculate.LASRY_LIONS,
+)
+at("thmB.5.lambda", "Appendix B.2, above Theorem B.5", "Smoothing parameter")(
+    Choice(
+        {lam: alpha / (3 * L), n: n_b5},
+        {name: lasry_lions[name] * beta for name in ("warm start", "noise")},
+        beta,
+        {"radius": lasry_lions["radius"]},
+        {**below_l, **far},
+    ),
+    "Proposition B.4 at the corrected n.",
+)
+at("thmC.2", "Theorem C.2", "Concentration of vectors")(
+    Inequality(
+        Integer(1), d * exp(-((v / c) ** 2)), {d: (1, 1), c: (1.21, 100)}, where={d: Integer(1)}, example={v: 1, c: 2}
+    ),
+    "d = 1 and one variable X = 1 or -1, which is 1-norm-sub-Gaussian: |X| >= v with probability 1 for v <= 1. The "
+    "printed bound at c sqrt(log(d/gamma)) = v is gamma = d exp(-v^2/c^2).",
+    (
+        Severity.CONSTANT,
+        "log(d/gamma) should be log(2d/gamma), as in Jin et al. (2019): at d = 1 the printed bound gives an event of "
+        "probability 1 a probability below 1, for every c.",
+        Inequality(Integer(1), 2 * d * exp(-((v / c) ** 2)), {d: (1, 1), c: (1.2012, 100)}, where={d: Integer(1)}),
+    ),
+)

@@ -1,0 +1,348 @@
+"""Convergence and selection: Sections 3.2 to 4, Theorem 3.5."""
+
+from typing import Any
+
+from sympy import Min, Rational, sqrt
+
+from dpnotes.papers.noisy_sgd import calculators
+from dpnotes.papers.noisy_sgd.claims.privacy import (
+    best_accuracy,
+    bound,
+    descent,
+    dimension_rate,
+    noise_variance,
+    privacy,
+)
+from dpnotes.papers.noisy_sgd.notation import *
+from dpnotes.papers.noisy_sgd.notation import SCALES
+from dpnotes.theory.claims import Severity
+from dpnotes.theory.inequalities import Inequality, Monotone
+from dpnotes.theory.rates import Choice, Rate
+from dpnotes.theory.statements import Identity
+
+at, CLAIMS = PAPER.section()
+
+
+# ---------------------------------------------------------------- Section 3.2: convergence
+longer = SYMBOLS.symbol("w", "a factor", domain=FROM_ONE, usual=(1, 100))
+at_the_window = {Delta: c_2 * C * sqrt(T * ell) / (n * epsilon), T: longer * epsilon * n**2 / (c_1 * B**2)}
+norm_of_noise = SYMBOLS.symbol("|xi|", "norm of the noise", GRADIENT, latex="\\|\\xi_t\\|")
+at("sec3.2.noise", "Section 3.2", "The noise is large compared with the gradients")(
+    Inequality(
+        sqrt(d) * Delta,
+        C,
+        {B: (1, 1e4), ell: (2, 20), n: (1e4, 1e6)},
+        ">=",
+        where=at_the_window,
+        example={c_1: 1, c_2: 1, C: 1, d: 10_000, B: 1000, epsilon: 1, ell: 11.5, n: 50_000, longer: 1},
+        subject=norm_of_noise,
+    ),
+    "Delta of Theorem 3.3 at T = w epsilon n^2/(c_1 B^2), the window of epsilon; C bounds the gradients.",
+    (
+        Severity.CONSTANT,
+        "The norm of the noise is C sqrt(d) times sqrt(T log(1/delta))/(n epsilon), a factor that may be as small as "
+        "sqrt(log(1/delta)/epsilon)/B (up to constants). With a large batch the noise is smaller than the gradients. "
+        "The analysis only needs Delta^2 >= sigma^2/B (up to logarithms).",
+        Inequality(
+            sqrt(d) * Delta,
+            c_2 * C * sqrt(d * ell / (c_1 * epsilon)) / B,
+            {c_1: (0.1, 10), c_2: (0.1, 10), B: (1, 1e4), ell: (2, 20), n: (1e4, 1e6)},
+            ">=",
+            where=at_the_window,
+        ),
+    ),
+)
+
+iterations = SYMBOLS.symbol("T", "number of iterations")
+at("sec3.2.iterations", "Section 3.2", "Iterations for a given total variance")(
+    Rate(
+        iterations,
+        total**2 / alpha**4,
+        {"iterations": T},
+        (T, eta),
+        {"descent": descent, "noise in the descent": eta * L * total**2 / alpha**2},
+        logs=(ell,),
+        normalised=(L, rho, f_max),
+    ),
+    "No factor d beyond the one in the total variance; against sigma^2 alone there is one, see Theorem 1.1.",
+)
+
+slope = SYMBOLS.symbol("g", "gradient norm of an iterate", GRADIENT, usual=(0.01, 10))
+quantities = {eta: (1e-4, 1), rho: (0.01, 10), total: (0.01, 10)}
+at("sec3.2.descent", "Section 3.2, proof sketch", "Expected decrease in one step")(
+    Inequality(
+        eta * slope**2 - L / 2 * eta**2 * (slope**2 + total**2),
+        (eta - L * eta**2) * slope**2 - L * eta**2 / 2 * total**2,
+        quantities,
+        ">=",
+    ),
+    "The descent lemma with the step's mean eta g and second moment eta^2 (g^2 + total variance).",
+)
+at("sec3.2.step", "Section 3.2, proof sketch", "Decrease in one step at a large gradient")(
+    Inequality(
+        (eta - L * eta**2) * alpha**2 - L * eta**2 / 2 * total**2,
+        eta * alpha**2 / 4,
+        {total: (0.01, 10)},
+        ">=",
+        where={eta: first_share * Min(1, alpha**2 / total**2) / (2 * L)},
+    ),
+    "At a gradient of norm alpha and any step size up to min(1, alpha^2/variance)/(2 L), of which u is the share.",
+)
+at("sec3.2.decrease", "Section 3.2, proof sketch", "Large gradients: decrease after one iteration")(
+    Inequality(
+        eta * alpha**2 / 4,
+        decrease,
+        quantities,
+        ">=",
+        where={decrease: SCALES[decrease]},
+        example={eta: 0.01, alpha: 0.1, rho: 1, c_F: 1},
+    ),
+    "The computed decrease eta alpha^2/4, against the decrease F of escaping.",
+    (
+        Severity.CONSTANT,
+        "One iteration at a large gradient decreases the objective by eta alpha^2/4, the share of F that falls to one "
+        "of the I iterations of an escape, not by F.",
+        Inequality(
+            eta * alpha**2 / 4,
+            c_I / (4 * c_F) * decrease / escape,
+            quantities,
+            ">=",
+            where={decrease: SCALES[decrease], escape: SCALES[escape]},
+        ),
+    ),
+)
+at("sec3.2.radius", "Section 3.2 and Appendix B, choice of parameters", "Radius in which the Hessian stays negative")(
+    Identity(radius, sqrt(alpha / (4 * rho)), (gamma - gamma / 2) / rho, where={gamma: sqrt(rho * alpha)}),
+    "An eigenvalue -sqrt(rho alpha) moves by at most rho R, and is to stay below -sqrt(rho alpha)/2.",
+)
+at("sec3.2.improvement", "Section 3.2, proof sketch", "Decrease at the boundary of the ball")(
+    Rate(
+        decrease,
+        alpha ** Rational(3, 2),
+        {"curvature": sqrt(rho * alpha) * sqrt(alpha / (4 * rho)) ** 2},
+        normalised=(rho,),
+        order="Omega",
+    ),
+    "sqrt(rho alpha) R^2 at R = sqrt(alpha/(4 rho)).",
+)
+
+progress = SYMBOLS.symbol("FT/2I", "decrease over all iterations", LOSS, latex="\\mathcal{F}T/(2\\mathcal{I})")
+at("sec3.2.progress", "Section 3.2, proof sketch", "Decrease over all iterations")(
+    Rate(
+        progress,
+        f_max,
+        {"escapes": decrease * T / (2 * escape)},
+        (decrease, T, escape),
+        {
+            "decrease of an escape": sqrt(alpha**3 / rho) / decrease,
+            "iterations": f_max / (eta * alpha**2) / T,
+            "duration of an escape": escape * eta * sqrt(rho * alpha),
+        },
+        order="Omega",
+    ),
+    "F is at least sqrt(alpha^3/rho), T at least f_max/(eta alpha^2), I at most 1/(eta sqrt(rho alpha)), up to "
+    "constants.",
+)
+
+growth = SYMBOLS.symbol(
+    "G", "growth of the distance from a saddle point", latex="e^{\\mathcal{I}\\eta\\sqrt{\\rho\\alpha}}"
+)
+at("sec3.2.growth", "Section 3.2, proof sketch", "Growth that reaches the boundary")(
+    Rate(
+        growth,
+        radius,
+        {"growth": growth},
+        (growth,),
+        {"the distance reaches R": radius / (growth * Delta * sqrt(eta / gamma))},
+        order="Theta",
+    ),
+    "Lemma B.11: noise accumulates to (1 + eta gamma)^I Delta sqrt(eta/gamma).",
+    (
+        Severity.TYPOGRAPHICAL,
+        "exp(I eta sqrt(rho alpha)) = Theta(R) compares a number with a length; the scale of the noise is missing: R "
+        "over Delta sqrt(eta/gamma). The logarithm, and so I, then depends on Delta, eta and gamma.",
+        radius * sqrt(gamma / eta) / Delta,
+    ),
+)
+
+iteration = {"descent": f_max / (eta * T), "noise": eta * L * noise_variance, "concentration": noise_variance * ell / T}
+at("thm3.4.parameters", "Theorem 3.4", "Step size and number of iterations")(
+    Choice(
+        {eta: alpha**2 / (d * Delta**2), T: 64 * f_max / (eta * alpha**2)},
+        iteration,
+        alpha**2,
+        {"step size": eta * L},
+        {
+            "minibatch noise": sigma**2 / (B * Delta**2),
+            "large noise": alpha**2 / (d * Delta**2),
+            "small alpha": alpha**2 / (L * f_max),
+        },
+        logs=(ell,),
+        normalised=(L, rho, f_max),
+    ),
+    "Lemma B.3: the mean squared gradient is at most f_max/(eta T) + eta L variance + variance log/T, up to "
+    "constants; B.2 needs eta < 1/L. Where alpha^2 exceeds d Delta^2 the step size has to be 1/L instead.",
+)
+
+chebyshev = {"Chebyshev": sigma**2 * T / (B * delta * Delta**2)}  # Lemma C.2 at delta_t = delta/T
+at("thm3.4.noise", "Theorem 3.4", "Noise without Assumption B")(
+    Rate(Delta, sigma / sqrt(B), {"Delta": Delta}, (Delta,), chebyshev, order="Omega"),
+    "The theorem claims only Assumption A. Without Assumption B, Appendix C needs delta_t Delta^2 >= sigma^2/B (Lemma "
+    "C.2), with delta_t = delta/T (Theorem B.13).",
+    (
+        Severity.RATE,
+        "Theorem 3.4 assumes only A and Delta^2 >= sigma^2/B. Its proof in Appendix B uses Assumption B, and the one "
+        "in Appendix C needs Delta^2 >= sigma^2 T/(B delta), more by the factor T/delta.",
+        sigma * sqrt(T / (B * delta)),
+    ),
+)
+
+# ---------------------------------------------------------------- Theorem 3.5
+small_sigma = {"sigma <= sqrt(L f_max)": sigma / sqrt(L * f_max)}
+data = {"sqrt(d) <= n epsilon": sqrt(d) / (n * epsilon)}
+lengthy = (
+    "T = 64 f_max/(eta alpha^2) and eta <= alpha^2/(L (sigma^2/B + d Delta^2)) in Delta >= c_2 C sqrt(T "
+    "log(1/delta))/(n epsilon): with Delta^2 >= sigma^2/B, Delta cancels."
+)
+of_f = sqrt(L * f_max) * dimension_rate
+at("thm3.5.alpha", "Theorem 3.5", "Accuracy: dependence on f_max")(
+    best_accuracy(f_max * dimension_rate, bound, regime={**small_sigma, **data}, normalised=(L, rho, ell)),
+    f"{lengthy} C = sqrt(L f_max) + sigma, up to logarithms; here sigma <= sqrt(L f_max).",
+    (
+        Severity.CONSTANT,
+        "alpha^2 is proportional to f_max, not alpha: the exponent of the f_max that is displayed should be 1/2, "
+        "alpha = sqrt(L f_max) d^{1/4}/sqrt(n epsilon); f_max is no gradient. The O with a tilde hides powers of L, "
+        "rho and f_max (Section 3), so that what it says of n, d and epsilon is not contradicted.",
+        best_accuracy(of_f, bound, regime={**small_sigma, **data}),
+    ),
+    calculation=calculators.CLOSED_LOOP,
+)
+
+of_sigma = sqrt(sigma) * (L * f_max) ** Rational(1, 4) * dimension_rate
+all_data = {"sigma sqrt(d) <= sqrt(L f_max) n epsilon": sigma * sqrt(d) / (sqrt(L * f_max) * n * epsilon)}
+at("thm3.5.sigma", "Theorem 3.5", "Accuracy: dependence on sigma")(
+    best_accuracy(dimension_rate, bound, normalised=(L, rho, f_max, ell)),
+    f"{lengthy} C = sqrt(L f_max) + sigma, up to logarithms; sigma is not among what the tilde hides.",
+    (
+        Severity.RATE,
+        "The gradient bound C contains sigma sqrt(log(nT)), and alpha is proportional to sqrt(C): for sigma above "
+        "sqrt(L f_max) the rate is sigma^{1/2} (L f_max d)^{1/4}/sqrt(n epsilon). The theorem (and Theorem 1.1) "
+        "states no sigma.",
+        best_accuracy(of_f + of_sigma, bound, regime={**data, **all_data}),
+    ),
+)
+at("thm3.5.parameters", "Theorem 3.5", "Step size and number of iterations")(
+    Choice(
+        {eta: alpha**2 / (d * Delta**2), T: 64 * f_max / (eta * alpha**2)},
+        iteration,
+        alpha**2,
+        {"privacy": privacy(C), "step size": eta * L},
+        {
+            "minibatch noise": sigma**2 / (B * Delta**2),
+            "large noise": alpha**2 / (d * Delta**2),
+            "small alpha": ell * alpha**2 / (L * f_max),
+            "accuracy": C * sqrt(L * f_max * d * ell) / (n * epsilon * alpha**2),
+        },
+        normalised=(L, rho, f_max),
+    ),
+    "Any alpha of at least sqrt(C) (L f_max d log(1/delta))^{1/4}/sqrt(n epsilon), the corrected accuracy for a "
+    "gradient bound C, and any Delta above sigma/sqrt(B) and alpha/sqrt(d): the noise that privacy asks for is Delta "
+    "again.",
+    calculation=calculators.SAMPLE_SIZE,
+)
+
+steps = {"descent": descent, "noise in the descent": eta * L * noise_variance / alpha**2, "step size": eta * L}
+subject = SYMBOLS.symbol("T", "number of iterations")
+at("thm3.5.T", "Theorem 3.5, proof", "Number of iterations in the proof")(
+    Rate(subject, L * f_max * noise_variance / alpha**4, {"iterations": T}, (T, eta), steps, order="Theta"),
+    "T = 64 f_max/(eta alpha^2) at the largest step size of Definition B.1.",
+    (
+        Severity.CONSTANT,
+        "The 1 of 1 + variance in the step size (alpha^2 in a homogeneous form) is dropped: where the variance is "
+        "below alpha^2 the step size is 1/L, and T is L f_max/alpha^2.",
+        L * f_max * (alpha**2 + noise_variance) / alpha**4,
+    ),
+)
+
+
+# ---------------------------------------------------------------- Sections 3.4 and 4
+def selection(value: Any, accuracy: Any, bound: Any, **more: Any) -> Rate:
+    """The least n at which the noise of the selection does not exceed the accuracy."""
+    constraints = {"gradient": bound / (n * epsilon * accuracy), "eigenvalue": L / (n * epsilon * sqrt(rho * accuracy))}
+    return Rate(n, value, {"n": n}, (n,), constraints, order="Omega", **more)
+
+
+at("sec3.4.n", "Section 3.4", "Number of examples for the selection")(
+    selection(1 / (epsilon * f_max**2 * sqrt(d)), f_max * dimension_rate, C, normalised=(L, rho, C)),
+    "Laplace noise C/(n epsilon) at most alpha, and L/(n epsilon) at most sqrt(rho alpha), with alpha as printed in "
+    "Theorem 3.5.",
+    (
+        Severity.RATE,
+        "The printed size covers the gradient norm only; the eigenvalue needs n epsilon >= L^{4/3}/(rho^{2/3} "
+        "f_max^{2/3} d^{1/6}) even with the printed alpha. With the corrected alpha and C = sqrt(L f_max), both "
+        "together: 1/(epsilon sqrt(d)) + L/(epsilon rho^{2/3} f_max^{1/3} d^{1/6}). (The selection finds an "
+        "O(alpha)-SOSP.)",
+        selection(
+            1 / (epsilon * sqrt(d)) + L / (epsilon * (rho**2 * f_max) ** Rational(1, 3) * d ** Rational(1, 6)),
+            of_f,
+            sqrt(L * f_max),
+        ),
+    ),
+    calculation=calculators.SELECTION,
+)
+
+shares = first_share + second_share
+change = SYMBOLS.symbol("change", "change of the gradient norm", GRADIENT, latex="|\\|\\nabla f\\| - \\|\\nabla f'\\||")
+example = {first_share: 1, second_share: 1, n: 100, C: 1}
+at("sec3.4.sensitivity", "Section 3.4", "Sensitivity of the gradient norm")(
+    Inequality(shares * C / n, C / n, example=example, subject=change),
+    "One of n examples is replaced, its gradients of norms u C and v C may point in opposite directions; adding one "
+    "to n - 1 moves the mean as far.",
+    (Severity.PRIVACY, "The sensitivity of |grad f| is 2 C/n, whether an example is replaced or added.", 2 * C / n),
+)
+
+scale = SYMBOLS.symbol("b", "scale of the Laplace noise", GRADIENT)
+change_of_mean = SYMBOLS.symbol("s", "sensitivity of the gradient norm", GRADIENT)
+above_threshold = (change_of_mean / Rational(1, 2) + 2 * change_of_mean) / epsilon
+sensitivity = {change_of_mean: 2 * C / n}
+at("sec3.4.laplace", "Section 3.4", "Scale of the noise of AboveThreshold")(
+    Identity(scale, C / (n * epsilon), above_threshold, where=sensitivity, example={C: 1, n: 100, epsilon: 1}),
+    "AboveThreshold with noise b/2 on the threshold and b on the queries costs sensitivity/(b/2) + 2 sensitivity/b "
+    "(Dwork and Roth, 2014, Theorem 3.23), which is to be epsilon; sensitivity 2 C/n.",
+    (
+        Severity.PRIVACY,
+        "AboveThreshold needs Laplace noise of scale 4 times the sensitivity over epsilon on each query, and half of "
+        "it on the threshold: 8 C/(n epsilon), where the paper has C/(n epsilon) and no noise on the threshold. With "
+        "two quantities the budget is split once more, and all of it comes on top of (epsilon, 2 delta).",
+        8 * C / (n * epsilon),
+    ),
+)
+
+curvature = SYMBOLS.symbol(
+    "change", "change of the smallest eigenvalue", LOSS / LENGTH**2, latex="|\\lambda_{\\min} - \\lambda_{\\min}'|"
+)
+example = {first_share: 0.5, second_share: 0.5, n: 100, L: 1}
+at("sec3.4.hessian", "Section 3.4", "Sensitivity of the smallest eigenvalue")(
+    Inequality(shares * L, L / n, example=example, subject=curvature),
+    "Assumption A.3 says that f is L-smooth, not each f_i: with f_i = -/+ n L x^2/2 for one example, and 0 for the "
+    "others, the eigenvalue is -L for one data set and L for its neighbour.",
+    (
+        Severity.PRIVACY,
+        "L/n needs smoothness of each f_i, and then is 2 L/n. With A.3 alone, the eigenvalue may change by 2 L, and "
+        "no noise of the order 1/n hides that.",
+        Inequality(shares * L, 2 * L),
+    ),
+)
+
+spread = sqrt(L * f_max * d) / (n * epsilon)
+at("sec4.monotone", "Section 4", "A larger epsilon gives a better solution")(
+    Monotone(
+        (spread * sqrt(ell) + sqrt(spread**2 * ell + 4 * spread * C)) / 2,
+        epsilon,
+        "decreasing",
+        {f_max: (0.1, 10), n: (10, 1e6)},
+        subject=alpha,
+    ),
+    "alpha^2 = sqrt(L f_max d) (C + alpha sqrt(ell))/(n epsilon), solved for alpha; C is the part of the gradient "
+    "bound without alpha.",
+)

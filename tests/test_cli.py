@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner, Result
 
-from dpnotes import cli, doctor, files, papers
+from dpnotes import cli, doctor, draws, files, papers
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.theory import cache
 from dpnotes.theory.calculators import Calculator
@@ -438,6 +439,7 @@ def test_doctor_names_what_is_missing_and_what_to_do(monkeypatch: pytest.MonkeyP
     def version(name: str) -> str:
         raise doctor.importlib.metadata.PackageNotFoundError(name)
 
+    draws.backend(torch.device("cpu"))  # which looks its compiler's version up, once
     monkeypatch.setattr(doctor.importlib.metadata, "version", version)
     monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
     result = call("doctor", code=1)

@@ -169,6 +169,7 @@ class Estimate:
     price: Price
     cost: Tensor  # (runs,): gradients of single examples that were computed
     status: Tensor  # (runs,): a Status
+    evaluations: Tensor | None = None  # (runs,): losses of single examples, beside the gradients; None: none
 
 
 class Oracle(Protocol):

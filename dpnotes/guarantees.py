@@ -7,7 +7,7 @@ is claimed while something that a run checked did not hold: epsilon is infinite 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from dpnotes import validate
 
@@ -108,6 +108,21 @@ OVERSPENT = Assumption("the run spent no more than was declared for it", "checke
 
 EXAMPLES_APART = Assumption("nothing of an example enters another one's gradient", "assumed")
 EXAMPLES_MIX = Assumption(f"{EXAMPLES_APART.statement} (the module mixes them)", "checked", False)
+
+
+def examples_apart(problem: Any) -> tuple[Assumption, ...]:
+    """What it rests on that an example's gradient is its own: nothing more where it is so by construction.
+
+    Example:
+      >>> import torch
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> examples_apart(Quadratic.sample(torch.tensor([1.0]), num_examples=5, spread=0.5, seed=0))
+      ()
+    """
+    if getattr(problem, "keeps_examples_apart", False):  # without the attribute nothing is known
+        return ()
+    return (EXAMPLES_MIX if getattr(problem, "mixes_examples", False) else EXAMPLES_APART,)
+
 
 BATCH_NORM = "statistics of batch normalisation (they mix examples, and running ones are released without noise)"
 TUNED_ON_PRIVATE_DATA = "parameters tuned on the private data"

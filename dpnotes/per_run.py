@@ -1,7 +1,5 @@
 """One number a run: parameters that may be the same for all runs, and norms."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -23,16 +21,6 @@ def rows(value: Number, like: Tensor, dtype: torch.dtype = torch.float64) -> Ten
     if value.shape not in ((), (len(like),)):
         raise ValueError(f"Expected a parameter of shape {tuple(value.shape)} to be () or {(len(like),)}: one a run.")
     return value.to(like.device, dtype).expand(len(like))
-
-
-def take(value: Any, index: Tensor | slice) -> Any:
-    """The parameter of some of the runs, or None.
-
-    Example:
-      >>> take(torch.tensor([1.0, 2.0]), torch.tensor([1])), take(3.0, torch.tensor([1]))
-      (tensor([2.]), 3.0)
-    """
-    return value[index] if isinstance(value, Tensor) and value.dim() else value
 
 
 def norms(vectors: Tensor) -> Tensor:

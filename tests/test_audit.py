@@ -364,7 +364,7 @@ def training_audit(
     return from_scores(*sides, delta=delta, relation=ZERO_OUT, threshold=threshold)
 
 
-SENSITIVITY = "value = clipped_sensitivity(self.clip, self.problem.num_examples, self.relation)"
+SENSITIVITY = "return self.desk.bound(self.clip, self.problem.num_examples)"
 
 
 @functools.cache
@@ -381,7 +381,7 @@ def training_design() -> tuple[Guarantee, NoiseSchedule, int, float]:
 
 def test_training_with_half_of_the_noise_is_caught_and_the_correct_one_is_not():
     claim, schedule, runs, threshold = training_design()
-    broken = module_with_line_replaced(clipped, SENSITIVITY, SENSITIVITY + " / 2")
+    broken = module_with_line_replaced(clipped, SENSITIVITY, SENSITIVITY.replace("self.clip,", "self.clip / 2,"))
     assert training_audit(broken, schedule, claim.delta, runs, threshold).exceeds(claim)
     correct = GaussianPair(torch.zeros(1), torch.ones(1), torch.ones(1, 1))
     bound = training_audit(clipped, schedule, claim.delta, runs, correct.strongest_threshold(runs, claim.delta, 0.01))
@@ -408,8 +408,8 @@ def test_the_transcript_s_score_has_the_distance_of_the_claim(rho: float):
 
 def test_unclipped_training_is_caught():
     claim, schedule, _, _ = training_design()
-    line = "scale = self.clip / num_examples / norms.clamp_min(self.clip)"
-    broken = module_with_line_replaced(clipped, line, "scale = torch.ones_like(norms) / num_examples")
+    line = "scale = self.clip / self.problem.num_examples / norms.clamp_min(self.clip)"
+    broken = module_with_line_replaced(clipped, line, "scale = torch.ones_like(norms) / self.problem.num_examples")
     assert training_audit(broken, schedule, claim.delta, 2000, 5.0).exceeds(claim)
     assert not training_audit(clipped, schedule, claim.delta, 2000, 5.0).exceeds(claim)
 
@@ -461,7 +461,7 @@ def one_training_run(module: ModuleType, rho: float, delta: float, seed: int) ->
 def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_one():
     rho, delta = 0.05, 1e-7
     claim = Guarantee(rho_to_epsilon(rho, delta), delta, Relation.ZERO_OUT, "exact Gaussian")
-    broken = module_with_line_replaced(clipped, SENSITIVITY, SENSITIVITY + " / 8")
+    broken = module_with_line_replaced(clipped, SENSITIVITY, SENSITIVITY.replace("self.clip,", "self.clip / 8,"))
     for seed in range(3):
         assert one_training_run(broken, rho, delta, seed).exceeds(claim)
         bound = one_training_run(clipped, rho, delta, seed)

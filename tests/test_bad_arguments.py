@@ -69,6 +69,7 @@ NOT_DOORS = {
     "dpnotes.draws": "kernels, which `Streams` calls",
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
     "dpnotes.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
+    "dpnotes.oracles.release": "what an oracle hands to its desk; the oracles are the doors, with all they have of it",
     "dpnotes.notebook": "pictures and cells of our notebooks",
     "dpnotes.register": "what secret streams drew, which `Streams` keeps",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
@@ -85,8 +86,8 @@ INSIDE = (
     "per_run.rows",
     "oracles.samples.DataSetBatch",
     "oracles.samples.shuffled",
-    "oracles.terms.Terms.too_long",
-    "oracles.terms.examples_apart",
+    *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
+    *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
     "privacy.mechanisms.check_answer",
     "privacy.mechanisms.check_release",
     "privacy.mechanisms.price_of",
@@ -125,7 +126,8 @@ def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield whole, value
             elif inspect.isclass(value) and not issubclass(value, BaseException) and not _is_protocol(value):
                 yield whole, value
-                for method, function in vars(value).items():
+                bases = [base for base in reversed(value.__mro__) if base.__module__.startswith("dpnotes.")]
+                for method, function in {name: f for base in bases for name, f in vars(base).items()}.items():
                     plain = getattr(function, "__func__", function)
                     written = inspect.isfunction(plain) and not getattr(plain, "__isabstractmethod__", False)
                     if not method.startswith("_") and written:
@@ -316,6 +318,9 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "noise": FixedNoise.of([uniform(0.2, 5)] * 2),
         "relation": Relation.ZERO_OUT,
     },
+    "oracles.clipped.ClippedGradient.guarantee": lambda: {
+        "state": instance("oracles.clipped.ClippedGradient").init(zeros(2, 2))
+    },
     "oracles.fresh.FreshGradient": lambda: {"noise_std": torch.ones(2, dtype=torch.float64)},
     "oracles.fresh.FreshGradient.guarantee": lambda: {"state": fresh().init(zeros(2, 4))},
     "oracles.minibatch.MinibatchGradient.guarantee": lambda: {"state": minibatch().init(zeros(2, 2))},
@@ -327,12 +332,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "oracles.spider.Spider": lambda: {
         name: getattr(spider(), name) for name in ("samples", "mechanism", "budget", "refresh", "batches")
     },
-    "oracles.spider.Spider.assumptions": lambda: {"meter": spider().init(zeros(2, 4)).meter},
     "oracles.spider.Spider.guarantee": lambda: {"state": spider().init(zeros(2, 4))},
-    "oracles.terms.Terms.too_long": lambda: {"mean": zeros(2, 2), "batch": 4},
-    "oracles.terms.Terms.assumptions": lambda: {"meter": minibatch().init(zeros(2, 2)).meter},
-    "oracles.terms.Terms.guarantee": lambda: {"state": minibatch().init(zeros(2, 2))},
-    "oracles.terms.Terms": lambda: {"noise_std": torch.ones(2, dtype=torch.float64), "basis": "assumed"},
     "papers.adaptive_batch.algorithms.Parameters": lambda: {
         "drift_threshold": 1.0,
         "first_batch": 100.0,
@@ -412,7 +412,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x": torch.zeros(2, 10),
         "evaluation": Evaluation(images(), 2),
     },
-    "privacy.accounting.guarantee": lambda: {"fixed_noise": True},
+    "privacy.accounting.guarantee": lambda: {"gaussian_noise": True},
     "privacy.audit.bounds.LowerBound": lambda: {"method": "test"},
     "privacy.audit.bounds.epsilon_from_counts": lambda: {"hits": 15, "false_hits": 1, "false_runs": 20},
     "privacy.audit.bounds.choose_threshold": lambda: {
@@ -594,7 +594,6 @@ SELVES: dict[str, Callable[[], Any]] = {
     "oracles.fresh.FreshGradient": fresh,
     "oracles.minibatch.MinibatchGradient": minibatch,
     "oracles.spider.Spider": spider,
-    "oracles.terms.Terms": lambda: minibatch().terms,
     "papers.noisy_sgd.plans.TrainingPlan": lambda: TrainingPlan(1.0, 1e-5, 10, 5, 2, 1.0),
     "privacy.audit.pairs.GaussianPair": pair,
     "privacy.audit.pairs.Pair": pair,

@@ -162,7 +162,7 @@ def test_a_loss_that_is_not_finite_counts_as_the_largest():
     ones = torch.ones(1, dtype=torch.float64)
     oracle = ClippedGradient(problem, CLIP, LossAdaptiveNoise(ones, ones / 9, 2.0, ones * 9))
     state, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, ["a"]), torch.ones(1, dtype=torch.bool))
-    assert estimate.gradient.isfinite().all() and state.meter.plan.last_loss.isfinite().all()
+    assert estimate.gradient.isfinite().all() and state.belief.plan.last_loss.isfinite().all()
 
 
 def test_the_noise_grows_with_the_relation():
@@ -349,7 +349,7 @@ def noises(runs: int, names: list[str]) -> Tensor:
         request = oracle.mechanism.requests[-1]  # type: ignore[attr-defined]
         mean = problem.gradients(points_seen[-1]).losses.clamp(0, 1).mean(1)
         seen.append((estimate.gradient - request.answer.value) / request.noise_std[:, None])
-        loss_noise = (state.oracle.meter.plan.last_loss - mean) / (9 / 12)
+        loss_noise = (state.oracle.belief.plan.last_loss - mean) / (9 / 12)
         seen.append(loss_noise[:, None].expand(-1, problem.dim))
         points_seen.append(state.x)
 
@@ -422,7 +422,7 @@ def test_a_run_that_diverges_says_so_and_keeps_its_last_finite_point():
         (lambda p: ClippedGradient(p, 1.0, plan(1), loss_clip=-1.0), "Expected loss_clip=-1.0 > 0"),
         (
             lambda p: ClippedGradient(p, 1.0, plan(2)).init(points(p, 3)),
-            "Expected equal lengths, got x: 3, noise_plan: 2",
+            "Expected equal lengths, got x: 3, runs: 2",
         ),
         (lambda p: run(p, plan(1), points(p, 1), max_steps=0), "Expected max_steps=0 >= 1"),
     ],

@@ -329,8 +329,8 @@ def test_the_oracle_itself_pays_for_the_jump_back():
         return max(found)
 
     assert farthest(spider) == pytest.approx(1 / 4, rel=1e-9)
-    line = "noise_std = self._noise_std(sensitivity)"
-    printed = module_with_line_replaced(spider, line, "noise_std = self._noise_std(sensitivity.clamp_max(0.1))")
+    line = "scale = bound.sensitivity if self._scale is None else self._scale"
+    printed = module_with_line_replaced(spider, line, "scale = bound.sensitivity.clamp_max(0.1)")
     assert farthest(printed) == pytest.approx(4 / 4, rel=1e-9), "control: the jump is four steps long"
 
 

@@ -15,13 +15,14 @@ from dpnotes.guarantees import (
     EXAMPLES_MIX,
     STATISTICS_WITHOUT_NOISE,
     TUNED_ON_PRIVATE_DATA,
+    examples_apart,
 )
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles import minibatch as module
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.terms import Terms, examples_apart
+from dpnotes.oracles.release import Desk
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import CombinationError, events_of, merged
@@ -140,7 +141,7 @@ def test_a_neighbour_moves_the_answer_by_at_most_the_sensitivity(sampling, relat
 def test_control_a_poisson_batch_divided_by_its_realised_size_moves_further(relation):
     broken = module_with_line_replaced(
         module,
-        "weights = self.norm_bound / terms.divisor / norms.clamp_min(self.norm_bound)",
+        "weights = self.norm_bound / divisor / norms.clamp_min(self.norm_bound)",
         "weights = self.norm_bound / sample.present.sum(1, keepdim=True).clamp_min(1) / "
         "norms.clamp_min(self.norm_bound)",
     )
@@ -240,7 +241,7 @@ def test_noise_that_is_not_gaussian_is_not_claimed_to_be(mechanism):
 
 
 def test_the_noise_shares_no_draws_with_the_batches():
-    with pytest.raises(ValueError, match="to have another purpose: batches draw from it"):
+    with pytest.raises(ValueError, match="to have another purpose: oracles draw from it"):
         oracle_of(network(), 1, mechanism=Gaussian("minibatch: examples"))
 
 
@@ -583,13 +584,13 @@ def test_the_cost_tells_no_secret_size():
         (lambda p: oracle_of(p, 2, noise_std=torch.tensor([1.0, -1.0]).double()), "Expected noise_std=.* numbers >= 0"),
         (lambda p: oracle_of(p, 1, noise_std=torch.ones(1)), "Expected noise_std=.* float64"),
         (lambda p: oracle_of(p, 1, bound_basis="enforced"), "Expected bound_basis='enforced' to be one of"),
-        (lambda p: oracle_of(p, 2).init(torch.zeros(3, 3)), "Expected equal lengths, got x: 3, noise_std: 2"),
+        (lambda p: oracle_of(p, 2).init(torch.zeros(3, 3)), "Expected equal lengths, got x: 3, runs: 2"),
         (lambda p: fresh(1, batch_size=0), "Expected batch_size=0 >= 1"),
         (lambda p: fresh(1, sampling=WHOLE), "Expected sampling='whole' to be one of: fresh, fixed-size"),
         (lambda p: fresh(1, sampling=Sampling.fixed_size(9, 100)), "Expected batch_size=100 to be the sampling's 9"),
         (lambda p: fresh(1, bound_basis="enforced"), "Expected bound_basis='enforced' to be one of"),
         (
-            lambda p: Terms(noise(1), 1, C, "checked", 4, FIXED, REPLACE),
+            lambda p: Desk.fixed(C, 4, noise(1), 1, REPLACE, FIXED, "checked", Gaussian(), gradients=4),
             "Expected basis='checked' to be one of: enforced, proved, measured, assumed",
         ),
     ],

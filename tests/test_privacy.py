@@ -134,7 +134,7 @@ def test_the_closed_form_agrees_with_composed_privacy_loss_distributions():
     accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
     accountant.compose(event(ledger, 0))
     by_pld = accountant.get_epsilon(1e-6)
-    ours = guarantee(float(ledger.rho()[0]), 1e-6, Relation.ZERO_OUT, fixed_noise=True).epsilon
+    ours = guarantee(float(ledger.rho()[0]), 1e-6, Relation.ZERO_OUT, gaussian_noise=True).epsilon
     assert ours == pytest.approx(by_pld, rel=1e-3)
     by_rdp = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_SPECIAL)
     by_rdp.compose(event(ledger, 0))
@@ -171,24 +171,24 @@ def test_nothing_is_claimed_that_does_not_hold():
         "no guarantee, since this did not hold: gradients stay below C"
     )
     secret = Assumption("the seed is secret", "assumed")
-    assert str(guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True, assumptions=(secret,))).endswith(
+    assert str(guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=True, assumptions=(secret,))).endswith(
         "by exact Gaussian, assuming that the seed is secret"
     )
     with pytest.raises(ValueError, match="Expected rho=inf to be finite"):
-        guarantee(math.inf, 1e-5, Relation.ZERO_OUT, fixed_noise=True)
-    fixed, chosen = (guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=f).epsilon for f in (True, False))
+        guarantee(math.inf, 1e-5, Relation.ZERO_OUT, gaussian_noise=True)
+    fixed, chosen = (guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=f).epsilon for f in (True, False))
     assert fixed < chosen
 
 
 def test_epsilon_is_infinite_once_something_that_was_checked_did_not_hold():
     assumptions = {holds: Assumption("gradients stay below C", "checked", holds) for holds in (True, False, None)}
     for holds, assumption in assumptions.items():
-        claim = guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True, assumptions=(assumption,))
+        claim = guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=True, assumptions=(assumption,))
         assert claim.nominal_epsilon == pytest.approx(6.573, abs=1e-3) and claim.delta == 1e-5
         assert claim.epsilon == (math.inf if holds is False else claim.nominal_epsilon)
         later = replace(claim, assumptions=(*claim.assumptions, assumptions[False]))
         assert later.epsilon == math.inf and later.nominal_epsilon == claim.nominal_epsilon
-    broken = guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True, assumptions=(*assumptions.values(),))
+    broken = guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=True, assumptions=(*assumptions.values(),))
     attack = LowerBound(50.0, 1e-5, Relation.ZERO_OUT, 0.01, 1000, "an attack")
     assert not attack.exceeds(broken) and attack.exceeds(replace(broken, assumptions=())), "no claim, nothing refuted"
 

@@ -1,6 +1,7 @@
 """Gradient descent and its momentum variant on whatever gradient an oracle gives."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,7 +21,7 @@ class DescentState:
     average: Tensor
     steps: Tensor
     status: Tensor
-    oracle: object
+    oracle: Any
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,23 @@
 """The noised mean gradient of a batch that is drawn from a distribution, of any size."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 from torch import Tensor
 
-from dpnotes import checks, validate
-from dpnotes.core import FRESH, Estimate, Mechanism, Relation, Sampling
-from dpnotes.guarantees import Assumption, Basis, Guarantee
-from dpnotes.oracles.terms import BatchGradientState, Terms
-from dpnotes.privacy.accounting import Method
-from dpnotes.privacy.events import Event
+from dpnotes import validate
+from dpnotes.core import FRESH, Mechanism, Relation, Sampling
+from dpnotes.guarantees import Assumption, Basis
+from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
+from dpnotes.oracles.samples import FreshData
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.streams import Streams
 
 PURPOSE = "fresh batch: examples"
 
 
-class FreshBatch(Protocol):
-    """A batch that was drawn, one a run."""
-
-    def gradient(self, x: Tensor) -> Tensor:
-        """The mean gradient over the batch at the points `x`, `(runs, dim)`."""
-        ...
-
-
-class FreshData(Protocol):
-    """A source of examples without end."""
-
-    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: int | Tensor) -> FreshBatch:
-        """A batch of new examples; its mean gradient is what counts, and needs no example written out."""
-        ...
-
-
 @dataclass(frozen=True)
-class FreshGradient:
+class FreshGradient(OnDesk):
     """The gradient of Algorithm 2 of Avdiukhin et al. (2024), arXiv:2410.06878, on examples drawn for the batch.
 
     `MinibatchGradient` for a distribution in place of a data set, where the minibatch's noise is known and batches may
@@ -93,68 +75,31 @@ class FreshGradient:
         validate.at_least(1, batch_size=self.batch_size)
         validate.one_of(("fresh", "fixed-size"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
-        if getattr(self.mechanism, "purpose", None) == PURPOSE:
-            raise ValueError(f"Expected mechanism={self.mechanism!r} to have another purpose: batches draw from it.")
         if self.sampling.scheme == "fixed-size" and self.sampling.batch_size != self.batch_size:
             raise ValueError(f"Expected batch_size={self.batch_size} to be the sampling's {self.sampling.batch_size}.")
-        _ = self.terms
+        _ = self.desk
 
     @cached_property
-    def terms(self) -> Terms:
-        """The terms of the releases: sensitivity, events, what may be claimed."""
-        return Terms(
-            self.noise_std,
-            self.num_steps,
-            self.norm_bound,
-            self.bound_basis,
-            self.batch_size,
-            self.sampling,
-            Relation.REPLACE_ONE,
-            self.mechanism,
-        )
+    def desk(self) -> Desk:
+        """The terms of its releases."""
+        return Desk.fixed(
+            self.norm_bound, self.batch_size, self.noise_std, self.num_steps, Relation.REPLACE_ONE, self.sampling,
+            self.bound_basis, self.mechanism, gradients=self.batch_size, draws=(PURPOSE,),
+        )  # fmt: skip
 
-    def init(self, x: Tensor) -> BatchGradientState:
-        """The state before the first release, for points `x` `(runs, dim)`."""
-        return self.terms.init(x)
+    def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
+        """The mean gradient of a batch, the same every time."""
+        return self.desk.claimed
 
-    def estimate(
-        self, state: BatchGradientState, x: Tensor, streams: Streams, active: Tensor
-    ) -> tuple[BatchGradientState, Estimate]:
-        """One noisy gradient at `x` for the runs in `active` that have a step left; as `MinibatchGradient.estimate`."""
-        terms, calls = self.terms, state.meter.calls
-        granted, status, spent = terms.grant(state, active)
-        if checks.known_empty(granted):
-            return state, terms.refuse(x, granted, status)
-        streams = streams.only(granted)
-        mean = self.data.fresh(self.batch_size, streams, PURPOSE, calls).gradient(x)
-        found = terms.too_long(mean, self.batch_size).long()
-        new, gradient, price = terms.release(state, mean, granted, spent, (found, found), streams)
-        return new, Estimate(gradient, price, granted * self.batch_size, status)
+    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+        """Of the batch that this call draws."""
+        batch = self.data.fresh(self.batch_size, streams, PURPOSE, plan.state.meter.calls)
+        return (Answer(batch.gradient(plan.x)),)
 
-    def declared(self) -> Tensor:
-        """The zCDP that no run exceeds, `(runs,)`, without what sampling gains."""
-        return self.terms.declared()
-
-    def events(self, run: int) -> list[Event]:
-        """All releases of a run, for `privacy.accounting.account`; fresh ones count as one."""
-        return [self.terms.event(run)]
-
-    def guarantee(
-        self,
-        state: BatchGradientState,
-        delta: float,
-        streams: Streams,
-        *,
-        not_covered: tuple[str, ...] = (),
-        method: Method | None = None,
-    ) -> tuple[Guarantee, ...]:
-        """What each run may claim, resting on what it saw; see `Terms.guarantee`."""
-        claims = self.terms.guarantee(state, delta, streams, not_covered=not_covered, method=method)
+    def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
+        """The bound of the norms, and where the batches came from."""
+        norms = norms_within(self.norm_bound, self.bound_basis, meter, run)
         if self.sampling == FRESH:
-            return claims
-        said = f"batches were drawn from {self.sampling.num_examples} examples (they came from the distribution)"
-        return tuple(replace(c, assumptions=(*c.assumptions, Assumption(said, "assumed"))) for c in claims)
-
-    def take(self, index: Tensor) -> "FreshGradient":
-        """The oracle of some of the runs; they share their source."""
-        return replace(self, noise_std=self.noise_std[index])
+            return norms
+        drawn = f"batches were drawn from {self.sampling.num_examples} examples (they came from the distribution)"
+        return *norms, Assumption(drawn, "assumed")

@@ -1,19 +1,17 @@
 """The noised mean gradient of a minibatch, clipped, or under a bound that is proved, measured or assumed."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
-from dpnotes.core import Estimate, Mechanism, Problem, Relation, Sampling
-from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Basis, Guarantee
+from dpnotes import validate
+from dpnotes.core import Mechanism, Problem, Relation, Sampling
+from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Assumption, Basis, examples_apart
 from dpnotes.oracles.batches import draw
-from dpnotes.oracles.terms import BatchGradientState, Terms, examples_apart
-from dpnotes.privacy.accounting import Method
-from dpnotes.privacy.events import Event
+from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State, norms_within
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.streams import Streams
 
@@ -30,14 +28,14 @@ class Augmentable(Protocol):
 
 
 @dataclass(frozen=True)
-class MinibatchGradient:
+class MinibatchGradient(OnDesk):
     """The gradient in Algorithms 1 and 2 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), arXiv:2410.06878.
 
     The algorithms, by their lines, at x_t, t = 0 ... T-1:
       sample a minibatch B_t of size B                                         (`batches.draw`)
       Algorithm 1: g_i <- grad f_i(x_t) / max(1, |grad f_i(x_t)| / C)          (`clipped=True`)
       Algorithm 2: g_i <- grad f_i(x_t), presumed no longer than C             (`clipped=False`)
-      xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Terms.release`)
+      xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Desk.release`)
     The paper's Delta is `noise_std`, C is `norm_bound`, T is `num_steps`.
 
     Differences from the paper: the sampling and the neighbouring relation are named, and only pairs that an accountant
@@ -112,8 +110,6 @@ class MinibatchGradient:
         validate.at_least(0, check=self.check)
         validate.one_of(("whole", "fixed-size", "poisson"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
-        if getattr(self.mechanism, "purpose", None) == _PURPOSE:
-            raise ValueError(f"Expected mechanism={self.mechanism!r} to have another purpose: batches draw from it.")
         if self.sampling.scheme == "fixed-size" and self.sampling.num_examples != self.problem.num_examples:
             raise ValueError(
                 f"Expected sampling.num_examples={self.sampling.num_examples} to be the problem's "
@@ -123,47 +119,36 @@ class MinibatchGradient:
             raise ValueError("Expected a divisor under add-or-remove-one: the number of examples is secret there.")
         if self.augment and not isinstance(self.problem, Augmentable):
             raise ValueError(f"Expected problem={type(self.problem).__name__} to have `augmented` for augment=True.")
-        _ = self.terms
+        _ = self.desk
 
     @cached_property
-    def terms(self) -> Terms:
-        """The terms of the releases: sensitivity, events, what may be claimed."""
-        return Terms(
-            self.noise_std,
-            self.num_steps,
-            self.norm_bound,
-            "enforced" if self.clipped else self.bound_basis,
-            self.sampling.rate * self.problem.num_examples if self.divisor is None else self.divisor,
-            self.sampling,
-            self.relation,
-            self.mechanism,
-            examples_apart(self.problem),
-        )
+    def desk(self) -> Desk:
+        """The terms of its releases. Their cost is a public number: of a Poisson batch the expected size."""
+        expected = self.sampling.rate * self.problem.num_examples
+        divisor = expected if self.divisor is None else self.divisor
+        not_covered = (BATCH_NORM,) if getattr(self.problem, "mixes_examples", False) else ()
+        if self.clipped and self.bound_basis == "measured":
+            not_covered = (*not_covered, STATISTICS_WITHOUT_NOISE)
+        return Desk.fixed(
+            self.norm_bound, divisor, self.noise_std, self.num_steps, self.relation, self.sampling,
+            "enforced" if self.clipped else self.bound_basis, self.mechanism,
+            # Under add-or-remove-one the number of examples is not public.
+            gradients=divisor if self.relation == Relation.ADD_OR_REMOVE else expected,
+            apart=examples_apart(self.problem), not_covered=not_covered, draws=(_PURPOSE,),
+        )  # fmt: skip
 
-    def init(self, x: Tensor) -> BatchGradientState:
-        """The state before the first release, for points `x` `(runs, dim)`."""
-        return self.terms.init(x)
+    @property
+    def terms(self) -> Bound:
+        """How far an example moves a step's mean, with the divisor of its sum."""
+        return self.desk.claimed[0].bound
 
-    def estimate(
-        self, state: BatchGradientState, x: Tensor, streams: Streams, active: Tensor
-    ) -> tuple[BatchGradientState, Estimate]:
-        """One noisy minibatch gradient at `x` for the runs in `active` that have a step left.
+    def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
+        """The mean gradient of a batch, the same every time."""
+        return self.desk.claimed
 
-        Args:
-          state: from `init` or the last call.
-          x: `(runs, dim)`.
-          streams: the runs' randomness.
-          active: `(runs,)` bool.
-
-        Returns:
-          The next state, and the estimate; rows that were refused are zeros and carry their status. Its cost is a
-          public number: of a Poisson batch the expected size, under add-or-remove-one the divisor.
-        """
-        terms, calls = self.terms, state.meter.calls
-        granted, status, spent = terms.grant(state, active)
-        if checks.known_empty(granted):
-            return state, terms.refuse(x, granted, status)
-        streams = streams.only(granted)
+    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+        """Of the batch that this call draws, clipped, or compared with the bound."""
+        x, calls, divisor = plan.x, plan.state.meter.calls, self.terms.divisor
         sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
         problem = self.problem
         if self.augment and isinstance(problem, Augmentable):
@@ -172,49 +157,18 @@ class MinibatchGradient:
         if self.clipped:
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
             norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
-            weights = self.norm_bound / terms.divisor / norms.clamp_min(self.norm_bound)
+            weights = self.norm_bound / divisor / norms.clamp_min(self.norm_bound)
             if self.sampling.scheme == "poisson":  # whose batches are padded
                 weights = sample.present * weights
-            mean, seen = gradients.weighted_sum(weights), None
-        else:
-            looks = granted & (calls % self.check == 0) if self.check else torch.zeros_like(granted)
-            exceeded = checked = torch.zeros_like(calls)
-            if self.check == 1 or (self.check and bool(looks.any())):
-                longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN is longer
-                exceeded, checked = looks * longer.sum(1), looks * sample.present.sum(1)
-            mean = gradients.weighted_sum(sample.present.to(x.dtype) * (1 / terms.divisor))
-            found = terms.too_long(mean, sample.present.sum(1)) & ~looks
-            seen = exceeded + found, checked + found
-        new, gradient, price = terms.release(state, mean, granted, spent, seen, streams)
-        # Neither the size of a Poisson batch nor, under add-or-remove-one, the number of examples is public.
-        secret = self.relation == Relation.ADD_OR_REMOVE
-        size = terms.divisor if secret else self.sampling.rate * self.problem.num_examples
-        return new, Estimate(gradient, price, granted * size, status)
+            return (Answer(gradients.weighted_sum(weights)),)
+        seen, size = None, sample.present.sum(1)
+        looked = plan.granted if self.check < 2 else plan.granted & (calls % self.check == 0)
+        if self.check == 1 or (self.check and bool(looked.any())):
+            longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN is longer
+            seen = looked, longer.sum(1), size
+        mean = gradients.weighted_sum(sample.present.to(x.dtype) * (1 / divisor))
+        return (Answer(mean, size, seen),)
 
-    def declared(self) -> Tensor:
-        """The zCDP that no run exceeds, `(runs,)`, without what sampling gains."""
-        return self.terms.declared()
-
-    def events(self, run: int) -> list[Event]:
-        """All releases of a run, for `privacy.accounting.account`, which knows what sampling gains."""
-        return [self.terms.event(run)]
-
-    def guarantee(
-        self,
-        state: BatchGradientState,
-        delta: float,
-        streams: Streams,
-        *,
-        not_covered: tuple[str, ...] = (),
-        method: Method | None = None,
-    ) -> tuple[Guarantee, ...]:
-        """What each run may claim, resting on what it saw; see `Terms.guarantee`."""
-        if getattr(self.problem, "mixes_examples", False):
-            not_covered = (*not_covered, BATCH_NORM)
-        if self.clipped and self.bound_basis == "measured":
-            not_covered = (*not_covered, STATISTICS_WITHOUT_NOISE)
-        return self.terms.guarantee(state, delta, streams, not_covered=not_covered, method=method)
-
-    def take(self, index: Tensor) -> "MinibatchGradient":
-        """The oracle of some of the runs."""
-        return replace(self, problem=self.problem.take(index), noise_std=self.noise_std[index])
+    def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
+        """The bound of the norms."""
+        return norms_within(self.norm_bound, self.desk.basis, meter, run)

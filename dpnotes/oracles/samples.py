@@ -1,18 +1,16 @@
-"""Examples that are used once: batches of them, whose gradients are asked for at one point or at two."""
+"""Examples that are used once: where batches of them come from, to be asked at one point or at several."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from dpnotes import checks, validate
 from dpnotes.core import ExampleGradients, Problem
-from dpnotes.guarantees import Basis
-from dpnotes.oracles.fresh import FreshBatch
-from dpnotes.oracles.terms import examples_apart
+from dpnotes.guarantees import Basis, examples_apart
 from dpnotes.precision import full_precision
 from dpnotes.streams import Streams
 
@@ -23,19 +21,24 @@ _WRITTEN_OUT = 2**24  # numbers: gradients of examples that are held at once whe
 
 
 class Batch(Protocol):
-    """Examples that were drawn, a batch a run, to be asked once or at two points."""
+    """Examples that were drawn, a batch a run, to be asked at any number of points in one go."""
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
         """The next term of SPIDER's sum, `(runs, dim)`; anything in runs whose batch is empty.
 
         The mean of `grad f(x; z)` where the sum is `new`, of `grad f(x; z) - grad f(previous; z)` in the other runs.
-        What is averaged may be `bound` long, `(runs,)`: a source whose basis is "enforced" scales it down to that.
+        `x` and `previous` are `(runs, dim)`, or several points each, `(runs, points, dim)`: then an example's gradient
+        is the mean of its gradients at them, as that of a smoothed loss. What is averaged over examples may be `bound`
+        long, `(runs,)`: a source whose basis is "enforced" scales it down to that.
         """
         ...
 
 
 class Samples(Protocol):
-    """A source of examples, `total` of them a run (int64, `()` or `(runs,)`); `basis` is what bounds rest on."""
+    """A source of examples, `total` of them a run (int64, `()` or `(runs,)`); `basis` is what bounds rest on.
+
+    One that asks at several points for a term has `num_points`, so many as there are of `x`, for who counts gradients.
+    """
 
     @property
     def total(self) -> Tensor: ...  # noqa: D102
@@ -52,10 +55,20 @@ class Samples(Protocol):
 
 
 # ---------------------------------------------------------------- virtual data
-class FreshData(Protocol):
-    """A distribution whose batches have sizes of their own in every run, `(runs,)` float64."""
+class FreshBatch(Protocol):
+    """A batch of a distribution, one a run."""
 
-    def fresh(self, batch_size: Tensor, streams: Streams, purpose: str, call: Tensor) -> FreshBatch: ...  # noqa: D102
+    def gradient(self, x: Tensor) -> Tensor:
+        """The mean gradient at `x`, `(runs, dim)`."""
+        ...
+
+
+class FreshData(Protocol):
+    """A distribution: examples without end."""
+
+    def fresh(self, batch_size: Any, streams: Streams, purpose: str, call: Tensor) -> FreshBatch:
+        """A batch of new examples, `batch_size` of them, one number or `(runs,)` float64; none is written out."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +79,15 @@ class VirtualBatch:
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
         """As `Batch.term`; the bound is not enforced."""
-        mean = self.examples.gradient(x)
+        mean = self._gradient(x)
         if checks.known_empty(~new):
             return mean
-        return mean - self.examples.gradient(previous).masked_fill(new[:, None], 0)
+        return mean - self._gradient(previous).masked_fill(new[:, None], 0)
+
+    def _gradient(self, x: Tensor) -> Tensor:
+        if x.dim() == 2:
+            return self.examples.gradient(x)
+        return torch.stack([self.examples.gradient(point) for point in x.unbind(1)]).mean(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +192,7 @@ class DataSetBatch:
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
         """As `Batch.term`; runs with a new sum have batches of another size, and are asked by themselves."""
-        found = torch.zeros_like(x)
+        found = x.new_zeros(len(x), x.shape[-1])
         for first in (True, False):
             index = ((new == first) & (self.count > 0)).nonzero()[:, 0]
             if len(index):
@@ -184,35 +202,38 @@ class DataSetBatch:
 
     def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
         """The mean of the gradients at `x`, each no longer than `bound`, `(runs, dim)`; no batch may be empty."""
-        return self._mean(lambda examples: self.problem.gradients(x, examples), bound, self.examples_at_once)
+        if x.dim() == 2:
+            return self._mean(lambda examples: self.problem.gradients(x, examples), bound, self.examples_at_once)
+        return self._mean(lambda examples: self._written_out(x, examples), bound, self._at_once(x))
 
     def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
         """The mean of the differences, each no longer than `bound`, `(runs, dim)`.
 
-        Where gradients cannot be subtracted in factors they are written out, `dim` numbers an example.
+        Where gradients cannot be subtracted in factors, or are those at several points, they are written out, `dim`
+        numbers an example and point.
         """
-        at_once = self.examples_at_once
-        probe = self.problem.gradients(x, self.start[:, None].clamp_max(self.problem.num_examples - 1))
-        if isinstance(probe, Subtractable):
-            return self._mean(
-                lambda examples: self.problem.gradients(x, examples).minus(self.problem.gradients(previous, examples)),  # type: ignore[attr-defined]
-                bound,
-                at_once,
-            )
-        at_once = max(1, min(at_once, _WRITTEN_OUT // x.numel()))
-        return self._mean(
-            lambda examples: self._written_out(x, examples).minus(self._written_out(previous, examples)), bound, at_once
-        )
+        one = self.start[:, None].clamp_max(self.problem.num_examples - 1)
+        factored = x.dim() == 2 and isinstance(self.problem.gradients(x, one), Subtractable)
+        gradients: Any = self.problem.gradients if factored else self._written_out
+        at_once = self.examples_at_once if factored else self._at_once(x)
+        return self._mean(lambda examples: gradients(x, examples).minus(gradients(previous, examples)), bound, at_once)
+
+    def _at_once(self, x: Tensor) -> int:
+        """How many examples a run, where gradients are written out."""
+        return max(1, min(self.examples_at_once, _WRITTEN_OUT // x.numel()))
 
     def _take(self, index: Tensor) -> "DataSetBatch":
         problem, streams = self.problem.take(index), self.streams.take(index)
         return DataSetBatch(problem, self.start[index], self.count[index], streams, self.examples_at_once)
 
     def _written_out(self, x: Tensor, examples: Tensor) -> WrittenOut:
-        runs, batch = examples.shape
-        each = torch.arange(runs, device=x.device).repeat_interleave(batch)  # an example is a run of its own
-        gradients = self.problem.take(each).gradients(x[each], examples.reshape(-1, 1))
-        return WrittenOut(gradients.weighted_sum(x.new_ones(runs * batch, 1)).view(runs, batch, -1))
+        points = x.view(len(x), -1, x.shape[-1])
+        shape = (*examples.shape, points.shape[1])
+        each = torch.arange(len(x), device=x.device)[:, None, None].expand(shape).flatten()  # runs of their own
+        places = torch.arange(shape[2], device=x.device).expand(shape).flatten()
+        asked = examples[..., None].expand(shape).reshape(-1, 1)
+        gradients = self.problem.take(each).gradients(points[each, places], asked)
+        return WrittenOut(gradients.weighted_sum(x.new_ones(len(each), 1)).view(*shape, -1).mean(2))
 
     def _mean(self, gradients_of: Callable[[Tensor], ExampleGradients], bound: Tensor, at_once: int) -> Tensor:
         last, total = self.problem.num_examples - 1, None

@@ -7,23 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
-from dpnotes.core import FRESH, Estimate, Guarantee, Mechanism, Price, Relation, Release, Sensitive, Status
-from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption
+from dpnotes import validate
+from dpnotes.core import FRESH, WHOLE, Mechanism, Relation, Sampling
+from dpnotes.guarantees import Assumption
+from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, part_of
 from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, Samples
-from dpnotes.per_run import Number, rows, take
-from dpnotes.privacy.accounting import Method, account, assumptions_of
+from dpnotes.per_run import Number, norms, rows
 from dpnotes.privacy.discrete import DiscreteGaussian
-from dpnotes.privacy.events import Event, clipped_sensitivity
-from dpnotes.privacy.filter import Filter, Spent
+from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.privacy.mechanisms import Laplace
 from dpnotes.states import select
 from dpnotes.streams import Streams
 
 # Relative. The noise is that much more than its multiplier says, so that no rounding makes a release dearer.
 _MARGIN = 2.0**-40
-# How much longer than its bound a mean may be by its own rounding, in float32.
-_ROUNDING = 1e-5
 _LEAST_SENSITIVITY = 1e-150  # noise is scaled to: of a move of 0 the answer is 0 whatever the data
 _LARGEST_BATCH = 2e18  # more than any source has
 
@@ -92,7 +89,7 @@ class Refresh:
 
     def take(self, index: Tensor) -> "Refresh":
         """The rule of some of the runs."""
-        return replace(self, threshold=take(self.threshold, index), scale=take(self.scale, index))
+        return part_of(self, index)
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ class Batches:
 
     def take(self, index: Tensor) -> "Batches":
         """The rule of some of the runs."""
-        return Batches(*(take(value, index) for value in (self.first, self.least, self.per_gradient)))
+        return part_of(self, index)
 
 
 @dataclass(frozen=True)
@@ -149,35 +146,7 @@ class Belief:
 
 
 @dataclass(frozen=True)
-class Meter:
-    """What never goes back, `(runs,)` each: releases, examples used, fresh gradients, what the filter let through.
-
-    `exceeded` counts batches whose mean is longer than what no example may exceed; it is exact, so covered by no
-    guarantee.
-    """
-
-    calls: Tensor
-    used: Tensor
-    refreshes: Tensor
-    filter: Spent
-    exceeded: Tensor
-
-    @property
-    def spent(self) -> Tensor:
-        """zCDP spent, `(runs,)`."""
-        return self.filter.total
-
-
-@dataclass(frozen=True)
-class SpiderState:
-    """`belief` may be restored; `meter` may not."""
-
-    belief: Belief
-    meter: Meter
-
-
-@dataclass(frozen=True)
-class Spider:
+class Spider(OnDesk):
     """Two oracles in one: Algorithms 2 and 3 of Liu and Talwar (2024), and adaptive DP-SPIDER of drift escape.
 
     Liu and Talwar, "Adaptive Batch Size for Privately Finding Second-Order Stationary Points", arXiv:2410.07502v1, with
@@ -187,7 +156,7 @@ class Spider:
       4: if drift_t >= kappa                               (`Refresh.due`)
       5:   grad_t = O1(x_t), drift_t = 0                   (`Batch.term`; the tree starts anew)
       7: else grad_t = grad_{t-1} + O2(x_t, x_{t-1})       (`Batch.term`)
-     13: gradient estimate grad_t + TREE(t)                (`Mechanism.release`, `Belief.gradient`)
+     13: gradient estimate grad_t + TREE(t)                (`Desk.release`, `believe`)
      15: drift_{t+1} = drift_t + |gradient estimate|       (`Refresh.drift`)
     The perturbation at saddles and the step are the method's (`methods.spider_descent`).
 
@@ -229,6 +198,10 @@ class Spider:
         that no term's sensitivity exceeds s. A `Tree` needs it. None: noise in proportion to each sensitivity, that
         is to each move.
       relation: which data sets are neighbours, replace-one or zero-out.
+      sampling: `FRESH`: an example is in one batch. `WHOLE`: every batch is all of `samples`, whatever `batches` says;
+        none is used up, and the costs of releases add up.
+      difference_multiplier: at least 0, the noise of a difference, where it is another one than a fresh gradient's; not
+        with a `Tree`, which has one noise for a whole sum. None: `noise_multiplier`.
 
     Numbers are one for all runs or `(runs,)`.
 
@@ -266,6 +239,8 @@ class Spider:
     smoothness: Number
     term_sensitivity: Number | None = None
     relation: Relation = Relation.REPLACE_ONE
+    sampling: Sampling = FRESH
+    difference_multiplier: Number | None = None
 
     def __post_init__(self) -> None:
         validate.provides("batch", "total", samples=self.samples)
@@ -278,9 +253,12 @@ class Spider:
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         validate.or_none(validate.every, validate.positive, term_sensitivity=self.term_sensitivity)
         validate.every(validate.non_negative, noise_multiplier=self.noise_multiplier)
+        validate.or_none(validate.every, validate.non_negative, difference_multiplier=self.difference_multiplier)
+        validate.instance(Sampling, sampling=self.sampling)
+        validate.one_of(("fresh", "whole"), sampling=self.sampling.scheme)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:
             raise ValueError(f"Expected budget={self.budget} to be (runs,) and float64: one a run.")
-        _ = self._filter
+        _ = self.desk.filter
         self._check_shapes()
         self._check_mechanism()
         self._check_first()
@@ -295,15 +273,16 @@ class Spider:
         said = f"Expected mechanism={self.mechanism!r} to"
         if isinstance(self.mechanism, DiscreteGaussian | Laplace):
             raise ValueError(f"{said} add Gaussian noise, which is what is claimed.")
-        if getattr(self.mechanism, "purpose", None) in (PURPOSE, ORDER_PURPOSE):
-            raise ValueError(f"{said} have another purpose: batches draw from it.")
         if self.term_sensitivity is None and hasattr(self.mechanism, "max_leaves"):
             raise ValueError(f"{said} have independent noise, or a term_sensitivity: the noise of a sum is constant.")
+        if self.difference_multiplier is not None and hasattr(self.mechanism, "max_leaves"):
+            raise ValueError(f"{said} have independent noise, or no difference_multiplier: a sum has one noise.")
 
     def _check_first(self) -> None:
         """Refuse what ends every run before its first estimate."""
         new = torch.ones_like(self.budget, dtype=torch.bool)
-        need, sensitivity = self._size(new, rows(self.gradient_bound, self.budget))
+        first = self._asked(new, rows(self.gradient_bound, self.budget))
+        need: Any = first.bound.divisor
         for run in (need > self.samples.total).nonzero()[:1, 0].tolist():
             total = int(self.samples.total.expand(need.shape)[run])
             raise ValueError(
@@ -311,7 +290,7 @@ class Spider:
                 f"run {run} by {int(need[run]) - total}."
             )
         start = self.mechanism.init(self.budget[:, None])
-        cost = self.mechanism.cost(start, self._noise_std(sensitivity) / sensitivity, FRESH, new)
+        cost = self.mechanism.cost(start, first.noise_multiplier, self.sampling, new)
         for run in (cost > self.budget).nonzero()[:1, 0].tolist():
             raise ValueError(
                 f"Expected budget={float(self.budget[run]):.6g} >= {float(cost[run]):.6g}, the zCDP of one fresh "
@@ -319,98 +298,85 @@ class Spider:
                 f"{float((cost / self.budget)[run]) ** 0.5:.6g}."
             )
 
-    def init(self, x: Tensor) -> SpiderState:
-        """The state before the first estimate, for points `x` `(runs, dim)`."""
-        validate.same_length(x=x, budget=self.budget)
-        none = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        belief = Belief(x, torch.zeros_like(x), none.double(), none, self.mechanism.init(x))
-        return SpiderState(belief, Meter(none, none.clone(), none.clone(), self._filter.init(), none.clone()))
-
     @cached_property
-    def _filter(self) -> Filter:
-        return Filter(self.budget)
+    def desk(self) -> Desk:
+        """The terms of its releases."""
+        return Desk(
+            self.budget, self.relation, self.sampling, self.samples.basis, self.mechanism, total=self.samples.total,
+            draws=(PURPOSE, ORDER_PURPOSE),
+        )  # fmt: skip
+
+    def begin(self, x: Tensor) -> Belief:
+        """A sum without terms."""
+        none = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        return Belief(x, torch.zeros_like(x), none.double(), none, self.mechanism.init(x))
 
     @cached_property
     def _scale(self) -> Tensor | None:
         """s, one a run: a tensor divided by it is rounded alike on every device, by a number of the host it is not."""
         return None if self.term_sensitivity is None else rows(self.term_sensitivity, self.budget)
 
-    def _size(self, new: Tensor, bound: Tensor) -> tuple[Tensor, Tensor]:
-        """Examples in the next batch `(runs,)` int64, and the sensitivity of the mean of terms at most `bound` long."""
-        moved = clipped_sensitivity(1.0, 1.0, self.relation, FRESH) * bound
-        wanted = self.batches.wanted(bound, new)
+    @cached_property
+    def _everything(self) -> Tensor:
+        return self.samples.total.to(self.budget.device).expand(self.budget.shape)
+
+    def _need(self, new: Tensor, longest: Tensor) -> Tensor:
+        """Examples in the next batch, `(runs,)` int64, whose terms are at most so long."""
+        if self.sampling == WHOLE:
+            return self._everything
+        wanted = self.batches.wanted(longest, new)
         if self._scale is not None:
-            wanted = torch.maximum(wanted, moved / self._scale)
-        need = wanted.ceil().nan_to_num(nan=_LARGEST_BATCH).clamp(1, _LARGEST_BATCH).long()
-        return need, moved / need
+            turned = clipped_sensitivity(1.0, 1.0, self.relation, self.sampling)
+            wanted = torch.maximum(wanted, turned * longest / self._scale)
+        return wanted.ceil().nan_to_num(nan=_LARGEST_BATCH).clamp(1, _LARGEST_BATCH).long()
 
-    def _noise_std(self, sensitivity: Tensor) -> Tensor:
-        scale = sensitivity if self._scale is None else self._scale
-        return self.noise_multiplier * scale.clamp_min(_LEAST_SENSITIVITY) * (1 + _MARGIN)
+    def _asked(self, new: Tensor, longest: Tensor, eps: float = 0.0, drift: Tensor | None = None) -> Ask:
+        need, multiplier = self._need(new, longest), self.noise_multiplier
+        # A difference of a short move is rounded as its gradients are.
+        bound = self.desk.bound(longest, need, slack=8 * eps * self.gradient_bound)
+        if self.difference_multiplier is not None:
+            multiplier = torch.where(new, multiplier, rows(self.difference_multiplier, longest))
+        scale = bound.sensitivity if self._scale is None else self._scale
+        noise_std = multiplier * scale.clamp_min(_LEAST_SENSITIVITY) * (1 + _MARGIN)
+        gradients = torch.where(new, need, 2 * need)
+        if (num_points := getattr(self.samples, "num_points", 1)) > 1:
+            gradients = num_points * gradients
+        examples = need if self.sampling == FRESH else None
+        return Ask.with_std(bound, noise_std, gradients=gradients, examples=examples, restart=new, note=drift)
 
-    def estimate(self, state: SpiderState, x: Tensor, streams: Streams, active: Tensor) -> tuple[SpiderState, Estimate]:
-        """The gradient estimate at `x` of the runs in `active`, from as many fresh examples as it needs.
-
-        Args:
-          state: from `init` or the last call.
-          x: `(runs, dim)`.
-          streams: the runs' randomness.
-          active: `(runs,)` bool.
-
-        Returns:
-          The next state, and the estimate; rows that were refused are zeros and carry their status. Its cost counts
-          gradients, two for an example of a difference.
-        """
-        belief, meter = state.belief, state.meter
-        move = torch.linalg.vector_norm(x - belief.point, dim=1, dtype=torch.float64)
+    def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
+        """A fresh gradient where one is due, else the difference to the last point."""
+        belief = state.belief
+        move = norms(x - belief.point)
         drift = self.refresh.drift(belief.drift, move)
         new = self.refresh.due(drift, belief.terms)
-        bound = torch.where(new, self.gradient_bound, self.smoothness * move)
-        need, sensitivity = self._size(new, bound)
-        noise_std = self._noise_std(sensitivity)
-        cost = self.mechanism.cost(belief.noise, noise_std / sensitivity, FRESH, new)
-        enough = need <= self.samples.total - meter.used
-        granted, spent = self._filter.grant(meter.filter, cost, active & enough, FRESH)
-        refusal = torch.full_like(need, Status.DATA_EXHAUSTED).masked_fill_(enough, Status.BUDGET_EXHAUSTED)
-        status = refusal.masked_fill_(active == granted, Status.OK)
-        if checks.known_empty(granted):
-            price = Price(rows(self.noise_multiplier, move), granted, self.relation, FRESH)
-            return state, Estimate(torch.zeros_like(x), price, torch.zeros_like(need), status)
+        longest = torch.where(new, self.gradient_bound, self.smoothness * move)
+        return (self._asked(new, longest, torch.finfo(x.dtype).eps, drift),)
 
-        used, streams = granted * need, streams.only(granted)
-        batch = self.samples.batch(meter.used, used, streams, meter.calls)
-        mean = batch.term(x, belief.point, new, bound)
-        exceeded = granted & self._too_long(mean, bound)
-        answer = Sensitive(mean, sensitivity, self.relation, self.samples.basis, FRESH)
-        request = Release(answer, noise_std, meter.calls, granted, restart=new)
-        noise, value, price = self.mechanism.release(belief.noise, request, streams)
-        after = Belief(
-            torch.where(granted[:, None], x, belief.point),
-            # Rows that were refused are zeros in the value, and begin no new sum.
-            torch.where((granted & new)[:, None], value, belief.gradient + value),
-            torch.where(granted, drift.masked_fill(new, 0.0), belief.drift),
-            torch.where(granted, belief.terms.masked_fill(new, 0) + 1, belief.terms),
+    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+        """The mean term of the next batch, as many examples as the plan says."""
+        ask: Any = plan.asks[0]
+        meter = plan.state.meter
+        count = plan.granted * self._everything if ask.examples is None else plan.uses
+        batch = self.samples.batch(meter.used, count, streams, meter.calls)
+        return (Answer(batch.term(plan.x, plan.state.belief.point, ask.restart, ask.bound.longest)),)
+
+    def believe(self, plan: Plan, noise: Any, values: list[Tensor]) -> tuple[Belief, Tensor]:
+        """Add the value to the sum, or begin a new one with it."""
+        old, ask, granted = plan.state.belief, plan.asks[0], plan.granted
+        # Rows that were refused are zeros in the value, and begin no new sum.
+        gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])
+        belief = Belief(
+            torch.where(granted[:, None], plan.x, old.point),
+            gradient,
+            torch.where(granted, ask.note, old.drift).masked_fill(plan.begins, 0.0),
+            (old.terms + granted).masked_fill(plan.begins, 1),
             noise,
         )
-        counted = Meter(
-            meter.calls + granted,
-            meter.used + used,
-            meter.refreshes + (granted & new),
-            spent,
-            meter.exceeded + exceeded,
-        )
-        gradient = after.gradient.masked_fill(~granted[:, None], 0)
-        return SpiderState(after, counted), Estimate(gradient, price, torch.where(new, used, 2 * used), status)
-
-    def _too_long(self, mean: Tensor, bound: Tensor) -> Tensor:
-        """Whether a mean proves that one of its terms is longer than the bound, `(runs,)` bool."""
-        length = torch.linalg.vector_norm(mean, dim=1, dtype=torch.float64)
-        # A difference of a short move is rounded as its gradients are.
-        rounding = 8 * torch.finfo(mean.dtype).eps * self.gradient_bound
-        return ~(length <= bound * (1 + _ROUNDING) + rounding)
+        return belief, gradient.masked_fill(~granted[:, None], 0)
 
     # ------------------------------------------------------------ what a method may do with the belief
-    def rollback(self, now: SpiderState, saved: SpiderState, mask: Tensor, *, refresh: bool) -> SpiderState:
+    def rollback(self, now: State, saved: State, mask: Tensor, *, refresh: bool) -> State:
         """Go back, where `mask` `(runs,)` is true, to what was believed then; the meter stays.
 
         Args:
@@ -423,9 +389,9 @@ class Spider:
         belief = select(mask, saved.belief, now.belief)
         if refresh:
             belief = replace(belief, terms=torch.where(mask, 0, belief.terms))
-        return SpiderState(belief, now.meter)
+        return State(belief, now.meter)
 
-    def forget_drift(self, state: SpiderState, mask: Tensor) -> SpiderState:
+    def forget_drift(self, state: State, mask: Tensor) -> State:
         """Set the drift to 0 without a fresh gradient: line 10 of Liu and Talwar's Algorithm 2 as it is printed.
 
         The error of the estimate is then bounded by nothing, as its batches and its refreshes count on the drift.
@@ -433,26 +399,8 @@ class Spider:
         return replace(state, belief=replace(state.belief, drift=torch.where(mask, 0.0, state.belief.drift)))
 
     # ------------------------------------------------------------ what may be claimed
-    def declared(self) -> Tensor:
-        """The zCDP that no run exceeds, `(runs,)`."""
-        return self.budget
-
-    def events(self, run: int) -> list[Event]:
-        """All releases of a run, as the accountant reads them: one Gaussian release that costs the budget.
-
-        An example is in one batch. What it pays for in a tree are Gaussian releases whose costs add up to no more than
-        that, whatever was released before, and such releases are together no worse than the one (Smith and Thakurta
-        2022, arXiv:2210.17520).
-
-        Raises:
-          ValueError: if the budget is infinite, or there is no such run.
-        """
-        validate.index(len(self.budget), run=run)
-        return [Event((0.5 / float(self.budget[run])) ** 0.5, self.relation, FRESH)]
-
-    def assumptions(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
-        """What the sensitivity of a run rests on, with what the run saw of it."""
-        validate.index(len(self.budget), run=run)
+    def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
+        """The bounds of gradients and of differences."""
         longest, change = (float(rows(v, self.budget)[run]) for v in (self.gradient_bound, self.smoothness))
         what = f"gradients are at most {longest:g} long and differ by at most {change:g} times the move"
         if self.samples.basis == "enforced":
@@ -461,54 +409,3 @@ class Spider:
             seen = f"every example's {what} (the means of {exceeded} of {int(meter.calls[run])} batches were longer)"
             return (Assumption(seen, "checked", False),)
         return (Assumption(f"every example's {what}", self.samples.basis),)
-
-    def guarantee(
-        self,
-        state: SpiderState,
-        delta: float,
-        streams: Streams,
-        *,
-        not_covered: tuple[str, ...] = (),
-        method: Method | None = None,
-    ) -> tuple[Guarantee, ...]:
-        """What each run may claim for all its releases, whenever it stopped.
-
-        Args:
-          state: after the run.
-          delta: in (0, 1).
-          streams: the runs' randomness; whether it is a secret, and whether runs share it, is part of the claim.
-          not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
-          method: the accountant, as `privacy.accounting.account`.
-
-        Returns:
-          One a run. A run that refuted G or M, or spent more than this oracle's budget, claims nothing
-          (`Guarantee.holds`): its epsilon is infinite, as it is without noise.
-        """
-        checks.settle()
-        validate.between(0, 1, delta=delta)
-        claims, about_runs = [], assumptions_of(streams)
-        for run, budget in enumerate(self.budget.tolist()):
-            assumptions, left = (*about_runs, *self.assumptions(state.meter, run)), not_covered
-            if int(state.meter.exceeded[run]) and STATISTICS_WITHOUT_NOISE not in left:
-                left = (*left, STATISTICS_WITHOUT_NOISE)
-            if bool(state.meter.spent[run] > budget):
-                assumptions = (*assumptions, OVERSPENT)
-            if budget < float("inf"):
-                claims.append(account(self.events(run), delta, method, assumptions=assumptions, not_covered=left))
-            else:
-                claims.append(Guarantee(budget, delta, self.relation, "no noise", assumptions, left))
-        return tuple(claims)
-
-    def take(self, index: Tensor) -> "Spider":
-        """The oracle of some of the runs."""
-        return replace(
-            self,
-            samples=self.samples.take(index),
-            noise_multiplier=take(self.noise_multiplier, index),
-            budget=self.budget[index],
-            refresh=self.refresh.take(index),
-            batches=self.batches.take(index),
-            gradient_bound=take(self.gradient_bound, index),
-            smoothness=take(self.smoothness, index),
-            term_sensitivity=take(self.term_sensitivity, index),
-        )

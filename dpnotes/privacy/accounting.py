@@ -12,9 +12,11 @@ Three conversions from zCDP, each an upper bound on the true epsilon:
 * "classic": `rho + 2 sqrt(rho ln(1/delta))` (Bun and Steinke 2016, arXiv:1605.02065v1, Proposition 1.3);
 * "tight": the best over the Renyi orders (Canonne, Kamath and Steinke 2020, arXiv:2004.00010v6, Proposition 12);
   both hold for every rho-zCDP mechanism;
-* "exact": for Gaussian releases whose noise was fixed in advance and costs rho in all. They compose to one Gaussian
+* "exact": for Gaussian releases that cost rho in all. With noise that was fixed in advance they compose to one Gaussian
   mechanism (Dong, Roth and Su 2019, arXiv:1905.02383v3, Corollary 3.3), whose epsilon is known exactly (Balle and
-  Wang 2018, arXiv:1805.06530v2, Theorem 8). Nothing smaller can be claimed.
+  Wang 2018, arXiv:1805.06530v2, Theorem 8); nothing smaller can be claimed. Where noise follows from what was released,
+  and a filter keeps the sum of the costs below rho, they are together no worse than that one (Smith and Thakurta 2022,
+  arXiv:2210.17520).
 """
 
 import math
@@ -182,7 +184,7 @@ def account(
     """What releases that were fixed in advance may claim together.
 
     Their noise, sampling and number may not depend on what was released (the queries may): where they do, a filter
-    bounds them, and `guarantee` says what that claims. Fresh events compose in parallel: an example pays for all
+    bounds their cost, and `guarantee` says what that claims. Fresh events compose in parallel: an example pays for all
     releases that touch all examples and for the loudest fresh one.
 
     Args:
@@ -348,22 +350,22 @@ def guarantee(
     delta: float,
     relation: Relation,
     *,
-    fixed_noise: bool,
+    gaussian_noise: bool,
     assumptions: tuple[Assumption, ...] = (),
     not_covered: tuple[str, ...] = (),
 ) -> Guarantee:
-    """What a run of Gaussian releases may claim whose cost can never exceed `rho`.
+    """What a run of releases may claim whose cost can never exceed `rho`.
 
     `rho` is what was declared before the run, not what a run happened to spend: when a run stops early, that it did
     so may depend on the data. If the run chooses its noise, the costs compose under the filter that bounds their sum
-    (Feldman and Zrnic 2021, arXiv:2008.11193, for every Renyi order at once), and the conversion is the tight one.
+    (Feldman and Zrnic 2021, arXiv:2008.11193, for every Renyi order at once; Smith and Thakurta 2022, arXiv:2210.17520,
+    for Gaussian noise, with the exact conversion).
 
     Args:
       rho: the zCDP budget, at least 0 and finite.
       delta: in (0, 1).
       relation: the neighbours that the cost was counted for.
-      fixed_noise: whether all noise was Gaussian and its levels were fixed before the run. If not, all that is known
-        is zCDP, as it is of discrete or Laplace noise.
+      gaussian_noise: whether all noise was Gaussian. If not, as of discrete or Laplace noise, only zCDP is known.
       assumptions: what the claim rests on.
       not_covered: what depends on the data and is not in rho.
 
@@ -372,13 +374,13 @@ def guarantee(
       TypeError: for what is no relation, or neither True nor False.
 
     Example:
-      >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=True))
+      >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=True))
       (6.573, 1e-05)-DP, zero-out-one, by exact Gaussian
-      >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, fixed_noise=False))
+      >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=False))
       (7.077, 1e-05)-DP, zero-out-one, by zCDP filter, tight conversion
     """
-    validate.flag(fixed_noise=fixed_noise)
-    if fixed_noise:
+    validate.flag(gaussian_noise=gaussian_noise)
+    if gaussian_noise:
         epsilon = rho_to_epsilon(rho, delta, "exact")
         return Guarantee(epsilon, delta, relation, "exact Gaussian", assumptions, not_covered)
     epsilon = rho_to_epsilon(rho, delta, "tight")

@@ -36,7 +36,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "oracles/clipped": ("clipped_gradient", "budget_schedules_algorithms", "audit"),
     "oracles/batches": ("oracles_batches", "oracles_minibatch"),
     "oracles/minibatch": ("oracles_minibatch", "noisy_sgd_algorithms", "noisy_sgd_training"),
-    "oracles/terms": ("oracles_minibatch", "noisy_sgd_algorithms"),
+    "oracles/release": ("oracles_release", "oracles_minibatch", "oracles_spider", "clipped_gradient"),
     "oracles/fresh": ("oracles_minibatch", "noisy_sgd_algorithms"),
     "oracles/samples": ("oracles_spider", "methods_spider", "problems_virtual"),
     "oracles/spider": (

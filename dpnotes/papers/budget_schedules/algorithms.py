@@ -11,18 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from dpnotes import draws, validate
 from dpnotes.core import Guarantee, Ledger, Problem, Relation
-from dpnotes.guarantees import assumptions_of_runs
 from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.oracles.clipped import ClippedGradient
-from dpnotes.oracles.terms import examples_apart
-from dpnotes.privacy.accounting import guarantee
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_private_side
 from dpnotes.problems.networks import TwoLayerNetwork
@@ -63,8 +59,8 @@ def private_gradient_descent(
     Equation (1) with Algorithm 1 of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070, by their lines:
 
       for t = 1..T:
-        1: request rho_t <- 1 / sigma_t^2; average the N gradients     (`ClippedGradient.estimate`, `NoisePlan`)
-        2: if rho_t <= R_t                                             (`ClippedGradient.estimate`; printed: <)
+        1: request rho_t <- 1 / sigma_t^2; average the N gradients     (`ClippedGradient.ask`, `.answer`; `NoisePlan`)
+        2: if rho_t <= R_t                                             (`Filter.grant`; printed: <)
         3:   R_{t+1} <- R_t - rho_t                                    (`Meter.spent`)
         4:   g_t <- average + G sigma_t nu_t / N                       (`Gaussian.release`)
         5:   m_{t+1} <- phi(m_t, g_t)                                  (`Descent.step`, equations (2) and (3))
@@ -127,13 +123,7 @@ def private_gradient_descent(
     method = Descent(step_size, momentum)
     ledger = Ledger()
     state = drive(method, oracle, method.init(x, oracle), streams, max_steps, ledger, observe)
-    shared = len(torch.unique(streams.keys, dim=0)) < len(streams)
-    assumptions = *assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared), *examples_apart(problem)
-    claims = tuple(
-        guarantee(rho, delta, relation, fixed_noise=plan.fixed, assumptions=assumptions, not_covered=not_covered)
-        for rho in oracle.declared().tolist()
-    )
-    return Runs(state, ledger, claims)
+    return Runs(state, ledger, oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered))
 
 
 def bytes_per_run(problem: TwoLayerNetwork) -> int:

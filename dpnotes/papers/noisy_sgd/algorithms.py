@@ -21,7 +21,7 @@ from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.oracles.fresh import FreshData, FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.terms import BatchGradientState, Terms
+from dpnotes.oracles.release import Desk, State
 from dpnotes.papers.noisy_sgd.calculators import PRIVACY_NOISE, SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
 from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.calibration import noise_multiplier
@@ -343,9 +343,9 @@ def clipped_noisy_sgd(
     """
     oracle = _oracle(problem, noise, sampling, norm_bound, num_steps, relation, True, bound_basis, 0, augment, divisor)
     state, ledger = _descend(oracle, x, streams, step_size, observe)
-    claims = oracle.guarantee(_of(state), delta, streams, not_covered=not_covered)
+    claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
     readings = tuple(
-        {"theorem 3.1": Reading(_theorem_3_1(choice, oracle.terms, i, streams, claim.not_covered), claim)}
+        {"theorem 3.1": Reading(_theorem_3_1(choice, oracle, state.oracle, i, streams, claim.not_covered), claim)}
         for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
     )
     return Runs(state, ledger, claims, readings)
@@ -440,9 +440,9 @@ def noisy_sgd(
         problem, noise, sampling, norm_bound, num_steps, relation, False, bound_basis, check, augment, divisor
     )
     state, ledger = _descend(oracle, x, streams, step_size, observe)
-    claims = oracle.guarantee(_of(state), delta, streams, not_covered=not_covered)
+    claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
     readings = tuple(
-        _readings(choice, oracle.terms, i, claim, premises, step_size, streams, problem.num_examples)
+        _readings(choice, oracle.desk, i, claim, premises, step_size, streams, problem.num_examples)
         for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
     )
     return Runs(state, ledger, claims, readings)
@@ -508,10 +508,10 @@ def noisy_sgd_on_fresh_data(
     noise_std, mechanism = _levels(noise)
     oracle = FreshGradient(data, batch_size, noise_std, norm_bound, num_steps, sampling, bound_basis, mechanism)
     state, ledger = _descend(oracle, x, streams, step_size, observe)
-    claims = oracle.guarantee(_of(state), delta, streams, not_covered=not_covered)
+    claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
     num_examples = 0 if sampling == FRESH else sampling.num_examples
     readings = tuple(
-        _readings(choice, oracle.terms, i, claim, premises, step_size, streams, num_examples)
+        _readings(choice, oracle.desk, i, claim, premises, step_size, streams, num_examples)
         for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
     )
     return Runs(state, ledger, claims, readings)
@@ -569,28 +569,28 @@ def _descend(
     return state, ledger
 
 
-def _of(state: DescentState) -> BatchGradientState:
-    assert isinstance(state.oracle, BatchGradientState)
-    return state.oracle
-
-
-def _accounted(choice: NoiseChoice, terms: Terms, run: int) -> Assumption:
+def _accounted(choice: NoiseChoice, desk: Desk, run: int) -> Assumption:
     """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
-    found = math.inf if choice.std == 0 else account([terms.event(run)], choice.delta).epsilon
+    found = math.inf if choice.std == 0 else account(desk.events(run), choice.delta).epsilon
     said = (
         f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({choice.epsilon:g}, {choice.delta:g})-DP "
-        f"(accounted: epsilon = {found:.4g}, {terms.relation})"
+        f"(accounted: epsilon = {found:.4g}, {desk.relation})"
     )
     return Assumption(said, "checked", found <= choice.epsilon)
 
 
 def _theorem_3_1(
-    choice: NoiseChoice, terms: Terms, run: int, streams: Streams, not_covered: tuple[str, ...]
+    choice: NoiseChoice,
+    oracle: MinibatchGradient,
+    state: State,
+    run: int,
+    streams: Streams,
+    not_covered: tuple[str, ...],
 ) -> Guarantee:
-    assumptions = *assumptions_of(streams), *terms.clipping, *choice.premises, _accounted(choice, terms, run)
-    return Guarantee(
-        choice.epsilon, choice.delta, terms.relation, f"nominal: {choice.origin}", assumptions, not_covered
-    )
+    desk = oracle.desk
+    bounds = *oracle.bounds(state.meter, run), *desk.apart
+    assumptions = *assumptions_of(streams), *bounds, *choice.premises, _accounted(choice, desk, run)
+    return Guarantee(choice.epsilon, choice.delta, desk.relation, f"nominal: {choice.origin}", assumptions, not_covered)
 
 
 # The step of the proof of Theorem 3.3 that fails (claim thm3.3.privacy): whatever a run saw, the claim does not follow.
@@ -601,7 +601,7 @@ COUNTED_ONCE = Assumption(
 
 def _readings(
     choice: NoiseChoice,
-    terms: Terms,
+    desk: Desk,
     run: int,
     claim: Guarantee,
     premises: Premises,
@@ -610,7 +610,7 @@ def _readings(
     num_examples: int,
 ) -> dict[str, Reading]:
     """The arguments by name; `claim` is the accounted one, with what the run saw of C."""
-    C, T, epsilon = terms.norm_bound, terms.num_steps, choice.epsilon
+    C, T, epsilon = desk.claimed[0].bound.longest, desk.steps, choice.epsilon
     failure = choice.delta if premises.failure is None else premises.failure
     both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
     found = max(min(claim.nominal_epsilon, 700.0), 1e-300)
@@ -622,7 +622,7 @@ def _readings(
         Assumption(f"{but_for}, no example of {whose} has a gradient above {C:g} in {run_on}", "assumed")
         for whose, run_on in (("a data set", "its own run"), ("either of two neighbours", "the run on one of them"))
     )
-    algorithm_1 = *choice.premises, _accounted(choice, terms, run)
+    algorithm_1 = *choice.premises, _accounted(choice, desk, run)
     theorem = _premises_of_theorem_3_3(premises, step_size, T)
 
     def reading(
@@ -631,7 +631,7 @@ def _readings(
         # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
         seen = (a for a in claim.assumptions if a.basis == "checked")
         rests = (*assumptions_of(streams), *seen, *of)
-        nominal = Guarantee(epsilon, delta, terms.relation, name, (*rests, *nominal_only), claim.not_covered)
+        nominal = Guarantee(epsilon, delta, desk.relation, name, (*rests, *nominal_only), claim.not_covered)
         return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
 
     readings = {
@@ -641,8 +641,8 @@ def _readings(
         "premises": reading("the premises of Theorem 3.3", both["delta"], accounted_both["delta"], algorithm_1, alone),
         "transcript": reading("an event of the transcript", joint, accounted_joint, algorithm_1, together),
     }
-    if premises.sigma is not None and num_examples and terms.relation == Relation.REPLACE_ONE:
-        readings["assumption B"] = _by_assumption_b(terms, run, claim, premises.sigma, streams, num_examples)
+    if premises.sigma is not None and num_examples and desk.relation == Relation.REPLACE_ONE:
+        readings["assumption B"] = _by_assumption_b(desk, run, claim, premises.sigma, streams, num_examples)
     return readings
 
 
@@ -661,17 +661,18 @@ def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: in
 
 
 def _by_assumption_b(
-    terms: Terms, run: int, claim: Guarantee, sigma: float, streams: Streams, num_examples: int
+    desk: Desk, run: int, claim: Guarantee, sigma: float, streams: Streams, num_examples: int
 ) -> Reading:
-    batch_size = terms.sampling.batch_size if terms.sampling.scheme == "fixed-size" else num_examples
+    (ask,) = desk.claimed
+    batch_size = desk.sampling.batch_size if desk.sampling.scheme == "fixed-size" else num_examples
     # The sum over the batch moves by B times what the mean does, whatever it is divided by.
-    moved = SENSITIVITY(n=num_examples, B=batch_size, sigma=sigma)["batch"] * batch_size / terms.divisor
-    std = float(terms.noise_std[run])
+    moved = SENSITIVITY(n=num_examples, B=batch_size, sigma=sigma)["batch"] * batch_size / ask.bound.divisor
+    std = float(ask.noise_std[run])
     assumption = Assumption(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
     rests = *assumptions_of(streams), assumption
     if std == 0:
         return Reading(None, replace(claim, assumptions=rests))
-    event = replace(terms.event(run), noise_multiplier=std / moved)
+    event = replace(desk.events(run)[0], noise_multiplier=std / moved)
     return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))

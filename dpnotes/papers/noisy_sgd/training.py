@@ -16,7 +16,7 @@ from dpnotes.methods import checkpoint as checkpoints
 from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.terms import BatchGradientState
+from dpnotes.oracles.release import State
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem, OutOfMemory
 from dpnotes.streams import Streams
@@ -98,9 +98,8 @@ class Training:
         return self.state.x
 
     @property
-    def oracle_state(self) -> BatchGradientState:
+    def oracle_state(self) -> State:
         """The oracle's state, for `MinibatchGradient.guarantee`."""
-        assert isinstance(self.state.oracle, BatchGradientState)
         return self.state.oracle
 
     @property

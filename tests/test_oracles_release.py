@@ -1,0 +1,508 @@
+"""The desk: plans that cost nothing until they are released, states that release once, and claims that hold."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import pytest
+import torch
+from scipy.stats import norm
+from torch import Tensor
+
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Sampling, Status
+from dpnotes.guarantees import Assumption, Basis
+from dpnotes.oracles import minibatch, release
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State
+from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
+from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.accounting import rho_to_epsilon
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
+from dpnotes.privacy.schedules import uniform
+from dpnotes.privacy.tree import Tree
+from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.states import flatten, restore
+from dpnotes.streams import Streams
+
+RUNS, DIM, N = 3, 2, 8
+REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT
+FIXED, POISSON = Sampling.fixed_size(2, N), Sampling.poisson(0.3)
+EVERY = torch.ones(RUNS, dtype=torch.bool)
+
+
+def rows(*values: float) -> Tensor:
+    return torch.tensor((values * RUNS)[:RUNS], dtype=torch.float64)
+
+
+def normal(name: str, *shape: int) -> Tensor:
+    return Streams.of(name, ["a"]).normal("x", 0, math.prod(shape)).view(shape)
+
+
+def cubes(examples: Tensor) -> CustomProblem:
+    return CustomProblem(lambda x, a: ((x - a) ** 3).sum() / 3 + 0.5 * (x @ x), DIM, examples)
+
+
+def population() -> VirtualData:
+    return VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]))
+
+
+PROBLEM = cubes(normal("examples", N, DIM))
+LISTENING = LossAdaptiveNoise(rows(0.5), rows(0.02), 1.3, rows(6.0))
+ORACLES: dict[str, Callable[[], Any]] = {
+    "clipped": lambda: ClippedGradient(PROBLEM, 0.5, FixedNoise.of([uniform(0.5, 9)] * RUNS)),
+    "listening": lambda: ClippedGradient(PROBLEM, 0.5, LISTENING),
+    "minibatch": lambda: MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True),
+    "Poisson": lambda: MinibatchGradient(PROBLEM, POISSON, rows(0.3), 0.5, 9, ZERO, clipped=True),
+    "fresh": lambda: FreshGradient(population(), 100, rows(0.1), 5.0, 9),
+    "Spider": lambda: spider(VirtualSamples(population(), 10**6)),
+    "Spider with a tree": lambda: spider(VirtualSamples(population(), 10**6), Tree(16), term_sensitivity=0.1),
+}
+each_oracle = pytest.mark.parametrize("name", ORACLES)
+
+
+def spider(samples: Any, mechanism: Any = Gaussian(), **more: Any) -> Spider:  # noqa: B008
+    options = {
+        "refresh": Refresh.every(4),
+        "batches": Batches(100, 10),
+        "gradient_bound": 5.0,
+        "smoothness": 5.0,
+    } | more
+    return Spider(samples, mechanism, 1.0, rows(50.0), **options)
+
+
+def begun(oracle: Any, seed: int = 0) -> tuple[State, Tensor, Streams]:
+    return oracle.init(torch.zeros(RUNS, DIM)), torch.ones(RUNS, DIM).double() / 2, Streams.of(seed, range(RUNS))
+
+
+def copied(state: Any) -> Any:
+    return restore(state, flatten(state))
+
+
+def same(one: Any, other: Any) -> bool:
+    left, right = flatten(one), flatten(other)
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+# ---------------------------------------------------------------- plans
+@each_oracle
+def test_a_plan_that_is_voided_costs_nothing(name: str):
+    oracle = ORACLES[name]()
+    state, x, streams = begun(oracle)
+    before = copied(state)
+    plan = oracle.plan(state, x, EVERY)
+    assert bool(plan.granted.all()) and bool((plan.spent.total > 0).all())
+    plan.close(oracle.desk)
+    none = oracle.plan(state, x, EVERY).only(~EVERY, torch.full((RUNS,), int(Status.DATA_EXHAUSTED)))
+    kept, estimate = oracle.release(none, streams)
+    assert kept is state and same(state, before) and not estimate.gradient.any() and not estimate.price.charged.any()
+    assert estimate.status.tolist() == [Status.DATA_EXHAUSTED] * RUNS and not estimate.cost.any()
+    after, given = oracle.estimate(state, x, streams, EVERY)
+    unplanned, expected = ORACLES[name]().estimate(before, x, streams, EVERY)
+    assert torch.equal(given.gradient, expected.gradient) and same(after, unplanned)
+    assert bool((after.meter.spent > 0).all()), "control: what is released is paid for"
+
+
+@each_oracle
+def test_a_plan_is_released_once_by_its_own_oracle_and_for_its_own_state(name: str):
+    oracle, other = ORACLES[name](), ORACLES[name]()
+    state, x, streams = begun(oracle)
+    plan, second, voided = (oracle.plan(state, x, EVERY) for _ in range(3))
+    voided.close(oracle.desk)
+    for wrong in (lambda: other.release(plan, streams), lambda: oracle.release(voided, streams)):
+        with pytest.raises(ValueError, match="Expected plan to be this oracle's, neither released nor voided"):
+            wrong()
+    assert bool(oracle.release(plan, streams)[1].gradient.any()), "the control"
+    with pytest.raises(ValueError, match="Expected plan to be this oracle's"):
+        oracle.release(plan, streams)
+    with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
+        oracle.release(second, streams)
+
+
+@each_oracle
+def test_a_plan_may_be_void_for_some_of_the_runs(name: str):
+    oracle = ORACLES[name]()
+    state, x, streams = begun(oracle)
+    alone, expected = ORACLES[name]().estimate(copied(state), x, streams, torch.tensor([True, False, True]))
+    first = oracle.plan(state, x, EVERY)
+    plan = first.only(torch.tensor([True, False, True]), torch.full((RUNS,), int(Status.BUDGET_EXHAUSTED)))
+    after, estimate = oracle.release(plan, streams)
+    assert estimate.status.tolist() == [0, Status.BUDGET_EXHAUSTED, 0] and same(after, alone)
+    assert torch.equal(estimate.gradient, expected.gradient) and after.meter.calls.tolist() == [1, 0, 1]
+    with pytest.raises(ValueError, match="voided"):
+        oracle.release(first, streams)
+
+
+# ---------------------------------------------------------------- a state releases once
+@each_oracle
+def test_a_state_that_has_released_is_refused_whatever_stands_beside_its_meter(name: str, monkeypatch):
+    oracle = ORACLES[name]()
+    state, x, streams = begun(oracle)
+    stored = copied(state)
+    after, estimate = oracle.estimate(state, x, streams, EVERY)
+    for again in (state, replace(state, belief=after.belief)):
+        with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
+            oracle.estimate(again, x, streams, EVERY)
+        with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
+            oracle.plan(again, x, EVERY)
+    replayed, _ = oracle.estimate(stored, x, streams, EVERY)
+    assert same(replayed, after), "a checkpoint is replayed to the bit"
+    _, following = oracle.estimate(after, x, streams, EVERY)
+    assert bool((following.status == Status.OK).all())
+    # The control: without the rule the noise of two answers is the same, and their difference is exact.
+    monkeypatch.setattr(release, "_check_once", lambda meter: None)
+    _, elsewhere = oracle.estimate(state, x / 2, streams, EVERY)
+    if name == "clipped":
+        silent = ClippedGradient(PROBLEM, 0.5, FixedNoise.none([9] * RUNS), mechanism=Exact())
+        fresh = silent.init(x)
+        _, one = silent.estimate(fresh, x, streams, EVERY)
+        _, two = silent.estimate(fresh, x / 2, streams, EVERY)
+        exact, noise = one.gradient - two.gradient, estimate.gradient - one.gradient
+        assert torch.allclose(estimate.gradient - elsewhere.gradient, exact, atol=1e-12) and noise.norm() > 0.01
+
+
+# ---------------------------------------------------------------- nothing is looked at
+class Untouchable:
+    """Data that nobody may ask."""
+
+    num_examples, dim, constants, basis = N, DIM, {}, "assumed"
+    total = torch.tensor(150)
+
+    def take(self, index: Tensor) -> "Untouchable":
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("gradients", "fresh", "batch"):
+            return self._refuse
+        raise AttributeError(name)
+
+    def _refuse(self, *arguments: Any) -> Any:
+        raise AssertionError("the data were asked")
+
+
+def test_a_plan_refuses_by_public_numbers_and_asks_no_data(monkeypatch):
+    def drawn(*arguments: Any) -> Any:
+        raise AssertionError("a batch was drawn")
+
+    monkeypatch.setattr(minibatch, "draw", drawn)
+    data: Any = Untouchable()
+    oracles = {
+        Status.FINISHED: MinibatchGradient(data, POISSON, rows(0.3), 0.5, 2, ZERO),
+        Status.BUDGET_EXHAUSTED: ClippedGradient(data, 0.5, replace(FixedNoise.of([uniform(1.0, 9)] * RUNS),
+                                                                   budget=rows(0.2))),
+        Status.DATA_EXHAUSTED: spider(data),
+    }  # fmt: skip
+    for status, oracle in oracles.items():
+        state, x, streams = begun(oracle)
+        plan = oracle.plan(state, x, EVERY)
+        assert bool(plan.granted.all()) and not plan.status.any()
+        far = replace(state.meter, calls=state.meter.calls + 2, used=state.meter.used + 149)
+        far = replace(far, filter=replace(far.filter, reused=rows(0.15) * (status == Status.BUDGET_EXHAUSTED)))
+        refused = oracle.plan(replace(state, meter=far), x, EVERY)
+        assert refused.status.tolist() == [status] * RUNS and not refused.granted.any()
+        with pytest.raises(AssertionError, match="the data were asked|a batch was drawn"):  # the control
+            oracle.release(plan, streams)
+
+
+def test_clients_plan_before_any_of_them_releases():
+    """One round of three clients: a run that one of them cannot pay for is paid for by none."""
+    budgets = (rows(1.0), rows(1.0, 0.001, 1.0), rows(1.0, 1.0, 1.0))
+    clients = [ClippedGradient(PROBLEM, 0.5, replace(FixedNoise.of([uniform(1.0, 9)] * RUNS), budget=budget))
+               for budget in budgets]  # fmt: skip
+    states, x, streams = [], begun(clients[0])[1], [Streams.of(f"client {i}", range(RUNS)) for i in range(3)]
+    states = [client.init(x) for client in clients]
+    plans = [client.plan(state, x, EVERY) for client, state in zip(clients, states, strict=True)]
+    everybody = torch.stack([plan.granted for plan in plans]).all(0)
+    why = torch.stack([plan.status for plan in plans]).amax(0)
+    released = [
+        client.release(plan.only(everybody, why), stream)
+        for client, plan, stream in zip(clients, plans, streams, strict=True)
+    ]
+    for state, estimate in released:
+        assert state.meter.calls.tolist() == [1, 0, 1] and float(state.meter.spent[1]) == 0
+        assert estimate.status.tolist() == [0, Status.BUDGET_EXHAUSTED, 0]
+    alone, _ = clients[0].estimate(clients[0].init(x), x, streams[0], EVERY)
+    assert float(alone.meter.spent[1]) > 0, "control: without a plan the first client has paid by then"
+
+
+# ---------------------------------------------------------------- SPIDER on all data, at several points
+@dataclass(frozen=True, eq=False)
+class Smoothed:
+    """Samples whose gradients are means over the points around the one that is asked for."""
+
+    samples: Any
+    offsets: Tensor
+    total = property(lambda self: self.samples.total)
+    num_points = property(lambda self: len(self.offsets))
+
+    @property
+    def basis(self) -> Basis:
+        return self.samples.basis
+
+    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> Any:
+        return SmoothedBatch(self.samples.batch(start, count, streams, call), self.offsets)
+
+    def take(self, index: Tensor) -> "Smoothed":
+        return Smoothed(self.samples.take(index), self.offsets)
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedBatch:
+    batch: Any
+    offsets: Tensor
+
+    def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
+        return self.batch.term(x[:, None] + self.offsets, previous[:, None] + self.offsets, new, bound)
+
+
+OFFSETS = 0.3 * normal("offsets", 5, DIM)
+
+
+def walked(oracle: Any, steps: int) -> list[tuple[State, Tensor, Any]]:
+    (state, x, streams), seen = begun(oracle), []
+    for step in range(steps):
+        state, estimate = oracle.estimate(state, x, streams, EVERY)
+        seen.append((state, x, estimate))
+        x = x + 0.1 * Streams.of("walk", range(RUNS)).normal("step", step, DIM)
+    return seen
+
+
+def test_a_smoothed_gradient_of_all_data_costs_what_both_multipliers_say():
+    samples = Smoothed(DataSetSamples(PROBLEM, 3), OFFSETS)
+    options = {"refresh": Refresh.every(3), "batches": Batches(1), "gradient_bound": 2.0, "smoothness": 1.0}
+    oracle = Spider(samples, Gaussian(), 4.0, rows(0.085), sampling=WHOLE, difference_multiplier=9.0, **options)
+    ledger, seen = Ledger(), walked(oracle, 6)
+    for _, _, estimate in seen:
+        ledger.add(estimate.price)
+    meter = seen[-1][0].meter
+    each = [0.5 / 16, 0.5 / 81, 0.5 / 81]
+    assert [e.cost.tolist() for _, _, e in seen[:3]] == [[5 * N] * RUNS] + [[10 * N] * RUNS] * 2
+    assert [int(e.status[0]) for _, _, e in seen] == [0] * 5 + [Status.BUDGET_EXHAUSTED]
+    assert torch.allclose(ledger.rho(), meter.spent, rtol=1e-12) and not meter.used.any()
+    assert torch.allclose(meter.spent, rows(sum(each) + sum(each[:2])), rtol=1e-9)
+    assert all(price.sampling == WHOLE for price in ledger.prices)
+    once = replace(oracle, sampling=FRESH, batches=Batches(N), refresh=Refresh.every(9))
+    assert walked(once, 2)[-1][2].status.tolist() == [Status.DATA_EXHAUSTED] * RUNS, "control: examples used up"
+
+
+def test_without_noise_a_smoothed_gradient_is_the_mean_over_the_points():
+    options = {"refresh": Refresh.every(3), "batches": Batches(1), "gradient_bound": 1e9, "smoothness": 1e9}
+    infinite = rows(math.inf)
+    for at_once in (3, 4096):
+        samples = Smoothed(DataSetSamples(PROBLEM, at_once), OFFSETS)
+        for _, x, estimate in walked(Spider(samples, Exact(), 0.0, infinite, sampling=WHOLE, **options), 5):
+            weights = torch.full((RUNS, N), 1 / N, dtype=torch.float64)
+            means = [PROBLEM.gradients(x + offset).weighted_sum(weights) for offset in OFFSETS]
+            assert torch.allclose(estimate.gradient, torch.stack(means).mean(0), atol=1e-10)
+            plain = PROBLEM.gradients(x).weighted_sum(weights)
+            assert not torch.allclose(estimate.gradient, plain, atol=1e-3), "control"
+    calls, x = torch.zeros(RUNS).long(), normal("x", RUNS, DIM)
+    batch = VirtualSamples(population(), 10**9).batch(calls, calls + 50, Streams.of(0, range(RUNS)), calls)
+    for new in (EVERY, ~EVERY):
+        several = batch.term(x[:, None] + OFFSETS, 2 * x[:, None] + OFFSETS, new, rows(9.0))
+        means = [batch.term(x + offset, 2 * x + offset, new, rows(9.0)) for offset in OFFSETS]
+        assert torch.allclose(several, torch.stack(means).mean(0), atol=1e-12)
+
+
+def test_a_neighbour_moves_a_term_over_several_points_by_at_most_the_sensitivity():
+    spy = Recording()
+    x, previous = normal("x", RUNS, DIM), normal("y", RUNS, DIM)
+    for scale in (1.0, -1.0):
+        examples = normal("examples", N, DIM).clone()
+        examples[3] = 50.0 * scale
+        oracle = Spider(
+            Smoothed(DataSetSamples(cubes(examples)), OFFSETS), spy, 1.0, rows(9.0), Refresh.every(9), Batches(1), 0.5,
+            2.0, sampling=WHOLE,
+        )  # fmt: skip
+        state = oracle.estimate(oracle.init(x), previous, Streams.of(0, range(RUNS)), EVERY)[0]
+        oracle.estimate(state, x, Streams.of(0, range(RUNS)), EVERY)
+    for one, other in zip(spy.requests[:2], spy.requests[2:], strict=True):
+        move = torch.linalg.vector_norm(one.answer.value - other.answer.value, dim=1)
+        assert (move <= one.answer.l2_sensitivity * (1 + 1e-9)).all() and bool((move > 0).all())
+
+
+def test_what_does_not_go_with_two_multipliers_or_a_sampling_is_refused():
+    samples = VirtualSamples(population(), 10**6)
+    for options, message in (
+        ({"sampling": POISSON}, "Expected sampling='poisson' to be one of: fresh, whole"),
+        ({"difference_multiplier": -1.0}, "Expected difference_multiplier=-1.0 >= 0"),
+        ({"mechanism": Tree(8), "term_sensitivity": 1.0, "difference_multiplier": 2.0}, "or no difference_multiplier"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            spider(samples, **options)
+
+
+# ---------------------------------------------------------------- bounds
+@dataclass
+class Recording:
+    """A mechanism that shows what it was asked to release."""
+
+    requests: list[Any] = field(default_factory=list)
+    purpose: str = "recording"
+
+    def init(self, x: Tensor) -> Tensor:
+        return Exact().init(x)
+
+    def cost(self, *arguments: Any) -> Tensor:
+        return Gaussian().cost(*arguments)
+
+    def release(self, state: Any, request: Any, streams: Streams) -> Any:
+        self.requests.append(request)
+        return Exact().release(state, request, streams)
+
+
+def test_a_loss_in_an_interval_moves_by_its_width_and_no_further(monkeypatch):
+    spy, losses = Recording(), {}
+    monkeypatch.setattr("dpnotes.oracles.clipped._LOSS_MECHANISM", spy)
+    for value in (-100.0, 100.0):
+        problem = CustomProblem(
+            lambda x, a: torch.sigmoid(a + 0 * x.sum()) * 9, DIM, torch.tensor([value, 0.0, 0.0, 0.0])
+        )
+        for relation in (ZERO, REPLACE):
+            oracle = ClippedGradient(problem, 0.5, LISTENING, relation, loss_clip=2.0)
+            state, x, streams = begun(oracle)
+            _, estimate = oracle.estimate(state, x, streams, EVERY)
+            assert estimate.evaluations.tolist() == [4] * RUNS == estimate.cost.tolist()
+            losses[relation, value] = spy.requests[-1].answer
+    for relation in (ZERO, REPLACE):
+        one, other = losses[relation, -100.0], losses[relation, 100.0]
+        assert one.l2_sensitivity.tolist() == [2.0 / 4] * RUNS
+        assert torch.allclose((one.value - other.value).abs()[:, 0].double(), one.l2_sensitivity)
+    radius = Desk(rows(1.0), REPLACE, WHOLE, "enforced", Gaussian()).bound(2.0, 4)
+    assert radius.sensitivity.tolist() == [1.0] * RUNS, "control: a vector of this length can turn around"
+    assert ORACLES["clipped"]().estimate(*begun(ORACLES["clipped"]())[:2], streams, EVERY)[1].evaluations is None
+
+
+# ---------------------------------------------------------------- what is amplified is counted
+class Quieter(MinibatchGradient):
+    """An oracle that asks for another noise than it claims from its third step on."""
+
+    def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
+        factor = torch.where(state.meter.calls < 2, 1.0, self.divisor or 1.0)
+        (ask,) = self.desk.claimed
+        return (replace(Ask.with_std(ask.bound, ask.noise_std * factor), gradients=ask.gradients),)
+
+
+def test_a_claim_that_is_amplified_counts_its_steps_and_compares_each_ask():
+    for factor, message in ((0.5, "Expected noise_multiplier to be at least the one that is claimed"), (1.5, None)):
+        oracle = Quieter(PROBLEM, POISSON, rows(0.3), 0.5, 4, ZERO, True, divisor=factor)
+        state, x, streams = begun(oracle)
+        for step in range(4):
+            if message and step == 2:
+                with pytest.raises(ValueError, match=message):
+                    oracle.estimate(state, x, streams, EVERY)
+                break
+            state, estimate = oracle.estimate(state, x, streams, EVERY)
+            assert not estimate.status.any()
+        else:  # more noise than is claimed was let through, and the steps were counted
+            assert oracle.plan(state, x, EVERY).status.tolist() == [Status.FINISHED] * RUNS
+            assert oracle.events(0)[0].count == 4 and all(c.holds for c in oracle.guarantee(state, 1e-5, streams))
+    oracle = ORACLES["Poisson"]()
+    state, x, _ = begun(oracle)
+    (ask,) = oracle.desk.claimed
+    with pytest.raises(ValueError, match="Expected num_asks=2 to be 1, as is claimed"):
+        oracle.desk.plan(state, x, (ask, replace(ask, mechanism=Gaussian("another"))), EVERY)
+
+
+def test_two_answers_of_a_step_do_not_draw_from_one_stream():
+    oracle = ORACLES["listening"]()
+    state, x, _ = begun(oracle)
+    gradient, loss = oracle.ask(state, x)
+    for mechanism in (None, Gaussian(oracle.mechanism.purpose)):
+        with pytest.raises(ValueError, match="a mechanism with a purpose of its own"):
+            oracle.desk.plan(state, x, (gradient, replace(loss, mechanism=mechanism)), EVERY)
+    assert bool(oracle.desk.plan(state, x, (gradient, loss), EVERY).granted.all()), "the control"
+
+
+# ---------------------------------------------------------------- noise that a run chooses
+@dataclass(frozen=True)
+class Heard:
+    noise: Tensor
+    last: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Chooser(OnDesk):
+    """Asks for one number; spends the rest of its budget at once where the first answer was above 0, else nothing."""
+
+    value: float
+    budget: Tensor
+    first: float = 0.2
+
+    @cached_property
+    def desk(self) -> Desk:
+        return Desk(self.budget, REPLACE, WHOLE, "proved", Gaussian())
+
+    def begin(self, x: Tensor) -> Heard:
+        return Heard(self.desk.mechanism.init(x), torch.zeros_like(self.budget))
+
+    def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
+        rest = torch.where(state.belief.last > 0, self.budget - self.first, 1e-20) * (1 - 1e-12)
+        cost = torch.where(state.meter.calls == 0, self.first, rest)
+        return (Ask.with_multiplier(self.desk.bound(0.5, 1), (0.5 / cost).sqrt()),)
+
+    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+        return (Answer(torch.full_like(plan.x, self.value)),)
+
+    def believe(self, plan: Plan, noise: Any, values: list[Tensor]) -> tuple[Heard, Tensor]:
+        return Heard(noise, torch.where(plan.granted, values[0][:, 0], plan.state.belief.last)), values[0]
+
+    def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
+        return ()
+
+
+class GivenNoise:
+    """Streams whose noise is written down."""
+
+    secret = False
+
+    def __init__(self, noise: Tensor) -> None:
+        self.noise, self.keys = noise, Streams.of(0, ["a"]).keys.expand(len(noise), -1)
+
+    def only(self, active: Tensor) -> Any:
+        return self
+
+    def served(self, active: Tensor) -> Tensor:
+        return active
+
+    def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
+        return self.noise.clone()
+
+
+def exact_delta(epsilon: float, budget: float, side: float) -> float:
+    """Of the first answer and the one it decides on, for the values 1/2 and -1/2, at the levels that were asked for."""
+    grid = torch.linspace(-9, 9, 20_001, dtype=torch.float64)
+    oracle = Chooser(side, torch.full((len(grid),), budget, dtype=torch.float64))
+    x, active, streams = grid[:, None], torch.ones(len(grid), dtype=torch.bool), GivenNoise(grid[:, None])
+    state, first = oracle.estimate(oracle.init(x), x, streams, active)  # type: ignore[arg-type]
+    _, second = oracle.estimate(state, x, streams, active)  # type: ignore[arg-type]
+    assert bool((second.status == 0).all()) and len(second.price.noise_multiplier.unique()) == 2
+    level = first.price.noise_multiplier.numpy()
+    loss = 2 * side * first.gradient[:, 0].numpy() / level**2  # log of the densities' ratio, of the sensitivity 1
+    mu, left = 1 / second.price.noise_multiplier.numpy(), epsilon - loss
+    tail = (
+        norm.cdf(mu / 2 - left / mu) - norm.cdf(-mu / 2 - left / mu) * torch.tensor(left).clamp_max(600).exp().numpy()
+    )
+    return float((norm.pdf(grid.numpy()) * tail).sum() * float(grid[1] - grid[0]))
+
+
+def test_noise_that_a_run_chooses_is_claimed_exactly_and_no_transcript_exceeds_it():
+    rho, delta = 0.5, 1e-3
+    oracle = Chooser(0.5, rows(rho))
+    x = torch.zeros(RUNS, 1, dtype=torch.float64)
+    claim = oracle.guarantee(oracle.init(x), delta, Streams.of(0, range(RUNS)))[0]
+    assert claim.accountant == "exact Gaussian" and claim.epsilon == pytest.approx(rho_to_epsilon(rho, delta, "exact"))
+    assert claim.epsilon < 0.95 * rho_to_epsilon(rho, delta, "tight")
+    found = [exact_delta(claim.epsilon, rho, side) for side in (0.5, -0.5)]
+    assert 0.5 * delta < max(found) <= delta * (1 + 1e-6)
+    # Controls: a filter that forgets the first answer lets this one through; and less noise than is claimed.
+    assert max(exact_delta(claim.epsilon, rho + 0.2, side) for side in (0.5, -0.5)) > 1.2 * delta
+    listening = ORACLES["listening"]()
+    claims = listening.guarantee(begun(listening)[0], delta, Streams.of(0, range(RUNS)))
+    assert {c.epsilon for c in claims} == {claim.epsilon}, "and so by the clipped oracle with a plan that listens"

@@ -238,8 +238,14 @@ class Smoothed:
 
     samples: Any
     offsets: Tensor
-    total = property(lambda self: self.samples.total)
-    num_points = property(lambda self: len(self.offsets))
+
+    @property
+    def total(self) -> Tensor:
+        return self.samples.total
+
+    @property
+    def num_points(self) -> int:
+        return len(self.offsets)
 
     @property
     def basis(self) -> Basis:
@@ -349,8 +355,8 @@ class Recording:
     def init(self, x: Tensor) -> Tensor:
         return Exact().init(x)
 
-    def cost(self, *arguments: Any) -> Tensor:
-        return Gaussian().cost(*arguments)
+    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Any, restart: Any) -> Tensor:
+        return Gaussian().cost(state, noise_multiplier, sampling, restart)
 
     def release(self, state: Any, request: Any, streams: Streams) -> Any:
         self.requests.append(request)
@@ -368,7 +374,10 @@ def test_a_loss_in_an_interval_moves_by_its_width_and_no_further(monkeypatch):
             oracle = ClippedGradient(problem, 0.5, LISTENING, relation, loss_clip=2.0)
             state, x, streams = begun(oracle)
             _, estimate = oracle.estimate(state, x, streams, EVERY)
-            assert estimate.evaluations.tolist() == [4] * RUNS == estimate.cost.tolist()
+            assert (
+                estimate.evaluations is not None
+                and estimate.evaluations.tolist() == [4] * RUNS == estimate.cost.tolist()
+            )
             losses[relation, value] = spy.requests[-1].answer
     for relation in (ZERO, REPLACE):
         one, other = losses[relation, -100.0], losses[relation, 100.0]

@@ -109,8 +109,8 @@ NUMBER = re.compile(r"\b(int|float)\b")
 
 def modules() -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(dpnotes.__path__, "dpnotes."):
-        experiments = ".papers." in found.name and ".experiments" in found.name
-        if found.name.endswith("__main__") or experiments or found.name.startswith(tuple(NOT_DOORS)):
+        inner = ".papers." in found.name and re.search(r"\.(experiments|claims)\b", found.name)  # a paper's own pieces
+        if found.name.endswith("__main__") or inner or found.name.startswith(tuple(NOT_DOORS)):
             continue
         yield importlib.import_module(found.name)
 

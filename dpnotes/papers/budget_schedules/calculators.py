@@ -155,12 +155,12 @@ GAIN = Calculator(
 )
 
 
-def influences(before: int, num_steps: int, beta: float, gamma: float) -> dict[str, float]:
+def _influences(before: int, num_steps: int, beta: float, gamma: float) -> dict[str, float]:
     """Noise variance R U_3 of momentum under four schedules of one budget.
 
     The sum of w_t sigma_t^2 R with sigma_t^2 = sum_i sqrt(q_i / q_t) / R, for influences q.
 
-    >>> {name: round(value) for name, value in influences(230, 460, 0.9, 0.99).items()}
+    >>> {name: round(value) for name, value in _influences(230, 460, 0.9, 0.99).items()}
     {'uniform': 2411, 'theorem': 2663, 'plain': 1790, 'exact': 1755}
     """
     index = np.arange(1, num_steps + 1)

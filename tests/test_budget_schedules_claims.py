@@ -142,7 +142,7 @@ def test_momentum_influences_against_their_definition():
         return {name: (weights * schedule).sum() for name, schedule in schedules.items()}
 
     for setting in ((230, 460, 0.9, 0.99), (7, 20, 0.5, 0.9), (3, 40, 0.1, 0.8)):
-        found = calculators.influences(*setting)
+        found = calculators._influences(*setting)
         assert found == pytest.approx(sums(*setting), rel=1e-10)
         assert found["exact"] == min(found.values())
     assert max(t for t in range(1, 460) if 0.99 ** (t - 1) >= 0.1 / (1 - 0.9**t)) == 230

@@ -389,6 +389,35 @@ def run(
         )
 
 
+@_command("verify")
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Default: all.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Begin no cell of a result after so long.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    memory: Annotated[str | None, typer.Option(help="As in run.")] = None,
+) -> None:
+    """Make results current whose code changed, if cells that are run again give the same numbers.
+
+    What differs is named, and the exit status is 1. What was interrupted goes on where it stopped.
+    """
+    from dpnotes import experiments as parts
+
+    chosen = _chosen(names) if names else all_experiments()
+    stored = [(e, p) for e in chosen for p in e.specs if parts.load(e, p).state != "missing" and profile in (None, p)]
+    if not stored:
+        raise ValueError(f"Expected a stored result of {' '.join(names or ['any experiment'])} with profile={profile}.")
+    states = []
+    for experiment, name in stored:
+        found = parts.verify(
+            experiment, name, seconds=seconds, device=device, memory=memory, report=lambda line: typer.echo(line)
+        )
+        states.append(found.state)
+    typer.echo(_counted(len(states), "result", "results", Counter(states)))
+    if {*states} & {"different", "stale"}:
+        raise typer.Exit(1)
+
+
 def _chosen(names: Sequence[str]) -> "list[Experiment]":
     """Experiments by name; a paper stands for all of its own, `all` for all."""
     known = {experiment.id: experiment for experiment in all_experiments()}

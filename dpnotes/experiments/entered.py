@@ -58,14 +58,14 @@ class Notes:
         for path, name in files.items():
             codes |= _noting(watched[name], path, name)
         setattr(builtins, _NOTE, self.places.add)  # returns None, on which a lambda goes on
-        for thing in gc.get_objects():
-            if type(thing) is _Cached:
-                if getattr(getattr(thing.__wrapped__, "__code__", None), "co_filename", None) in files:
-                    thing.cache_clear()
-            elif type(thing) is FunctionType and thing.__code__.co_filename in files:
-                if noting := codes.get(thing.__code__):
-                    self._replaced.append((thing, thing.__code__))
-                    thing.__code__ = noting
+        for function in [thing for thing in gc.get_objects() if type(thing) is FunctionType]:
+            if function.__code__.co_filename in files and (code := codes.get(function.__code__)):
+                self._replaced.append((function, function.__code__))
+                function.__code__ = code
+        for cached in [thing for thing in gc.get_objects() if type(thing) is _Cached]:
+            code = getattr(cached.__wrapped__, "__code__", None)
+            if code is not None and code.co_filename in files:
+                cached.cache_clear()
 
     def end(self) -> None:
         """Put the functions back."""
@@ -86,7 +86,7 @@ def _noting(source: str, path: str, module: str) -> dict[CodeType, CodeType]:
 
 
 def _note(node: FunctionNode, module: str, name: str) -> None:
-    call = ast.Call(ast.Name(_NOTE, ast.Load()), [ast.Constant((module, name))], [])
+    call = ast.parse(f"{_NOTE}({(module, name)!r})", mode="eval").body
     if isinstance(node, ast.Lambda):
         node.body = ast.copy_location(ast.BoolOp(ast.Or(), [call, node.body]), node.body)
     else:

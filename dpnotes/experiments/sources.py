@@ -113,6 +113,7 @@ def output(*command: str) -> str | None:
         return None
 
 
+@lru_cache(maxsize=1024)
 def _at(commit: str, module: str) -> str | None:
     """The source of a module at a commit of the repository that its package is in."""
     top = find(module.split(".")[0])

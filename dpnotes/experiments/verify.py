@@ -147,6 +147,10 @@ class _Again:
             earlier = {name: column[:rows] for name, column in self._stored.items()}
             first, listed = len(self.cells), self.progress.cells(stage, [store.Table(earlier, {})])
             self.cells += listed
+            count = self.result.manifest["cells"]
+            if len(self.cells) > count or stage == last and len(self.cells) < count:
+                self.differences.append(f"stored {count} cells, now {len(self.cells)}")
+                return self.differences
             chosen, others = in_order(listed, seed)
             if stage < last and self._starts is None:  # the last cell ends where the next stage begins
                 chosen += {len(listed) - 1} - {*chosen}
@@ -156,7 +160,7 @@ class _Again:
                     return self.differences or ["the time is up before a cell of each level was run"]
             waiting += [first + number for number in others if first + number not in self.spans]
             rows = self._starts[len(self.cells)] if self._starts else max(sum(span) for span in self.spans.values())
-        self._compare_whole()
+        self._compare_decision()
         while not self.differences and (unseen := self._unseen(then, now)):
             if not waiting or not self._compare(waiting.pop(0)):
                 return [f"changed, but entered by none of {len(self.spans)} cells: {said(unseen)}"]
@@ -195,21 +199,25 @@ class _Again:
             assert table is not None
         self.notes.places |= store.unlisted(table.manifest["functions"])
         length = len(next(iter(table.columns.values())))
-        start = self._starts[number] if self._starts else self._found(table.columns, number, length)
-        self.spans[number] = start, length
-        stored = {name: column[start : start + length] for name, column in self._stored.items()}
-        where = f"cell {canonical_json(cell)}"
-        if {*stored} != {*table.columns}:
-            self.differences.append(f"{where}: stored columns {', '.join(stored)}, now {', '.join(table.columns)}")
-        elif any(len(column) != length for column in stored.values()) or self._length(number) not in (None, length):
-            self.differences.append(f"{where}: stored rows {self._length(number)}, now {length}")
+        if self._starts:
+            start, end = self._starts[number : number + 2]
         else:
-            for name, column in stored.items():
-                now, tolerance = table.columns[name], self._tolerance(name, table.manifest["environment"])
-                rows = np.flatnonzero(_differs(column, now, tolerance))
+            start = self._found(table.columns, number, length)
+            end = min(start + length, self.result.manifest["rows"])
+        self.spans[number] = start, length
+        where = f"cell {canonical_json(cell)}"
+        if {*self._stored} != {*table.columns}:
+            names = f"stored {', '.join(self._stored)}, now {', '.join(table.columns)}"
+            self.differences.append(f"{where}, columns: {names}")
+        elif end - start != length:
+            self.differences.append(f"{where}, rows: stored {end - start}, now {length}")
+        else:
+            for name, column in self._stored.items():
+                stored, now = column[start:end], table.columns[name]
+                rows = np.flatnonzero(_differs(stored, now, self._tolerance(name, table.manifest["environment"])))
                 if len(rows):
                     more = f"; and {len(rows) - 1} more rows" if len(rows) > 1 else ""
-                    values = f"stored {column[rows[0]].item()!r}, now {now[rows[0]].item()!r}"
+                    values = f"stored {stored[rows[0]].item()!r}, now {now[rows[0]].item()!r}"
                     self.differences.append(f"{where}, column {name!r}, row {start + rows[0]}: {values}{more}")
         return True
 
@@ -221,9 +229,6 @@ class _Again:
             known = known | {place for place in store.unlisted(manifest["functions"]) if place in here}
         count = max(len(self.spans), manifest.get("functions_cells", 0))
         return {"functions": store.listed(known), "functions_cells": count}
-
-    def _length(self, number: int) -> int | None:
-        return self._starts[number + 1] - self._starts[number] if self._starts else None
 
     def _found(self, columns: dict[str, np.ndarray], number: int, length: int) -> int:
         """Where a cell's rows begin in a result that does not say: where most of its numbers are."""
@@ -248,10 +253,8 @@ class _Again:
             return None
         return self.result.spec.parameters.get("tolerances", {}).get(name)
 
-    def _compare_whole(self) -> None:
-        """Compare the number of cells and the decision, which follow from what is stored."""
-        if len(self.cells) != self.result.manifest["cells"]:
-            self.differences.append(f"stored {self.result.manifest['cells']} cells, now {len(self.cells)}")
+    def _compare_decision(self) -> None:
+        """Compare the decision, which follows from what is stored."""
         decision = asdict(self.progress.experiment.decide(self.result.frame, self.result.spec))
         for name, stored in self.result.manifest["decision"].items():
             if decision[name] != stored:

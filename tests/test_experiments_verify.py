@@ -3,9 +3,12 @@
 The toy has arms, repeats and a second stage, and a repository of its own, as its result is compared with its commit.
 """
 
+import ast
 import importlib
 import json
 import os
+import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +22,7 @@ from typer.testing import CliRunner
 from dpnotes import cli, files
 from dpnotes.experiments import runner, store
 from dpnotes.experiments.entered import Notes
-from dpnotes.experiments.functions import normalised
+from dpnotes.experiments.functions import functions, normalised
 from dpnotes.experiments.sources import digest, sources
 from dpnotes.experiments.spec import Experiment
 from dpnotes.experiments.verify import Verification, in_order, verify
@@ -545,14 +548,13 @@ def outcome(mutate) -> object:
         return type(error).__name__
 
 
-def test_mutants_that_change_a_number_are_caught(ran: Path):
-    """Thirty mutants of the toy's modules, at random, and one of a single arm."""
-    import random
-
+@pytest.mark.parametrize("number", [8, pytest.param(30, marks=pytest.mark.slow)])
+def test_mutants_that_change_a_number_are_caught(ran: Path, number: int):
+    """Mutants of the toy's modules, at random, and one of a single arm."""
     honest = full_run(loaded())
     every = [mutant for name, text in MODULES.items() for mutant in mutants.mutants_of(name, text)]
     single = next(mutant for mutant in every if mutant.file == "arms" and mutant.old == "steps * value - 0.25")
-    some = [single, *random.Random(0).sample([mutant for mutant in every if mutant != single], 29)]
+    some = [single, *random.Random(0).sample([mutant for mutant in every if mutant != single], number - 1)]
     whole, caught, changed = dict(MODULES), [], []
     stored = manifest_path(ran).read_bytes()
     for mutant in some:
@@ -565,5 +567,79 @@ def test_mutants_that_change_a_number_are_caught(ran: Path):
             assert outcome(verified).state == "verified"  # type: ignore[attr-defined]
             manifest_path(ran).write_bytes(stored)
         (ran / "toys" / f"{mutant.file}.py").write_text(whole[mutant.file])
-    assert single in caught and len(changed) >= 15
+    assert single in caught and len(changed) >= number / 2
+    assert len(caught) >= 0.9 * len(changed), [mutant for mutant in changed if mutant not in caught]
+
+
+# An experiment of the package in a copy of it: what all cells give, by column, and what `verify` says of it.
+DRIVER = """
+import json, sys
+from dpnotes.cli import all_experiments
+from dpnotes.experiments import Context, load, verify
+from dpnotes.experiments.store import as_columns, concatenate
+(experiment,) = [each for each in all_experiments() if each.id == sys.argv[1]]
+spec, stored = experiment.spec("quick"), load(experiment, "quick")
+try:
+    parts = [as_columns(experiment.run_cell(spec, cell, Context("cpu", 2 * 10**9))) for cell in experiment.cells(spec)]
+    columns = {name: column.tolist() for name, column in concatenate(parts).items()}
+    changed = str(columns) != str({name: column.tolist() for name, column in stored.frame.items()})
+except Exception:
+    changed = True
+try:
+    state = verify(experiment, "quick", device="cpu", report=lambda line: None).state
+except Exception:
+    state = "different"
+print(json.dumps([changed, state]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_mutants_of_a_real_experiment_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Thirty mutants in what an experiment of two laws and five factors enters; one is of a law alone."""
+    name, own = "adaptive_batch.escape", "dpnotes/papers/adaptive_batch/experiments/escape.py"
+    shutil.copytree(REPOSITORY / "dpnotes", tmp_path / "dpnotes", ignore=shutil.ignore_patterns("__pycache__"))
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "dpnotes")
+    git(tmp_path, "commit", "-qm", "copy")
+    monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "cache"))
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def python(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()[-1]
+
+    python("-m", "dpnotes", "run", name, "--device", "cpu")
+    stem = tmp_path / "results" / f"{name}.quick.manifest.json"
+    stored = stem.read_bytes()
+    every = []
+    for module, names in files.unsealed_json(stem)["functions"].items():
+        path = f"{module.replace('.', '/')}.py"
+        path = path if (tmp_path / path).exists() else path.replace(".py", "/__init__.py")
+        text = (tmp_path / path).read_text()
+        found = functions(ast.parse(text))
+        lines = {line for each in names.split() for line in range(found[each].lineno, found[each].end_lineno + 1)}  # type: ignore[operator]
+        every += [mutant for mutant in mutants.mutants_of(path, text) if mutant.line in lines]
+    single = next(mutant for mutant in every if mutant.file == own and mutant.old.startswith("2 * heads.double()"))
+    some = [single, *random.Random(0).sample([mutant for mutant in every if mutant != single], 29)]
+    changed, caught = [], []
+    for mutant in some:
+        path = tmp_path / mutant.file
+        whole = path.read_text()
+        path.write_text(mutant.source(whole))
+        try:
+            is_changed, state = json.loads(python("-c", DRIVER, name))
+        except AssertionError:
+            is_changed, state = True, "different"  # it cannot even be imported
+        path.write_text(whole)
+        stem.write_bytes(stored)
+        changed += [mutant] if is_changed else []
+        caught += [mutant] if is_changed and state == "different" else []
+        assert is_changed or state != "different", mutant
+    print(f"{len(caught)} of {len(changed)} caught, of {len(some)}")
+    assert single in caught and len(changed) >= 10
     assert len(caught) >= 0.9 * len(changed), [mutant for mutant in changed if mutant not in caught]

@@ -550,7 +550,7 @@ def _standing_of_results() -> "Iterable[Finding]":
     counts = Counter(s.reason.split(" ")[0] if s.state == "current" else s.state for s in standings)
     words = {"run": "run with this code", "verified": "verified with it"}
     listed = ", ".join(f"{count} {words.get(name, name)}" for name, count in sorted(counts.items()))
-    if counts["stale"] + counts["damaged"]:
+    if counts["stale"] + counts["damaged"] + counts["partial"]:
         yield Finding("results", "note", listed, "dpnotes status names them; dpnotes verify, or dpnotes run")
     else:
         yield Finding("results", "ok", listed)

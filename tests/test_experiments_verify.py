@@ -470,7 +470,7 @@ def test_the_command_line_says_what_differs_and_how_a_result_is_current(ran: Pat
     edit(ran, "arms", "- 0.25", "- 0.5")
     status, text = call("verify")
     assert status == 1 and "different: cell {" in text and "'value', row " in text and "1 result: 1 different" in text
-    assert "1 stale" in call("doctor")[1]
+    assert "1 partial  -> dpnotes status" in call("doctor")[1], "stale, and some cells are finished"
     edit(ran, "arms", "- 0.5", "- 1 / 4")
     status, text = call("verify", "toy.arms", "--profile", "quick", "--seconds", "600")
     assert status == 0 and "1 result: 1 verified" in text

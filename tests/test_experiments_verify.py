@@ -583,6 +583,8 @@ try:
     parts = [as_columns(experiment.run_cell(spec, cell, Context("cpu", 2 * 10**9))) for cell in experiment.cells(spec)]
     columns = {name: column.tolist() for name, column in concatenate(parts).items()}
     changed = str(columns) != str({name: column.tolist() for name, column in stored.frame.items()})
+    decision = experiment.decide(stored.frame, spec)
+    changed |= stored.manifest["decision"] != {"verdict": decision.verdict, "reason": decision.reason}
 except Exception:
     changed = True
 try:
@@ -640,6 +642,5 @@ def test_mutants_of_a_real_experiment_are_caught(tmp_path: Path, monkeypatch: py
         changed += [mutant] if is_changed else []
         caught += [mutant] if is_changed and state == "different" else []
         assert is_changed or state != "different", mutant
-    print(f"{len(caught)} of {len(changed)} caught, of {len(some)}")
     assert single in caught and len(changed) >= 10
     assert len(caught) >= 0.9 * len(changed), [mutant for mutant in changed if mutant not in caught]

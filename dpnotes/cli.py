@@ -24,6 +24,7 @@ import dpnotes
 from dpnotes import files, papers, validate
 
 if TYPE_CHECKING:
+    from dpnotes.doctor import Finding
     from dpnotes.experiments import Experiment, Result
     from dpnotes.theory.cache import Verdicts
     from dpnotes.theory.calculators import Calculator
@@ -389,6 +390,41 @@ def run(
         )
 
 
+@_command("verify")
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Default: all.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Begin no cell of a result after so long.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    memory: Annotated[str | None, typer.Option(help="As in run.")] = None,
+) -> None:
+    """Make results current whose code changed, if cells that are run again give the same numbers.
+
+    What differs is named, and the exit status is 1. What was interrupted goes on where it stopped.
+    """
+    from dpnotes import experiments as parts
+
+    chosen = _chosen(names) if names else all_experiments()
+    pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
+    settings: dict[str, Any] = {"seconds": seconds, "device": device, "memory": memory}
+    states: list[str] = []
+    for experiment, each in pairs:
+        try:
+            if parts.load(experiment, each).state != "missing":
+                found = parts.verify(experiment, each, **settings, report=lambda line: typer.echo(line))
+                states.append(found.state)
+        except ValueError as error:
+            if len(pairs) == 1:
+                raise
+            typer.echo(_line(error))
+            states.append("refused")
+    if not states:
+        raise ValueError(f"Expected a stored result of {' '.join(names or ['any experiment'])}, found none.")
+    typer.echo(_counted(len(states), "result", "results", Counter(states)))
+    if {*states} - {"current", "verified"}:
+        raise typer.Exit(1)
+
+
 def _chosen(names: Sequence[str]) -> "list[Experiment]":
     """Experiments by name; a paper stands for all of its own, `all` for all."""
     known = {experiment.id: experiment for experiment in all_experiments()}
@@ -461,7 +497,7 @@ def results(
 
 
 def _remarks(result: "Result") -> Iterable[str]:
-    remarks = [("state", result.state), ("reason", result.reason), ("decision", result.decision)]
+    remarks = [("state", result.state), ("reason", result.reason or result.pedigree), ("decision", result.decision)]
     remarks += [("rule", result.spec["decision_rule"])]
     remarks += [("unaccounted", text) for text in result.unaccounted]
     return [_columns((name, 11), str(text)) for name, text in remarks if str(text)]
@@ -488,7 +524,7 @@ def doctor(as_json: Json = False) -> None:
     """Is this machine ready, and what to do if not."""
     from dpnotes.doctor import examine
 
-    findings = list(examine())
+    findings = [*examine(), *_standing_of_results()]
     if as_json:
         _print_json([asdict(finding) for finding in findings])
     else:
@@ -499,3 +535,22 @@ def doctor(as_json: Json = False) -> None:
     if problems:
         typer.echo(f"dpnotes: {problems} of {len(findings)} findings are problems.", err=True)
         raise typer.Exit(1)
+
+
+def _standing_of_results() -> "Iterable[Finding]":
+    """Of the results that are stored, how many were run with this code, and how many verified with it."""
+    from dpnotes.doctor import Finding
+
+    try:
+        from dpnotes import experiments as parts
+
+        standings = parts.status(all_experiments())
+    except (ImportError, FileNotFoundError):
+        return  # a package that is missing was named before; an installation has no results
+    counts = Counter(s.reason.split(" ")[0] if s.state == "current" else s.state for s in standings)
+    words = {"run": "run with this code", "verified": "verified with it"}
+    listed = ", ".join(f"{count} {words.get(name, name)}" for name, count in sorted(counts.items()))
+    if counts["stale"] + counts["damaged"] + counts["partial"]:
+        yield Finding("results", "note", listed, "dpnotes status names them; dpnotes verify, or dpnotes run")
+    else:
+        yield Finding("results", "ok", listed)

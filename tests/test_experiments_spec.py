@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpnotes.experiments.sources import digests, normalised
+from dpnotes.experiments.functions import normalised
+from dpnotes.experiments.sources import sources
 from dpnotes.experiments.spec import Decision, Experiment, Spec, canonical_json
 
 REPOSITORY = Path(__file__).parents[1]
@@ -216,17 +217,17 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_imports_are_followed_within_the_packages(package: Path):
     names = {"main", "lazy", "sub.leaf", "sub.deep", "cousin", "listed", "listed.shown", "listed.passed"}
-    assert set(digests(["tree.main"])) == {f"tree.{name}" for name in names} | {"dpnotes.validate"}
+    assert set(sources(["tree.main"])) == {f"tree.{name}" for name in names} | {"dpnotes.validate"}
     assert "tree.main" not in sys.modules, "nothing was executed"
 
 
 def test_each_followed_module_counts_and_no_other(package: Path):
-    before = digests(["tree.main"])
+    before = sources(["tree.main"])
     for path in package.rglob("*.py"):
         name = ".".join(("tree", *path.relative_to(package).with_suffix("").parts)).removesuffix(".__init__")
         source = path.read_text()
         path.write_text(f"{source}\nz = 3\n")
-        now = digests(["tree.main"])
+        now = sources(["tree.main"])
         silent = {"tree", "tree.sub", "tree.sub.sibling", "tree.unused"}
         assert {key for key in now if now[key] != before[key]} == {name} - silent
         path.write_text(source)
@@ -234,10 +235,10 @@ def test_each_followed_module_counts_and_no_other(package: Path):
 
 def test_a_module_without_source_is_refused():
     with pytest.raises(ValueError, match="Expected module '__main__' to have a source file"):
-        digests(["__main__"])
+        sources(["__main__"])
     with pytest.raises(ValueError, match="Expected module 'dpnotes.nowhere' to have a source file"):
-        digests(["dpnotes.nowhere"])
+        sources(["dpnotes.nowhere"])
 
 
 def test_the_runner_itself_is_left_out():
-    assert not [name for name in digests(["dpnotes.experiments.runner", "dpnotes.validate"]) if "experiments" in name]
+    assert not [name for name in sources(["dpnotes.experiments.runner", "dpnotes.validate"]) if "experiments" in name]

@@ -135,8 +135,20 @@ def test_provenance_of_a_current_result():
     assert provenance(result("current", MANIFEST)).splitlines() == [
         "toy.mean, profile quick, key 0123456789ab",
         "code fedcba987654, with uncommitted changes; torch 2.13.0 on a processor; 12 s of computing",
+        "run with this code",
         "not accounted: the scaling",
     ]
+
+
+def test_a_verified_result_says_so_with_its_cells_and_its_commit():
+    record = {"cells": [{"arm": "a"}, {"arm": "b"}], "git_commit": "abcdef9876543210", "git_dirty": False}
+    shown = result("current", MANIFEST | {"cells": 9, "verified": record})
+    expected = "verified at abcdef987654: 2 of 9 cells run again, the same numbers"
+    assert provenance(shown).splitlines()[2] == expected
+    figure, _ = plots.new_figure()
+    picture(shown, figure, "A line.")
+    assert " ".join(figure.get_supxlabel().split()) == f"{expected}; not accounted: the scaling"
+    assert not result("stale", MANIFEST | {"cells": 9, "verified": record}).pedigree
 
 
 def test_provenance_says_first_when_a_result_is_stale_or_missing():
@@ -153,7 +165,7 @@ def test_the_picture_of_a_result_says_what_has_to_be_said():
         shown = picture(result(state, MANIFEST), figure, "A line.")
         return repr(shown), [text.get_text() for text in axes.texts], figure.get_supxlabel()
 
-    assert finished("current") == ("A line.", [], "not accounted: the scaling")
+    assert finished("current") == ("A line.", [], "run with this code; not accounted: the scaling")
     assert finished("stale") == ("STALE: code changed. A line.", ["STALE"], "not accounted: the scaling")
 
 

@@ -4,6 +4,7 @@ from dpnotes.experiments.chunks import Chunking, parse_memory, run_in_chunks
 from dpnotes.experiments.runner import Standing, run, status
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec, canonical_json
 from dpnotes.experiments.store import DamagedFileError, Result, clean, load, outstanding, results_folder, stamp
+from dpnotes.experiments.verify import Verification, verify
 
 __all__ = [
     "Chunking",
@@ -14,6 +15,7 @@ __all__ = [
     "Result",
     "Spec",
     "Standing",
+    "Verification",
     "canonical_json",
     "clean",
     "load",
@@ -24,4 +26,5 @@ __all__ = [
     "run_in_chunks",
     "stamp",
     "status",
+    "verify",
 ]

@@ -7,10 +7,8 @@ ends in the same bytes.
 
 import errno
 import json
-import os
 import platform
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -26,7 +24,8 @@ import dpnotes
 from dpnotes import files, validate
 from dpnotes.experiments import store
 from dpnotes.experiments.chunks import format_bytes, parse_memory
-from dpnotes.experiments.sources import FORMAT, Fingerprint
+from dpnotes.experiments.entered import Notes
+from dpnotes.experiments.sources import FORMAT, Fingerprint, find, git, output
 from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, canonical_json
 
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
@@ -66,7 +65,7 @@ def run(
     validate.at_least(1, jobs=jobs)
     limit = None if memory is None else parse_memory(memory)
     # Before anything is cleared or skipped: an argument that is refused must not have done so.
-    device = _resolve(device, experiment, report)
+    device = resolve(device, experiment, report)
     fingerprint = Fingerprint.of(experiment, profile)
     folder = store.cells_folder(spec, fingerprint.key)
     if resume:
@@ -75,15 +74,17 @@ def run(
     else:
         shutil.rmtree(folder, ignore_errors=True)
     started = time.perf_counter()
-    progress = _Progress(experiment, spec, folder, report)
+    progress = Progress(experiment, spec, folder, report)
+    notes = Notes.of(experiment.all_modules(), str(folder))
     try:
-        plan = _Plan(device, _memory_budget(folder, device, limit, jobs), jobs)
+        plan = Plan(device, memory_budget(folder, device, limit, jobs), jobs)
         tables = progress.finish_all(plan)
         columns = store.concatenate([table.columns for table in tables])
         decision = experiment.decide(store.frame_of(columns), spec)
         if not isinstance(decision, Decision):
             raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
-        manifest = _manifest(experiment, fingerprint, tables, decision, jobs, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        manifest = _manifest(experiment, fingerprint, tables, decision, notes, jobs, seconds)
         store.write_table(store.result_stem(spec), columns, manifest, store.MAX_RESULT_BYTES)
     except KeyboardInterrupt:
         report(message := f"Interrupted. {progress.kept()}")
@@ -93,6 +94,8 @@ def run(
             raise
         message = f"No space left while writing {error.filename}. Make room; {progress.kept()}"
         raise OSError(error.errno, message, error.filename) from error
+    finally:
+        notes.end()
     report(f"{experiment.id} {profile}: {decision}")
     return store.load(experiment, profile)
 
@@ -111,14 +114,16 @@ def _current(experiment: Experiment, profile: str, report: Callable[[str], None]
 
 # ---------------------------------------------------------------- cells
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
+    """How cells are executed: where, with how much memory each, and how many at once."""
+
     device: str
     memory_bytes: int
     jobs: int
 
 
 @dataclass(frozen=True, eq=False)
-class _Progress:
+class Progress:
     """Which cells there are, and which are finished."""
 
     experiment: Experiment
@@ -126,12 +131,12 @@ class _Progress:
     folder: Path
     report: Callable[[str], None]
 
-    def finish_all(self, plan: _Plan) -> list[store.Table]:
+    def finish_all(self, plan: Plan) -> list[store.Table]:
         """Tables of all cells of all stages, in order; what is not kept already is computed."""
         tables: list[store.Table] = []
         for stage in range(1 + len(self.experiment.stages)):
             cells = self.cells(stage, tables)
-            waiting = [cell for cell in cells if self._kept(cell) is None]
+            waiting = [cell for cell in cells if self.table(cell) is None]
             if len(waiting) < len(cells):
                 kept = len(cells) - len(waiting)
                 self.report(
@@ -165,7 +170,7 @@ class _Progress:
         tables: list[store.Table] = []
         for stage in range(1 + len(self.experiment.stages)):
             cells = self.cells(stage, tables)
-            kept = [table for cell in cells if (table := self._kept(cell)) is not None]
+            kept = [table for cell in cells if (table := self.table(cell)) is not None]
             tables += kept
             finished, known = finished + len(kept), known + len(cells)
             if len(kept) < len(cells):
@@ -178,19 +183,20 @@ class _Progress:
         counted = f"{finished} of {known}{' or more' if more else ''} cells are finished and kept in {self.folder}"
         return f"{counted}; the same command goes on from there: {store.command(self.spec)}"
 
-    def _kept(self, cell: Cell) -> store.Table | None:
+    def table(self, cell: Cell) -> store.Table | None:
+        """What is kept of a cell that is finished."""
         try:
             return store.read_table(store.cell_stem(self.folder, cell), cell=cell)
         except store.DamagedFileError as error:
             self.report(f"Warning: {error} The cell is computed again.")
             return None
 
-    def _compute(self, cells: list[Cell], plan: _Plan) -> None:
+    def _compute(self, cells: list[Cell], plan: Plan) -> None:
         import joblib
 
         # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
         parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
-        calls = (joblib.delayed(_execute)(self.experiment, self.spec.json, cell, self.folder, plan) for cell in cells)
+        calls = (joblib.delayed(execute)(self.experiment, self.spec.json, cell, self.folder, plan) for cell in cells)
         finished: Iterable[tuple[str, float, list[str]]] = parallel(calls)  # type: ignore[assignment]
         for number, (text, seconds, notes) in enumerate(finished, start=1):
             self.report(f"{self.experiment.id} {self.spec.profile}: {number}/{len(cells)} {text} {seconds:.1f} s")
@@ -198,10 +204,11 @@ class _Progress:
                 self.report(f"  {note}")
 
 
-def _execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: _Plan) -> tuple[str, float, list[str]]:
+def execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: Plan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
     context = Context(plan.device, plan.memory_bytes, checkpoint=store.cell_stem(folder, cell).with_suffix(".pt"))
+    notes = Notes.of(experiment.all_modules(), str(folder))  # those of the run, or of this process of several
     started = time.perf_counter()
     try:
         columns = store.as_columns(experiment.run_cell(Spec.from_json(spec), json.loads(text), context))
@@ -215,13 +222,16 @@ def _execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: 
         "environment": environment(plan.device),
         "chunking": [asdict(chunking) for chunking in context.chunking],
         "spent": context.spent,
+        # Of the earlier cells of this process, too: what they left in a cache is not entered in this one.
+        "functions": store.listed(notes.places),
     }
     store.write_table(store.cell_stem(folder, cell), columns, manifest)
     return text, seconds, context.notes
 
 
 # ---------------------------------------------------------------- device and memory
-def _resolve(device: str, experiment: Experiment, report: Callable[[str], None]) -> str:
+def resolve(device: str, experiment: Experiment, report: Callable[[str], None]) -> str:
+    """The device that is meant, which the machine has."""
     import torch
 
     validate.one_of(("auto", "cpu", "cuda"), device=device)
@@ -236,7 +246,7 @@ def _resolve(device: str, experiment: Experiment, report: Callable[[str], None])
     return device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _memory_budget(folder: Path, device: str, limit: int | None, jobs: int) -> int:
+def memory_budget(folder: Path, device: str, limit: int | None, jobs: int) -> int:
     """Bytes for the runs that one job holds at once.
 
     Kept with the cells: what is free differs from minute to minute, and a resumed run has to chunk as before. So a
@@ -286,7 +296,8 @@ def environment(device: str) -> dict[str, Any]:
             continue
     if device == "cuda":
         name = torch.cuda.get_device_name()
-        driver = _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").split("\n")[0]
+        query = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+        driver = (output(*query) or "").partition("\n")[0]
     else:
         name, driver = _processor(), ""
     return {"device": device, "name": name, "driver": driver, "threads": torch.get_num_threads(), "versions": versions}
@@ -300,26 +311,19 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _output(*command: str) -> str:
-    """What a program prints, or nothing where it is missing or fails."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
 # ---------------------------------------------------------------- the manifest
 def _manifest(
     experiment: Experiment,
     fingerprint: Fingerprint,
     tables: list[store.Table],
     decision: Decision,
+    notes: Notes,
     jobs: int,
     seconds: float,
 ) -> dict[str, Any]:
-    package = os.path.dirname(dpnotes.__file__)
-    commit = _output("git", "-C", package, "rev-parse", "HEAD") or None
     cells = [table.manifest for table in tables]
+    rows = [len(next(iter(table.columns.values()))) for table in tables]
+    functions = notes.places.union(*(store.unlisted(cell["functions"]) for cell in cells))
     return {
         "format": FORMAT,
         "key": fingerprint.key,
@@ -333,16 +337,30 @@ def _manifest(
         "data": list(fingerprint.data),
         "decision": asdict(decision),
         "cells": len(cells),
-        "rows": sum(len(next(iter(table.columns.values()))) for table in tables),
+        "rows": sum(rows),
+        "cell_rows": rows,
+        "functions": store.listed(functions),
+        "functions_cells": len(cells),
         "chunking": _counted(chunking for cell in cells for chunking in cell["chunking"]),
         "spent": _counted(event for cell in cells for event in cell["spent"]),
         "environments": _counted(cell["environment"] for cell in cells),
         "jobs": jobs,
-        "git_commit": commit,
-        "git_dirty": bool(_output("git", "-C", package, "status", "--porcelain", "--", ".")) if commit else None,
-        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **where_and_when(experiment),
         "cell_seconds": round(sum(cell["seconds"] for cell in cells), 3),
         "wall_seconds": round(seconds, 3),
+    }
+
+
+def where_and_when(experiment: Experiment) -> dict[str, Any]:
+    """The commit of the experiment's repository, or else of this package's, and the time."""
+    top = find(experiment.run_cell.__module__.partition(".")[0])
+    folders = [path.parent for path in (top, Path(dpnotes.__file__)) if path]
+    commits = ((folder, head.strip()) for folder in folders if (head := git(folder, "rev-parse", "HEAD")))
+    folder, commit = next(commits, (folders[-1], None))
+    return {
+        "git_commit": commit,
+        "git_dirty": bool(git(folder, "status", "--porcelain", "--", ".")) if commit else None,
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
 
@@ -361,7 +379,7 @@ class Standing:
       experiment: `paper.name`.
       profile: of which the result is.
       state: "current", "stale", "missing", "damaged", or "partial" (some cells are finished and wait for the rest).
-      reason: why it is not current.
+      reason: why it is not current, or by which code it is.
     """
 
     experiment: str
@@ -381,13 +399,13 @@ def status(experiments: Iterable[Experiment]) -> list[Standing]:
 def _standing(experiment: Experiment, profile: str) -> Standing:
     try:
         result = store.load(experiment, profile)
-        state, reason = result.state, result.reason
+        state, reason = result.state, result.reason or result.pedigree
     except store.DamagedFileError as error:
         state, reason = "damaged", str(error)
     if state != "current":
         spec = experiment.spec(profile)
         folder = store.cells_folder(spec, Fingerprint.of(experiment, profile).key)
-        finished, known, more = _Progress(experiment, spec, folder, lambda line: None).count()
+        finished, known, more = Progress(experiment, spec, folder, lambda line: None).count()
         if finished:
             reason = f"{finished} of {known}{' or more' if more else ''} cells finished; {state}: {reason}"
             state = "partial"

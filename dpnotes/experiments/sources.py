@@ -1,4 +1,4 @@
-"""What the code of a result was: a digest a module, blind to comments, docstrings and layout.
+"""What the code of a result was: a digest a module, and what git knows of it.
 
 Imports are followed in the text, without executing anything: from the modules of an experiment to every module of
 the same packages that they import, inside functions too. A package's `__init__` counts where a name is imported from
@@ -6,70 +6,42 @@ it, not for being passed on the way to one of its modules: a new experiment in a
 An import by a computed name (`importlib`) is not seen.
 The runner and the store themselves (`dpnotes.experiments`) are left out, as their results do not depend on how
 cells are executed and kept (that is tested); `FORMAT` stands for them in the key.
+
+Where a digest is another one, the module's source is read from the commit of the result, and compared function by
+function (`dpnotes.experiments.functions`).
 """
 
 import ast
 import hashlib
 import importlib.util
 import json
-from collections.abc import Iterable
+import subprocess
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from dpnotes.experiments.functions import Code, Place, changed, imported_from, normalised
 from dpnotes.experiments.spec import Experiment, Spec, canonical_json
 
 FORMAT = 2  # raise it when a change of the runner, or of all draws, changes results
 _RUNNER = "dpnotes.experiments"
-_IGNORED_FIELDS = {"type_comment", "type_ignores", "kind"}
+_MOST_SAID = 12  # places in a line
 
 
-def normalised(source: str) -> str:
-    """The syntax tree of a module as text, without comments, docstrings, positions and `__version__`.
-
-    `ast.dump` would do, were its output not different from one Python version to the next.
-
-    >>> normalised("x = 1  # one") == normalised("x  =  1")
-    True
-    >>> normalised("x = 1") == normalised("x = 1.0")
-    False
-    """
-    return _text(ast.parse(source))
-
-
-def _text(node: Any) -> str:
-    if isinstance(node, list):
-        return f"[{','.join(_text(item) for item in node if not _is_silent(item))}]"
-    if isinstance(node, ast.Constant):
-        return ascii(node.value)
-    if not isinstance(node, ast.AST):
-        return ascii(node)
-    values = {name: getattr(node, name, None) for name in node._fields if name not in _IGNORED_FIELDS}
-    inside = ",".join(f"{name}={_text(value)}" for name, value in values.items() if value not in (None, []))
-    return f"{type(node).__name__}({inside})"
-
-
-def _is_silent(node: Any) -> bool:
-    """A string that stands alone does nothing; neither does the version change any number."""
-    if isinstance(node, ast.Expr):
-        return isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-    return isinstance(node, ast.Assign) and [getattr(target, "id", None) for target in node.targets] == ["__version__"]
+@lru_cache(maxsize=2048)
+def digest(source: str, *, words: bool = False) -> str:
+    """The digest of a module's text; `words` counts those of errors, as the results of earlier versions do."""
+    return hashlib.sha256(normalised(source, words=words).encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1024)
-def _analysed(source: str) -> tuple[str, tuple[tuple[str | None, int, tuple[str, ...]], ...]]:
-    """Digest of a module's text, and its imports as (module, level, names)."""
-    imports: list[tuple[str | None, int, tuple[str, ...]]] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            imports += [(alias.name, 0, ()) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            imports.append((node.module, node.level, tuple(alias.name for alias in node.names)))
-    return hashlib.sha256(normalised(source).encode()).hexdigest()[:16], tuple(imports)
+def _imports(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom))
 
 
-def _find(name: str) -> Path | None:
+def find(name: str) -> Path | None:
     """The file of a module, found without importing it; None for what is no module."""
     top, *rest = name.split(".")
     spec = importlib.util.find_spec(top)
@@ -84,8 +56,8 @@ def _find(name: str) -> Path | None:
     return path if path.is_file() else None
 
 
-def digests(modules: Iterable[str]) -> dict[str, str]:
-    """Digest of every module that the named ones rest on, within their own packages and dpnotes.
+def sources(modules: Iterable[str]) -> dict[str, str]:
+    """The source of every module that the named ones rest on, within their own packages and dpnotes.
 
     Args:
       modules: names of modules, such as "dpnotes.papers.budget_schedules.experiments".
@@ -93,14 +65,14 @@ def digests(modules: Iterable[str]) -> dict[str, str]:
     Raises:
       ValueError: a named module has no source file (it was typed into a notebook, say).
 
-    >>> sorted(digests(["dpnotes.streams"]))
+    >>> [*sources(["dpnotes.streams"])]
     ['dpnotes.checks', 'dpnotes.draws', 'dpnotes.draws.reference', 'dpnotes.register', 'dpnotes.streams',
     'dpnotes.validate']
     """
     waiting = sorted(set(modules))
     tops = {"dpnotes", *(name.split(".")[0] for name in waiting)}
     for name in waiting:
-        if name == "__main__" or _find(name) is None:
+        if name == "__main__" or find(name) is None:
             raise ValueError(
                 f"Expected module {name!r} to have a source file: put the experiment into a module of its own."
             )
@@ -111,59 +83,150 @@ def digests(modules: Iterable[str]) -> dict[str, str]:
         if name in seen or f"{name}.".startswith(f"{_RUNNER}."):
             continue
         seen.add(name)
-        path = _find(name)
+        path = find(name)
         if path is None:
             continue
-        found[name], imports = _analysed(path.read_text(encoding="utf-8"))
+        found[name] = path.read_text(encoding="utf-8")
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        for module, level, names in imports:
-            if level:
-                base = ".".join(package.split(".")[: len(package.split(".")) - level + 1])
-                module = f"{base}.{module}" if module else base
-            assert module is not None
+        for node in _imports(found[name]):
+            names = [alias.name for alias in node.names]
+            module = imported_from(node, package) if isinstance(node, ast.ImportFrom) else ""
             if module.split(".")[0] in tops:
                 inner = [f"{module}.{item}" for item in names]
-                waiting += [item if _find(item) else module for item in inner] or [module]
+                waiting += [item if find(item) else module for item in inner]
+            elif not module:
+                waiting += [item for item in names if item.split(".")[0] in tops]
     return dict(sorted(found.items()))
 
 
+# ---------------------------------------------------------------- git
+def git(folder: Path, *arguments: str) -> str | None:
+    """What git says in a folder, or None where it or what was asked for is missing."""
+    return output("git", "-C", str(folder), *arguments)
+
+
+def output(*command: str) -> str | None:
+    """What a program prints, or None where it is missing or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, check=True, timeout=20).stdout.decode()
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _at(commit: str, module: str) -> str | None:
+    """The source of a module at a commit of the repository that its package is in."""
+    top = find(module.split(".")[0])
+    stem = module.replace(".", "/")
+    paths = (f"{stem}.py", f"{stem}/__init__.py") if top else ()
+    folder = top.parents[1] if top and top.name == "__init__.py" else top.parent if top else Path()
+    return next((text for path in paths if (text := git(folder, "show", f"{commit}:./{path}")) is not None), None)
+
+
+def code_at(record: Mapping[str, Any], today: Mapping[str, str]) -> Code | str:
+    """The code of a record, each module as its digest says; or why it is not known.
+
+    Args:
+      record: with the digests of "modules", of this rule or of that of earlier versions, and a "git_commit".
+      today: the sources as they are now.
+    """
+    commit, found = record["git_commit"], dict[str, str]()
+    for module, expected in record["modules"].items():
+        source = today.get(module)
+        if source is None or expected not in _digests(source):
+            if not commit:
+                return f"what {module} was is not known: no git commit is on record"
+            source = _at(commit, module)
+            if source is None:
+                return f"what {module} was is not known: commit {commit[:9]} is not here, or git is not"
+            if expected not in _digests(source):
+                return f"what {module} was is not known: it was not yet committed at {commit[:9]}"
+        found[module] = source
+    return Code(found)
+
+
+def _digests(source: str) -> tuple[str, str]:
+    return digest(source), digest(source, words=True)
+
+
+# ---------------------------------------------------------------- a result
 @dataclass(frozen=True)
 class Fingerprint:
     """What a result rests on: when any part of it changes, the result is stale."""
 
     spec: Spec
-    modules: dict[str, str]
+    sources: dict[str, str]
     data: tuple[str, ...]
 
     @staticmethod
     def of(experiment: Experiment, profile: str) -> "Fingerprint":
         """The fingerprint of the spec, code and data as they are now."""
-        return Fingerprint(experiment.spec(profile), digests(experiment.all_modules()), experiment.data)
+        return Fingerprint(experiment.spec(profile), sources(experiment.all_modules()), experiment.data)
+
+    @cached_property
+    def modules(self) -> dict[str, str]:
+        """The digest of every module."""
+        return {name: digest(source) for name, source in self.sources.items()}
 
     @property
     def key(self) -> str:
         """The sha256 under which the result is kept."""
-        parts = {"format": FORMAT, "spec": self.spec.key, "modules": self.modules, "data": list(self.data)}
+        return self.key_of(self.modules)
+
+    def key_of(self, modules: Mapping[str, str]) -> str:
+        """The key with other modules' digests."""
+        parts = {"format": FORMAT, "spec": self.spec.key, "modules": dict(modules), "data": list(self.data)}
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
     def changes(self, manifest: dict[str, Any]) -> dict[str, str]:
         """What differs from the manifest of a stored result, by kind: "spec", "code", "data", "format"."""
-        if manifest["key"] == self.key:
+        if self.key in (manifest["key"], manifest.get("verified", {}).get("key")):
             return {}
         changes = {}
         if manifest["spec"] != (now := json.loads(self.spec.json)):
             changes["spec"] = _different(_flat(manifest["spec"]), _flat(now))
-        if manifest["modules"] != self.modules:
-            changes["code"] = _different(manifest["modules"], self.modules)
+        if code := self._changed_code(manifest):
+            changes["code"] = code
         if manifest["data"] != list(self.data):
             changes["data"] = ", ".join(sorted({*manifest["data"]} ^ {*self.data})) or "their order"
-        return changes or {"format": f"{manifest['format']} became {FORMAT}"}
+        if manifest["format"] != FORMAT:
+            changes["format"] = f"{manifest['format']} became {FORMAT}"
+        return changes
+
+    def _changed_code(self, manifest: dict[str, Any]) -> str:
+        """What changed since the result was verified, or else run; empty where nothing did."""
+        why = ""
+        for record in records(manifest):
+            then = code_at(record, self.sources)
+            if isinstance(then, Code):
+                return said(changed(then, Code(self.sources)))
+            if expected := _different(record["modules"], self.modules):
+                why = f"{expected} ({then})"
+        return why
+
+
+def records(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """With which code a result's numbers were found, the last first: when it was verified, and when it was run."""
+    if verified := manifest.get("verified"):
+        modules = {**manifest["modules"], **verified["modules"]}
+        verified = {**verified, "modules": {name: each for name, each in modules.items() if each is not None}}
+    return [verified, manifest] if verified else [manifest]
+
+
+def said(places: list[Place]) -> str:
+    """Places in one line: the module's name alone for its own statements.
+
+    >>> said([("toys.helper", ""), ("toys.helper", "scaled"), ("toys.run", "f")])
+    'toys.helper, toys.helper.scaled, toys.run.f'
+    """
+    more = [f"{len(places) - _MOST_SAID} more"] if len(places) > _MOST_SAID else []
+    return ", ".join([*(".".join(place).rstrip(".") for place in places[:_MOST_SAID]), *more])
 
 
 def _flat(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec, **spec["parameters"], "parameters": None}
 
 
-def _different(before: dict[str, Any], now: dict[str, Any]) -> str:
+def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     missing = object()
     return ", ".join(n for n in sorted({*before, *now}) if before.get(n, missing) != now.get(n, missing))

@@ -20,6 +20,7 @@ import numpy as np
 import dpnotes
 from dpnotes import files
 from dpnotes.experiments.chunks import format_bytes
+from dpnotes.experiments.functions import Place
 from dpnotes.experiments.sources import Fingerprint
 from dpnotes.experiments.spec import Cell, Columns, Decision, Experiment, Spec, canonical_json
 from dpnotes.files import DamagedFileError
@@ -153,6 +154,11 @@ def write_table(
     files.write({_npz(stem): content, _json(stem): files.sealed_json(body)})
 
 
+def write_manifest(stem: Path, manifest: dict[str, Any]) -> None:
+    """Write another manifest beside the columns of a table, which stay as they are."""
+    files.write({_json(stem): files.sealed_json(json.loads(canonical_json(manifest, "manifest")))})
+
+
 def read_table(stem: Path, **about: Any) -> Table | None:
     """The table, or None where there is none.
 
@@ -186,6 +192,23 @@ def _json(stem: Path) -> Path:
     return stem.with_name(f"{stem.name}.manifest.json")
 
 
+def listed(places: Iterable[Place]) -> dict[str, str]:
+    """Functions as a manifest has them: the names of a module in one line.
+
+    >>> listed({("toys.helper", "scaled"), ("toys.helper", "Scale.of")})
+    {'toys.helper': 'Scale.of scaled'}
+    """
+    lines: dict[str, str] = {}
+    for module, name in sorted(places):
+        lines[module] = f"{lines.get(module, '')} {name}".lstrip()
+    return lines
+
+
+def unlisted(lines: Mapping[str, str]) -> set[Place]:
+    """What was `listed`."""
+    return {(module, name) for module, names in lines.items() for name in names.split()}
+
+
 # ---------------------------------------------------------------- results
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -197,7 +220,8 @@ class Result:
       frame: the rows of all cells; empty when the result is missing.
       manifest: how it came about; empty when the result is missing.
       state: "current", "stale" (spec, code or data changed since) or "missing".
-      changes: of a stale result, what changed, by kind: "spec", "code", "data", "format".
+      changes: of a stale result, what changed, by kind: "spec", "code", "data", "format". `dpnotes verify` can make one
+        current of which only the code changed.
       decision: by the rule in the spec; undecided unless the result is current.
     """
 
@@ -215,6 +239,18 @@ class Result:
         if self.state == "missing":
             return f"no result stored; compute it: {command(self.spec)}"
         return "; ".join(f"{kind} changed: {what}" for kind, what in self.changes.items())
+
+    @property
+    def pedigree(self) -> str:
+        """By which code it is current: the one that it was run with, or another that gives the same numbers."""
+        if self.state != "current":
+            return ""
+        verified = self.manifest.get("verified")
+        if not verified or not verified["cells"]:
+            return "run with this code"
+        cells, commit = len(verified["cells"]), (verified["git_commit"] or "an unknown commit")[:12]
+        dirty = " with uncommitted changes" if verified["git_dirty"] else ""
+        return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, the same numbers"
 
     @property
     def stale(self) -> bool:

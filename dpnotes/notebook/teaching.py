@@ -249,12 +249,13 @@ def provenance(result: store.Result) -> str:
             f"{manifest['experiment']}, profile {result.spec.profile}, key {manifest['key'][:12]}",
             f"code {commit}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
         ]
+    lines += [result.pedigree] if result.pedigree else []
     lines += [f"not accounted: {text}" for text in result.unaccounted]
     return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
 
 
 def picture(result: store.Result, figure: "Figure", description: str) -> "Picture":
-    """Finish the figure of a result: its stamp if it is not current, and below it what was not accounted for.
+    """Finish the figure of a result: its stamp if it is not current; below, its code and what was not paid for.
 
     Args:
       result: what the figure shows.
@@ -268,8 +269,9 @@ def picture(result: store.Result, figure: "Figure", description: str) -> "Pictur
         for axes in figure.axes:
             plots.stamp(axes, stamp.partition(":")[0])
         description = f"{stamp}. {description}"
-    if result.unaccounted:
-        plots.footnote(figure, f"not accounted: {' '.join(result.unaccounted)}")
+    unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""
+    if below := "; ".join(text for text in (result.pedigree, unaccounted) if text):
+        plots.footnote(figure, below)
     return plots.Picture(figure, description)
 
 

@@ -1,0 +1,305 @@
+"""Verifying a result: some of its cells are run again with today's code, and have to give the numbers that are stored.
+
+The cells are at least one for each level of every factor and every stage, in an order that the code's key draws; then
+further ones, until every function that changed and that a full run enters was entered. A full run keeps the list of
+what it enters in its manifest. Where that cannot tell (the function is new, or the list is of some cells only), a
+function counts if the code that was entered names it. If all cells were run, what none of them enters does not count.
+
+Integers, labels, statuses and the decision have to be equal, and floats to the bit with the versions and on the device
+of the result; elsewhere within `tolerances` of the spec, which says by column how far off a float may be.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from dpnotes import validate
+from dpnotes.experiments import runner, store
+from dpnotes.experiments.chunks import parse_memory
+from dpnotes.experiments.entered import Notes
+from dpnotes.experiments.functions import Code, Place, changed
+from dpnotes.experiments.sources import Fingerprint, code_at, digest, records, said
+from dpnotes.experiments.spec import Cell, Experiment, canonical_json
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What came of it.
+
+    Args:
+      state: "current" (nothing had to be run), "verified", "different", or "stale" (not all that counts was run).
+      lines: what differs, or what was not run.
+    """
+
+    state: Literal["current", "verified", "different", "stale"]
+    lines: tuple[str, ...] = ()
+
+
+def verify(
+    experiment: Experiment,
+    profile: str,
+    *,
+    seconds: float | None = None,
+    device: str = "auto",
+    memory: str | int | None = None,
+    report: Callable[[str], None] = print,
+) -> Verification:
+    """Make a result current whose code changed, if its numbers did not.
+
+    Finished cells are kept, as those of `run` are: what was interrupted goes on where it stopped.
+
+    Args:
+      experiment: whose result.
+      profile: "quick" or "paper".
+      seconds: begin no cell after so long; None has no limit.
+      device: as in `run`.
+      memory: as in `run`.
+      report: called with one line at a time.
+
+    Raises:
+      ValueError: there is no result, its spec or data changed, or it is not known what its code was.
+      DamagedFileError: a stored file is not what was written.
+    """
+    if seconds is not None:
+        validate.positive(seconds=seconds)
+    limit = None if memory is None else parse_memory(memory)
+    device = runner.resolve(device, experiment, report)
+    result, fingerprint = store.load(experiment, profile), Fingerprint.of(experiment, profile)
+    if result.state == "missing" or {*result.changes} - {"code"}:
+        raise ValueError(f"Expected {experiment.id} {profile} to be stale by its code alone: {result.reason}")
+    if result.state == "current":
+        if fingerprint.key not in [record["key"] for record in records(result.manifest)]:
+            _write(result, fingerprint, None)  # from now on without git
+        report(f"{experiment.id} {profile}: current, nothing to do.")
+        return Verification("current")
+    codes = [code_at(record, fingerprint.sources) for record in records(result.manifest)]
+    then = next((code for code in codes if isinstance(code, Code)), None)
+    if then is None:
+        raise ValueError(f"Expected the code of {experiment.id} {profile} to be known: {result.reason}")
+    folder = store.cells_folder(result.spec, fingerprint.key)
+    plan = runner.Plan(device, runner.memory_budget(folder, device, limit, 1), 1)
+    notes = Notes.of(experiment.all_modules(), str(folder))
+    try:
+        deadline = float("inf") if seconds is None else time.monotonic() + seconds
+        again = _Again(result, runner.Progress(experiment, result.spec, folder, report), plan, notes, deadline)
+        lines = again.run(then, Code(fingerprint.sources), fingerprint.key)
+    finally:
+        notes.end()
+    if not lines:
+        _write(result, fingerprint, again)
+        report(f"{experiment.id} {profile}: {store.load(experiment, profile).pedigree}")
+        return Verification("verified")
+    state = "different" if again.differences else "stale"
+    for line in lines:
+        report(f"{experiment.id} {profile}: {state}: {line}")
+    return Verification(state, tuple(lines))
+
+
+# ---------------------------------------------------------------- cells
+def in_order(cells: list[Cell], seed: str) -> tuple[list[int], list[int]]:
+    """Numbers of cells: those that have each level of every factor among them, and the others.
+
+    >>> some, others = in_order([{"arm": arm, "repeat": repeat} for arm in "ab" for repeat in range(3)], "seed")
+    >>> len(some), len(others)
+    (3, 3)
+    """
+    levels = [{(name, canonical_json(level)) for name, level in cell.items()} for cell in cells]
+    others = random.Random(seed).sample(range(len(cells)), len(cells))
+    chosen: list[int] = []
+    missing = set().union(*levels)
+    while others and (missing or not chosen):
+        best = max(others, key=lambda number: len(missing & levels[number]))
+        others.remove(best)
+        chosen.append(best)
+        missing -= levels[best]
+    return chosen, others
+
+
+@dataclass
+class _Again:
+    """The cells that are run again, by their number in the whole run, and what was found."""
+
+    result: store.Result
+    progress: runner.Progress
+    plan: runner.Plan
+    notes: Notes
+    deadline: float
+    cells: list[Cell] = field(default_factory=list)  # of the stages so far
+    spans: dict[int, tuple[int, int]] = field(default_factory=dict)  # first row and number of rows
+    differences: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        table = store.read_table(store.result_stem(self.result.spec))
+        assert table is not None
+        self._stored = table.columns
+        counts = self.result.manifest.get("cell_rows")  # results of earlier versions do not say
+        self._starts = None if counts is None else [0, *np.cumsum(counts, dtype=int).tolist()]
+
+    def run(self, then: Code, now: Code, seed: str) -> list[str]:
+        """Run what has to be run; what differs, or else what was left out, a line each."""
+        waiting: list[int] = []
+        rows, last = 0, len(self.progress.experiment.stages)
+        for stage in range(1 + last):
+            earlier = {name: column[:rows] for name, column in self._stored.items()}
+            first, listed = len(self.cells), self.progress.cells(stage, [store.Table(earlier, {})])
+            self.cells += listed
+            count = self.result.manifest["cells"]
+            if len(self.cells) > count or stage == last and len(self.cells) < count:
+                self.differences.append(f"stored {count} cells, now {len(self.cells)}")
+                return self.differences
+            chosen, others = in_order(listed, seed)
+            if stage < last and self._starts is None:  # the last cell ends where the next stage begins
+                chosen += {len(listed) - 1} - {*chosen}
+            kept = [number for number in others if self.progress.table(listed[number]) is not None]
+            for number in dict.fromkeys(chosen + kept):
+                if not self._compare(first + number):
+                    return self.differences or ["the time is up before a cell of each level was run"]
+            waiting += [first + number for number in others if first + number not in self.spans]
+            rows = self._starts[len(self.cells)] if self._starts else max(sum(span) for span in self.spans.values())
+        self._compare_decision()
+        while not self.differences and (unseen := self._unseen(then, now)):
+            if not waiting or not self._compare(waiting.pop(0)):
+                return [f"changed, but entered by none of {len(self.spans)} cells: {said(unseen)}"]
+        return self.differences
+
+    def _unseen(self, then: Code, now: Code) -> list[Place]:
+        """The functions that changed, that count and that were not entered."""
+        entered, manifest = self.notes.places, self.result.manifest
+        if len(self.spans) == len(self.cells):
+            return []
+        full = store.unlisted(manifest.get("functions", {}))
+        is_whole = manifest.get("functions_cells") == manifest["cells"]
+        named = set[str]().union(
+            *(unit.names for place, unit in now.units.items() if place in entered or not unit.is_function)
+        )
+
+        def counts(place: Place) -> bool:
+            parts = [part.rstrip("'") for part in place[1].split(".") if part[0] != "<" and part[:2] != "__"]
+            return place in full or not (is_whole and place in then.units) and named.issuperset(parts)
+
+        functions = [place for place in changed(then, now) if place in now.units and now.units[place].is_function]
+        return [place for place in functions if place not in entered and counts(place)]
+
+    def _compare(self, number: int) -> bool:
+        """Run a cell again, or take what is kept of it, and compare it; False when the time is up."""
+        cell, experiment = self.cells[number], self.progress.experiment
+        table = self.progress.table(cell)
+        if table is None:
+            if time.monotonic() > self.deadline:
+                return False
+            spec = self.result.spec
+            text, seconds, lines = runner.execute(experiment, spec.json, cell, self.progress.folder, self.plan)
+            for line in (f"{experiment.id} {spec.profile}: again {text} {seconds:.1f} s", *lines):
+                self.progress.report(line)
+            table = self.progress.table(cell)
+            assert table is not None
+        self.notes.places |= store.unlisted(table.manifest["functions"])
+        length = len(next(iter(table.columns.values())))
+        if self._starts:
+            start, end = self._starts[number : number + 2]
+        else:
+            start = self._found(table.columns, number, length)
+            end = min(start + length, self.result.manifest["rows"])
+        self.spans[number] = start, length
+        where = f"cell {canonical_json(cell)}"
+        if {*self._stored} != {*table.columns}:
+            names = f"stored {', '.join(self._stored)}, now {', '.join(table.columns)}"
+            self.differences.append(f"{where}, columns: {names}")
+        elif end - start != length:
+            self.differences.append(f"{where}, rows: stored {end - start}, now {length}")
+        else:
+            for name, column in self._stored.items():
+                stored, now = column[start:end], table.columns[name]
+                rows = np.flatnonzero(_differs(stored, now, self._tolerance(name, table.manifest["environment"])))
+                if len(rows):
+                    more = f"; and {len(rows) - 1} more rows" if len(rows) > 1 else ""
+                    values = f"stored {stored[rows[0]].item()!r}, now {now[rows[0]].item()!r}"
+                    self.differences.append(f"{where}, column {name!r}, row {start + rows[0]}: {values}{more}")
+        return True
+
+    def listed(self, fingerprint: Fingerprint) -> dict[str, Any]:
+        """What a full run enters, as far as it is known, and how many cells say so."""
+        manifest, known = self.result.manifest, self.notes.places
+        if len(self.spans) < len(self.cells) and "functions" in manifest:
+            here = Code(fingerprint.sources).units
+            known = known | {place for place in store.unlisted(manifest["functions"]) if place in here}
+        count = max(len(self.spans), manifest.get("functions_cells", 0))
+        return {"functions": store.listed(known), "functions_cells": count}
+
+    def _found(self, columns: dict[str, np.ndarray], number: int, length: int) -> int:
+        """Where a cell's rows begin in a result that does not say: where most of its numbers are."""
+        total = self.result.manifest["rows"]
+        guess = min(number * length, max(0, total - length))  # right if all cells have as many rows
+
+        def right(start: int) -> int:
+            parts = ((stored[start : start + length], columns.get(name)) for name, stored in self._stored.items())
+            return sum(int((~_differs(one, other, None)).sum()) for one, other in parts if other is not None)
+
+        if right(guess) == length * len(self._stored):
+            return guess
+        labels = [name for name, column in columns.items() if column.dtype.kind != "f" and name in self._stored]
+        likely = np.ones(max(1, total - length + 1), bool)
+        for name in labels:
+            likely &= self._stored[name][: len(likely)] == columns[name][0]
+        return max((guess, *np.flatnonzero(likely).tolist()), key=right)
+
+    def _tolerance(self, name: str, environment: dict[str, Any]) -> float | None:
+        """How far off a column's floats may be: None where they have to be equal to the bit."""
+        if {_machine(each) for each in self.result.manifest["environments"]} == {_machine(environment)}:
+            return None
+        return self.result.spec.parameters.get("tolerances", {}).get(name)
+
+    def _compare_decision(self) -> None:
+        """Compare the decision, which follows from what is stored."""
+        decision = asdict(self.progress.experiment.decide(self.result.frame, self.result.spec))
+        for name, stored in self.result.manifest["decision"].items():
+            if decision[name] != stored:
+                self.differences.append(f"decision, {name}: stored {stored!r}, now {decision[name]!r}")
+
+
+def _machine(environment: dict[str, Any]) -> str:
+    """Versions and device, without this package's version and the number of cells."""
+    versions = {name: version for name, version in environment["versions"].items() if name != "dpnotes"}
+    return canonical_json({**environment, "versions": versions, "count": 0})
+
+
+def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float | None) -> np.ndarray:
+    """Where two columns differ; floats by their bits, but for NaN, unless there is a tolerance.
+
+    >>> _differs(np.array([1.0, np.nan, 0.0]), np.array([1.0, np.nan, -0.0]), None)
+    array([False, False,  True])
+    >>> _differs(np.array([1.0, 2.0]), np.array([1.1, 2.5]), 0.2)
+    array([False,  True])
+    """
+    kinds = [column.dtype.kind.replace("u", "i") for column in (stored, now)]
+    if kinds == ["f", "f"] or kinds == ["f", "i"]:  # another cell's floats made this one's integers floats
+        one, other = stored.astype(np.float64), now.astype(np.float64)
+        same = (one.view(np.int64) == other.view(np.int64)) | (np.isnan(one) & np.isnan(other))
+        with np.errstate(invalid="ignore"):
+            return ~(same if tolerance is None else same | (np.abs(one - other) <= tolerance))
+    return stored != now if kinds[0] == kinds[1] else np.ones(len(stored), bool)
+
+
+# ---------------------------------------------------------------- the manifest
+def _write(result: store.Result, fingerprint: Fingerprint, again: _Again | None) -> None:
+    """Put on record that a result is of today's code: what was run again, or nothing where no code changed."""
+    manifest = dict(result.manifest)
+    ran = code_at(manifest, fingerprint.sources)
+    if isinstance(ran, Code):  # results of earlier versions have digests by another rule
+        manifest["modules"] = {name: digest(source) for name, source in ran.sources.items()}
+        manifest["key"] = fingerprint.key_of(manifest["modules"])
+    names = {*manifest["modules"], *fingerprint.modules}
+    now = {name: fingerprint.modules.get(name) for name in sorted(names)}
+    manifest["verified"] = {
+        "key": fingerprint.key,
+        "modules": {name: each for name, each in now.items() if manifest["modules"].get(name) != each},
+        "cells": [again.cells[number] for number in sorted(again.spans)] if again else [],
+        **runner.where_and_when(result.experiment),
+    }
+    if again:
+        manifest |= again.listed(fingerprint)
+    store.write_manifest(store.result_stem(result.spec), manifest)

@@ -246,7 +246,8 @@ def test_changed_code_makes_it_stale(folder: Path, toy: ModuleType, module: str)
     run(toy)
     path = folder / "toys" / f"{module}.py"
     edit(path, "return", "pass; return")
-    assert store.load(toy.EXPERIMENT, "quick").reason.startswith(f"code changed: toys.{module} (what toys.{module} was is")
+    reason = store.load(toy.EXPERIMENT, "quick").reason
+    assert reason.startswith(f"code changed: toys.{module} (what toys.{module} was is")
     edit(path, "pass; return", "return")
     assert store.load(toy.EXPERIMENT, "quick").state == "current", "put back, it is current again"
 

@@ -675,8 +675,8 @@ def test_the_closed_form_needs_no_accountant_and_what_one_said_is_remembered(mon
     assert calls, "control: a random batch needs one"
     monkeypatch.undo()
     sampled = [Event(float(z) / 10, ZERO_OUT, Sampling.poisson(0.01)) for z in levels[::20]]
-    first, misses = account(sampled, 1e-5), pld.epsilon.cache_info().misses
-    assert account(sampled, 1e-5) == first and pld.epsilon.cache_info().misses == misses
+    first, misses = account(sampled, 1e-5), pld._epsilon.cache_info().misses
+    assert account(sampled, 1e-5) == first and pld._epsilon.cache_info().misses == misses
 
 
 # ---------------------------------------------------------------- bad input

@@ -43,7 +43,7 @@ def one_error(*arguments: str) -> str:
 
 def process(*arguments: str, program: str = "from dpnotes.cli import main; main()", **options: Any) -> subprocess.Popen:
     command = [sys.executable, "-c", program, *arguments]
-    options.setdefault("env", os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"})
+    options.setdefault("env", os.environ | {"PYTHONPATH": str(ROOT)})
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **options)
 
 
@@ -74,7 +74,7 @@ TOY = Experiment(
     unaccounted=("the choice of the numbers",),
 )
 # What a process runs so that it knows the toy, too.
-WITH_TOY = "import test_cli; from dpnotes import cli; cli.all_experiments = lambda: [test_cli.TOY]; cli.main()"
+WITH_TOY = "from tests.test_cli import TOY; from dpnotes import cli; cli.all_experiments = lambda: [TOY]; cli.main()"
 
 
 @pytest.fixture
@@ -357,7 +357,7 @@ def test_a_damaged_result_is_said_and_made_again(toy: Path):
 # ---------------------------------------------------------------- as a real process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
 def test_what_is_finished_survives_a_signal(toy: Path, number: signal.Signals):
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{Path(__file__).parent}"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = process("run", "toy.squares", program=WITH_TOY, env=environment | {"TOY_HANGS": "1"})
     deadline = time.monotonic() + 30
     while len(list((toy / "cache").rglob("*.npz"))) < 2 and time.monotonic() < deadline:

@@ -29,7 +29,7 @@ _COMPOSED_POINTS = 2**22  # of a composition of them
 _LOG_TAIL = -50.0  # of the mass cut off a level; it is counted as lost privacy
 _TAIL = 1e-15  # of the mass cut off a composition, counted the same
 # Of the mass that a release more may move, by rounding, in a convolution, counted the same. Against sums over binomials
-# (tests/test_privacy_accounting.py) it is up to a fifth of this; a power of a spectrum multiplies its relative error.
+# (tests/privacy/test_accounting.py) it is up to a fifth of this; a power of a spectrum multiplies its relative error.
 _ROUNDING = 2.0**-52
 _NOTICEABLE = 1e-3  # of delta: from here on what is counted as lost makes epsilon larger than it needs to be
 _QUIETEST = 1e6  # the largest noise multiplier: above it losses are smaller than the rounding of their probabilities

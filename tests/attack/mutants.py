@@ -33,39 +33,40 @@ _SHORTEST_LIMIT = 60.0  # seconds, beside five times what the tests take without
 
 # The tests of a part, the quickest first; the module's own examples run before them. A folder stands for what it holds.
 PARTS: dict[str, tuple[str, ...]] = {
-    "oracles/clipped": ("clipped_gradient", "budget_schedules_algorithms", "audit"),
-    "oracles/batches": ("oracles_batches", "oracles_minibatch"),
-    "oracles/minibatch": ("oracles_minibatch", "noisy_sgd_algorithms", "noisy_sgd_training"),
-    "oracles/release": ("oracles_release", "oracles_minibatch", "oracles_spider", "clipped_gradient"),
-    "oracles/fresh": ("oracles_minibatch", "noisy_sgd_algorithms"),
-    "oracles/samples": ("oracles_spider", "methods_spider", "problems_virtual"),
+    "oracles/clipped": ("oracles/clipped", "papers/budget_schedules/algorithms", "privacy/audit"),
+    "oracles/batches": ("oracles/batches", "oracles/minibatch"),
+    "oracles/minibatch": ("oracles/minibatch", "papers/noisy_sgd/algorithms", "papers/noisy_sgd/training"),
+    "oracles/release": ("oracles/release", "oracles/minibatch", "oracles/spider", "oracles/clipped"),
+    "oracles/fresh": ("oracles/minibatch", "papers/noisy_sgd/algorithms"),
+    "oracles/samples": ("oracles/spider", "methods/methods", "problems/virtual"),
     "oracles/spider": (
-        "oracles_spider", "methods_spider", "adaptive_batch_algorithms", "drift_escape_algorithms",
+        "oracles/spider", "methods/methods", "papers/adaptive_batch/algorithms", "papers/drift_escape/algorithms",
     ),
-    "methods/checkpoint": ("states", "noisy_sgd_training"),
-    "methods/descent": ("budget_schedules_algorithms", "clipped_gradient", "noisy_sgd_algorithms"),
-    "methods/drift_escape": ("methods_spider", "drift_escape_algorithms"),
-    "methods/spider_descent": ("methods_spider", "adaptive_batch_algorithms"),
-    "methods/perturbed": ("methods_spider",),
-    "methods/step": ("budget_schedules_algorithms", "methods_spider"),
-    "methods/loop": ("budget_schedules_algorithms", "methods_spider", "oracles_spider", "launches"),
-    "privacy/accounting": ("privacy", "privacy_accounting"),
-    "privacy/pld": ("privacy_accounting",),
-    "privacy/events": ("privacy_accounting", "oracles_minibatch"),
-    "privacy/calibration": ("privacy", "privacy_accounting"),
-    "privacy/schedules": ("privacy",),
-    "privacy/noise": ("privacy", "privacy_filter", "clipped_gradient"),
-    "privacy/filter": ("privacy_filter", "clipped_gradient"),
+    "methods/checkpoint": ("states", "papers/noisy_sgd/training"),
+    "methods/descent": ("papers/budget_schedules/algorithms", "oracles/clipped", "papers/noisy_sgd/algorithms"),
+    "methods/drift_escape": ("methods/methods", "papers/drift_escape/algorithms"),
+    "methods/spider_descent": ("methods/methods", "papers/adaptive_batch/algorithms"),
+    "methods/perturbed": ("methods/methods",),
+    "methods/step": ("papers/budget_schedules/algorithms", "methods/methods"),
+    "methods/loop": ("papers/budget_schedules/algorithms", "methods/methods", "oracles/spider", "launches"),
+    "privacy/accounting": ("privacy/privacy", "privacy/accounting"),
+    "privacy/pld": ("privacy/accounting",),
+    "privacy/events": ("privacy/accounting", "oracles/minibatch"),
+    "privacy/calibration": ("privacy/privacy", "privacy/accounting"),
+    "privacy/schedules": ("privacy/privacy",),
+    "privacy/noise": ("privacy/privacy", "privacy/filter", "oracles/clipped"),
+    "privacy/filter": ("privacy/filter", "oracles/clipped"),
     "privacy/mechanisms": (
-        "privacy", "privacy_selection", "audit_mechanisms", "device", "clipped_gradient", "secret_streams",
+        "privacy/privacy", "privacy/selection", "privacy/audit_mechanisms", "device", "oracles/clipped",
+        "secret_streams",
     ),
-    "privacy/discrete": ("audit_discrete",),
-    "privacy/tree": ("tree", "audit_mechanisms", "secret_streams"),
-    "privacy/factorisation": ("tree", "audit_mechanisms", "secret_streams"),
-    "privacy/selection": ("privacy_selection", "privacy_search"),
-    "privacy/search": ("privacy_search",),
-    "privacy/museum": ("museum",),
-    "privacy/audit": ("audit", "audit_mechanisms", "museum"),
+    "privacy/discrete": ("privacy/discrete",),
+    "privacy/tree": ("privacy/tree", "privacy/audit_mechanisms", "secret_streams"),
+    "privacy/factorisation": ("privacy/tree", "privacy/audit_mechanisms", "secret_streams"),
+    "privacy/selection": ("privacy/selection", "privacy/search"),
+    "privacy/search": ("privacy/search",),
+    "privacy/museum": ("privacy/museum",),
+    "privacy/audit": ("privacy/audit", "privacy/audit_mechanisms", "privacy/museum"),
 }  # fmt: skip
 
 
@@ -229,7 +230,8 @@ def part_of(file: str) -> str:
 
 def tests_of(part: str) -> list[str]:
     own = f"dpnotes/{part}.py" if (ROOT / f"dpnotes/{part}.py").exists() else f"dpnotes/{part}"
-    return [own, *(f"tests/test_{name}.py" for name in (*PARTS[part], "bad_arguments"))]
+    names = (Path("tests", name) for name in (*PARTS[part], "bad_arguments"))
+    return [own, *(str(name.with_name(f"test_{name.name}.py")) for name in names)]
 
 
 def tested(copy: Path, tests: list[str], limit: float, *before: str) -> tuple[str, float]:

@@ -13,7 +13,7 @@ from dpnotes.experiments.functions import normalised
 from dpnotes.experiments.sources import sources
 from dpnotes.experiments.spec import Decision, Experiment, Spec, canonical_json
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 
 
 def spec(**parameters) -> Spec:

@@ -1,4 +1,4 @@
-"""The claims of Liu and Talwar: named counterexamples, the theorem by balance, its calculators (see test_claims.py)."""
+"""The claims of Liu and Talwar: counterexamples, the theorem by balance, calculators; for all papers see above."""
 
 import math
 import time
@@ -332,9 +332,7 @@ def test_noise_of_the_tree():
     assert found["levels"].tolist() == [1, 2, 2, 10, 11, 41]
     mu = brentq(lambda m: profile(1.0, m) - 1e-6, 0.01, 2, xtol=1e-14)
     assert found["sigma"] == pytest.approx(2 / 50 * np.sqrt(found["levels"]) / mu, rel=1e-9)
-    assert (
-        found["sigma"][4] * 50 / 2 == pytest.approx(14.0117, rel=1e-5) == pytest.approx(float(least_noise), rel=1e-5)
-    )
+    assert found["sigma"][4] * 50 / 2 == pytest.approx(14.0117, rel=1e-5) == pytest.approx(float(least_noise), rel=1e-5)
     assert found["delta_reached"] == pytest.approx(1e-6, rel=1e-6)
     printed = calculate("thm2.2.sigma", Sigma=sizes, **numbers, constants="paper")
     assert printed["sigma"][0] == 0 and printed["delta_reached"][0] == 1

@@ -11,7 +11,7 @@ import pytest
 
 from dpnotes.notebook.write import main
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 EXPLORER = """\
 from dpnotes.notebook import plots
 from dpnotes.notebook.widgets import Explorer, slider

@@ -170,7 +170,7 @@ def test_step_sizes_that_cannot_be_are_refused(step_size):
 
 
 def test_the_page_trains_a_network(capsys: pytest.CaptureFixture[str]):
-    page = Path(__file__).parents[1] / "docs" / "bring_your_own.md"
+    page = Path(__file__).parents[3] / "docs" / "bring_your_own.md"
     code, _ = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) <= 14
     with torch.random.fork_rng():

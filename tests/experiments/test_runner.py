@@ -22,7 +22,7 @@ from dpnotes import files
 from dpnotes.experiments import chunks, runner, sources, store
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 
 # A package of its own, so that its code can be edited: four cells, then a stage that goes on with the best of them.
 HELPER = '''"""What the toy rests on."""

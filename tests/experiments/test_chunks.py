@@ -190,7 +190,7 @@ def measured(folder: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> dict[
     (folder / "measured.py").write_text(MEASURED)
     monkeypatch.setenv("DPNOTES_RESULTS", str(folder / "results"))
     monkeypatch.setenv("DPNOTES_CACHE", str(folder / "cache"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     output = subprocess.run([sys.executable, folder / "measured.py", which], capture_output=True, text=True)
     assert output.returncode == 0, output.stderr
     return json.loads(output.stdout)

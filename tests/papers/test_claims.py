@@ -1,7 +1,7 @@
 """What holds for the claims of all papers. Expected verdicts stand in expected_verdicts.csv, and nowhere else.
 
 Most tests here take verdicts through the cache of `dpnotes.theory.cache`, whose key is the source of engine and claims
-(test_theory_cache.py holds it to that); those that are about another process, and those of the slow suite, check anew.
+(../theory/test_cache.py holds it to that); those about another process, and those of the slow suite, check anew.
 """
 
 import ast
@@ -32,7 +32,7 @@ from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import PaperSymbols
 from dpnotes.theory.verdicts import CONFIRMING, Kind, Verdict
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SCOPES = {"checked", "algorithm", "no formula"}
 _X = PaperSymbols("example").symbol("x", "a number")
 TRUE = Identity(_X, _X, _X)  # what would stand for a claim that checks nothing
@@ -41,7 +41,7 @@ each_paper = pytest.mark.parametrize("paper", papers.PAPERS)
 
 
 def table(name: str) -> list[dict[str, str]]:
-    with open(Path(__file__).parent / name, newline="", encoding="utf-8") as file:
+    with open(Path(__file__).parents[1] / name, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_problems_modules import Both, normal
+from modules import Both, normal
 from torch import Tensor, nn
 
 from dpnotes.problems.factors import Patches

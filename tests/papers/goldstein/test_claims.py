@@ -1,6 +1,6 @@
 """The claims on private Goldstein stationarity: evidence, headline theorems by balance, numbers from elsewhere.
 
-What holds for the claims of every paper is tested in test_claims.py.
+What holds for the claims of every paper is tested in ../test_claims.py.
 """
 
 import math

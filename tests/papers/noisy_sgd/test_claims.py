@@ -19,7 +19,7 @@ from dpnotes.theory.evaluation import substitute
 from dpnotes.theory.symbols import expand
 from dpnotes.theory.verdicts import Kind
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[2]
 CLAIMS = claims("noisy_sgd")
 
 

@@ -28,7 +28,7 @@ from dpnotes.experiments.spec import Experiment
 from dpnotes.experiments.verify import Verification, in_order, verify
 from tests.attack import mutants
 
-REPOSITORY = Path(__file__).parents[1]
+REPOSITORY = Path(__file__).parents[2]
 
 HELPER = '''"""What the toy rests on."""
 

@@ -17,7 +17,7 @@ from dpnotes.theory.statements import Identity
 from dpnotes.theory.symbols import PaperSymbols
 from dpnotes.theory.verdicts import Kind, Verdict
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAPER = "budget_schedules"
 CLAIMS = papers.claims(f"{PAPER}.lemmaC.4", f"{PAPER}.lemma4.4")
 WRONG = Verdict(Kind.UP_TO_LOGS, "planted")

@@ -13,7 +13,7 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.streams import Streams
 
-PAGE = Path(__file__).parents[1] / "docs" / "bring_your_own.md"
+PAGE = Path(__file__).parents[2] / "docs" / "bring_your_own.md"
 
 
 def test_agrees_with_the_closed_form_of_a_network() -> None:

@@ -153,7 +153,7 @@ def test_readers_without_a_kernel_see_the_list(table):
 
 
 # ---------------------------------------------------------------- the exercises of the two notebooks
-FOLDER = Path(__file__).parents[1] / "notebooks"
+FOLDER = Path(__file__).parents[2] / "notebooks"
 
 
 def cells_of(name: str, *starts: str) -> dict[str, Any]:

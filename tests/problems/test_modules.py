@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from modules import Both, normal
 from pretend_device import PretendCuda
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -27,25 +28,8 @@ def _modules_start_alike() -> None:
     torch.manual_seed(0)
 
 
-def normal(*shape: int, name: str = "inputs") -> Tensor:
-    return Streams.of("modules", [name]).normal(name, 0, math.prod(shape)).view(shape)
-
-
 def words(*shape: int, below: int = 6) -> Tensor:
     return Streams.of("modules", ["words"]).words("words", 0, math.prod(shape))[0].view(shape) % below
-
-
-class Both(nn.Module):
-    """Something of several layers, in a function of them."""
-
-    def __init__(self, function: Callable[..., Tensor], **layers: Any) -> None:
-        super().__init__()
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Tensor:
-        return self.function(self, *inputs)
 
 
 def tied() -> nn.Module:

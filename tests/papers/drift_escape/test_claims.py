@@ -20,7 +20,7 @@ from dpnotes.theory.balance import powers_of
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.verdicts import Kind
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[2]
 CLAIMS = claims("drift_escape")
 R = sympy.Rational
 

@@ -1,4 +1,4 @@
-"""The claims of Hong, Wang and Zhou: counterexamples and calculators; for all papers see test_claims.py."""
+"""The claims of Hong, Wang and Zhou: counterexamples and calculators; for all papers see above."""
 
 import math
 import time

@@ -141,8 +141,8 @@ def test_batch_normalisation_is_evaluated_with_statistics_of_training_examples()
 CHILD = """
     import sys, time
     from pathlib import Path
-    sys.path.insert(0, {tests!r})
-    from test_noisy_sgd_training import trained
+    sys.path.insert(0, {folder!r})
+    from test_training import trained
 
     def report(line):
         if line.startswith("step 8/"):
@@ -155,7 +155,7 @@ CHILD = """
 
 def test_killed_and_gone_on_is_uninterrupted_to_the_bit(tmp_path: Path):
     path = tmp_path / "folder" / "run.pt"
-    script = textwrap.dedent(CHILD.format(tests=str(Path(__file__).parent), path=str(path)))
+    script = textwrap.dedent(CHILD.format(folder=str(Path(__file__).parent), path=str(path)))
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment)
     assert child.stdout is not None

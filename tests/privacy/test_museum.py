@@ -198,9 +198,7 @@ TOLD = {
 
 
 def test_the_numbers_of_every_exhibit_are_those_that_are_told():
-    found = {
-        e.name: (e.claim.nominal_epsilon, e.claim.delta, e.exact(broken=False), e.exact(broken=True)) for e in ALL
-    }
+    found = {e.name: (e.claim.nominal_epsilon, e.claim.delta, e.exact(broken=False), e.exact(broken=True)) for e in ALL}
     assert found.keys() == TOLD.keys()
     for name, numbers in TOLD.items():
         assert found[name] == pytest.approx(numbers, rel=1e-3, abs=1e-3), name

@@ -91,6 +91,7 @@ INSIDE = (
     "privacy.mechanisms.check_answer",
     "privacy.mechanisms.check_release",
     "privacy.mechanisms.price_of",
+    "privacy.mechanisms.shared",
     "privacy.tree.check_shared",
     "privacy.tree.check_sum",
     "privacy.tree.unpriced",
@@ -310,6 +311,12 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "state": Descent(0.1).init(torch.ones(2, 2), minibatch()),
         "max_steps": 2,
     },
+    "methods.loop.run": lambda: {
+        "method": Descent(0.1),
+        "oracle": minibatch(),
+        "x": torch.ones(2, 2),
+        "max_steps": 2,
+    },
     "methods.perturbed.PerturbedDescent": lambda: {"perturbation": 0.1},
     "methods.spider_descent.StochasticSpider": lambda: {"window": 5.0, "perturbation": 0.1},
     "oracles.batches.draw": lambda: {"sampling": Sampling.poisson(0.5), "call": torch.tensor([0, 1])},
@@ -390,7 +397,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "papers.noisy_sgd.algorithms.theorem_3_1_noise": lambda: {"num_examples": 500, "c_1": 1.0, "c_2": 1.0},
     "papers.noisy_sgd.algorithms.calibrated_noise": dict,
     "papers.noisy_sgd.algorithms.least_noise": lambda: {"sigma": 1.0, "num_steps": 10, "delta": 0.1},
-    "papers.noisy_sgd.algorithms.Premises": lambda: {"sigma": 1.0, "smoothness": 1.0, "failure": 0.1},
+    "papers.noisy_sgd.readings.Premises": lambda: {"sigma": 1.0, "smoothness": 1.0, "failure": 0.1},
     "papers.noisy_sgd.algorithms.clipped_noisy_sgd": lambda: {"noise": [NoiseChoice(1.0, 1.0, 1e-5, "by hand")] * 2},
     "papers.noisy_sgd.algorithms.noisy_sgd": lambda: {"noise": [NoiseChoice(1.0, 1.0, 1e-5, "by hand")] * 2},
     "papers.noisy_sgd.algorithms.noisy_sgd_on_fresh_data": lambda: {
@@ -797,7 +804,7 @@ def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
 # Found by the fuzz: (what is called, an argument, its value, what the error names).
 REFUSED: list[tuple[str, str, Any, str]] = [
     ("oracles.samples.VirtualSamples", "total", 2**63, "total=9223372036854775808"),
-    ("papers.adaptive_batch.algorithms.spider_of", "parameters", [], "num_parameters=0"),
+    ("papers.adaptive_batch.algorithms.spider_of", "parameters", [], "num_runs=0"),
     ("papers.drift_escape.algorithms.practical", "sampling_drift", 1e308, "sampling_drift=1e[+]308"),
     ("privacy.audit.pairs.MixturePair.of", "weights", torch.ones(7), "weights, .7,."),
     ("privacy.factorisation.BandedSquareRoot.max_cost", "noise_multiplier", 1e-300, "noise_multiplier=1e-300"),

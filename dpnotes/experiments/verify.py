@@ -228,7 +228,7 @@ class _Again:
             here = Code(fingerprint.sources).units
             known = known | {place for place in store.unlisted(manifest["functions"]) if place in here}
         count = max(len(self.spans), manifest.get("functions_cells", 0))
-        return {"functions": store.in_words(known), "functions_cells": count}
+        return {"functions": store.listed(known), "functions_cells": count}
 
     def _found(self, columns: dict[str, np.ndarray], number: int, length: int) -> int:
         """Where a cell's rows begin in a result that does not say: where most of its numbers are."""

@@ -344,8 +344,9 @@ def clipped_noisy_sgd(
     oracle = _oracle(problem, noise, sampling, norm_bound, num_steps, relation, True, bound_basis, 0, augment, divisor)
     state, ledger = _descend(oracle, x, streams, step_size, observe)
     claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
+    about_runs = assumptions_of(streams)
     readings = tuple(
-        {"theorem 3.1": Reading(_theorem_3_1(choice, oracle, state.oracle, i, streams, claim.not_covered), claim)}
+        {"theorem 3.1": Reading(_theorem_3_1(choice, oracle, state.oracle, i, about_runs, claim.not_covered), claim)}
         for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
     )
     return Runs(state, ledger, claims, readings)
@@ -441,8 +442,9 @@ def noisy_sgd(
     )
     state, ledger = _descend(oracle, x, streams, step_size, observe)
     claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
+    about_runs = assumptions_of(streams)
     readings = tuple(
-        _readings(choice, oracle.desk, i, claim, premises, step_size, streams, problem.num_examples)
+        _readings(choice, oracle.desk, i, claim, premises, step_size, about_runs, problem.num_examples)
         for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
     )
     return Runs(state, ledger, claims, readings)
@@ -510,8 +512,9 @@ def noisy_sgd_on_fresh_data(
     state, ledger = _descend(oracle, x, streams, step_size, observe)
     claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
     num_examples = 0 if sampling == FRESH else sampling.num_examples
+    about_runs = assumptions_of(streams)
     readings = tuple(
-        _readings(choice, oracle.desk, i, claim, premises, step_size, streams, num_examples)
+        _readings(choice, oracle.desk, i, claim, premises, step_size, about_runs, num_examples)
         for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
     )
     return Runs(state, ledger, claims, readings)
@@ -584,12 +587,12 @@ def _theorem_3_1(
     oracle: MinibatchGradient,
     state: State,
     run: int,
-    streams: Streams,
+    about_runs: tuple[Assumption, ...],
     not_covered: tuple[str, ...],
 ) -> Guarantee:
     desk = oracle.desk
     bounds = *oracle.bounds(state.meter, run), *desk.apart
-    assumptions = *assumptions_of(streams), *bounds, *choice.premises, _accounted(choice, desk, run)
+    assumptions = *about_runs, *bounds, *choice.premises, _accounted(choice, desk, run)
     return Guarantee(choice.epsilon, choice.delta, desk.relation, f"nominal: {choice.origin}", assumptions, not_covered)
 
 
@@ -606,7 +609,7 @@ def _readings(
     claim: Guarantee,
     premises: Premises,
     step_size: float,
-    streams: Streams,
+    about_runs: tuple[Assumption, ...],
     num_examples: int,
 ) -> dict[str, Reading]:
     """The arguments by name; `claim` is the accounted one, with what the run saw of C."""
@@ -630,7 +633,7 @@ def _readings(
     ) -> Reading:
         # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
         seen = (a for a in claim.assumptions if a.basis == "checked")
-        rests = (*assumptions_of(streams), *seen, *of)
+        rests = (*about_runs, *seen, *of)
         nominal = Guarantee(epsilon, delta, desk.relation, name, (*rests, *nominal_only), claim.not_covered)
         return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
 
@@ -642,7 +645,7 @@ def _readings(
         "transcript": reading("an event of the transcript", joint, accounted_joint, algorithm_1, together),
     }
     if premises.sigma is not None and num_examples and desk.relation == Relation.REPLACE_ONE:
-        readings["assumption B"] = _by_assumption_b(desk, run, claim, premises.sigma, streams, num_examples)
+        readings["assumption B"] = _by_assumption_b(desk, run, claim, premises.sigma, about_runs, num_examples)
     return readings
 
 
@@ -661,7 +664,7 @@ def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: in
 
 
 def _by_assumption_b(
-    desk: Desk, run: int, claim: Guarantee, sigma: float, streams: Streams, num_examples: int
+    desk: Desk, run: int, claim: Guarantee, sigma: float, about_runs: tuple[Assumption, ...], num_examples: int
 ) -> Reading:
     (ask,) = desk.claimed
     batch_size = desk.sampling.batch_size if desk.sampling.scheme == "fixed-size" else num_examples
@@ -671,7 +674,7 @@ def _by_assumption_b(
     assumption = Assumption(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
-    rests = *assumptions_of(streams), assumption
+    rests = *about_runs, assumption
     if std == 0:
         return Reading(None, replace(claim, assumptions=rests))
     event = replace(desk.events(run)[0], noise_multiplier=std / moved)

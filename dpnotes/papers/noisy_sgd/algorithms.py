@@ -574,7 +574,7 @@ def _descend(
 
 def _accounted(choice: NoiseChoice, desk: Desk, run: int) -> Assumption:
     """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
-    found = math.inf if choice.std == 0 else account(desk.events(run), choice.delta).epsilon
+    found = account(desk.events(run), choice.delta).epsilon if desk.accountable(run) else math.inf
     said = (
         f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({choice.epsilon:g}, {choice.delta:g})-DP "
         f"(accounted: epsilon = {found:.4g}, {desk.relation})"

@@ -675,7 +675,7 @@ def _by_assumption_b(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
     rests = *about_runs, assumption
-    if std == 0:
+    if not desk.accountable(run):
         return Reading(None, replace(claim, assumptions=rests))
     event = replace(desk.events(run)[0], noise_multiplier=std / moved)
     return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))

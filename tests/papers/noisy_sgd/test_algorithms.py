@@ -361,6 +361,19 @@ def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
     assert "drawn from 1000000 examples" in str(sampled.guarantees[0])
 
 
+def test_a_run_with_less_noise_than_an_accountant_knows_claims_nothing():
+    least = 1e-6 * 2 * 6.0 / 100
+    sampling = Sampling.fixed_size(100, 10**6)
+    runs, _ = on_fresh_data(
+        [by_hand(0.9 * least), by_hand(1.1 * least)], num_steps=2, sampling=sampling, premises=Premises(sigma=1e-7)
+    )
+    little, enough = runs.guarantees
+    assert math.isinf(little.epsilon) and "less noise than an accountant knows" in str(little)
+    assert all(reading.vacuous for reading in runs.readings[0].values())
+    assert math.isfinite(enough.epsilon)  # control: as finite as so little noise can be
+    assert not runs.readings[1]["assumption B"].vacuous
+
+
 # ---------------------------------------------------------------- what else is said
 def test_what_no_guarantee_covers_is_named():
     runs = descend([by_hand(1.0)], bound_basis="measured", not_covered=(TUNED_ON_PRIVATE_DATA,))

@@ -19,6 +19,7 @@ from dpnotes.papers.adaptive_batch import algorithms
 from dpnotes.papers.adaptive_batch.algorithms import stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments import EXPERIMENTS, audit, escape, necessity, ramps, slopes
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples, first_stationary, walk
+from dpnotes.papers.noisy_sgd.algorithms import no_noise, noisy_sgd_on_fresh_data
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum.exhibit import module_with_line_replaced
 from dpnotes.problems.separable import Parabola, Separable, hard_instance
@@ -335,6 +336,31 @@ def test_a_row_of_escape_runs():
     assert abs(table.loc[1, "exponent"] - np.log(0.2) / 2) < 4 * table.loc[1, "standard_error"]
     assert 0.8 < escape.boundaries(frame)["boundary"].item() < 1.25
     assert table.loc[5, "escaped"] < 0.2 and table.loc[20, "escaped"] > 0.8
+
+
+@dataclass
+class Given:
+    """Batches of the losses `((1 - lambda) z - lambda) x^2 / 2` whose means of z are given, `(runs, steps)`."""
+
+    means: torch.Tensor
+    curvature: float
+
+    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: torch.Tensor) -> "Given":
+        return Given(self.means.gather(1, call[:, None]), self.curvature)
+
+    def gradient(self, x: torch.Tensor) -> torch.Tensor:
+        return ((1 - self.curvature) * self.means - self.curvature) * x
+
+
+@pytest.mark.parametrize("law", ["coins", "normal"])
+def test_products_of_factors_are_descent_through_the_front_door(law):
+    streams, steps, start = Streams.of("products", range(5)), 60, torch.ones(5, 1).double()
+    means = escape.batch_means(law, 5, streams, steps)
+    how = {"batch_size": 5, "norm_bound": 1.0, "step_size": 0.7, "num_steps": steps, "delta": 0.5}
+    runs = noisy_sgd_on_fresh_data(Given(means, 0.05), [no_noise()] * 5, start, streams, **how)
+    for curvature, same in ((0.05, True), (0.051, False)):  # the other is the control
+        product = escape.factors(means, curvature, 0.7).prod(1)
+        assert torch.allclose(runs.x[:, 0], product, rtol=1e-10, atol=0) == same
 
 
 # ---------------------------------------------------------------- necessity

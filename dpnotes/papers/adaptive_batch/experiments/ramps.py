@@ -242,9 +242,9 @@ def walk(
 ) -> None:
     """`methods.spider_descent.StochasticSpider` on `oracles.spider.Spider`, in blocks of steps.
 
-    It is here because the slopes would take 46 minutes through `stochastic_spider` in place of 2 (as a paper profile 3.4
-    core-hours in place of 0.7), and `test_a_cell_of_the_slopes_is_what_the_front_door_finds` holds it to that door: the
-    draws, and so the iterates up to rounding, are the same.
+    It is here because the quick slopes would take 46 minutes through `stochastic_spider` in place of 2 (the paper
+    profile 3.4 core-hours in place of 0.7), and `test_a_cell_of_the_slopes_is_what_the_front_door_finds` holds it to
+    that door: the draws, and so the iterates up to rounding, are the same.
 
     Args:
       ramps: the instances.

@@ -513,6 +513,12 @@ class OnDesk(Protocol):
 
     def plan(self, state: State, x: Tensor, active: Tensor) -> Plan:
         """What an estimate at `x` would cost, and who is refused it; arguments and errors as `estimate`."""
+        runs = len(self.desk.budget)
+        if x.dim() != 2 or len(x) != runs:
+            raise ValueError(f"Expected x of shape {tuple(x.shape)} to be ({runs}, dim), a row a run.")
+        validate.instance(Tensor, active=active)
+        if active.dtype != torch.bool or active.shape != (runs,):
+            raise ValueError(f"Expected active of shape {tuple(active.shape)}, {active.dtype} to be ({runs},) bool.")
         return self.desk.plan(state, x, self.ask(state, x), active)
 
     def release(self, plan: Plan, streams: Streams) -> tuple[State, Estimate]:
@@ -542,7 +548,8 @@ class OnDesk(Protocol):
           The next state, and the estimate; rows that were refused are zeros and carry their status.
 
         Raises:
-          ValueError: if the state has released before, and as the mechanism.
+          TypeError: if `active` is no tensor.
+          ValueError: if the state has released before, `x` or `active` has another shape, and as the mechanism.
         """
         return self.release(self.plan(state, x, active), streams)
 

@@ -515,3 +515,21 @@ def test_noise_that_a_run_chooses_is_claimed_exactly_and_no_transcript_exceeds_i
     listening = ORACLES["listening"]()
     claims = listening.guarantee(begun(listening)[0], delta, Streams.of(0, range(RUNS)))
     assert {c.epsilon for c in claims} == {claim.epsilon}, "and so by the clipped oracle with a plan that listens"
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_points_and_masks_of_other_shapes_are_refused_by_name(name: str):
+    oracle = ORACLES[name]()
+    state, x, streams = begun(oracle)
+    for given, words in (
+        ((x[:1], EVERY), r"x of shape \(1, .*\) to be \(.*, dim\)"),
+        ((x[0], EVERY), "a row a run"),
+        ((x, EVERY[:1]), r"active of shape \(1,\), torch.bool to be"),
+        ((x, EVERY[:, None]), "active of shape"),
+        ((x, EVERY.double()), r"active of shape \(3,\), torch.float64 to be"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            oracle.estimate(state, given[0], streams, given[1])
+    with pytest.raises(TypeError, match="Expected active="):
+        oracle.estimate(state, x, streams, [True] * RUNS)
+    assert (oracle.estimate(state, x, streams, EVERY)[1].status == Status.OK).all()  # control

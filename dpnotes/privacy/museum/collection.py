@@ -23,7 +23,11 @@ from dpnotes.privacy.museum.releases import (
 
 
 def gaussian_claim(mu: float, delta: float, relation: Relation) -> Guarantee:
-    """What a Gaussian release claims whose answer moves by `mu` standard deviations of its noise."""
+    """What a Gaussian release claims whose answer moves by `mu` standard deviations of its noise.
+
+    >>> round(gaussian_claim(1.0, 1e-5, Relation.ZERO_OUT).epsilon, 2)
+    4.38
+    """
     return Guarantee(rho_to_epsilon(mu**2 / 2, delta, "exact"), delta, relation, "exact Gaussian")
 
 
@@ -37,7 +41,11 @@ def _poisson(rate: float, noise_multiplier: float, delta: float) -> Guarantee:
 
 
 def numbers(*values: float) -> Tensor:
-    """A data set of numbers, float64."""
+    """A data set of numbers, float64.
+
+    >>> numbers(1, 2)
+    tensor([1., 2.], dtype=torch.float64)
+    """
     return torch.tensor(values, dtype=torch.float64)
 
 

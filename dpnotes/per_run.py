@@ -1,5 +1,7 @@
 """One number a run: parameters that may be the same for all runs, and norms."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -21,6 +23,16 @@ def rows(value: Number, like: Tensor, dtype: torch.dtype = torch.float64) -> Ten
     if value.shape not in ((), (len(like),)):
         raise ValueError(f"Expected a parameter of shape {tuple(value.shape)} to be () or {(len(like),)}: one a run.")
     return value.to(like.device, dtype).expand(len(like))
+
+
+def column(settings: Sequence[object], name: str, device: torch.device | str = "cpu") -> Tensor:
+    """One number of the settings of each run, `(runs,)` float64.
+
+    Example:
+      >>> column([1 + 2j, 3 + 4j], "imag")
+      tensor([2., 4.], dtype=torch.float64)
+    """
+    return torch.tensor([getattr(setting, name) for setting in settings], dtype=torch.float64, device=device)
 
 
 def norms(vectors: Tensor) -> Tensor:

@@ -226,7 +226,7 @@ def test_a_step_of_descent_copies_nothing_of_what_the_oracle_remembers():
     before, _ = method.step(method.init(x, oracle), oracle, streams)
     after, _ = method.step(before, oracle, streams)
     places = {tensor.data_ptr() for tensor in flatten(before.oracle).values() if tensor.numel()}
-    nodes = [name for name in flatten(after.oracle) if ".nodes." in name]
+    nodes = [name for name in flatten(after.oracle) if ".layers." in name]
     shared = [name for name in nodes if flatten(after.oracle)[name].data_ptr() in places]
     assert len(nodes) > 20 and len(shared) >= len(nodes) - 2
     copied = select(SOME, after.oracle, before.oracle)  # the control

@@ -1,19 +1,108 @@
-"""The loop that drives a method: finished runs are dropped, every price goes into the ledger."""
+"""The loop that drives a method: finished runs are dropped, every price goes into the ledger, and claims come of it."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from dpnotes import checks, validate
-from dpnotes.core import Estimate, Ledger, Method, Oracle, Price, Status
+from dpnotes.core import Estimate, Guarantee, Ledger, Method, Oracle, Price, Status
 from dpnotes.states import map_state
 from dpnotes.streams import Streams
 
 _STEPS_A_LOOK = 16
 Observer = Callable[[Tensor, Any, Estimate], None]
+
+
+class AccountedOracle(Oracle, Protocol):
+    """An oracle that says what its releases are worth, as those on a `oracles.release.Desk` do."""
+
+    def guarantee(
+        self, state: Any, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
+    ) -> tuple[Guarantee, ...]:
+        """What each run may claim for all its releases."""
+        ...
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A finished batch of runs: where they ended, what they released, what they may claim.
+
+    Args:
+      method: how the iterate moved.
+      oracle: where its gradients came from.
+      streams: one key a run.
+      state: of the method; its `status` says what became of every run.
+      ledger: all prices.
+      guarantees: one a run.
+    """
+
+    method: Any
+    oracle: Any
+    streams: Streams
+    state: Any
+    ledger: Ledger
+    guarantees: tuple[Guarantee, ...]
+
+    @property
+    def x(self) -> Tensor:
+        """What was returned, or last iterates, `(runs, dim)`."""
+        return self.method.output(self.state)
+
+
+def run(
+    method: Method,
+    oracle: AccountedOracle,
+    x: Tensor,
+    streams: Streams,
+    *,
+    delta: float,
+    max_steps: int,
+    observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
+) -> Runs:
+    """Many runs of one algorithm at once, from their start to what may be claimed for them.
+
+    Args:
+      method: how the iterate moves.
+      oracle: where its gradients come from, of as many runs as the points have rows.
+      x: `(runs, dim)`, initial points, chosen without looking at the data.
+      streams: one key a run. Runs of one key share their noise, and may not both be published.
+      delta: in (0, 1), for the guarantees.
+      max_steps: as `drive`.
+      observe: as `drive`.
+      not_covered: what else depends on the private data and is not accounted for, such as
+        `guarantees.TUNED_ON_PRIVATE_DATA`: only the caller can know it, and the guarantees name it.
+
+    Returns:
+      The runs; those that diverged, or ran out of budget or examples, say so in `state.status`.
+
+    Raises:
+      ValueError: if an argument is outside its domain, or the numbers of runs disagree.
+
+    Example:
+      >>> import torch
+      >>> from dpnotes.methods.descent import Descent
+      >>> from dpnotes.oracles.clipped import ClippedGradient
+      >>> from dpnotes.privacy.noise import FixedNoise
+      >>> from dpnotes.privacy.schedules import uniform
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+      >>> oracle = ClippedGradient(problem, 4.0, FixedNoise.of([uniform(0.2, 5)]))
+      >>> runs = run(Descent(0.5), oracle, torch.ones(1, 2), Streams.of(0, ["demo"]), delta=1e-8, max_steps=6)
+      >>> runs.state.steps.tolist(), round(runs.guarantees[0].epsilon, 3)
+      ([5], 3.491)
+    """
+    validate.provides("init", "step", "output", method=method)
+    validate.provides("init", "estimate", "declared", "guarantee", oracle=oracle)
+    validate.between(0, 1, delta=delta)
+    validate.same_length(x=x, streams=streams, oracle=oracle.declared())
+    ledger = Ledger()
+    state = drive(method, oracle, method.init(x, oracle), streams, max_steps, ledger, observe)
+    claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
+    return Runs(method, oracle, streams, state, ledger, claims)
 
 
 def drive(

@@ -11,7 +11,7 @@ from dpnotes import validate
 from dpnotes.core import Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Assumption, Basis, examples_apart
 from dpnotes.oracles.batches import draw
-from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State, norms_within
+from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.streams import Streams
 
@@ -137,18 +137,13 @@ class MinibatchGradient(OnDesk):
             apart=examples_apart(self.problem), not_covered=not_covered, draws=(_PURPOSE,),
         )  # fmt: skip
 
-    @property
-    def terms(self) -> Bound:
-        """How far an example moves a step's mean, with the divisor of its sum."""
-        return self.desk.claimed[0].bound
-
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         """The mean gradient of a batch, the same every time."""
         return self.desk.claimed
 
     def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
         """Of the batch that this call draws, clipped, or compared with the bound."""
-        x, calls, divisor = plan.x, plan.state.meter.calls, self.terms.divisor
+        x, calls, divisor = plan.x, plan.state.meter.calls, plan.asks[0].bound.divisor
         sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
         problem = self.problem
         if self.augment and isinstance(problem, Augmentable):

@@ -23,9 +23,8 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import Price, Release
 from dpnotes.privacy import tree
-from dpnotes.privacy.mechanisms import check_release, price_of
-from dpnotes.privacy.tree import Layers, check_shared, check_sum, check_sum_goes_on, next_leaf, unpriced
-from dpnotes.sampling import FRESH, WHOLE, Sampling
+from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
+from dpnotes.sampling import FRESH, Sampling
 from dpnotes.streams import Streams
 
 Scheme = Literal["terms", "sums", "tree", "optimal tree", "square root"]
@@ -45,23 +44,7 @@ def square_root_coefficients(num: int) -> NDArray[np.float64]:
 
 
 @dataclass(frozen=True)
-class SquareRootState:
-    """Terms since the restart, the noise of a draw, the last `bandwidth - 1` noises and sensitivities, newest first.
-
-    `leaf`, `fresh`, `call` and `noise_std` are `(runs,)` and as in `TreeState`, `reach` is `(runs, bandwidth - 1)` in
-    units of `noise_std`.
-    """
-
-    leaf: Tensor
-    fresh: Tensor
-    call: Tensor
-    noise_std: Tensor
-    reach: Tensor
-    past: Any
-
-
-@dataclass(frozen=True)
-class BandedSquareRoot:
+class BandedSquareRoot(SumMechanism):
     """Releases terms such that the noise of their running sum is that of the banded square root factorisation.
 
     The noise y of the terms solves `C y = z`, with C the lower-triangular Toeplitz matrix of the first `bandwidth`
@@ -94,64 +77,27 @@ class BandedSquareRoot:
         validate.at_least(1, bandwidth=self.bandwidth)
         validate.at_least(self.bandwidth, max_leaves=self.max_leaves)
 
-    def init(self, x: Tensor) -> SquareRootState:
-        """Before the first term, for answers shaped like `x` `(runs, dim)`."""
-        nothing = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        past = [torch.zeros(x.shape, dtype=torch.float64, device=x.device)] * (self.bandwidth - 1)
-        end = nothing.new_zeros(len(x), 0)
-        return SquareRootState(
-            nothing.long(),
-            nothing.bool(),
-            nothing.long() - 1,
-            nothing,
-            nothing.new_zeros(len(x), len(past)),
-            Layers.of(past, end),
-        )
+    def init(self, x: Tensor) -> SumState:
+        """Before the first term, for answers shaped like `x` `(runs, dim)`; its layers are old noises, newest first."""
+        return SumState.start(x, [torch.zeros(x.shape, dtype=torch.float64, device=x.device)] * (self.bandwidth - 1))
 
-    def cost(
-        self,
-        state: SquareRootState,
-        noise_multiplier: Tensor,
-        sampling: Sampling = WHOLE,
-        restart: Tensor | None = None,
-    ) -> Tensor:
-        """The zCDP of the next release, `(runs,)`; as `Tree.cost`."""
-        leaf = next_leaf(state.leaf, restart)
-        effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
-        return torch.where(unpriced(state, leaf, self.max_leaves, sampling), torch.inf, 0.5 / effective**2)
-
-    def release(self, state: SquareRootState, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+    def release(self, state: SumState, request: Release, streams: Streams) -> tuple[SumState, Tensor, Price]:
         """Release the next term of the active runs; as `Tree.release`."""
-        active = check_release(request, streams)
-        value, leaf = request.answer.value, next_leaf(state.leaf, request.restart)
-        noise_std = request.noise_std.double()
-        active = active & check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
-        active = active & check_sum_goes_on(state, leaf, request)
-        multiplier = noise_std / request.answer.l2_sensitivity
-        effective = self._effective(state, leaf, multiplier, request.answer.sampling)
-        price = price_of(request, effective)
-
-        past, end = Layers.to_list(state.past)
+        term = self.accept(state, request, streams)
+        value, leaf, active = request.answer.value, term.leaf, term.active
+        past, end = Layers.to_list(state.layers)
         streams = streams.only(active)
-        noise = streams.normal(self.purpose, request.call, value.shape[1]).mul_(noise_std[:, None])
+        noise = streams.normal(self.purpose, request.call, value.shape[1]).mul_(term.noise_std[:, None])
         active = streams.served(active)
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
             old = old if checks.known_empty(leaf <= k) else torch.where((leaf > k)[:, None], old, 0.0)
             noise.sub_(old * float(coefficient))  # not in one fused step, whose bits depend on the device
         released = (noise + value).to(value.dtype).masked_fill_(~active[:, None], 0)
         shifted = [noise, *past][: len(past)]
-        reach = torch.cat([1 / multiplier[:, None], state.reach], dim=1)[:, : len(past)]
+        reach = torch.cat([1 / term.multiplier[:, None], state.reach], dim=1)[:, : len(past)]
         if not checks.known_empty(~active):
             shifted = [torch.where(active[:, None], new, old) for new, old in zip(shifted, past, strict=True)]
-        new = SquareRootState(
-            torch.where(active, leaf, state.leaf),
-            torch.where(active, request.answer.sampling == FRESH, state.fresh),
-            torch.where(active, request.call, state.call),
-            torch.where(active, noise_std, state.noise_std),
-            torch.where(active[:, None], reach, state.reach),
-            Layers.of(shifted, end),
-        )
-        return new, released, price
+        return state.after(term, request, active, reach, Layers.of(shifted, end)), released, term.price
 
     def max_cost(self, noise_multiplier: float) -> float:
         """The zCDP that the worst-placed example, the first, pays when every example is in one term.
@@ -167,7 +113,8 @@ class BandedSquareRoot:
     def _coefficients(self) -> NDArray[np.float64]:
         return _cached_coefficients(self.bandwidth)
 
-    def _effective(self, state: SquareRootState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
+    def _effective(self, state: SumState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
+        """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
         coefficients = _coefficients_on(self.bandwidth, multiplier.device)
         if sampling == FRESH:
             seen = (self.max_leaves - leaf).clamp(0, self.bandwidth - 1)

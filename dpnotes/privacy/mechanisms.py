@@ -4,13 +4,14 @@ Mechanisms whose noise is correlated over the steps stand in `factorisation.py`;
 no in `selection.py`; what noise a guarantee needs in `calibration.py`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dpnotes import checks
-from dpnotes.core import Price, Release, Sensitive
+from dpnotes import checks, validate
+from dpnotes.core import Mechanism, Price, Release, Sensitive
 from dpnotes.sampling import WHOLE, Noise, Sampling, check_combination
 from dpnotes.streams import Streams
 
@@ -146,6 +147,23 @@ class Exact:
         valid = check_answer(answer, request.active, streams)
         price = Price(torch.zeros_like(request.noise_std), request.active, answer.relation, answer.sampling)
         return state, answer.value.masked_fill(~valid[:, None], 0), price
+
+
+def shared(mechanism: Mechanism, noise: Sequence[float]) -> Mechanism:
+    """The mechanism that runs with this much noise share, which is `Exact` if none has any.
+
+    Raises:
+      ValueError: if there is no run, or some have noise and some none.
+
+    Example:
+      >>> shared(Gaussian(), [0.0, 0.0])
+      Exact()
+    """
+    validate.at_least(1, num_runs=len(noise))
+    silent = [level == 0 for level in noise]
+    if any(silent) and not all(silent):
+        raise ValueError(f"Expected noise={list(noise)} in all runs or in none: runs share their mechanism.")
+    return Exact() if silent[0] else mechanism
 
 
 def zeroed_except(noisy: Tensor, valid: Tensor) -> Tensor:

@@ -12,68 +12,21 @@ tree of 2^k leaves gets none of its own; Kornowski, Liu and Talwar (2024, Algori
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
+from dpnotes import validate
 from dpnotes.core import Price, Release
-from dpnotes.privacy.mechanisms import check_release, price_of
-from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling
+from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
+from dpnotes.sampling import FRESH, Sampling
 from dpnotes.streams import Streams
 
 _TABLE = 2**16  # leaves
 
 
 @dataclass(frozen=True)
-class Layers:
-    """A list of `(runs, dim)` tensors as a state: the first one, and the rest (an empty tensor at the end).
-
-    Kept apart, so that a step replaces the one that changes and copies none of the others.
-    """
-
-    first: Tensor
-    rest: Any
-
-    @staticmethod
-    def of(tensors: list[Tensor], end: Tensor) -> Any:
-        """The list of these tensors; `end` is an empty tensor with the leading runs axis."""
-        layers: Any = end
-        for tensor in reversed(tensors):
-            layers = Layers(tensor, layers)
-        return layers
-
-    @staticmethod
-    def to_list(layers: Any) -> tuple[list[Tensor], Tensor]:
-        """The tensors and the end."""
-        tensors = []
-        while isinstance(layers, Layers):
-            tensors.append(layers.first)
-            layers = layers.rest
-        return tensors, layers
-
-
-@dataclass(frozen=True)
-class TreeState:
-    """Where each run is in its tree.
-
-    `leaf` counts terms since the restart, `fresh` says whether they have examples of their own, `call` is the number of
-    the last release, `noise_std` is that of a node, `reach` `(runs, levels)` is the sensitivity of each live block in
-    units of it, `nodes` holds the noise of the live blocks, one layer a level. Which blocks are live is the binary
-    expansion of `leaf`; what stands in the others is left over.
-    """
-
-    leaf: Tensor
-    fresh: Tensor
-    call: Tensor
-    noise_std: Tensor
-    reach: Tensor
-    nodes: Any
-
-
-@dataclass(frozen=True)
-class Tree:
+class Tree(SumMechanism):
     """Releases terms such that the noise of their running sum is the tree's: `TREE(j) - TREE(j - 1)` on term j.
 
     Adding up what was released gives the noisy prefix sum, so no exact sum is kept. A step draws exactly one Gaussian
@@ -142,38 +95,12 @@ class Tree:
         """floor(log2 T) + 1, the most blocks that a leaf is in."""
         return self.max_leaves.bit_length()
 
-    def init(self, x: Tensor) -> TreeState:
+    def init(self, x: Tensor) -> SumState:
         """Before the first term, for answers shaped like `x` `(runs, dim)`."""
-        nothing = torch.zeros(len(x), dtype=torch.float64, device=x.device)
         node = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
-        return TreeState(
-            nothing.long(),
-            nothing.bool(),
-            nothing.long() - 1,
-            nothing,
-            nothing[:, None].repeat(1, self.levels),
-            Layers.of([node] * self.levels, nothing.new_zeros(len(x), 0)),
-        )
+        return SumState.start(x, [node] * self.levels)
 
-    def cost(
-        self, state: TreeState, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
-    ) -> Tensor:
-        """The zCDP of the next release, `(runs,)`: what a filter asks before it; infinite past the last leaf.
-
-        Args:
-          state: from `init` or `release`.
-          noise_multiplier: `(runs,)`, a node's standard deviation over the term's sensitivity.
-          sampling: WHOLE or FRESH.
-          restart: `(runs,)` bool, where the term is the first of a new sum.
-
-        Raises:
-          CombinationError: for any other sampling.
-        """
-        leaf = next_leaf(state.leaf, restart)
-        effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
-        return torch.where(unpriced(state, leaf, self.max_leaves, sampling), torch.inf, 0.5 / effective**2)
-
-    def release(self, state: TreeState, request: Release, streams: Streams) -> tuple[TreeState, Tensor, Price]:
+    def release(self, state: SumState, request: Release, streams: Streams) -> tuple[SumState, Tensor, Price]:
         """Release the next term of the active runs.
 
         Returns:
@@ -184,19 +111,12 @@ class Tree:
           ValueError: as `Gaussian.release`; or if an active run's sum is longer than `max_leaves`, or its noise is not
             that of its tree's first leaf.
         """
-        active = check_release(request, streams)
-        value, leaf = request.answer.value, next_leaf(state.leaf, request.restart)
-        noise_std = request.noise_std.double()
-        active = active & check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
-        active = active & check_sum_goes_on(state, leaf, request)
-        multiplier = noise_std / request.answer.l2_sensitivity
-        effective = self._effective(state, leaf, multiplier, request.answer.sampling)
-        price = price_of(request, effective)
-
+        term = self.accept(state, request, streams)
+        value, leaf, active = request.answer.value, term.leaf, term.active
         combine, own = _tables(self.levels, self.optimal, value.device)
         level = _level_of(leaf.clamp_max(self.max_leaves))  # of a run that was refused, past the last leaf too
-        nodes, end = Layers.to_list(state.nodes)
-        scale = noise_std * own[level] if self.optimal else noise_std
+        nodes, end = Layers.to_list(state.layers)
+        scale = term.noise_std * own[level] if self.optimal else term.noise_std
         streams = streams.only(active)
         drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
         released = drawn
@@ -221,16 +141,9 @@ class Tree:
             nodes[full] = drawn if together else torch.where(here, drawn, nodes[full])
 
         each = torch.arange(self.levels, device=value.device)
-        reach = 1 / multiplier + torch.where(each < level[:, None], state.reach, 0.0).sum(1)
-        new = TreeState(
-            torch.where(active, leaf, state.leaf),
-            torch.where(active, request.answer.sampling == FRESH, state.fresh),
-            torch.where(active, request.call, state.call),
-            torch.where(active, noise_std, state.noise_std),
-            torch.where(active[:, None] & (each == level[:, None]), reach[:, None], state.reach),
-            Layers.of(nodes, end),
-        )
-        return new, released, price
+        reach = 1 / term.multiplier + torch.where(each < level[:, None], state.reach, 0.0).sum(1)
+        reach = torch.where(each == level[:, None], reach[:, None], state.reach)
+        return state.after(term, request, active, reach, Layers.of(nodes, end)), released, term.price
 
     def max_cost(self, noise_multiplier: float) -> float:
         """The zCDP that the worst-placed example pays in a tree of fresh leaves, one node's multiplier given.
@@ -243,7 +156,7 @@ class Tree:
         validate.between(1e-150, 1e150, noise_multiplier=noise_multiplier)  # beyond, its square is 0 or infinite
         return 0.5 * _largest_touch(self.max_leaves, self.optimal) / noise_multiplier**2
 
-    def _effective(self, state: TreeState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
+    def _effective(self, state: SumState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
         """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
         leaf = leaf.clamp_max(self.max_leaves)
         if sampling == FRESH:
@@ -261,117 +174,6 @@ class Tree:
             return _touch_table(self.max_leaves, self.optimal, leaf.device)[leaf]
         touch = [_touch(each, self.max_leaves, self.optimal) ** 0.5 for each in leaf.tolist()]
         return torch.tensor(touch, dtype=torch.float64, device=leaf.device)
-
-
-def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:
-    """The number of the next term of a sum, `(runs,)`: one more, or 1 where a new sum starts.
-
-    Example:
-      >>> next_leaf(torch.tensor([3, 3]), torch.tensor([False, True]))
-      tensor([4, 1])
-    """
-    return leaf + 1 if restart is None else torch.where(restart, 1, leaf + 1)
-
-
-def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tensor, active: Tensor) -> Tensor:
-    """Refuse a term past the last one, or one with other noise than its sum's first.
-
-    Returns:
-      The runs of which none of this is true, `(runs,)` bool.
-
-    Raises:
-      ValueError: if so, on a device as `dpnotes.checks` says.
-
-    Example:
-      >>> one = torch.ones(1)
-      >>> check_sum(torch.tensor([9]), 8, one, one, torch.tensor([True]))
-      Traceback (most recent call last):
-      ValueError: Expected leaf=9 of run 0 <= max_leaves=8.
-    """
-    beyond = leaf > max_leaves
-    wrong = active & (beyond | ((leaf > 1) & (noise_std != first_std)))
-
-    def error() -> ValueError:
-        run = int(wrong.nonzero()[0])
-        if bool(beyond[run]):
-            return ValueError(f"Expected leaf={leaf[run].item()} of run {run} <= max_leaves={max_leaves}.")
-        return ValueError(
-            f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
-            "the noise of a sum is fixed at its first term."
-        )
-
-    checks.require(~wrong, error)
-    return ~wrong
-
-
-def unpriced(state: Any, leaf: Tensor, max_leaves: int, sampling: Sampling) -> Tensor:
-    """The runs whose next term has no price, `(runs,)`: past the last leaf, or of another sampling than their sum.
-
-    Example:
-      >>> tree = Tree(2)
-      >>> unpriced(tree.init(torch.zeros(1, 1)), torch.tensor([3]), 2, WHOLE)
-      tensor([True])
-    """
-    return (leaf > max_leaves) | ((leaf > 1) & (state.fresh != (sampling == FRESH)))
-
-
-def check_sum_goes_on(state: Any, leaf: Tensor, request: Release) -> Tensor:
-    """Refuse a term that its sum's price does not cover.
-
-    A block that swallows terms on all examples and completes on a fresh one costs more than either price says, and a
-    sum of fresh terms has paid for each of its blocks once: after a rollback they would complete again.
-
-    Returns:
-      The runs whose sum goes on, `(runs,)` bool.
-
-    Raises:
-      CombinationError: if an active run's sum has terms of another sampling; or if it is of fresh terms and was
-        restored from an earlier state, so that its last call is not the one before. Restart the sum. (On a device as
-        `dpnotes.checks` says.)
-
-    Example:
-      >>> state = Tree(2).init(torch.zeros(1, 1))
-      >>> from dpnotes.core import Relation, Sensitive
-      >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
-      >>> request = Release(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
-      >>> check_sum_goes_on(state, torch.tensor([1]), request)
-      tensor([True])
-    """
-    fresh, later = request.answer.sampling == FRESH, request.active & (leaf > 1)
-    mixed = later & (state.fresh != fresh)
-    restored = later & (request.call != state.call + 1) if fresh else torch.zeros_like(later)
-
-    def error() -> CombinationError:
-        for run in mixed.nonzero()[:1, 0].tolist():
-            return CombinationError(
-                f"Expected every term of the sum of run {run} to have the sampling of its first, got "
-                f"{request.answer.sampling.scheme}; restart the sum for another."
-            )
-        run = int(restored.nonzero()[0])
-        return CombinationError(
-            f"Expected call={request.call[run].item()} of run {run} to follow call {state.call[run].item()}: a sum of "
-            "fresh terms that was restored has paid for its blocks already; restart it."
-        )
-
-    goes_on = ~(mixed | restored)
-    checks.require(goes_on, error)
-    return goes_on
-
-
-def check_shared(name: str, sampling: Sampling) -> None:
-    """Refuse random batches where the noise of steps is correlated.
-
-    Raises:
-      CombinationError: unless the sampling is WHOLE or FRESH.
-
-    Example:
-      >>> check_shared("Tree", WHOLE)
-    """
-    if sampling not in (WHOLE, FRESH):
-        raise CombinationError(
-            f"Expected sampling=whole or fresh for {name}, got {sampling.scheme}: no accountant knows random batches "
-            "whose steps share their noise; Gaussian goes with them."
-        )
 
 
 def _level_of(leaf: Tensor) -> Tensor:

@@ -61,6 +61,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "secret_streams",
     ),
     "privacy/discrete": ("privacy/discrete",),
+    "privacy/sums": ("privacy/tree", "privacy/audit_mechanisms", "secret_streams"),
     "privacy/tree": ("privacy/tree", "privacy/audit_mechanisms", "secret_streams"),
     "privacy/factorisation": ("privacy/tree", "privacy/audit_mechanisms", "secret_streams"),
     "privacy/selection": ("privacy/selection", "privacy/search"),

@@ -210,8 +210,8 @@ def test_the_tree_holds_few_vectors(optimal):
     state, streams = tree.init(torch.zeros(1, dim)), Streams.of(0, ["a"])
     for call in range(steps):
         state, _, _ = tree.release(state, request(1, dim, call), streams)
-        assert distinct(state.nodes) <= math.floor(math.log2(call + 1)) + 2
-    assert distinct(state.nodes) == 8  # seven levels so far, and the one vector of zeros
+        assert distinct(state.layers) <= math.floor(math.log2(call + 1)) + 2
+    assert distinct(state.layers) == 8  # seven levels so far, and the one vector of zeros
 
 
 @pytest.mark.parametrize("optimal", [False, True])

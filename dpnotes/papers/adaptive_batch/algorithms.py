@@ -10,19 +10,19 @@ b_t batches, sigma noise of a node of the tree, T steps, Gamma window, zeta pert
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from dpnotes import validate
-from dpnotes.core import Guarantee, Ledger
-from dpnotes.methods.loop import Observer, drive
-from dpnotes.methods.spider_descent import SpiderDescentState, StochasticSpider
+from dpnotes import per_run, validate
+from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import Batches, Refresh, Spider
 from dpnotes.papers.adaptive_batch.calculators import theorem
 from dpnotes.privacy.calibration import tree_std
-from dpnotes.privacy.mechanisms import Exact
+from dpnotes.privacy.mechanisms import shared
 from dpnotes.privacy.tree import Tree
 from dpnotes.streams import Streams
 
@@ -269,20 +269,6 @@ def practical(
     )
 
 
-@dataclass(frozen=True)
-class Runs:
-    """A finished batch of runs: where they ended, what they released, what they may claim."""
-
-    state: SpiderDescentState
-    ledger: Ledger
-    guarantees: tuple[Guarantee, ...]
-
-    @property
-    def x(self) -> Tensor:
-        """Last iterates, `(runs, dim)`."""
-        return self.state.x
-
-
 def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.device | str = "cpu") -> Spider:
     """The oracle of runs with these parameters, one each.
 
@@ -300,28 +286,21 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
       >>> oracle.declared()
       tensor([0.0280], dtype=torch.float64)
     """
-    validate.at_least(1, num_parameters=len(parameters))
-    leaves, noisy = parameters[0].max_leaves, parameters[0].noise_multiplier > 0
-    if any(p.max_leaves != leaves or (p.noise_multiplier > 0) != noisy for p in parameters):
-        raise ValueError(
-            "Expected parameters of one max_leaves, all with noise or all without, got max_leaves="
-            f"{sorted({p.max_leaves for p in parameters})} and noise_multiplier="
-            f"{sorted({p.noise_multiplier for p in parameters})}: runs share their mechanism."
-        )
-
-    def rows(name: str) -> Tensor:
-        return torch.tensor([getattr(p, name) for p in parameters], dtype=torch.float64, device=device)
-
+    column = partial(per_run.column, parameters, device=device)
+    leaves = {p.max_leaves for p in parameters}
+    if len(leaves) > 1:
+        raise ValueError(f"Expected parameters of one max_leaves, got {sorted(leaves)}: runs share their mechanism.")
+    mechanism = shared(Tree(max(leaves, default=1)), [p.noise_multiplier for p in parameters])
     return Spider(
         samples,
-        Tree(leaves) if noisy else Exact(),
-        rows("noise_multiplier"),
-        rows("budget"),
-        Refresh.path_length(rows("drift_threshold"), rows("smoothness"), leaves),
-        Batches(rows("first_batch"), 1.0, rows("batch_per_gradient")),
-        rows("gradient_bound"),
-        rows("smoothness"),
-        rows("term_sensitivity"),
+        mechanism,
+        column("noise_multiplier"),
+        column("budget"),
+        Refresh.path_length(column("drift_threshold"), column("smoothness"), max(leaves)),
+        Batches(column("first_batch"), 1.0, column("batch_per_gradient")),
+        column("gradient_bound"),
+        column("smoothness"),
+        column("term_sensitivity"),
     )
 
 
@@ -333,16 +312,13 @@ def method_of(parameters: Sequence[Parameters], as_printed: bool = False) -> Sto
       >>> method_of([practical(gamma, 4, 1.0, 1e-6, **sizes) for gamma in (0.1, 0.2)]).num_steps
       tensor([400, 100])
     """
-
-    def rows(name: str) -> Tensor:
-        return torch.tensor([getattr(p, name) for p in parameters], dtype=torch.float64)
-
+    column = partial(per_run.column, parameters)
     return StochasticSpider(
-        rows("num_steps").long(),
-        rows("step_size"),
-        rows("threshold"),
-        rows("window"),
-        rows("perturbation"),
+        column("num_steps").long(),
+        column("step_size"),
+        column("threshold"),
+        column("window"),
+        column("perturbation"),
         as_printed,
     )
 
@@ -402,10 +378,8 @@ def stochastic_spider(
       >>> bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.1).all()), round(runs.guarantees[0].epsilon, 2)
       (True, 1.0)
     """
-    validate.between(0, 1, delta=delta)
     chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
-    oracle, method, ledger = spider_of(chosen, samples, x.device), method_of(chosen, as_printed), Ledger()
+    method, oracle = method_of(chosen, as_printed), spider_of(chosen, samples, x.device)
     steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps
-    state = drive(method, oracle, method.init(x, oracle), streams, steps, ledger, observe)
-    return Runs(state, ledger, oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered))
+    return run(method, oracle, x, streams, delta=delta, max_steps=steps, observe=observe, not_covered=not_covered)

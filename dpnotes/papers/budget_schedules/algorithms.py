@@ -8,35 +8,20 @@ multiplier of step t = 1..T, R = 2 rho budget, gamma contraction of a step, beta
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from dpnotes import draws, validate
-from dpnotes.core import Guarantee, Ledger, Problem, Relation
-from dpnotes.methods.descent import Descent, DescentState
-from dpnotes.methods.loop import Observer, drive
+from dpnotes.core import Problem, Relation
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_private_side
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
-
-
-@dataclass(frozen=True)
-class Runs:
-    """A finished batch of runs: where they ended, what they released, what they may claim."""
-
-    state: DescentState
-    ledger: Ledger
-    guarantees: tuple[Guarantee, ...]
-
-    @property
-    def x(self) -> Tensor:
-        """Last iterates, `(runs, dim)`."""
-        return self.state.x
 
 
 def private_gradient_descent(
@@ -110,7 +95,6 @@ def private_gradient_descent(
       >>> int(runs.state.steps[0]), round(runs.guarantees[0].epsilon, 3)
       (5, 3.491)
     """
-    validate.between(0, 1, delta=delta)
     validate.at_least(1, max_steps=max_steps)
     validate.positive(step_size=step_size)
     if isinstance(noise, Sequence):
@@ -119,11 +103,8 @@ def private_gradient_descent(
     else:
         plan = noise
     validate.same_length(x=x, noise=plan.budget, streams=streams)
-    oracle = ClippedGradient(problem, clip, plan, relation)
-    method = Descent(step_size, momentum)
-    ledger = Ledger()
-    state = drive(method, oracle, method.init(x, oracle), streams, max_steps, ledger, observe)
-    return Runs(state, ledger, oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered))
+    oracle, method = ClippedGradient(problem, clip, plan, relation), Descent(step_size, momentum)
+    return run(method, oracle, x, streams, delta=delta, max_steps=max_steps, observe=observe, not_covered=not_covered)
 
 
 def bytes_per_run(problem: TwoLayerNetwork) -> int:

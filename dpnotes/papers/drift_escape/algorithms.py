@@ -11,19 +11,19 @@ attempts, kappa threshold of the drift, b1, b2 batches, n examples, d dimension.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from dpnotes import validate
-from dpnotes.core import Guarantee, Ledger
-from dpnotes.methods.drift_escape import DriftEscape, DriftEscapeState, Repeat
-from dpnotes.methods.loop import Observer, drive
+from dpnotes import per_run, validate
+from dpnotes.methods.drift_escape import DriftEscape, Repeat
+from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import Batches, Refresh, Spider
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, RATE
 from dpnotes.privacy.calibration import gaussian_std
-from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.streams import Streams
 
 
@@ -367,20 +367,6 @@ def practical(
     return Parameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
 
 
-@dataclass(frozen=True)
-class Runs:
-    """A finished batch of runs: where they ended, what they released, what they may claim."""
-
-    state: DriftEscapeState
-    ledger: Ledger
-    guarantees: tuple[Guarantee, ...]
-
-    @property
-    def x(self) -> Tensor:
-        """What was returned, or last iterates, `(runs, dim)`."""
-        return self.state.x
-
-
 def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.device | str = "cpu") -> Spider:
     """The oracle of Algorithm 2 for runs with these parameters, one each.
 
@@ -397,26 +383,16 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
       >>> spider_of([choice], VirtualSamples(data, 10**9)).declared()
       tensor([0.0280], dtype=torch.float64)
     """
-    validate.at_least(1, num_parameters=len(parameters))
-    noisy = parameters[0].noise_multiplier > 0
-    if any((p.noise_multiplier > 0) != noisy for p in parameters):
-        raise ValueError(
-            "Expected parameters all with noise or all without, got noise_multiplier="
-            f"{sorted({p.noise_multiplier for p in parameters})}: runs share their mechanism."
-        )
-
-    def rows(name: str) -> Tensor:
-        return torch.tensor([getattr(p, name) for p in parameters], dtype=torch.float64, device=device)
-
+    column = partial(per_run.column, parameters, device=device)
     return Spider(
         samples,
-        Gaussian() if noisy else Exact(),
-        rows("noise_multiplier"),
-        rows("budget"),
-        Refresh.squared_moves(rows("drift_threshold")),
-        Batches(rows("first_batch"), rows("batch")),
-        rows("gradient_bound"),
-        torch.tensor([p.escape.smoothness for p in parameters], dtype=torch.float64, device=device),
+        shared(Gaussian(), [p.noise_multiplier for p in parameters]),
+        column("noise_multiplier"),
+        column("budget"),
+        Refresh.squared_moves(column("drift_threshold")),
+        Batches(column("first_batch"), column("batch")),
+        column("gradient_bound"),
+        per_run.column([p.escape for p in parameters], "smoothness", device),
     )
 
 
@@ -428,16 +404,13 @@ def method_of(escapes: Sequence[Escape], repeat: Repeat = "refresh", return_test
       >>> method_of([practical_escape(alpha, **sizes) for alpha in (0.04, 0.16)]).attempt_length
       tensor([200,  50])
     """
-
-    def rows(name: str) -> Tensor:
-        return torch.tensor([getattr(e, name) for e in escapes], dtype=torch.float64)
-
+    column = partial(per_run.column, escapes)
     return DriftEscape(
-        rows("step_size"),
-        rows("threshold"),
-        rows("attempt_length").long(),
-        rows("radius"),
-        rows("attempts").long(),
+        column("step_size"),
+        column("threshold"),
+        column("attempt_length").long(),
+        column("radius"),
+        column("attempts").long(),
         repeat,
         return_tested,
     )
@@ -500,11 +473,9 @@ def drift_escape(
       >>> runs.state.status.tolist(), bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.2).all())
       ([1, 1], True)
     """
-    validate.between(0, 1, delta=delta)
     chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     escapes = [p.escape for p in chosen]
-    oracle, method, ledger = spider_of(chosen, samples, x.device), method_of(escapes, repeat, return_tested), Ledger()
+    method, oracle = method_of(escapes, repeat, return_tested), spider_of(chosen, samples, x.device)
     steps = max(e.num_steps for e in escapes) if max_steps is None else max_steps
-    state = drive(method, oracle, method.init(x, oracle), streams, steps, ledger, observe)
-    return Runs(state, ledger, oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered))
+    return run(method, oracle, x, streams, delta=delta, max_steps=steps, observe=observe, not_covered=not_covered)

@@ -9,24 +9,21 @@ Assumption B, L smoothness of the objective, c_1 and c_2 constants that the pape
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from dpnotes import validate
-from dpnotes.core import FRESH, Guarantee, Ledger, Mechanism, Problem, Relation, Sampling
+from dpnotes import per_run, validate
+from dpnotes.core import FRESH, Problem, Relation, Sampling
 from dpnotes.guarantees import Assumption, Basis
-from dpnotes.methods.descent import Descent, DescentState
-from dpnotes.methods.loop import Observer, drive
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.oracles.fresh import FreshData, FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.release import Desk, State
-from dpnotes.papers.noisy_sgd.calculators import PRIVACY_NOISE, SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
-from dpnotes.privacy.accounting import account, assumptions_of
+from dpnotes.papers.noisy_sgd.calculators import PRIVACY_NOISE
 from dpnotes.privacy.calibration import noise_multiplier
 from dpnotes.privacy.events import Event, clipped_sensitivity
-from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.streams import Streams
 
 
@@ -201,78 +198,7 @@ def least_noise(
     return factor * sigma / math.sqrt(share * batch_size)
 
 
-# ---------------------------------------------------------------- what may be claimed
-@dataclass(frozen=True)
-class Reading:
-    """One argument for the privacy of a run: with the epsilon its noise was chosen for, and the accounted one.
-
-    Args:
-      nominal: with the epsilon of the theorem; None where the argument has none of its own.
-      accounted: with the epsilon that the accountant finds for the noise that was added.
-    """
-
-    nominal: Guarantee | None
-    accounted: Guarantee
-
-    @property
-    def vacuous(self) -> bool:
-        """Whether the accounted claim says nothing: every algorithm satisfies it, or what it rests on did not hold."""
-        return self.accounted.delta >= 1 or math.isinf(self.accounted.epsilon)
-
-
-@dataclass(frozen=True)
-class Premises:
-    """What is known of a problem, for the arguments about unclipped runs; None where it is not known.
-
-    Args:
-      sigma: of Assumption B, for this data set and its neighbours, above 0, in the units of a gradient.
-      smoothness: L, above 0.
-      failure: the probability that some gradient is longer than the bound; the nominal delta if None, as Theorem 3.3
-        has it.
-
-    Raises:
-      ValueError: outside these domains.
-    """
-
-    sigma: float | None = None
-    smoothness: float | None = None
-    failure: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("sigma", "smoothness"):
-            if getattr(self, name) is not None:
-                validate.positive(**{name: getattr(self, name)})
-        if self.failure is not None:
-            validate.between(0, 1, failure=self.failure)
-
-
-NOT_KNOWN = Premises()
-
-
-@dataclass(frozen=True)
-class Runs:
-    """A finished batch of runs: where they ended, what they released, what may be claimed and by which argument.
-
-    Args:
-      state: of the method; its `status` says what became of every run.
-      ledger: all prices.
-      guarantees: one a run, accounted for the noise that was added, as if the bound of the norms held with certainty.
-      readings: one a run, the arguments by name. Clipped: "theorem 3.1". Not clipped: "theorem 3.3" as printed,
-        "premises" (what its premises give), "transcript" (what a joint event of both data sets gives), and
-        "assumption B" where a sigma is known and batches are of fixed size.
-    """
-
-    state: DescentState
-    ledger: Ledger
-    guarantees: tuple[Guarantee, ...]
-    readings: tuple[dict[str, Reading], ...]
-
-    @property
-    def x(self) -> Tensor:
-        """Last iterates, `(runs, dim)`."""
-        return self.state.x
-
-
+# ---------------------------------------------------------------- the algorithms
 def clipped_noisy_sgd(
     problem: Problem,
     noise: Sequence[NoiseChoice],
@@ -302,9 +228,9 @@ def clipped_noisy_sgd(
     Differences from the paper: see `MinibatchGradient`; its inputs do not name x_0 and eta.
 
     Formal guarantees:
-      `guarantees` are accounted, under `relation`, and rest on no premise about the loss. `readings["theorem 3.1"]`
-      sets the nominal epsilon beside them, with whether the accountant confirms it. The initial point, the noise, the
-      sampling scheme and the number of steps are public; who was sampled is not.
+      `guarantees` are accounted, under `relation`, and rest on no premise about the loss; `readings.readings` sets the
+      nominal epsilon of Theorem 3.1 beside them. The initial point, the noise, the sampling scheme and the number of
+      steps are public; who was sampled is not.
 
     Args:
       problem: what is minimised.
@@ -332,6 +258,7 @@ def clipped_noisy_sgd(
         none.
 
     Example:
+      >>> import torch
       >>> from dpnotes.problems.quadratics import Quadratic
       >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
       >>> how = {"sampling": Sampling.poisson(0.2), "relation": Relation.ZERO_OUT, "norm_bound": 4.0, "num_steps": 20}
@@ -341,14 +268,25 @@ def clipped_noisy_sgd(
       >>> [round(claim.epsilon, 3) for claim in runs.guarantees]
       [2.0, 8.0]
     """
-    oracle = _oracle(problem, noise, sampling, norm_bound, num_steps, relation, True, bound_basis, 0, augment, divisor)
-    state, ledger = _descend(oracle, x, streams, step_size, observe)
-    claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
-    readings = tuple(
-        {"theorem 3.1": Reading(_theorem_3_1(choice, oracle, state.oracle, i, streams, claim.not_covered), claim)}
-        for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
+    validate.positive(step_size=step_size)
+    validate.same_length(x=x, noise=noise, streams=streams)
+    oracle = MinibatchGradient(
+        problem,
+        sampling,
+        per_run.column(noise, "std", x.device),
+        norm_bound,
+        num_steps,
+        relation,
+        clipped=True,
+        bound_basis=bound_basis,
+        check=0,
+        augment=augment,
+        divisor=divisor,
+        mechanism=shared(Gaussian(), [choice.std for choice in noise]),
     )
-    return Runs(state, ledger, claims, readings)
+    # With one step more a run notices that it has finished.
+    ends, method = num_steps + 1, Descent(step_size)
+    return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)
 
 
 def noisy_sgd(
@@ -366,7 +304,6 @@ def noisy_sgd(
     divisor: float | None = None,
     bound_basis: Basis = "assumed",
     check: int = 1,
-    premises: Premises = NOT_KNOWN,
     augment: bool = False,
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
@@ -381,17 +318,8 @@ def noisy_sgd(
     Differences from the paper: see `MinibatchGradient`; the batch's gradients are compared with C as the run goes.
 
     Formal guarantees:
-      None without a premise, since nothing enforces C. `guarantees` take C for certain. `readings` are the arguments
-      that do without, each with its premises and with which of them held:
-        "theorem 3.3": (epsilon, 2 delta) as printed. Its proof conditions on an event of one data set and counts its
-          failure once, which does not follow (`COUNTED_ONCE`): so this reading never holds.
-        "premises": (epsilon, delta + (1 + e^epsilon) delta), all that follows from the premises of that proof, for one
-          data set each (claim thm3.3.privacy). Vacuous where that exceeds 1.
-        "transcript": (epsilon, delta + failure), where the event speaks of the examples of both data sets along the run
-          on one of them (claim own.transcript).
-        "assumption B": (epsilon, delta) from the sensitivity `2 s n / ((n-1) B)`, `s = sigma sqrt(ln(1 + (e-1) n))`,
-          which Assumption B gives by itself when both data sets satisfy it (claim own.sensitivity). No C, no event.
-      A run that saw a gradient above C claims nothing by an argument that rests on it.
+      None without a premise, since nothing enforces C. `guarantees` take C for certain; `readings.readings` are the
+      arguments that do without. A run that saw a gradient above C claims nothing.
 
     Args:
       problem: what is minimised.
@@ -407,7 +335,6 @@ def noisy_sgd(
       divisor: as `MinibatchGradient`.
       bound_basis: what C rests on: proved, measured (on the private data, which no guarantee covers) or assumed.
       check: norms are compared with C every so many steps; 0: never.
-      premises: what is known of the problem.
       augment: whether examples are changed at random.
       observe: called after every step, see `drive`.
       not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
@@ -421,31 +348,37 @@ def noisy_sgd(
         none.
 
     Example:
+      >>> import torch
       >>> from dpnotes.problems.quadratics import Quadratic
       >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.1, seed=0)
       >>> how = {"norm_bound": 4.0, "num_steps": 20}
       >>> noise = theorem_3_1_noise(8.0, 1e-3, **how, batch_size=10, num_examples=50, c_1=20.0, c_2=9.0)
       >>> runs = noisy_sgd(
       ...     problem, [noise], torch.ones(1, 2), Streams.of(0, ["demo"]), **how, step_size=0.1, delta=1e-3,
-      ...     sampling=Sampling.fixed_size(10, 50), premises=Premises(sigma=0.1)
+      ...     sampling=Sampling.fixed_size(10, 50)
       ... )
-      >>> for name, reading in runs.readings[0].items():
-      ...     print(f"{name}: epsilon={reading.accounted.epsilon:.2f}, delta={reading.accounted.delta:.3g}")
-      theorem 3.3: epsilon=inf, delta=0.002
-      premises: epsilon=6.28, delta=0.535
-      transcript: epsilon=6.28, delta=0.002
-      assumption B: epsilon=0.17, delta=0.001
+      >>> runs.guarantees[0].holds, round(runs.guarantees[0].epsilon, 2)
+      (True, 6.28)
     """
-    oracle = _oracle(
-        problem, noise, sampling, norm_bound, num_steps, relation, False, bound_basis, check, augment, divisor
+    validate.positive(step_size=step_size)
+    validate.same_length(x=x, noise=noise, streams=streams)
+    oracle = MinibatchGradient(
+        problem,
+        sampling,
+        per_run.column(noise, "std", x.device),
+        norm_bound,
+        num_steps,
+        relation,
+        clipped=False,
+        bound_basis=bound_basis,
+        check=check,
+        augment=augment,
+        divisor=divisor,
+        mechanism=shared(Gaussian(), [choice.std for choice in noise]),
     )
-    state, ledger = _descend(oracle, x, streams, step_size, observe)
-    claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
-    readings = tuple(
-        _readings(choice, oracle.desk, i, claim, premises, step_size, streams, problem.num_examples)
-        for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
-    )
-    return Runs(state, ledger, claims, readings)
+    # With one step more a run notices that it has finished.
+    ends, method = num_steps + 1, Descent(step_size)
+    return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)
 
 
 def noisy_sgd_on_fresh_data(
@@ -461,7 +394,6 @@ def noisy_sgd_on_fresh_data(
     delta: float,
     sampling: Sampling = FRESH,
     bound_basis: Basis = "assumed",
-    premises: Premises = NOT_KNOWN,
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
@@ -483,17 +415,17 @@ def noisy_sgd_on_fresh_data(
       delta: in (0, 1), of the guarantees.
       sampling: FRESH, or `Sampling.fixed_size(B, n)` for an account of what the noise is worth on n examples.
       bound_basis: what C rests on: proved, measured or assumed.
-      premises: what is known of the examples.
       observe: called after every step, see `drive`.
       not_covered: what else depends on the data.
 
     Returns:
-      The runs; `readings["assumption B"]` only for a declared number of examples.
+      The runs; those that diverged say so in `state.status`.
 
     Raises:
       ValueError: as `noisy_sgd`.
 
     Example:
+      >>> import torch
       >>> from dpnotes.problems.separable import DoubleWell, Linear, Separable
       >>> from dpnotes.problems.virtual import VirtualData
       >>> data = VirtualData(Separable([(DoubleWell(1.0), 2)]), Separable([(Linear(0.5), 2)]))
@@ -505,174 +437,9 @@ def noisy_sgd_on_fresh_data(
       >>> runs.x.abs().round(decimals=0)  # from the saddle at 0 to a minimum
       tensor([[1., 1.]])
     """
-    noise_std, mechanism = _levels(noise)
-    oracle = FreshGradient(data, batch_size, noise_std, norm_bound, num_steps, sampling, bound_basis, mechanism)
-    state, ledger = _descend(oracle, x, streams, step_size, observe)
-    claims = oracle.guarantee(state.oracle, delta, streams, not_covered=not_covered)
-    num_examples = 0 if sampling == FRESH else sampling.num_examples
-    readings = tuple(
-        _readings(choice, oracle.desk, i, claim, premises, step_size, streams, num_examples)
-        for i, (choice, claim) in enumerate(zip(noise, claims, strict=True))
-    )
-    return Runs(state, ledger, claims, readings)
-
-
-def _oracle(
-    problem: Problem,
-    noise: Sequence[NoiseChoice],
-    sampling: Sampling,
-    norm_bound: float,
-    num_steps: int,
-    relation: Relation,
-    clipped: bool,
-    bound_basis: Basis,
-    check: int,
-    augment: bool,
-    divisor: float | None,
-) -> MinibatchGradient:
-    noise_std, mechanism = _levels(noise)
-    return MinibatchGradient(
-        problem,
-        sampling,
-        noise_std,
-        norm_bound,
-        num_steps,
-        relation,
-        clipped,
-        bound_basis,
-        check,
-        augment,
-        divisor,
-        mechanism,
-    )
-
-
-def _levels(noise: Sequence[NoiseChoice]) -> tuple[Tensor, Mechanism]:
-    """Standard deviations `(runs,)`, and the mechanism that adds such noise, or none."""
-    validate.at_least(1, num_runs=len(noise))
-    silent = {choice.std == 0 for choice in noise}
-    if len(silent) > 1:
-        raise ValueError("Expected noise in all runs or in none: call twice.")
-    mechanism = Exact() if True in silent else Gaussian()
-    return torch.tensor([choice.std for choice in noise], dtype=torch.float64), mechanism
-
-
-def _descend(
-    oracle: MinibatchGradient | FreshGradient, x: Tensor, streams: Streams, step_size: float, observe: Observer | None
-) -> tuple[DescentState, Ledger]:
     validate.positive(step_size=step_size)
-    validate.same_length(x=x, noise=oracle.noise_std, streams=streams)
-    oracle = replace(oracle, noise_std=oracle.noise_std.to(x.device))
-    method, ledger = Descent(step_size), Ledger()
-    # With one step more a run notices that it has finished.
-    state = drive(method, oracle, method.init(x, oracle), streams, oracle.num_steps + 1, ledger, observe)
-    return state, ledger
-
-
-def _accounted(choice: NoiseChoice, desk: Desk, run: int) -> Assumption:
-    """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
-    found = math.inf if choice.std == 0 else account(desk.events(run), choice.delta).epsilon
-    said = (
-        f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({choice.epsilon:g}, {choice.delta:g})-DP "
-        f"(accounted: epsilon = {found:.4g}, {desk.relation})"
-    )
-    return Assumption(said, "checked", found <= choice.epsilon)
-
-
-def _theorem_3_1(
-    choice: NoiseChoice,
-    oracle: MinibatchGradient,
-    state: State,
-    run: int,
-    streams: Streams,
-    not_covered: tuple[str, ...],
-) -> Guarantee:
-    desk = oracle.desk
-    bounds = *oracle.bounds(state.meter, run), *desk.apart
-    assumptions = *assumptions_of(streams), *bounds, *choice.premises, _accounted(choice, desk, run)
-    return Guarantee(choice.epsilon, choice.delta, desk.relation, f"nominal: {choice.origin}", assumptions, not_covered)
-
-
-# The step of the proof of Theorem 3.3 that fails (claim thm3.3.privacy): whatever a run saw, the claim does not follow.
-COUNTED_ONCE = Assumption(
-    "a failure in a data set's own run costs delta once (it may cost 1 + e^epsilon times itself)", "checked", False
-)
-
-
-def _readings(
-    choice: NoiseChoice,
-    desk: Desk,
-    run: int,
-    claim: Guarantee,
-    premises: Premises,
-    step_size: float,
-    streams: Streams,
-    num_examples: int,
-) -> dict[str, Reading]:
-    """The arguments by name; `claim` is the accounted one, with what the run saw of C."""
-    C, T, epsilon = desk.claimed[0].bound.longest, desk.steps, choice.epsilon
-    failure = choice.delta if premises.failure is None else premises.failure
-    both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
-    found = max(min(claim.nominal_epsilon, 700.0), 1e-300)
-    accounted_both = TOTAL_DELTA(epsilon=found, delta=claim.delta, failure=failure, constants="corrected")
-    joint = TRANSCRIPT_DELTA(delta=choice.delta, failure=failure)["delta"]
-    accounted_joint = TRANSCRIPT_DELTA(delta=claim.delta, failure=failure)["delta"]
-    but_for = f"but for a probability of {failure:g}"
-    alone, together = (
-        Assumption(f"{but_for}, no example of {whose} has a gradient above {C:g} in {run_on}", "assumed")
-        for whose, run_on in (("a data set", "its own run"), ("either of two neighbours", "the run on one of them"))
-    )
-    algorithm_1 = *choice.premises, _accounted(choice, desk, run)
-    theorem = _premises_of_theorem_3_3(premises, step_size, T)
-
-    def reading(
-        name: str, delta: float, accounted_delta: float, nominal_only: tuple[Assumption, ...], *of: Assumption
-    ) -> Reading:
-        # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
-        seen = (a for a in claim.assumptions if a.basis == "checked")
-        rests = (*assumptions_of(streams), *seen, *of)
-        nominal = Guarantee(epsilon, delta, desk.relation, name, (*rests, *nominal_only), claim.not_covered)
-        return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
-
-    readings = {
-        "theorem 3.3": reading(
-            "Theorem 3.3 as printed", joint, accounted_joint, (*theorem, *algorithm_1), alone, COUNTED_ONCE
-        ),
-        "premises": reading("the premises of Theorem 3.3", both["delta"], accounted_both["delta"], algorithm_1, alone),
-        "transcript": reading("an event of the transcript", joint, accounted_joint, algorithm_1, together),
-    }
-    if premises.sigma is not None and num_examples and desk.relation == Relation.REPLACE_ONE:
-        readings["assumption B"] = _by_assumption_b(desk, run, claim, premises.sigma, streams, num_examples)
-    return readings
-
-
-def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: int) -> tuple[Assumption, ...]:
-    sigma, L = premises.sigma, premises.smoothness
-    said = f"eta = {step_size:g} <= min(1/L, 1/(sigma sqrt(T)))"
-    small = Assumption(said, "assumed")
-    if sigma is not None and L is not None:
-        largest = min(1 / L, 1 / (sigma * math.sqrt(num_steps)))
-        small = Assumption(f"{said} = {largest:.4g}", "checked", step_size <= largest)
-    return (
-        Assumption("Assumptions A and B hold for both data sets", "assumed"),
-        small,
-        Assumption("Lemma 3.2 holds, whose bound leaves the privacy noise out", "assumed"),
-    )
-
-
-def _by_assumption_b(
-    desk: Desk, run: int, claim: Guarantee, sigma: float, streams: Streams, num_examples: int
-) -> Reading:
-    (ask,) = desk.claimed
-    batch_size = desk.sampling.batch_size if desk.sampling.scheme == "fixed-size" else num_examples
-    # The sum over the batch moves by B times what the mean does, whatever it is divided by.
-    moved = SENSITIVITY(n=num_examples, B=batch_size, sigma=sigma)["batch"] * batch_size / ask.bound.divisor
-    std = float(ask.noise_std[run])
-    assumption = Assumption(
-        f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
-    )
-    rests = *assumptions_of(streams), assumption
-    if std == 0:
-        return Reading(None, replace(claim, assumptions=rests))
-    event = replace(desk.events(run)[0], noise_multiplier=std / moved)
-    return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))
+    validate.same_length(x=x, noise=noise, streams=streams)
+    noise_std, mechanism = per_run.column(noise, "std", x.device), shared(Gaussian(), [choice.std for choice in noise])
+    oracle = FreshGradient(data, batch_size, noise_std, norm_bound, num_steps, sampling, bound_basis, mechanism)
+    ends, method = num_steps + 1, Descent(step_size)
+    return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)

@@ -14,10 +14,7 @@ from dpnotes.oracles import fresh
 from dpnotes.oracles.batches import draw
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.papers.noisy_sgd.algorithms import (
-    COUNTED_ONCE,
     NoiseChoice,
-    Premises,
-    Reading,
     calibrated_noise,
     clipped_noisy_sgd,
     least_noise,
@@ -27,6 +24,7 @@ from dpnotes.papers.noisy_sgd.algorithms import (
     theorem_3_1_noise,
 )
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND, SENSITIVITY
+from dpnotes.papers.noisy_sgd.readings import COUNTED_ONCE, NOT_KNOWN, Premises, Reading, readings
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.mechanisms import Gaussian
@@ -64,6 +62,10 @@ def descend(noise: list[NoiseChoice], *, clipped: bool = False, problem: Any = N
     return front_door(problem or quadratic(), noise, x, streams, **options)
 
 
+def argued(noise: list[NoiseChoice], known: Premises = NOT_KNOWN, **more: Any) -> tuple[dict[str, Reading], ...]:
+    return readings(descend(noise, **more), noise, known)
+
+
 # ---------------------------------------------------------------- the algorithms
 @pytest.mark.parametrize("clipped", [True, False])
 @pytest.mark.parametrize(("sampling", "relation"), [(FIXED, REPLACE), (POISSON, ZERO), (WHOLE, REPLACE)])
@@ -87,7 +89,7 @@ def test_the_iterates_are_those_of_the_numbered_lines(clipped, sampling, relatio
             x = x - eta * (total / (sampling.rate * N) + xi)
         assert (runs.x[i] - x).abs().max() < 1e-12
     assert (runs.state.status == Status.FINISHED).all() and runs.state.steps.tolist() == [6, 6]
-    assert len(runs.guarantees) == len(runs.readings) == 2
+    assert len(runs.guarantees) == 2
 
 
 def test_clipping_makes_a_difference():
@@ -149,11 +151,11 @@ def test_the_least_noise_for_convergence():
 
 def test_a_baseline_without_noise_guarantees_nothing():
     runs = descend([no_noise()], clipped=True)
-    assert math.isinf(runs.guarantees[0].epsilon) and runs.readings[0]["theorem 3.1"].vacuous
-    unclipped = descend([no_noise()], premises=Premises(sigma=1.0))
-    assert all(reading.vacuous for reading in unclipped.readings[0].values())
+    assert math.isinf(runs.guarantees[0].epsilon) and readings(runs, [no_noise()])[0]["theorem 3.1"].vacuous
+    unclipped = descend([no_noise()])
+    assert all(r.vacuous for r in readings(unclipped, [no_noise()], Premises(sigma=1.0))[0].values())
     assert torch.equal(runs.x, unclipped.x)
-    with pytest.raises(ValueError, match="Expected noise in all runs or in none"):
+    with pytest.raises(ValueError, match=r"Expected noise=\[0.0, 1.0\] in all runs or in none"):
         descend([no_noise(), by_hand(1.0)])
 
 
@@ -167,8 +169,7 @@ def test_clipped_the_nominal_claim_stands_beside_the_accounted_one():
     how = {"sampling": POISSON, "relation": ZERO}
     enough = calibrated_noise(2.0, 1e-3, norm_bound=4.0, **how, num_steps=6, divisor=8)
     half = replace(enough, std=enough.std / 2)
-    runs = descend([enough, half], clipped=True, **how)
-    good, bad = (reading["theorem 3.1"] for reading in runs.readings)
+    good, bad = (reading["theorem 3.1"] for reading in argued([enough, half], clipped=True, **how))
     assert good.nominal is not None and good.nominal.holds and good.accounted.holds
     assert good.nominal.epsilon == 2.0 and good.accounted.epsilon == pytest.approx(2.0, rel=1e-5)
     assert bad.nominal is not None and not bad.nominal.holds and bad.accounted.holds
@@ -179,43 +180,43 @@ def test_clipped_the_nominal_claim_stands_beside_the_accounted_one():
 def test_what_the_premises_of_theorem_3_3_give():
     # Claim thm3.3.privacy at delta = failure = 0.01: delta + (1 + e^epsilon) delta, vacuous at epsilon = 8.
     choices = [NoiseChoice(9.0, epsilon, 0.01, "by hand") for epsilon in (2.0, 4.0, 8.0)]
-    runs = descend(choices, delta=0.01)
-    deltas = [r["premises"].nominal.delta for r in runs.readings if r["premises"].nominal is not None]
+    found = argued(choices, delta=0.01)
+    deltas = [r["premises"].nominal.delta for r in found if r["premises"].nominal is not None]
     assert deltas == [pytest.approx(0.0939, abs=1e-4), pytest.approx(0.566, abs=1e-3), 1.0]
-    for reading in runs.readings:
+    for reading in found:
         for name in ("theorem 3.3", "transcript"):
             nominal = reading[name].nominal
             assert nominal is not None and nominal.delta == pytest.approx(0.02)
             assert reading[name].accounted.delta == pytest.approx(0.02)
     # With noise to spare the accounted epsilon is small, and then e^epsilon costs little.
-    assert runs.readings[2]["premises"].accounted.delta < 0.05 and not runs.readings[2]["premises"].vacuous
-    rare = descend(choices[:1], premises=Premises(failure=1e-6))
-    assert rare.readings[0]["transcript"].accounted.delta == pytest.approx(1e-3 + 1e-6)
-    loud = descend([NoiseChoice(0.1, 8.0, 0.01, "by hand")], delta=0.01)
-    assert loud.readings[0]["premises"].vacuous and not loud.readings[0]["transcript"].vacuous
+    assert found[2]["premises"].accounted.delta < 0.05 and not found[2]["premises"].vacuous
+    (rare,) = argued(choices[:1], Premises(failure=1e-6))
+    assert rare["transcript"].accounted.delta == pytest.approx(1e-3 + 1e-6)
+    (loud,) = argued([NoiseChoice(0.1, 8.0, 0.01, "by hand")], delta=0.01)
+    assert loud["premises"].vacuous and not loud["transcript"].vacuous
 
 
 def test_an_exceeded_bound_ends_every_argument_that_rests_on_it():
-    below, above = (
-        descend([by_hand(1.0)], norm_bound=C, premises=Premises(sigma=0.5, smoothness=1.0)) for C in (50.0, 1.0)
-    )
+    noise, known = [by_hand(1.0)], Premises(sigma=0.5, smoothness=1.0)
+    below, above = (descend(noise, norm_bound=C) for C in (50.0, 1.0))
+    inside, outside = (readings(runs, noise, known)[0] for runs in (below, above))
     assert below.guarantees[0].holds and not above.guarantees[0].holds
     assert above.guarantees[0].epsilon == math.inf > above.guarantees[0].nominal_epsilon
     assert math.inf > below.guarantees[0].epsilon == below.guarantees[0].nominal_epsilon
-    assert all(reading.vacuous == (name != "assumption B") for name, reading in above.readings[0].items())
-    for name, reading in above.readings[0].items():
+    assert all(reading.vacuous == (name != "assumption B") for name, reading in outside.items())
+    for name, reading in outside.items():
         assert reading.accounted.holds == (name == "assumption B")
-        assert below.readings[0][name].accounted.holds == (name != "theorem 3.3")
-    assert "exceeded by" in str(above.readings[0]["transcript"].accounted)
+        assert inside[name].accounted.holds == (name != "theorem 3.3")
+    assert "exceeded by" in str(outside["transcript"].accounted)
     # Unchecked, the arguments rest on the event's probability and on no certainty.
-    blind = descend([by_hand(1.0)], norm_bound=50.0, check=0).readings[0]["transcript"].accounted
+    blind = argued(noise, norm_bound=50.0, check=0)[0]["transcript"].accounted
     assert blind.holds and "every gradient norm" not in str(blind) and "but for a probability of 0.001" in str(blind)
 
 
 def test_the_premises_of_theorem_3_3_are_part_of_the_result():
     def printed(step_size: float, known: Premises) -> Reading:
         noise = [by_hand(90.0, epsilon=50.0)]
-        return descend(noise, norm_bound=1e3, step_size=step_size, premises=known).readings[0]["theorem 3.3"]
+        return argued(noise, known, norm_bound=1e3, step_size=step_size)[0]["theorem 3.3"]
 
     known = Premises(sigma=1.0, smoothness=2.0)  # 1 / L = 0.5, 1 / (sigma sqrt(6)) = 0.408
     step = [COUNTED_ONCE.statement]  # of the proof, which fails whatever the run is
@@ -227,30 +228,28 @@ def test_the_premises_of_theorem_3_3_are_part_of_the_result():
     said = "; ".join(a.statement for a in nominal.assumptions)
     assert "leaves the privacy noise out" in said and "in its own run" in said
     window = theorem_3_1_noise(5.0, 1e-3, norm_bound=4.0, batch_size=8, num_examples=N, num_steps=6, c_1=1.0, c_2=9.0)
-    assert "epsilon = 5 < c_1 T B^2/n^2 = 0.24 (c_1 = 1)" in broken(descend([window]).readings[0]["theorem 3.3"])[1]
+    assert "epsilon = 5 < c_1 T B^2/n^2 = 0.24 (c_1 = 1)" in broken(argued([window])[0]["theorem 3.3"])[1]
 
 
 # ---------------------------------------------------------------- Assumption B alone
 def test_assumption_b_has_a_sensitivity_of_its_own():
     sigma, std = 0.5, 0.6
-    (reading,) = descend([by_hand(std)], sampling=FIXED, premises=Premises(sigma=sigma)).readings
+    noise, known = [by_hand(std)], Premises(sigma=sigma)
+    (reading,) = argued(noise, known, sampling=FIXED)
     s = sigma * math.sqrt(math.log(1 + (math.e - 1) * N))
     event = Event(std / (2 * s * N / ((N - 1) * 8)), REPLACE, FIXED, 6)
     claim = reading["assumption B"]
     assert claim.nominal is None and claim.accounted.delta == 1e-3
     assert claim.accounted.epsilon == pytest.approx(account([event], 1e-3).epsilon, rel=1e-12)
     assert "Assumption B holds for both data sets" in str(claim.accounted)
-    whole = descend([by_hand(std)], sampling=WHOLE, premises=Premises(sigma=sigma)).readings[0]["assumption B"]
+    whole = argued(noise, known, sampling=WHOLE)[0]["assumption B"]
     event = Event(std / (2 * s / (N - 1)), REPLACE, count=6)
     assert whole.accounted.epsilon == pytest.approx(account([event], 1e-3).epsilon, rel=1e-12)
     # Not where the norms themselves count, and not without a sigma.
-    assert "assumption B" not in descend([by_hand(std)]).readings[0]
-    zeroed = descend([by_hand(std)], sampling=POISSON, relation=ZERO, premises=Premises(sigma=sigma))
-    assert "assumption B" not in zeroed.readings[0]
+    assert "assumption B" not in argued(noise)[0]
+    assert "assumption B" not in argued(noise, known, sampling=POISSON, relation=ZERO)[0]
     # A sum that is divided by another number moves by another number.
-    other = descend([by_hand(std)], sampling=FIXED, premises=Premises(sigma=sigma), divisor=16.0).readings[0][
-        "assumption B"
-    ]
+    other = argued(noise, known, sampling=FIXED, divisor=16.0)[0]["assumption B"]
     assert other.accounted.epsilon < claim.accounted.epsilon
 
 
@@ -301,9 +300,8 @@ def test_where_lemma_3_2_fails_the_run_says_so_and_assumption_b_still_holds():
             num_steps=T,
             delta=delta,
             check=10,
-            premises=Premises(sigma=sigma, smoothness=1.0),
         )
-        (reading,) = runs.readings
+        (reading,) = readings(runs, [choice], Premises(sigma=sigma, smoothness=1.0))
         broke[d] = not reading["transcript"].accounted.holds
         # The theorem's own conditions hold: it is the lemma that does not.
         assert all("eta" not in statement and "c_1" not in statement for statement in broken(reading["theorem 3.3"]))
@@ -347,14 +345,14 @@ def test_noise_leaves_a_saddle_and_no_noise_stays():
 
 
 def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
-    known = Premises(sigma=2.0)
-    fresh, _ = on_fresh_data([by_hand(0.5)], premises=known)
-    sampled, _ = on_fresh_data([by_hand(0.5)], premises=known, sampling=Sampling.fixed_size(100, 10**6))
+    known, noise = Premises(sigma=2.0), [by_hand(0.5)]
+    fresh, _ = on_fresh_data(noise)
+    sampled, _ = on_fresh_data(noise, sampling=Sampling.fixed_size(100, 10**6))
     assert torch.equal(fresh.x, sampled.x)
     once = account([Event(0.5 / (2 * 6.0 / 100), REPLACE)], 1e-6).epsilon
     assert fresh.guarantees[0].epsilon == pytest.approx(once)
-    assert "assumption B" not in fresh.readings[0]
-    claim = sampled.readings[0]["assumption B"].accounted
+    assert "assumption B" not in readings(fresh, noise, known)[0]
+    claim = readings(sampled, noise, known)[0]["assumption B"].accounted
     moved = SENSITIVITY(n=10**6, B=100, sigma=2.0)["batch"]
     event = Event(0.5 / moved, REPLACE, Sampling.fixed_size(100, 10**6), 150)
     assert claim.epsilon == pytest.approx(account([event], 1e-6).epsilon)
@@ -365,7 +363,8 @@ def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
 def test_what_no_guarantee_covers_is_named():
     runs = descend([by_hand(1.0)], bound_basis="measured", not_covered=(TUNED_ON_PRIVATE_DATA,))
     assert runs.guarantees[0].not_covered == (TUNED_ON_PRIVATE_DATA, STATISTICS_WITHOUT_NOISE)
-    assert all(r.accounted.not_covered == runs.guarantees[0].not_covered for r in runs.readings[0].values())
+    (arguments,) = readings(runs, [by_hand(1.0)])
+    assert all(argument.accounted.not_covered == runs.guarantees[0].not_covered for argument in arguments.values())
     clipped = descend([by_hand(1.0)], clipped=True, bound_basis="measured")
     assert clipped.guarantees[0].not_covered == (STATISTICS_WITHOUT_NOISE,)
     assert descend([by_hand(1.0)], clipped=True).guarantees[0].not_covered == ()
@@ -376,8 +375,8 @@ def test_runs_that_share_their_noise_say_so():
         descend([by_hand(1.0)] * 2, streams=Streams.of(0, names)).guarantees[0] for names in (["a", "a"], ["a", "b"])
     )
     assert SHARED_NOISE in shared.assumptions and SHARED_NOISE not in apart.assumptions
-    secret = descend([by_hand(1.0)], streams=Streams.secure(1))
-    assert "it came from the operating system" in str(secret.readings[0]["transcript"].accounted)
+    (secret,) = argued([by_hand(1.0)], streams=Streams.secure(1))
+    assert "it came from the operating system" in str(secret["transcript"].accounted)
 
 
 def test_a_run_that_diverges_says_so():
@@ -393,6 +392,7 @@ def test_a_run_that_diverges_says_so():
         (lambda: descend([by_hand(1.0)], delta=1.0), "Expected 0 < delta=1.0 < 1"),
         (lambda: Premises(sigma=-1.0), "Expected sigma=-1.0 > 0"),
         (lambda: Premises(failure=1.0), "Expected 0 < failure=1.0 < 1"),
+        (lambda: readings(descend([by_hand(1.0)]), []), "Expected equal lengths, got runs: 1, noise: 0"),
     ],
 )
 def test_bad_input_is_refused(make, message):

@@ -394,9 +394,7 @@ def walk(
             before, after, x, field, features_here, estimate, tree = (
                 rest[on] for rest in (before, after, x, field, features_here, estimate, tree)
             )
-            move, drift, used, allowed, square, leaf = (
-                rest[on] for rest in (move, drift, used, allowed, square, leaf)
-            )
+            move, drift, used, allowed, square, leaf = (rest[on] for rest in (move, drift, used, allowed, square, leaf))
             prefixes = prefixes[:, on]
 
 

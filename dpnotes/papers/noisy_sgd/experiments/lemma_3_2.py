@@ -10,8 +10,9 @@ from torch import Tensor
 from dpnotes.core import Sampling
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
-from dpnotes.papers.noisy_sgd.algorithms import Premises, noisy_sgd, theorem_3_1_noise
+from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
+from dpnotes.papers.noisy_sgd.readings import Premises, readings
 from dpnotes.problems.quadratics import Quadratic
 from dpnotes.streams import Streams
 
@@ -98,9 +99,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             if len(norms) < T:
                 norms.append(problem.gradients(state.x).norms().amax(1))
 
+        noise = [choice] * len(repeats)
         runs = noisy_sgd(
             problem,
-            [choice] * len(repeats),
+            noise,
             start,
             streams,
             sampling=Sampling.fixed_size(spec["batch_size"], n),
@@ -109,15 +111,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             num_steps=T,
             delta=spec["delta"],
             check=0,
-            premises=Premises(sigma=sigma, smoothness=L),
             observe=observe,
         )
         seen = torch.stack(norms)
-        readings = [reading["assumption B"].accounted for reading in runs.readings]
+        known = Premises(sigma=sigma, smoothness=L)
+        claims = [arguments["assumption B"].accounted for arguments in readings(runs, noise, known)]
         return {
             "largest": seen.amax(0).cpu().numpy(),
             "share_above": (seen > bound).double().mean(0).cpu().numpy(),
-            "epsilon_assumption_b": np.array([reading.epsilon for reading in readings]),
+            "epsilon_assumption_b": np.array([claim.epsilon for claim in claims]),
         }
 
     # A batch of examples is copied for each run, and the norms of all examples are kept.

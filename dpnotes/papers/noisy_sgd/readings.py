@@ -1,0 +1,224 @@
+"""What may be claimed for noisy SGD, by which argument: Theorems 3.1 and 3.3, and those that do without a bound.
+
+Letters as in `algorithms`.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dpnotes import validate
+from dpnotes.core import FRESH, Guarantee, Relation
+from dpnotes.guarantees import Assumption
+from dpnotes.methods.loop import Runs
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.release import Desk
+from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
+from dpnotes.papers.noisy_sgd.calculators import SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
+from dpnotes.privacy.accounting import account, assumptions_of
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One argument for the privacy of a run: with the epsilon its noise was chosen for, and the accounted one.
+
+    Args:
+      nominal: with the epsilon of the theorem; None where the argument has none of its own.
+      accounted: with the epsilon that the accountant finds for the noise that was added.
+    """
+
+    nominal: Guarantee | None
+    accounted: Guarantee
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the accounted claim says nothing: every algorithm satisfies it, or what it rests on did not hold."""
+        return self.accounted.delta >= 1 or math.isinf(self.accounted.epsilon)
+
+
+@dataclass(frozen=True)
+class Premises:
+    """What is known of a problem, for the arguments about unclipped runs; None where it is not known.
+
+    Args:
+      sigma: of Assumption B, for this data set and its neighbours, above 0, in the units of a gradient.
+      smoothness: L, above 0.
+      failure: the probability that some gradient is longer than the bound; the nominal delta if None, as Theorem 3.3
+        has it.
+
+    Raises:
+      ValueError: outside these domains.
+    """
+
+    sigma: float | None = None
+    smoothness: float | None = None
+    failure: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("sigma", "smoothness"):
+            if getattr(self, name) is not None:
+                validate.positive(**{name: getattr(self, name)})
+        if self.failure is not None:
+            validate.between(0, 1, failure=self.failure)
+
+
+NOT_KNOWN = Premises()
+
+# The step of the proof of Theorem 3.3 that fails (claim thm3.3.privacy): whatever a run saw, the claim does not follow.
+COUNTED_ONCE = Assumption(
+    "a failure in a data set's own run costs delta once (it may cost 1 + e^epsilon times itself)", "checked", False
+)
+
+
+def readings(
+    runs: Runs, noise: Sequence[NoiseChoice], premises: Premises = NOT_KNOWN
+) -> tuple[dict[str, Reading], ...]:
+    """The arguments for the privacy of finished runs, by name; none is more than what it rests on.
+
+    Of `clipped_noisy_sgd`:
+      "theorem 3.1": the nominal epsilon, with whether the accountant confirms it.
+
+    Of `noisy_sgd` and `noisy_sgd_on_fresh_data`, where nothing enforces C and `runs.guarantees` take it for certain,
+    the arguments that do without, each with its premises and with which of them held:
+      "theorem 3.3": (epsilon, 2 delta) as printed. Its proof conditions on an event of one data set and counts its
+        failure once, which does not follow (`COUNTED_ONCE`): so this reading never holds.
+      "premises": (epsilon, delta + (1 + e^epsilon) delta), all that follows from the premises of that proof, for one
+        data set each (claim thm3.3.privacy). Vacuous where that exceeds 1.
+      "transcript": (epsilon, delta + failure), where the event speaks of the examples of both data sets along the run
+        on one of them (claim own.transcript).
+      "assumption B": (epsilon, delta) from the sensitivity `2 s n / ((n-1) B)`, `s = sigma sqrt(ln(1 + (e-1) n))`,
+        which Assumption B gives by itself when both data sets satisfy it (claim own.sensitivity). No C, no event; for
+        a known sigma and a number of examples, under replace-one.
+    A run that saw a gradient above C claims nothing by an argument that rests on it.
+
+    Args:
+      runs: of one of these front doors.
+      noise: Delta of each run, as it was given there.
+      premises: what is known of the problem.
+
+    Returns:
+      One dict a run.
+
+    Raises:
+      ValueError: if the numbers of runs disagree.
+
+    Example:
+      >>> import torch
+      >>> from dpnotes.core import Sampling
+      >>> from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.1, seed=0)
+      >>> how = {"norm_bound": 4.0, "num_steps": 20}
+      >>> noise = [theorem_3_1_noise(8.0, 1e-3, **how, batch_size=10, num_examples=50, c_1=20.0, c_2=9.0)]
+      >>> start, batches = torch.ones(1, 2), Sampling.fixed_size(10, 50)
+      >>> runs = noisy_sgd(
+      ...     problem, noise, start, Streams.of(0, ["demo"]), **how, step_size=0.1, delta=1e-3, sampling=batches
+      ... )
+      >>> for name, reading in readings(runs, noise, Premises(sigma=0.1))[0].items():
+      ...     print(f"{name}: epsilon={reading.accounted.epsilon:.2f}, delta={reading.accounted.delta:.3g}")
+      theorem 3.3: epsilon=inf, delta=0.002
+      premises: epsilon=6.28, delta=0.535
+      transcript: epsilon=6.28, delta=0.002
+      assumption B: epsilon=0.17, delta=0.001
+    """
+    validate.instance(Runs, runs=runs)
+    validate.same_length(runs=runs.guarantees, noise=noise)
+    argue = _clipped if getattr(runs.oracle, "clipped", False) else _not_clipped
+    return tuple(argue(runs, index, choice, premises) for index, choice in enumerate(noise))
+
+
+def _clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> dict[str, Reading]:
+    claim = runs.guarantees[index]
+    rests = *claim.assumptions, *choice.premises, _accounted(choice, runs.oracle.desk, index)
+    name = f"nominal: {choice.origin}"
+    nominal = Guarantee(choice.epsilon, choice.delta, claim.relation, name, rests, claim.not_covered)
+    return {"theorem 3.1": Reading(nominal, claim)}
+
+
+def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> dict[str, Reading]:
+    claim, desk, epsilon = runs.guarantees[index], runs.oracle.desk, choice.epsilon
+    C, failure = desk.claimed[0].bound.longest, choice.delta if premises.failure is None else premises.failure
+    both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
+    found = max(min(claim.nominal_epsilon, 700.0), 1e-300)
+    accounted_both = TOTAL_DELTA(epsilon=found, delta=claim.delta, failure=failure, constants="corrected")
+    joint = TRANSCRIPT_DELTA(delta=choice.delta, failure=failure)["delta"]
+    accounted_joint = TRANSCRIPT_DELTA(delta=claim.delta, failure=failure)["delta"]
+    but_for = f"but for a probability of {failure:g}"
+    alone, together = (
+        Assumption(f"{but_for}, no example of {whose} has a gradient above {C:g} in {run_on}", "assumed")
+        for whose, run_on in (("a data set", "its own run"), ("either of two neighbours", "the run on one of them"))
+    )
+    algorithm_1 = *choice.premises, _accounted(choice, desk, index)
+    theorem = _premises_of_theorem_3_3(premises, runs.method.step_size, desk.steps)
+
+    def reading(
+        name: str, delta: float, accounted_delta: float, nominal_only: tuple[Assumption, ...], *of: Assumption
+    ) -> Reading:
+        # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
+        seen = (a for a in claim.assumptions if a.basis == "checked")
+        rests = (*assumptions_of(runs.streams), *seen, *of)
+        nominal = Guarantee(epsilon, delta, claim.relation, name, (*rests, *nominal_only), claim.not_covered)
+        return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
+
+    named = {
+        "theorem 3.3": reading(
+            "Theorem 3.3 as printed", joint, accounted_joint, (*theorem, *algorithm_1), alone, COUNTED_ONCE
+        ),
+        "premises": reading("the premises of Theorem 3.3", both["delta"], accounted_both["delta"], algorithm_1, alone),
+        "transcript": reading("an event of the transcript", joint, accounted_joint, algorithm_1, together),
+    }
+    num_examples = _num_examples(runs.oracle)
+    if premises.sigma is not None and num_examples and claim.relation == Relation.REPLACE_ONE:
+        named["assumption B"] = _by_assumption_b(desk, index, claim, premises.sigma, runs.streams, num_examples)
+    return named
+
+
+def _num_examples(oracle: MinibatchGradient | FreshGradient) -> int:
+    """Of the data set; 0 if every batch is of new examples."""
+    if isinstance(oracle, FreshGradient):
+        return 0 if oracle.sampling == FRESH else oracle.sampling.num_examples
+    return oracle.problem.num_examples
+
+
+def _accounted(choice: NoiseChoice, desk: Desk, run: int) -> Assumption:
+    """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
+    found = math.inf if choice.std == 0 else account(desk.events(run), choice.delta).epsilon
+    statement = (
+        f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({choice.epsilon:g}, {choice.delta:g})-DP "
+        f"(accounted: epsilon = {found:.4g}, {desk.relation})"
+    )
+    return Assumption(statement, "checked", found <= choice.epsilon)
+
+
+def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: int) -> tuple[Assumption, ...]:
+    sigma, L = premises.sigma, premises.smoothness
+    said = f"eta = {step_size:g} <= min(1/L, 1/(sigma sqrt(T)))"
+    small = Assumption(said, "assumed")
+    if sigma is not None and L is not None:
+        largest = min(1 / L, 1 / (sigma * math.sqrt(num_steps)))
+        small = Assumption(f"{said} = {largest:.4g}", "checked", step_size <= largest)
+    return (
+        Assumption("Assumptions A and B hold for both data sets", "assumed"),
+        small,
+        Assumption("Lemma 3.2 holds, whose bound leaves the privacy noise out", "assumed"),
+    )
+
+
+def _by_assumption_b(
+    desk: Desk, run: int, claim: Guarantee, sigma: float, streams: Streams, num_examples: int
+) -> Reading:
+    (ask,) = desk.claimed
+    batch_size = desk.sampling.batch_size if desk.sampling.scheme == "fixed-size" else num_examples
+    # The sum over the batch moves by B times what the mean does, whatever it is divided by.
+    moved = SENSITIVITY(n=num_examples, B=batch_size, sigma=sigma)["batch"] * batch_size / ask.bound.divisor
+    std = float(ask.noise_std[run])
+    assumption = Assumption(
+        f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
+    )
+    rests = *assumptions_of(streams), assumption
+    if std == 0:
+        return Reading(None, replace(claim, assumptions=rests))
+    event = replace(desk.events(run)[0], noise_multiplier=std / moved)
+    return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))

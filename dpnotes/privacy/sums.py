@@ -1,0 +1,245 @@
+"""What mechanisms of running sums share: the term that comes next, who is refused it, and what it costs.
+
+A sum has a number of terms that is bounded beforehand. The noise of its terms is correlated, so that a term costs what
+its number and the terms before it say; a term that its sum's price does not cover is refused.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from dpnotes import checks
+from dpnotes.core import Price, Release
+from dpnotes.privacy.mechanisms import check_release, price_of
+from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling
+from dpnotes.streams import Streams
+
+
+@dataclass(frozen=True)
+class Layers:
+    """A list of `(runs, dim)` tensors as a state: the first one, and the rest (an empty tensor at the end).
+
+    Kept apart, so that a step replaces the one that changes and copies none of the others.
+    """
+
+    first: Tensor
+    rest: Any
+
+    @staticmethod
+    def of(tensors: list[Tensor], end: Tensor) -> Any:
+        """The list of these tensors; `end` is an empty tensor with the leading runs axis."""
+        layers: Any = end
+        for tensor in reversed(tensors):
+            layers = Layers(tensor, layers)
+        return layers
+
+    @staticmethod
+    def to_list(layers: Any) -> tuple[list[Tensor], Tensor]:
+        """The tensors and the end."""
+        tensors = []
+        while isinstance(layers, Layers):
+            tensors.append(layers.first)
+            layers = layers.rest
+        return tensors, layers
+
+
+class Term(NamedTuple):
+    """A term that a sum takes: its number, who gets it, its noise and multiplier, all `(runs,)`, and its price."""
+
+    leaf: Tensor
+    active: Tensor
+    noise_std: Tensor
+    multiplier: Tensor
+    price: Price
+
+
+@dataclass(frozen=True)
+class SumState:
+    """Where each run is in its sum.
+
+    `leaf` counts terms since the restart, `fresh` says whether they have examples of their own, `call` is the number of
+    the last release, `noise_std` is that of one draw, all `(runs,)`. `layers` holds noise that later terms carry, and
+    `reach` `(runs, layers)` the sensitivity of what it hides, in units of `noise_std`. Which layers are live follows
+    from `leaf`; what stands in the others is left over.
+    """
+
+    leaf: Tensor
+    fresh: Tensor
+    call: Tensor
+    noise_std: Tensor
+    reach: Tensor
+    layers: Any
+
+    @staticmethod
+    def start(x: Tensor, layers: list[Tensor]) -> "SumState":
+        """Before the first term, for answers shaped like `x` `(runs, dim)`."""
+        nothing = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        reach, end = nothing.new_zeros(len(x), len(layers)), nothing.new_zeros(len(x), 0)
+        return SumState(nothing.long(), nothing.bool(), nothing.long() - 1, nothing, reach, Layers.of(layers, end))
+
+    def after(self, term: Term, request: Release, active: Tensor, reach: Tensor, layers: Any) -> "SumState":
+        """After a term that was released in the runs of `active`; `reach` is of all, `layers` as it is to be."""
+        return SumState(
+            torch.where(active, term.leaf, self.leaf),
+            torch.where(active, request.answer.sampling == FRESH, self.fresh),
+            torch.where(active, request.call, self.call),
+            torch.where(active, term.noise_std, self.noise_std),
+            torch.where(active[:, None], reach, self.reach),
+            layers,
+        )
+
+
+class SumMechanism(Protocol):
+    """A mechanism whose noise is correlated over the terms of a sum: what it shares with the others."""
+
+    max_leaves: int
+
+    def _effective(self, state: SumState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
+        """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
+        ...
+
+    def cost(
+        self, state: SumState, noise_multiplier: Tensor, sampling: Sampling = WHOLE, restart: Tensor | None = None
+    ) -> Tensor:
+        """The zCDP of the next release, `(runs,)`: what a filter asks before it; infinite past the last term.
+
+        Args:
+          state: from `init` or `release`.
+          noise_multiplier: `(runs,)`, a draw's standard deviation over the term's sensitivity.
+          sampling: WHOLE or FRESH.
+          restart: `(runs,)` bool, where the term is the first of a new sum.
+
+        Raises:
+          CombinationError: for any other sampling.
+        """
+        leaf = next_leaf(state.leaf, restart)
+        effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
+        return torch.where(unpriced(state, leaf, self.max_leaves, sampling), torch.inf, 0.5 / effective**2)
+
+    def accept(self, state: SumState, request: Release, streams: Streams) -> Term:
+        """The next term, which is to be released with its price.
+
+        Raises:
+          CombinationError: if the answer's sampling is neither WHOLE nor FRESH, or its sum's price does not cover it.
+          ValueError: as `Gaussian.release`; or if an active run's sum is longer than `max_leaves`, or its noise is not
+            that of its first term.
+        """
+        active, noise_std = check_release(request, streams), request.noise_std.double()
+        leaf = next_leaf(state.leaf, request.restart)
+        active = active & check_sum(leaf, self.max_leaves, noise_std, state.noise_std, active)
+        active = active & check_sum_goes_on(state, leaf, request)
+        multiplier = noise_std / request.answer.l2_sensitivity
+        effective = self._effective(state, leaf, multiplier, request.answer.sampling)
+        return Term(leaf, active, noise_std, multiplier, price_of(request, effective))
+
+
+def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:
+    """The number of the next term of a sum, `(runs,)`: one more, or 1 where a new sum starts.
+
+    Example:
+      >>> next_leaf(torch.tensor([3, 3]), torch.tensor([False, True]))
+      tensor([4, 1])
+    """
+    return leaf + 1 if restart is None else torch.where(restart, 1, leaf + 1)
+
+
+def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tensor, active: Tensor) -> Tensor:
+    """Refuse a term past the last one, or one with other noise than its sum's first.
+
+    Returns:
+      The runs of which none of this is true, `(runs,)` bool.
+
+    Raises:
+      ValueError: if so, on a device as `dpnotes.checks` says.
+
+    Example:
+      >>> one = torch.ones(1)
+      >>> check_sum(torch.tensor([9]), 8, one, one, torch.tensor([True]))
+      Traceback (most recent call last):
+      ValueError: Expected leaf=9 of run 0 <= max_leaves=8.
+    """
+    beyond = leaf > max_leaves
+    wrong = active & (beyond | ((leaf > 1) & (noise_std != first_std)))
+
+    def error() -> ValueError:
+        run = int(wrong.nonzero()[0])
+        if bool(beyond[run]):
+            return ValueError(f"Expected leaf={leaf[run].item()} of run {run} <= max_leaves={max_leaves}.")
+        return ValueError(
+            f"Expected noise_std={noise_std[run].item()} in run {run} to be {first_std[run].item()}: "
+            "the noise of a sum is fixed at its first term."
+        )
+
+    checks.require(~wrong, error)
+    return ~wrong
+
+
+def unpriced(state: SumState, leaf: Tensor, max_leaves: int, sampling: Sampling) -> Tensor:
+    """The runs whose next term has no price, `(runs,)`: past the last leaf, or of another sampling than their sum.
+
+    Example:
+      >>> unpriced(SumState.start(torch.zeros(1, 1), []), torch.tensor([3]), 2, WHOLE)
+      tensor([True])
+    """
+    return (leaf > max_leaves) | ((leaf > 1) & (state.fresh != (sampling == FRESH)))
+
+
+def check_sum_goes_on(state: SumState, leaf: Tensor, request: Release) -> Tensor:
+    """Refuse a term that its sum's price does not cover.
+
+    A block that swallows terms on all examples and completes on a fresh one costs more than either price says, and a
+    sum of fresh terms has paid for each of its blocks once: after a rollback they would complete again.
+
+    Returns:
+      The runs whose sum goes on, `(runs,)` bool.
+
+    Raises:
+      CombinationError: if an active run's sum has terms of another sampling; or if it is of fresh terms and was
+        restored from an earlier state, so that its last call is not the one before. Restart the sum. (On a device as
+        `dpnotes.checks` says.)
+
+    Example:
+      >>> state = SumState.start(torch.zeros(1, 1), [])
+      >>> from dpnotes.core import Relation, Sensitive
+      >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
+      >>> request = Release(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
+      >>> check_sum_goes_on(state, torch.tensor([1]), request)
+      tensor([True])
+    """
+    fresh, later = request.answer.sampling == FRESH, request.active & (leaf > 1)
+    mixed = later & (state.fresh != fresh)
+    restored = later & (request.call != state.call + 1) if fresh else torch.zeros_like(later)
+
+    def error() -> CombinationError:
+        for run in mixed.nonzero()[:1, 0].tolist():
+            return CombinationError(
+                f"Expected every term of the sum of run {run} to have the sampling of its first, got "
+                f"{request.answer.sampling.scheme}; restart the sum for another."
+            )
+        run = int(restored.nonzero()[0])
+        return CombinationError(
+            f"Expected call={request.call[run].item()} of run {run} to follow call {state.call[run].item()}: a sum of "
+            "fresh terms that was restored has paid for its blocks already; restart it."
+        )
+
+    goes_on = ~(mixed | restored)
+    checks.require(goes_on, error)
+    return goes_on
+
+
+def check_shared(name: str, sampling: Sampling) -> None:
+    """Refuse random batches where the noise of steps is correlated.
+
+    Raises:
+      CombinationError: unless the sampling is WHOLE or FRESH.
+
+    Example:
+      >>> check_shared("Tree", WHOLE)
+    """
+    if sampling not in (WHOLE, FRESH):
+        raise CombinationError(
+            f"Expected sampling=whole or fresh for {name}, got {sampling.scheme}: no accountant knows random batches "
+            "whose steps share their noise; Gaussian goes with them."
+        )

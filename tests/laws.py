@@ -31,6 +31,7 @@ from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
@@ -39,7 +40,7 @@ from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.sampling import Sampling
-from dpnotes.states import flatten
+from dpnotes.states import flatten, map_state
 from dpnotes.streams import Streams
 
 DIM, N, STEPS = 3, 20, 5
@@ -216,13 +217,14 @@ class Play:
 
 
 @contextmanager
-def noise_alone(log: list[Any], mechanisms: set[type]) -> Iterator[None]:
-    """Mechanisms write down what they are asked to release, and release their noise without it."""
+def overheard(log: list[Any], mechanisms: set[type], aside: bool = True) -> Iterator[None]:
+    """Mechanisms write down what they are asked to release, and release their noise without it, if it is put aside."""
 
-    def aside(original: Any) -> Any:
+    def wrapped(original: Any) -> Any:
         def release(self: Any, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
-            nothing = replace(request.answer, value=torch.zeros_like(request.answer.value))
-            state, value, price = original(self, state, replace(request, answer=nothing), streams)
+            exact = request.answer.value
+            given = replace(request.answer, value=torch.zeros_like(exact) if aside else exact)
+            state, value, price = original(self, state, replace(request, answer=given), streams)
             log.append((request, value.clone(), price))
             return state, value, price
 
@@ -230,19 +232,21 @@ def noise_alone(log: list[Any], mechanisms: set[type]) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for mechanism in mechanisms:
-            patch.setattr(mechanism, "release", aside(mechanism.release))
+            patch.setattr(mechanism, "release", wrapped(mechanism.release))
         yield
 
 
-def play(oracle: Any, streams: Streams, dtype: torch.dtype, steps: int = STEPS + 2, active: Any = None) -> Play:
-    """Along `path`, with answers put aside; two steps more than the examples last."""
+def play(
+    oracle: Any, streams: Streams, dtype: torch.dtype, steps: int = STEPS + 2, active: Any = None, aside: bool = True
+) -> Play:
+    """Along `path`, with answers put aside or not; two steps more than the examples last."""
     runs, seen = len(streams), Play()
     state = oracle.init(path(0, runs, dtype))
     active = torch.ones(runs, dtype=torch.bool) if active is None else active
     own = {type(oracle.mechanism)} if hasattr(oracle, "mechanism") else set()
     for step in range(steps):
         log: list[Any] = []
-        with noise_alone(log, {*MECHANISMS} | own):
+        with overheard(log, {*MECHANISMS} | own, aside):
             state, estimate = oracle.estimate(state, path(step, runs, dtype), streams, active)
         seen.requests.append(log)
         seen.states.append(state)
@@ -344,6 +348,36 @@ def price(make: Factory) -> None:
         assert {(event.relation, event.sampling) for event in oracle.events(0)} == {(answer.relation, answer.sampling)}
 
 
+def claims(make: Factory) -> None:
+    """2: what is claimed is at least the exact epsilon of a neighbour, on all data or on data that come once."""
+    one, two, *_ = on_neighbours(make)[0]
+    told = torch.stack([0.5 * (moved / request.noise_std) ** 2 for moved, request in moves(one, two)]).sum(0)
+    index, oracle = told.argmax()[None], make(Bowls(data_sets(True)[:1]), len(told))
+    state = map_state(lambda tensor: tensor[index], one.states[-1])
+    (claim,) = oracle.take(index).guarantee(state, 1e-5, Streams.secure(1))
+    assert claim.holds, f"Expected what holds to be claimed: {claim}"
+    if {request.answer.sampling for request, *_ in one.released} <= {FRESH, WHOLE}:
+        neighbour = rho_to_epsilon(float(told.max()), 1e-5)
+        assert neighbour <= claim.epsilon * (1 + 1e-6), f"Expected epsilon of {neighbour:.4g}, a neighbour's, or more."
+
+
+def unbiased(make: Factory) -> None:
+    """3: where all examples are alike, the estimate without its noise is their gradient (of Poisson batches, the mean)."""
+    rows, runs = data_sets(True)[1:2], 1000
+    streams, oracle = Streams.of("unbiased", range(runs)), make(Bowls(rows), runs)
+    whole, noise = (play(oracle, streams, torch.float64, aside=aside) for aside in (False, True))
+    compared = 0
+    for step, (left, right) in enumerate(zip(whole.estimates, noise.estimates, strict=True)):
+        stds = [[request.noise_std for request, *_ in play.requests[step]] for play in (whole, noise)]
+        if not bool(left.status.any()) and all(torch.equal(*pair) for pair in zip(*stds, strict=True)):
+            exact = left.gradient - right.gradient
+            x = path(step, 1, torch.float64)
+            error = exact.mean(0) - (rows[0, 0, :DIM] + rows[0, 0, DIM] * x[0])
+            assert (error.abs() <= 5 * exact.std(0) / runs**0.5 + 1e-9).all(), f"Expected the gradient in step {step}."
+            compared += 1
+    assert compared, "Expected an estimate whose noise is the same on all data."
+
+
 def alone(make: Factory) -> None:
     """5: a run by itself, or beside runs that stand still, is the run in its batch: all but sums to the bit."""
     for dtype in DTYPES:
@@ -373,33 +407,21 @@ def refusals(make: Factory) -> None:
     """2: a run that is refused gets nothing, draws nothing, pays nothing, and its meter never goes back."""
     streams = Streams.of("refused", range(3))
     seen = play(make(Bowls(data_sets(True)[:1]), 3), streams, torch.float64, 3 * STEPS)
-    before: Any = None
+    last = flatten(seen.states[0].meter)
     for state, estimate, requests in zip(seen.states, seen.estimates, seen.requests, strict=True):
-        refused = estimate.status != Status.OK
-        kept = [
-            estimate.gradient,
-            estimate.cost,
-            estimate.price.charged,
-            *(request.active for request, _, _ in requests),
-        ]
+        refused, meter = estimate.status != Status.OK, flatten(state.meter)
+        kept = [estimate.gradient, estimate.cost, estimate.price.charged, *(request.active for request, *_ in requests)]
         assert not any(bool(tensor[refused].any()) for tensor in kept), "Expected the refused to get and pay nothing."
-        for name, tensor in flatten(state.meter).items():
-            if before is not None:
-                assert (tensor >= before[name]).all(), f"Expected meter.{name} to go on."
-                assert torch.equal(tensor[refused], before[name][refused]), (
-                    f"Expected meter.{name} of the refused to stay."
-                )
-        before = flatten(state.meter)
+        for name, before in last.items():
+            assert (meter[name] >= before).all(), f"Expected meter.{name} to go on."
+            assert torch.equal(meter[name][refused], before[refused]), f"Expected meter.{name} of the refused to stay."
+        last = meter
     assert bool((seen.estimates[-1].status != Status.OK).all()), "Expected every run to be refused in the end."
 
 
 def once(make: Factory) -> None:
     """A state releases once; what is restored beside its meter changes that no more than the meter."""
-    oracle, streams, every = (
-        make(Bowls(data_sets(True)[:1]), 2),
-        Streams.of("once", range(2)),
-        torch.tensor([True, True]),
-    )
+    oracle, streams, every = make(Bowls(data_sets(True)[:1]), 2), Streams.of(0, range(2)), torch.tensor([True, True])
     x = path(0, 2, torch.float64)
     before = oracle.init(x)
     after, _ = oracle.estimate(before, x, streams, every)
@@ -539,7 +561,7 @@ def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any
     x = 0.05 * Streams.of("laws: start", [0]).normal("x", 0, DIM * runs).view(runs, DIM)
     state = method.init(x, oracle)
     for _ in range(40):
-        with noise_alone([], {Gaussian}):
+        with overheard([], {Gaussian}):
             state, estimate = method.step(state, oracle, streams)
         seen.append((state, estimate))
     return seen
@@ -594,7 +616,7 @@ class Overflowing:
 
 
 LAWS: dict[type, tuple[Callable[[Factory], None], ...]] = {
-    Oracle: (sensitivity, leaks, price, alone, refusals, once, drawn_once, modules),
+    Oracle: (sensitivity, leaks, price, claims, unbiased, alone, refusals, once, drawn_once, modules),
     Mechanism: (covariance, asking),
     Method: (estimates_alone, one_by_one, stopping),
 }

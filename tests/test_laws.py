@@ -108,6 +108,8 @@ MEANS = "mean = Answer(gradients.weighted_sum(scale))"
 BELIEF = "return Belief(noise, heard), values[0]"
 USED = "used = meter.used if ask.examples is None else meter.used + plan.uses"
 ESTIMATE = "return State(belief, meter), Estimate(gradient, price, granted * main.gradients, plan.status, evaluations)"
+EVENT = "return [Event((0.5 / float(self.budget[run])) ** 0.5, self.relation, self.sampling, 1, noise)]"
+ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])"
 GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
 DRAW = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
 NOISE = "noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)"
@@ -176,6 +178,18 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         laws.price,
         patched(POISSON, release.Desk, "events", release, "count = 1 if self.sampling == FRESH else self.steps",
                 "count = 1"), "claim to cover",
+    ),
+    "a claim of less than was spent": (
+        laws.claims,
+        patched(SPIDER, release.Desk, "events", release, EVENT, EVENT.replace("0.5 /", "25 /")), "a neighbour's, or more",
+    ),
+    "a sum that forgets": (
+        laws.unbiased, broken(SPIDER, spider, ADDED, ADDED.replace("old.gradient +", "0.5 * old.gradient +")), "step 1",
+    ),
+    "a mean of half the batch": (
+        laws.unbiased,
+        broken(FIXED, minibatch, "return (Answer(gradients.weighted_sum(weights)),)",
+               "return (Answer(gradients.weighted_sum(weights) / 2),)"), "step 0",
     ),
     "an answer that hears other runs": (
         laws.alone, broken(CLIPPED, clipped, MEANS, "mean = Answer(gradients.weighted_sum(scale) * len(scale))"),

@@ -33,8 +33,9 @@ chromium: $(VENV)/.dev  # what the last of the tests needs is said before the fi
 	@$(BIN)/python -c 'import sys; from dpnotes import doctor; doctor.chromium() or sys.exit( \
 		"make test drives the notebooks in chromium, which was not found: on Debian and Ubuntu, apt-get install chromium")'
 
-lint: $(VENV)/.dev  ## ruff
+lint: $(VENV)/.dev  ## ruff, no logic twice, notebooks in order
 	$(BIN)/ruff check
+	$(BIN)/pylint --score=n dpnotes
 	$(BIN)/python -m dpnotes.notebook.write --check
 
 types: $(VENV)/.dev  ## pyright

@@ -20,7 +20,7 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
@@ -54,7 +54,7 @@ def spider() -> Callable[[], object]:
     data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.1), 4)]))
     oracle = Spider(
         VirtualSamples(data, 1e18), Gaussian(), 5.0, torch.full((1,), 10.0, dtype=torch.float64),
-        Refresh.squared_moves(0.5), Batches(10_000, 1000), gradient_bound=2.0, smoothness=2.0,
+        Refresh.squared_moves(0.5), BatchSizes(10_000, 1000), gradient_bound=2.0, smoothness=2.0,
     )  # fmt: skip
     return stepping(StochasticSpider(10**6, 0.5, 0.05, 20, 0.05), oracle, torch.zeros(1, 4, dtype=torch.float64))
 

@@ -447,16 +447,16 @@ def status(
     from dpnotes import experiments as parts
 
     experiments = all_experiments()
-    standings = parts.status(experiments)
+    results = parts.status(experiments)
     if write:
         files.write({parts.results_folder() / "OUTSTANDING.md": parts.outstanding(experiments).encode()})
     if as_json:
-        _print_json([asdict(standing) for standing in standings])
+        _print_json([asdict(result) for result in results])
         return
-    width = max((len(standing.experiment) for standing in standings), default=0)
-    for standing in standings:
-        typer.echo(_columns((standing.experiment, width), (standing.profile, 5), (standing.state, 7), standing.reason))
-    typer.echo(_counted(len(standings), "result", "results", Counter(standing.state for standing in standings)))
+    width = max((len(result.experiment) for result in results), default=0)
+    for result in results:
+        typer.echo(_columns((result.experiment, width), (result.profile, 5), (result.state, 7), result.reason))
+    typer.echo(_counted(len(results), "result", "results", Counter(result.state for result in results)))
 
 
 @_command("results")
@@ -524,7 +524,7 @@ def doctor(as_json: Json = False) -> None:
     """Is this machine ready, and what to do if not."""
     from dpnotes.doctor import examine
 
-    findings = [*examine(), *_standing_of_results()]
+    findings = [*examine(), *_freshness_of_results()]
     if as_json:
         _print_json([asdict(finding) for finding in findings])
     else:
@@ -537,17 +537,17 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _standing_of_results() -> "Iterable[Finding]":
+def _freshness_of_results() -> "Iterable[Finding]":
     """Of the results that are stored, how many were run with this code, and how many verified with it."""
     from dpnotes.doctor import Finding
 
     try:
         from dpnotes import experiments as parts
 
-        standings = parts.status(all_experiments())
+        results = parts.status(all_experiments())
     except (ImportError, FileNotFoundError):
         return  # a package that is missing was named before; an installation has no results
-    counts = Counter(s.reason.split(" ")[0] if s.state == "current" else s.state for s in standings)
+    counts = Counter(s.reason.split(" ")[0] if s.state == "current" else s.state for s in results)
     words = {"run": "run with this code", "verified": "verified with it"}
     listed = ", ".join(f"{count} {words.get(name, name)}" for name, count in sorted(counts.items()))
     if counts["stale"] + counts["damaged"] + counts["partial"]:

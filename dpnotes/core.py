@@ -167,9 +167,9 @@ class Estimate:
 
     gradient: Tensor  # (runs, dim)
     price: Price
-    cost: Tensor  # (runs,): gradients of single examples that were computed
+    num_gradients: Tensor  # (runs,): gradients of single examples that were computed
     status: Tensor  # (runs,): a Status
-    evaluations: Tensor | None = None  # (runs,): losses of single examples, beside the gradients; None: none
+    num_evaluations: Tensor | None = None  # (runs,): losses of single examples, beside the gradients; None: none
 
 
 class Oracle(Protocol):

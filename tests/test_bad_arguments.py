@@ -32,7 +32,7 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import FreshData, Samples, VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
 from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
@@ -181,7 +181,7 @@ def image_problem() -> ModuleProblem:
 
 def spider() -> Spider:
     budget = torch.tensor([2.0, 2.0], dtype=torch.float64)
-    refresh, batches = Refresh.squared_moves(0.5), Batches(10_000, 1000)
+    refresh, batches = Refresh.squared_moves(0.5), BatchSizes(10_000, 1000)
     return Spider(VirtualSamples(data(), 10**9), Gaussian(), 5.0, budget, refresh, batches, 2.0, 2.0)
 
 
@@ -335,7 +335,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "oracles.samples.VirtualSamples": lambda: {"total": 10**9},
     "oracles.samples.shuffled": lambda: {"places": torch.arange(20).expand(2, 20)},
     "oracles.spider.Refresh": lambda: {"longest": 5},
-    "oracles.spider.Batches": lambda: {"first": 100.0},
+    "oracles.spider.BatchSizes": lambda: {"first": 100.0},
     "oracles.spider.Spider": lambda: {
         name: getattr(spider(), name) for name in ("samples", "mechanism", "budget", "refresh", "batches")
     },

@@ -14,7 +14,7 @@ from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.tree import Tree
@@ -122,7 +122,8 @@ def test_a_run_past_the_last_leaf_of_its_tree_ends_and_the_others_go_on():
         data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.1), 4)]))
         oracle = Spider(
             VirtualSamples(data, 10**9), Tree(7, optimal=True), 5.0, rows([0.5, 0.5]),
-            Refresh.path_length(rows([1e9, 0.01]), 2.0), Batches(10_000, 1, 1000.0), 2.0, 2.0, term_sensitivity=0.002,
+            Refresh.path_length(rows([1e9, 0.01]), 2.0), BatchSizes(10_000, 1, 1000.0), 2.0, 2.0,
+            term_sensitivity=0.002,
         )  # fmt: skip
         x, streams = torch.full((2, 4), 0.3, dtype=torch.float64, device=device), Streams.of(0, ["a", "b"], device)
         return drive(Descent(0.05), oracle, Descent(0.05).init(x, oracle), streams, 20, look_every=20)

@@ -35,7 +35,7 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical, stochastic_spider
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
@@ -161,7 +161,7 @@ def spider(
 ) -> Spider:  # fmt: skip
     refresh = Refresh.path_length(1.0, 2.0, 8)
     return Spider(
-        samples, mechanism, rows(3.0, device), rows(budget, device), refresh, Batches(first, least), 2.0, 2.0, term
+        samples, mechanism, rows(3.0, device), rows(budget, device), refresh, BatchSizes(first, least), 2.0, 2.0, term
     )
 
 

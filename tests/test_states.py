@@ -16,7 +16,7 @@ from dpnotes.core import FRESH, WHOLE, Relation, Release, Sampling, Sensitive, S
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import uniform
@@ -177,7 +177,7 @@ def spider(mechanism: Any, **options: Any) -> Spider:
     data = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]))
     budget = torch.full((RUNS,), 50.0, dtype=torch.float64)
     return Spider(
-        VirtualSamples(data, 150), mechanism, 1.0, budget, Refresh.every(4), Batches(100, 10), 10.0, 9.0, **options
+        VirtualSamples(data, 150), mechanism, 1.0, budget, Refresh.every(4), BatchSizes(100, 10), 10.0, 9.0, **options
     )
 
 

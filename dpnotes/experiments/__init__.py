@@ -1,7 +1,7 @@
 """Experiments with a pedigree: a spec, a runner that survives being killed, results that know when they are stale."""
 
 from dpnotes.experiments.chunks import Chunking, parse_memory, run_in_chunks
-from dpnotes.experiments.runner import Standing, run, status
+from dpnotes.experiments.runner import Freshness, run, status
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec, canonical_json
 from dpnotes.experiments.store import DamagedFileError, Result, clean, load, outstanding, results_folder, stamp
 from dpnotes.experiments.verify import Verification, verify
@@ -14,7 +14,7 @@ __all__ = [
     "Experiment",
     "Result",
     "Spec",
-    "Standing",
+    "Freshness",
     "Verification",
     "canonical_json",
     "clean",

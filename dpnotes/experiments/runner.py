@@ -372,7 +372,7 @@ def _counted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 # ---------------------------------------------------------------- where things stand
 @dataclass(frozen=True)
-class Standing:
+class Freshness:
     """Where one result stands.
 
     Args:
@@ -391,12 +391,12 @@ class Standing:
         return " ".join((self.experiment, self.profile, self.state, self.reason)).rstrip()
 
 
-def status(experiments: Iterable[Experiment]) -> list[Standing]:
+def status(experiments: Iterable[Experiment]) -> list[Freshness]:
     """Where the results of some experiments stand, by profile; loads no data and computes nothing."""
-    return [_standing(experiment, profile) for experiment in experiments for profile in experiment.specs]
+    return [_freshness(experiment, profile) for experiment in experiments for profile in experiment.specs]
 
 
-def _standing(experiment: Experiment, profile: str) -> Standing:
+def _freshness(experiment: Experiment, profile: str) -> Freshness:
     try:
         result = store.load(experiment, profile)
         state, reason = result.state, result.reason or result.pedigree
@@ -409,4 +409,4 @@ def _standing(experiment: Experiment, profile: str) -> Standing:
         if finished:
             reason = f"{finished} of {known}{' or more' if more else ''} cells finished; {state}: {reason}"
             state = "partial"
-    return Standing(experiment.id, profile, state, reason)
+    return Freshness(experiment.id, profile, state, reason)

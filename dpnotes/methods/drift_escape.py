@@ -98,14 +98,14 @@ class DriftEscape:
     Example:
       >>> from dpnotes.methods.loop import drive
       >>> from dpnotes.oracles.samples import VirtualSamples
-      >>> from dpnotes.oracles.spider import Batches, Refresh, Spider
+      >>> from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
       >>> from dpnotes.privacy.mechanisms import Gaussian
       >>> from dpnotes.problems.separable import Cosine, Separable, Sine
       >>> from dpnotes.problems.virtual import VirtualData
       >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.1), 4)]))
       >>> oracle = Spider(
       ...     VirtualSamples(data, 10**12), Gaussian(), 5.0, torch.tensor([0.02], dtype=torch.float64),
-      ...     Refresh.squared_moves(0.5), Batches(10_000, 1000), gradient_bound=2.0, smoothness=2.0,
+      ...     Refresh.squared_moves(0.5), BatchSizes(10_000, 1000), gradient_bound=2.0, smoothness=2.0,
       ... )
       >>> method, saddle = DriftEscape(0.5, 0.1, 12, 0.3, attempts=3), torch.zeros(1, 4, dtype=torch.float64)
       >>> state = drive(method, oracle, method.init(saddle, oracle), Streams.of(0, ["a"]), 200)

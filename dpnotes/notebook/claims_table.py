@@ -282,7 +282,7 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None) -> str:
                 lines += _derivation(erratum.corrected)
         lines.append(("wording for the authors", html.escape(erratum.wording)))
         lines.append(("severity", str(erratum.severity)))
-        lines.append(("seen in", f"{html.escape(erratum.version)}; newer versions: {erratum.fate}"))
+        lines.append(("seen in", f"{html.escape(erratum.version)}; newer versions: {erratum.later}"))
     lines.append(("rerun", f"<code>dpnotes check {html.escape(claim.id)}</code>"))
     body = "".join(
         f'<tr><td style="vertical-align: top; text-align: right; padding: 2px 10px 2px 0; color: #555; '

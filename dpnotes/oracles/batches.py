@@ -16,7 +16,7 @@ from dpnotes.streams import Streams
 
 
 @dataclass(frozen=True)
-class Sample:
+class DrawnBatch:
     """Examples drawn for a batch of runs.
 
     Args:
@@ -28,7 +28,7 @@ class Sample:
     present: Tensor
 
 
-def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> Sample:
+def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> DrawnBatch:
     """The examples of one release.
 
     A batch of fixed size takes time of its own size (`distinct`); a Poisson batch tosses a coin for every example.
@@ -55,7 +55,7 @@ def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, 
     if sampling.scheme == "poisson":
         return _poisson(sampling.rate, num_examples, streams, purpose, call)
     if sampling.scheme == "whole":
-        return Sample(None, torch.ones(len(streams), num_examples, dtype=torch.bool, device=device))
+        return DrawnBatch(None, torch.ones(len(streams), num_examples, dtype=torch.bool, device=device))
     if sampling.num_examples != num_examples:
         raise ValueError(f"Expected sampling.num_examples={sampling.num_examples} to be the data's {num_examples}.")
     batch_size = sampling.batch_size
@@ -64,7 +64,7 @@ def draw(sampling: Sampling, num_examples: int, streams: Streams, purpose: str, 
     if batch_size > num_examples // 2:
         inside = torch.ones(len(streams), num_examples, dtype=torch.bool, device=device).scatter_(1, few, False)
         few = _packed(inside, inside.cumsum(1), torch.arange(num_examples, device=device).expand_as(inside), batch_size)
-    return Sample(few, torch.ones_like(few, dtype=torch.bool))
+    return DrawnBatch(few, torch.ones_like(few, dtype=torch.bool))
 
 
 def distinct(count: int, num_examples: int, streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
@@ -117,7 +117,7 @@ def _packed(chosen: Tensor, number: Tensor, values: Tensor, count: int) -> Tenso
     return values.new_zeros(len(values), count + 1).scatter_(1, place, values)[:, 1:]
 
 
-def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> Sample:
+def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, call: Tensor) -> DrawnBatch:
     """Each example by a coin of its own, packed to the left and padded to the longest batch."""
     # Coins of 32 bits: the rate is rounded down to a multiple of 2^-32, which is the private side.
     coins = torch.stack(streams.words(purpose, call, -(-num_examples // 4)), dim=-1).flatten(1)[:, :num_examples]
@@ -125,7 +125,7 @@ def _poisson(rate: float, num_examples: int, streams: Streams, purpose: str, cal
     sizes = chosen.sum(1)
     longest = max(1, int(sizes.max()))  # the host waits for it: so large are the tensors of the step
     present = torch.arange(longest, device=chosen.device) < sizes[:, None]
-    return Sample(
+    return DrawnBatch(
         _packed(chosen, chosen.cumsum(1), torch.arange(num_examples, device=chosen.device).expand_as(chosen), longest),
         present,
     )

@@ -25,7 +25,7 @@ from dpnotes import checks, validate
 from dpnotes.core import FRESH, Estimate, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption, Basis, Guarantee, bound_was_checked
 from dpnotes.per_run import Number, norms
-from dpnotes.privacy.accounting import Method, account, assumptions_of
+from dpnotes.privacy.accounting import Accountant, account, assumptions_of
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
@@ -552,7 +552,7 @@ class OnDesk(Protocol):
         streams: Streams,
         *,
         not_covered: tuple[str, ...] = (),
-        method: Method | None = None,
+        accountant: Accountant | None = None,
     ) -> tuple[Guarantee, ...]:
         """What each run may claim for all its releases, whenever it stopped.
 
@@ -561,7 +561,7 @@ class OnDesk(Protocol):
           delta: in (0, 1).
           streams: the runs' randomness; whether it is a secret, and whether runs share it, is part of the claim.
           not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
-          method: the accountant, as `privacy.accounting.account`.
+          accountant: as `privacy.accounting.account`.
 
         Returns:
           One a run. A run that saw a bound exceeded, or spent more than the terms of this oracle allow, claims nothing
@@ -577,7 +577,7 @@ class OnDesk(Protocol):
             if bool(meter.spent[run] > desk.budget[run] * (1 + desk.tolerance)):
                 rests = (*rests, OVERSPENT)
             if budget < float("inf"):
-                claims.append(account(desk.events(run), delta, method, assumptions=rests, not_covered=left))
+                claims.append(account(desk.events(run), delta, accountant, assumptions=rests, not_covered=left))
             else:
                 claims.append(Guarantee(budget, delta, desk.relation, "no noise", rests, left))
         return tuple(claims)

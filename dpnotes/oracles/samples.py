@@ -55,7 +55,7 @@ class Samples(Protocol):
 
 
 # ---------------------------------------------------------------- virtual data
-class FreshBatch(Protocol):
+class DistributionBatch(Protocol):
     """A batch of a distribution, one a run."""
 
     def gradient(self, x: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class FreshBatch(Protocol):
 class FreshData(Protocol):
     """A distribution: examples without end."""
 
-    def fresh(self, batch_size: Any, streams: Streams, purpose: str, call: Tensor) -> FreshBatch:
+    def fresh(self, batch_size: Any, streams: Streams, purpose: str, call: Tensor) -> DistributionBatch:
         """A batch of new examples, `batch_size` of them, one number or `(runs,)` float64; none is written out."""
         ...
 
@@ -75,7 +75,7 @@ class FreshData(Protocol):
 class VirtualBatch:
     """A batch of a distribution as a `Batch`; nothing is clipped."""
 
-    examples: FreshBatch
+    examples: DistributionBatch
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
         """As `Batch.term`; the bound is not enforced."""

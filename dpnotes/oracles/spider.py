@@ -93,7 +93,7 @@ class Refresh:
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchSizes:
     """How many examples a release gets: public numbers, as the moves are.
 
     Args:
@@ -108,8 +108,8 @@ class Batches:
       ValueError: outside these domains.
 
     Example:
-      >>> Batches(first=1000, per_gradient=50.0)
-      Batches(first=1000, least=1.0, per_gradient=50.0)
+      >>> BatchSizes(first=1000, per_gradient=50.0)
+      BatchSizes(first=1000, least=1.0, per_gradient=50.0)
     """
 
     first: Number
@@ -125,7 +125,7 @@ class Batches:
         later = (self.per_gradient * bound).clamp_min(self.least)
         return torch.where(new, self.first, later)
 
-    def take(self, index: Tensor) -> "Batches":
+    def take(self, index: Tensor) -> "BatchSizes":
         """The rule of some of the runs."""
         return part_of(self, index)
 
@@ -150,7 +150,7 @@ class Spider(OnDesk):
     """Two oracles in one: Algorithms 2 and 3 of Liu and Talwar (2024), and adaptive DP-SPIDER of drift escape.
 
     Liu and Talwar, "Adaptive Batch Size for Privately Finding Second-Order Stationary Points", arXiv:2410.07502v1, with
-    `Refresh.path_length`, `Batches(b, 1, per_gradient)` and a `Tree`, by the lines of Algorithm 2 that are an oracle's:
+    `Refresh.path_length`, `BatchSizes(b, 1, per_gradient)` and a `Tree`, by the lines of Algorithm 2 that are its:
       2: drift_0 = kappa                                   (`Belief.terms` = 0: the first estimate is a fresh gradient)
       3: while #unused functions > b                       (DATA_EXHAUSTED where the batch needed is not there)
       4: if drift_t >= kappa                               (`Refresh.due`)
@@ -161,7 +161,7 @@ class Spider(OnDesk):
     The perturbation at saddles and the step are the method's (`methods.spider_descent`).
 
     "Private Stochastic Optimization for Achieving Second-Order Stationary Points" (drift escape, arXiv:2505.15647),
-    Algorithm 2, with `Refresh.squared_moves`, `Batches(b1, b2)` and `Gaussian`: the same, but the drift adds
+    Algorithm 2, with `Refresh.squared_moves`, `BatchSizes(b1, b2)` and `Gaussian`: the same, but the drift adds
     `eta^2 |g_t|^2` and noise of variance proportional to `G^2 / b1^2`, or to `M^2 |move|^2 / b2^2`, is drawn for every
     release. Plain DP-SPIDER (Arora, Bassily, González, Guzmán, Menart and Ullah, ICML 2023, arXiv:2206.00846) is
     `Refresh.every` with `Gaussian`.
@@ -217,7 +217,7 @@ class Spider(OnDesk):
       >>> data = VirtualData(Separable([(Cosine(1.0), 2)]), Separable([(Sine(0.5), 2)]))
       >>> oracle = Spider(
       ...     VirtualSamples(data, 10**6), Tree(64), 10.0, torch.tensor([0.04], dtype=torch.float64),
-      ...     Refresh.path_length(0.5, 2.0), Batches(first=10_000, per_gradient=1000.0), gradient_bound=2.0,
+      ...     Refresh.path_length(0.5, 2.0), BatchSizes(first=10_000, per_gradient=1000.0), gradient_bound=2.0,
       ...     smoothness=2.0, term_sensitivity=0.002,
       ... )
       >>> x, streams, active = torch.ones(1, 2, dtype=torch.float64), Streams.of(0, ["run"]), torch.tensor([True])
@@ -234,7 +234,7 @@ class Spider(OnDesk):
     noise_multiplier: Number
     budget: Tensor
     refresh: Refresh
-    batches: Batches
+    batches: BatchSizes
     gradient_bound: Number
     smoothness: Number
     term_sensitivity: Number | None = None

@@ -138,7 +138,7 @@ def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]
 
 
 def event(ledger: Ledger, run: int) -> Any:
-    """One run's releases as a `dp_accounting.DpEvent`: equal levels merged, fresh data as their loudest release.
+    """One run's releases as a `dp_accounting.DpEvent`: equal levels merged, fresh data as their costliest release.
 
     Args:
       ledger: releases with noise.
@@ -154,10 +154,10 @@ def event(ledger: Ledger, run: int) -> Any:
     return to_dp_event(events_of(ledger, run))
 
 
-Method = Literal["exact", "PLD", "RDP", "classic", "tight"]
-METHODS: tuple[Method, ...] = ("exact", "PLD", "RDP", "classic", "tight")
+Accountant = Literal["exact", "PLD", "RDP", "classic", "tight"]
+ACCOUNTANTS: tuple[Accountant, ...] = ("exact", "PLD", "RDP", "classic", "tight")
 # The sampling and the noise that each of them knows.
-_KNOWS: dict[Method, set[str]] = {
+_KNOWS: dict[Accountant, set[str]] = {
     "exact": {"whole", "fresh", "gaussian"},
     "PLD": {"whole", "fresh", "poisson", "gaussian", "laplace", "pure"},
     "RDP": {*get_args(Scheme), *get_args(Noise)},
@@ -176,7 +176,7 @@ _NAMES = {
 def account(
     events: Iterable[Event],
     delta: float,
-    method: Method | None = None,
+    accountant: Accountant | None = None,
     *,
     assumptions: tuple[Assumption, ...] = (),
     not_covered: tuple[str, ...] = (),
@@ -185,12 +185,12 @@ def account(
 
     Their noise, sampling and number may not depend on what was released (the queries may): where they do, a filter
     bounds their cost, and `guarantee` says what that claims. Fresh events compose in parallel: an example pays for all
-    releases that touch all examples and for the loudest fresh one.
+    releases that touch all examples and for the fresh one with the least noise.
 
     Args:
       events: of one neighbouring relation; none claims epsilon = 0 and needs no relation, so at least one.
       delta: in (0, 1).
-      method: if None, of the accountants that know these events the one with the least epsilon; the guarantee names it.
+      accountant: if None, of those that know these events the one with the least epsilon; the guarantee names it.
         "exact": Gaussian noise on whole and fresh batches, in closed form. "PLD": those, Poisson batches, Laplace and
         pure ones, an upper bound near the least; infinite where delta is below its rounding. "RDP": all. "classic" and
         "tight": zCDP with a conversion, for whole and fresh batches.
@@ -198,7 +198,7 @@ def account(
       not_covered: what depends on the data and is not among the events.
 
     Raises:
-      CombinationError: if the events have different relations, or the method does not know one of them; it says
+      CombinationError: if the events have different relations, or the accountant does not know one of them; it says
         which does.
       ValueError: if there is no event, or delta is outside (0, 1); with "PLD" also if the distribution would not fit
         (`dpnotes.privacy.pld.LimitError`).
@@ -227,23 +227,25 @@ def account(
         else:
             whole += event.count * cost
     rho = whole + fresh
-    if method is None:
-        used, epsilon = _least(events, delta, rho, {m for m in METHODS if schemes | kinds <= _KNOWS[m]})
+    if accountant is None:
+        used, epsilon = _least(events, delta, rho, {m for m in ACCOUNTANTS if schemes | kinds <= _KNOWS[m]})
         return Guarantee(epsilon, delta, relation, _NAMES[used], assumptions, not_covered)
-    validate.one_of(METHODS, method=method)
-    if unknown := (schemes | kinds) - _KNOWS[method]:
-        known = " or ".join(m for m in METHODS if unknown <= _KNOWS[m])
+    validate.one_of(ACCOUNTANTS, accountant=accountant)
+    if unknown := (schemes | kinds) - _KNOWS[accountant]:
+        known = " or ".join(m for m in ACCOUNTANTS if unknown <= _KNOWS[m])
         raise CombinationError(
-            f"Expected method={method!r} without {', '.join(sorted(unknown))}: that goes with {known}."
+            f"Expected accountant={accountant!r} without {', '.join(sorted(unknown))}: that goes with {known}."
         )
-    return Guarantee(_epsilon(events, delta, rho, method), delta, relation, _NAMES[method], assumptions, not_covered)
+    return Guarantee(
+        _epsilon(events, delta, rho, accountant), delta, relation, _NAMES[accountant], assumptions, not_covered
+    )
 
 
-def _least(events: list[Event], delta: float, rho: float, known: set[Method]) -> tuple[Method, float]:
+def _least(events: list[Event], delta: float, rho: float, known: set[Accountant]) -> tuple[Accountant, float]:
     """The accountant with the least epsilon, and that epsilon; no other is asked where one is known to be the best."""
     if "exact" in known:
         return "exact", _epsilon(events, delta, rho, "exact")
-    found: dict[Method, float] = {}
+    found: dict[Accountant, float] = {}
     if "PLD" in known:
         try:
             found["PLD"] = _epsilon(events, delta, rho, "PLD")
@@ -252,17 +254,17 @@ def _least(events: list[Event], delta: float, rho: float, known: set[Method]) ->
         except pld.LimitError:
             pass  # the others need no such memory
     # The conversion looks at all Renyi orders, "RDP" at some, but at more than the zCDP of what is not Gaussian.
-    for method in ("tight", "RDP"):
-        if method in known:
-            found[method] = _epsilon(events, delta, rho, method)
+    for accountant in ("tight", "RDP"):
+        if accountant in known:
+            found[accountant] = _epsilon(events, delta, rho, accountant)
     used = min(found, key=found.__getitem__)
     return used, found[used]
 
 
-def _epsilon(events: list[Event], delta: float, rho: float, method: Method) -> float:
-    if method in ("exact", "classic", "tight"):
-        return rho_to_epsilon(rho, delta, method)
-    epsilon = pld.epsilon if method == "PLD" else _renyi_epsilon
+def _epsilon(events: list[Event], delta: float, rho: float, accountant: Accountant) -> float:
+    if accountant in ("exact", "classic", "tight"):
+        return rho_to_epsilon(rho, delta, accountant)
+    epsilon = pld.epsilon if accountant == "PLD" else _renyi_epsilon
     return max(epsilon(alternative, delta) for alternative in _alternatives(events))
 
 

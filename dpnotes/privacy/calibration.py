@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from dpnotes import validate
-from dpnotes.privacy.accounting import Method, account
+from dpnotes.privacy.accounting import Accountant, account
 from dpnotes.privacy.events import Event
 
 _MOST_STD = 1e9  # in sensitivities: beyond, differences of probabilities are rounded away
@@ -82,7 +82,7 @@ def tree_std(epsilon: float, delta: float, l2_sensitivity: float, max_leaves: in
 
 
 def noise_multiplier(
-    events: Callable[[float], Sequence[Event]], epsilon: float, delta: float, method: Method | None = None
+    events: Callable[[float], Sequence[Event]], epsilon: float, delta: float, accountant: Accountant | None = None
 ) -> float:
     """The least noise multiplier at which events are (epsilon, delta)-DP, up to a millionth, on the private side.
 
@@ -90,7 +90,7 @@ def noise_multiplier(
       events: from a noise multiplier to what is released with it; more noise may not cost more.
       epsilon: above 0.
       delta: in (0, 1).
-      method: the accountant, as `account`.
+      accountant: the accountant, as `account`.
 
     Raises:
       ValueError: outside these domains, or if a multiplier of a million is not enough.
@@ -107,7 +107,7 @@ def noise_multiplier(
     validate.between(0, 1, delta=delta)
 
     def enough(multiplier: float) -> bool:
-        return account(events(multiplier), delta, method).epsilon <= epsilon
+        return account(events(multiplier), delta, accountant).epsilon <= epsilon
 
     low, high = 0.0, 1.0
     while not enough(high):

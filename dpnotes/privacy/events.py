@@ -93,7 +93,7 @@ def clipped_sensitivity(clip: float, divisor: float, relation: Relation, samplin
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """Equal events counted together, and of the fresh ones the loudest of each noise: parallel composition.
+    """Equal events counted together, and of each kind of fresh ones the one with the least noise: parallel composition.
 
     An example is in one fresh batch at most, so a fresh release is paid by its own batch alone.
 
@@ -106,7 +106,7 @@ def merged(events: Iterable[Event]) -> list[Event]:
       [(1.0, 1)]
     """
     counts: Counter[tuple[float, Relation, Sampling, Noise]] = Counter()
-    loudest: dict[Noise, Event] = {}
+    costliest: dict[Noise, Event] = {}
     relation = None
     for event in events:
         if relation is None:
@@ -114,13 +114,13 @@ def merged(events: Iterable[Event]) -> list[Event]:
         elif event.relation is not relation:
             raise CombinationError(f"Expected events of one relation, got {relation} and {event.relation}.")
         if event.sampling == FRESH:
-            known = loudest.get(event.noise)
+            known = costliest.get(event.noise)
             if known is None or event.noise_multiplier < known.noise_multiplier:
-                loudest[event.noise] = replace(event, count=1)
+                costliest[event.noise] = replace(event, count=1)
         else:
             counts[event.noise_multiplier, event.relation, event.sampling, event.noise] += event.count
     reused = [Event(level, r, sampling, count, noise) for (level, r, sampling, noise), count in counts.items()]
-    return reused + list(loudest.values())
+    return reused + list(costliest.values())
 
 
 def events_of(ledger: Ledger, run: int) -> list[Event]:

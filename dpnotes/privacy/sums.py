@@ -45,7 +45,7 @@ class Layers:
         return tensors, layers
 
 
-class Term(NamedTuple):
+class Accepted(NamedTuple):
     """A term that a sum takes: its number, who gets it, its noise and multiplier, all `(runs,)`, and its price."""
 
     leaf: Tensor
@@ -79,7 +79,7 @@ class SumState:
         reach, end = nothing.new_zeros(len(x), len(layers)), nothing.new_zeros(len(x), 0)
         return SumState(nothing.long(), nothing.bool(), nothing.long() - 1, nothing, reach, Layers.of(layers, end))
 
-    def after(self, term: Term, request: Release, active: Tensor, reach: Tensor, layers: Any) -> "SumState":
+    def after(self, term: Accepted, request: Release, active: Tensor, reach: Tensor, layers: Any) -> "SumState":
         """After a term that was released in the runs of `active`; `reach` is of all, `layers` as it is to be."""
         return SumState(
             torch.where(active, term.leaf, self.leaf),
@@ -118,7 +118,7 @@ class SumMechanism(Protocol):
         effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
         return torch.where(unpriced(state, leaf, self.max_leaves, sampling), torch.inf, 0.5 / effective**2)
 
-    def accept(self, state: SumState, request: Release, streams: Streams) -> Term:
+    def accept(self, state: SumState, request: Release, streams: Streams) -> Accepted:
         """The next term, which is to be released with its price.
 
         Raises:
@@ -132,7 +132,7 @@ class SumMechanism(Protocol):
         active = active & check_sum_goes_on(state, leaf, request)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
-        return Term(leaf, active, noise_std, multiplier, price_of(request, effective))
+        return Accepted(leaf, active, noise_std, multiplier, price_of(request, effective))
 
 
 def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:

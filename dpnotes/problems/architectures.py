@@ -38,7 +38,7 @@ class Residual(nn.Module):
         self.body = nn.Sequential(*body)
 
     def forward(self, x: Tensor) -> Tensor:
-        """See the class."""
+        """Of inputs `(batch, ...)`."""
         return x + self.body(x)
 
 
@@ -51,7 +51,7 @@ class Scale(nn.Module):
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """See the class."""
+        """Of inputs `(batch, ...)`."""
         return self.factor * x
 
     def extra_repr(self) -> str:
@@ -177,7 +177,7 @@ class BasicBlock(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), _norm(norm, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """See the class."""
+        """Of inputs `(batch, ...)`."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         return self.relu(self.bn2(self.conv2(x)) + shortcut)

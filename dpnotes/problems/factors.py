@@ -16,6 +16,7 @@ A weighted sum is one contraction of the inputs with the rescaled errors ("book-
 "Differentially private optimization on large model at small cost", arXiv:2210.00038): no second backward pass.
 Products of bfloat16 factors are summed in float32.
 """
+# ruff: noqa: D102 (what the methods do stands in the docstring of `FactoredGradient`)
 
 import math
 from collections.abc import Iterator, Mapping
@@ -38,18 +39,18 @@ _SMALL = 2**12
 _ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
 
 
-class Term(Protocol):
+class FactoredGradient(Protocol):
     """What one call of a layer adds to the gradients by example of one parameter.
 
     `squared_norms` is `(batch,)`; `weighted_sum` has the parameter's shape; `write` is `(batch, *shape)`; `take` keeps
     some of the examples, and `without` makes the gradients of some 0, whatever they were. All are at least float32.
     """
 
-    def squared_norms(self) -> Tensor: ...  # noqa: D102
-    def weighted_sum(self, weights: Tensor) -> Tensor: ...  # noqa: D102
-    def write(self) -> Tensor: ...  # noqa: D102
-    def take(self, index: Tensor | slice) -> "Term": ...  # noqa: D102
-    def without(self, absent: Tensor) -> "Term": ...  # noqa: D102
+    def squared_norms(self) -> Tensor: ...
+    def weighted_sum(self, weights: Tensor) -> Tensor: ...
+    def write(self) -> Tensor: ...
+    def take(self, index: Tensor | slice) -> "FactoredGradient": ...
+    def without(self, absent: Tensor) -> "FactoredGradient": ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,23 +60,18 @@ class Written:
     each: Tensor
 
     def squared_norms(self) -> Tensor:
-        """See `Term`."""
         return torch.linalg.vector_norm(self.each.flatten(1), dim=1).square_()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """See `Term`."""
         return (weights.to(self.each) @ self.each.flatten(1)).view(self.each.shape[1:])
 
     def write(self) -> Tensor:
-        """See `Term`."""
         return self.each
 
     def take(self, index: Tensor | slice) -> "Written":
-        """See `Term`."""
         return Written(self.each[index])
 
     def without(self, absent: Tensor) -> "Written":
-        """See `Term`."""
         return Written(_zeroed(self.each, absent))
 
 
@@ -97,7 +93,6 @@ class Outer:
         return positions**2 * (d + p), positions * d * p, d * p, positions * (d + p)
 
     def squared_norms(self) -> Tensor:
-        """See `Term`."""
         positions = self.inputs.shape[1]
         if positions == 1:
             return _square(self.inputs).mul_(_square(self.errors))
@@ -111,20 +106,16 @@ class Outer:
         return _without_cancellation(*_joined(found), self, size)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """See `Term`."""
         errors = (self.errors * weights[:, None, None]).to(self.errors.dtype)
         return _product(errors.flatten(0, 1).mT[None], self.inputs.flatten(0, 1)[None])[0]
 
     def write(self) -> Tensor:
-        """See `Term`."""
         return _product(self.errors.mT, self.inputs)
 
     def take(self, index: Tensor | slice) -> "Outer":
-        """See `Term`."""
         return Outer(self.inputs[index], self.errors[index])
 
     def without(self, absent: Tensor) -> "Outer":
-        """See `Term`."""
         return Outer(_zeroed(self.inputs, absent), _zeroed(self.errors, absent))
 
 
@@ -153,7 +144,6 @@ class Patches:
         return by_inner_products, positions * size, size, groups * (pixels * c + positions * p)
 
     def squared_norms(self) -> Tensor:
-        """See `Term`."""
         by_inner_products, written, size, _ = self.costs()
         size += math.prod(self.layer.kernel_size) * self.inputs[0].numel()
         if written < by_inner_products:
@@ -198,7 +188,6 @@ class Patches:
         return padding[0], padding[1]
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """See `Term`."""
         layer = self.layer
         wide = _wide(self.errors)  # or the sum over the batch would be rounded
         errors = (self.errors * weights[:, None, None, None]).to(self.errors.dtype).to(wide)
@@ -206,7 +195,6 @@ class Patches:
         return conv2d_weight(self.inputs.to(wide), layer.weight.shape, errors, *shape)  # type: ignore[arg-type]
 
     def write(self) -> Tensor:
-        """See `Term`."""
         layer, groups = self.layer, self.layer.groups
         images = self.inputs.unflatten(1, (groups, -1)).flatten(0, 1)
         patches = nn.functional.unfold(images, layer.kernel_size, layer.dilation, self._padding(), layer.stride)
@@ -214,11 +202,9 @@ class Patches:
         return _product(errors, patches.mT).view(len(self.inputs), *layer.weight.shape)
 
     def take(self, index: Tensor | slice) -> "Patches":
-        """See `Term`."""
         return Patches(self.inputs[index], self.errors[index], self.layer)
 
     def without(self, absent: Tensor) -> "Patches":
-        """See `Term`."""
         return Patches(_zeroed(self.inputs, absent), _zeroed(self.errors, absent), self.layer)
 
 
@@ -237,7 +223,6 @@ class Lookups:
     num_rows: int
 
     def squared_norms(self) -> Tensor:
-        """See `Term`."""
         found = []
         for block in _blocks(self.indices, 2 * self.indices.shape[1] ** 2):
             alike = (self.indices[block, :, None] == self.indices[block, None]).to(_wide(self.errors))
@@ -245,11 +230,9 @@ class Lookups:
         return _without_cancellation(*_joined(found), self, self.num_rows * self.errors.shape[2])
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """See `Term`."""
         return _table(self.errors.to(_wide(self.errors)) * weights[:, None, None], self.indices, self.num_rows)
 
     def write(self) -> Tensor:
-        """See `Term`."""
         batch = len(self.errors)
         # One table below the other, so that each example has its own rows.
         indices = self.indices + self.num_rows * torch.arange(batch, device=self.indices.device)[:, None]
@@ -257,30 +240,28 @@ class Lookups:
         return tables.unflatten(0, (batch, self.num_rows))
 
     def take(self, index: Tensor | slice) -> "Lookups":
-        """See `Term`."""
         return Lookups(self.indices[index], self.errors[index], self.num_rows)
 
     def without(self, absent: Tensor) -> "Lookups":
-        """See `Term`."""
         return Lookups(self.indices, _zeroed(self.errors, absent), self.num_rows)
 
 
 class Factors:
-    """The terms of all parameters of a module, by name.
+    """The gradients of all parameters of a module, by name.
 
     What is written out and small stands side by side in one matrix, so that one operation serves all of it.
     """
 
-    def __init__(self, found: Mapping[str, Term]) -> None:
+    def __init__(self, found: Mapping[str, FactoredGradient]) -> None:
         small = {n: t.each for n, t in found.items() if isinstance(t, Written) and t.each[0].numel() <= _SMALL}
-        self.terms = {name: term for name, term in found.items() if name not in small}
+        self.large = {name: gradient for name, gradient in found.items() if name not in small}
         self.shapes = {name: each.shape[1:] for name, each in small.items()}
         self.small = Written(torch.cat([each.flatten(1) for each in small.values()], 1)) if small else None
 
     @full_precision()
     def squared_norms(self) -> Tensor:
         """Squared norms of the gradients by example of all these parameters together, `(batch,)`."""
-        parts = [term.squared_norms() for term in (*self.terms.values(), self.small) if term is not None]
+        parts = [gradient.squared_norms() for gradient in (*self.large.values(), self.small) if gradient is not None]
         return torch.stack(parts).sum(0)
 
     @full_precision()
@@ -288,12 +269,12 @@ class Factors:
         """Each parameter's weighted sum; an example of weight 0 takes no part, whatever its gradient."""
         absent = weights == 0
 
-        def summed(term: Term) -> Tensor:
+        def summed(gradient: FactoredGradient) -> Tensor:
             # To ask a GPU whether a weight is 0 would have it finish all that it has to do.
-            return (term if complete else term.without(absent)).weighted_sum(weights)
+            return (gradient if complete else gradient.without(absent)).weighted_sum(weights)
 
         complete = weights.is_cpu and not bool(absent.any())
-        found = {name: summed(term) for name, term in self.terms.items()}
+        found = {name: summed(gradient) for name, gradient in self.large.items()}
         if self.small is not None:
             parts = summed(self.small).split([shape.numel() for shape in self.shapes.values()])
             found |= {name: part.view(self.shapes[name]) for name, part in zip(self.shapes, parts, strict=True)}
@@ -305,7 +286,7 @@ _LAYERS = nn.Linear, nn.Conv2d, nn.GroupNorm, nn.LayerNorm, nn.Embedding, *_BATC
 
 
 def supported(layer: nn.Module) -> bool:
-    """Whether `terms` knows a layer.
+    """Whether `factored` knows a layer.
 
     Example:
       >>> supported(nn.Conv2d(3, 8, 3)), supported(nn.Conv2d(3, 8, 3, padding="same")), supported(nn.Bilinear(1, 1, 1))
@@ -318,8 +299,8 @@ def supported(layer: nn.Module) -> bool:
     return type(layer) in _LAYERS and "forward" not in vars(layer)  # a subclass may compute something else
 
 
-def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
-    """The terms of a layer's trained parameters by name, from one call of it; batch normalisation has fixed statistics.
+def factored(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, FactoredGradient]:
+    """The gradients of a layer's trained parameters by name, from one call; batch normalisation has fixed statistics.
 
     Args:
       layer: one that is `supported`.
@@ -328,7 +309,7 @@ def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
 
     Example:
       >>> layer = nn.Linear(3, 2)
-      >>> found = terms(layer, 2 * torch.ones(2, 3), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+      >>> found = factored(layer, 2 * torch.ones(2, 3), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
       >>> found["bias"].squared_norms(), found["bias"].weighted_sum(torch.ones(2))
       (tensor([25.,  0.]), tensor([3., 4.]))
     """
@@ -338,7 +319,7 @@ def terms(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Term]:
             errors = errors.masked_fill((indices == layer.padding_idx)[..., None], 0)
         return {"weight": Lookups(indices, errors, layer.num_embeddings)}
     trained = {name for name, parameter in layer.named_parameters(recurse=False) if parameter.requires_grad}
-    found: dict[str, Term] = {}
+    found: dict[str, FactoredGradient] = {}
     if isinstance(layer, nn.Linear | nn.Conv2d):
         if isinstance(layer, nn.Linear):
             inputs, errors = (tensor.reshape(len(tensor), -1, tensor.shape[-1]) for tensor in (inputs, errors))
@@ -424,7 +405,7 @@ def _joined(found: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     return torch.cat(squares), torch.cat(most)
 
 
-def _without_cancellation(squares: Tensor, most: Tensor, term: "Outer | Patches | Lookups", numbers: int) -> Tensor:
+def _without_cancellation(squares: Tensor, most: Tensor, gradient: "Outer | Patches | Lookups", numbers: int) -> Tensor:
     """The sums; where they cancel rounding could hide a gradient of any length from the clipping.
 
     There a CPU writes them out. On a GPU, which would have to be asked where that is, a bound stands instead: the sum
@@ -433,13 +414,13 @@ def _without_cancellation(squares: Tensor, most: Tensor, term: "Outer | Patches 
     if not squares.is_cpu:
         return torch.where(squares < _CANCELLED * most, squares + _ROUNDING * most, squares)
     if len(doubtful := (squares < _CANCELLED * most).nonzero()[:, 0]):
-        squares[doubtful] = _written_norms(term.take(doubtful), numbers)
+        squares[doubtful] = _written_norms(gradient.take(doubtful), numbers)
     return squares
 
 
-def _written_norms(term: "Outer | Patches | Lookups", numbers: int) -> Tensor:
-    blocks = _blocks(term.errors, numbers)
-    return torch.cat([Written(term.take(block).write()).squared_norms() for block in blocks])
+def _written_norms(gradient: "Outer | Patches | Lookups", numbers: int) -> Tensor:
+    blocks = _blocks(gradient.errors, numbers)
+    return torch.cat([Written(gradient.take(block).write()).squared_norms() for block in blocks])
 
 
 def _blocks(data: Tensor, numbers: int) -> Iterator[slice]:

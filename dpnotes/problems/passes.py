@@ -31,7 +31,7 @@ from torch._ops import OpOverload
 from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode
 
-from dpnotes.problems.factors import Factors, Term, Written, supported, terms
+from dpnotes.problems.factors import FactoredGradient, Factors, Written, factored, supported
 from dpnotes.problems.watched import Watched
 
 Values = dict[str, Tensor]  # parameters by name
@@ -197,7 +197,7 @@ class Passes:
         if targets and losses.requires_grad:
             errors = [*torch.autograd.grad(losses, targets, torch.ones_like(losses), allow_unused=True)]  # type: ignore[arg-type]
         self._direct.update(name for name in reversed(asked) if errors.pop() is not None)
-        found: dict[str, list[Term]] = {}
+        found: dict[str, list[FactoredGradient]] = {}
         while calls:
             # Factors of a layer that is written out are freed before the next layer is looked at.
             call, error = calls.pop(), errors.pop()
@@ -205,7 +205,7 @@ class Passes:
             if error is None or not names:
                 continue
             for inputs, errors_of_one in call.with_one(error, len(batch[1])):
-                own = terms(call.layer, inputs, errors_of_one)
+                own = factored(call.layer, inputs, errors_of_one)
                 for local, name in names.items():
                     found.setdefault(name, []).append(own[local])
         written = {name: Written(each) for name, each in self._written(values, batch).items()}
@@ -294,9 +294,10 @@ def _leaves(values: Values) -> Values:
     return {name: value.detach().requires_grad_() for name, value in values.items()}
 
 
-def _merged(several: list[Term]) -> Term:
-    """The term of a parameter that was used several times: gradients add up before any norm."""
-    return several[0] if len(several) == 1 else Written(sum((term.write() for term in several[1:]), several[0].write()))
+def _merged(several: list[FactoredGradient]) -> FactoredGradient:
+    """The gradient of a parameter that was used several times: gradients add up before any norm."""
+    first, *others = several
+    return Written(sum((other.write() for other in others), first.write())) if others else first
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Limit:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         return (self.quantity, self.value, *(sympy.sympify(v) for v in self.where.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Limit":
@@ -119,7 +119,7 @@ class Ratio:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         return (self.quantity, self.rate, *(sympy.sympify(v) for v in self.where.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Ratio":

@@ -57,7 +57,7 @@ class Severity(StrEnum):
     TYPOGRAPHICAL = "typographical"
 
 
-class Fate(StrEnum):
+class LaterVersions(StrEnum):
     """What became of an erratum in newer versions of the paper."""
 
     FIXED = "fixed"
@@ -74,14 +74,14 @@ class Erratum:
       wording: what is wrong, and what would be right.
       corrected: the corrected statement; None where the sentence should simply go.
       version: of the paper, in which it was seen.
-      fate: in newer versions.
+      later: in newer versions.
     """
 
     severity: Severity
     wording: str
     corrected: Statement | None
     version: str
-    fate: Fate = Fate.NOT_CHECKED
+    later: LaterVersions = LaterVersions.NOT_CHECKED
 
 
 @dataclass(frozen=True, eq=False)

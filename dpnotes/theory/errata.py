@@ -35,7 +35,7 @@ class Entry:
             "origin": self.claim.origin,
             "wording": self.erratum.wording,
             "version": self.erratum.version,
-            "newer_versions": str(self.erratum.fate),
+            "newer_versions": str(self.erratum.later),
             "reproduce": f"dpnotes check {self.claim.id}",
         }
 
@@ -147,7 +147,7 @@ def _section(entry: Entry, paper: Paper) -> list[str]:
         lines += [f"* evidence of the correction: {_code(str(entry.verdict_of_correction))}"]
     lines += [f"* compared with: {_text(claim.origin)}", f"* to the authors: {_text(erratum.wording)}"]
     seen = f"seen in: {_text(erratum.version)}; " if erratum.version != paper.version else ""
-    return [*lines, f"* {seen}newer versions: {erratum.fate}; repeat: `dpnotes check {claim.id}`"]
+    return [*lines, f"* {seen}newer versions: {erratum.later}; repeat: `dpnotes check {claim.id}`"]
 
 
 def _anchor(heading: str) -> str:

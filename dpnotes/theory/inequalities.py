@@ -67,7 +67,7 @@ class Inequality:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         return (self.quantity, self.bound, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
     def restate(self, *printed: sympy.Expr) -> "Inequality":
@@ -190,7 +190,7 @@ class Monotone:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         return (self.quantity, self.variable, *(sympy.sympify(v) for v in self.where.values()), *self.conditions)
 
     def restate(self, *printed: sympy.Expr) -> "Monotone":

@@ -71,7 +71,7 @@ class Rate:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         named = (self.terms, self.constraints, self.regime)
         return (self.value, *self.tuned, *self.logs, *self.normalised, *(e for group in named for e in group.values()))
 
@@ -188,7 +188,7 @@ class Choice:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         named = (self.parameters, self.terms, self.constraints, self.regime)
         return (*self.parameters, self.rate, *self.logs, *self.normalised, *(e for g in named for e in g.values()))
 
@@ -320,7 +320,7 @@ class Crossover:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         return (self.left, self.right, self.variable, self.value)
 
     def restate(self, *printed: sympy.Expr) -> "Crossover":

@@ -95,7 +95,7 @@ class Identity:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         return (
             self.subject,
             self.value,
@@ -173,7 +173,7 @@ class Optimum:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         return (
             self.objective,
             self.variable,
@@ -293,7 +293,7 @@ class Allocation:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """All of them."""
+        """What it is made of, for checks of symbols and units."""
         return (self.objective, self.noise[self.step], self.share, self.least, self.budget, self.num_steps[0])
 
     def restate(self, *printed: sympy.Expr) -> "Allocation":

@@ -30,7 +30,7 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape import algorithms as drift_escape
@@ -418,7 +418,9 @@ def plain_spider(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     x, turn, first, later = origin(streams, 1.0), 3, 5, 2
     problem = Signal.in_turn(2.0 * included - 1, 100, turn, len(x))
     budget = torch.full((len(x),), 0.5 * (1 + 1e-9), dtype=torch.float64)
-    oracle = Spider(DataSetSamples(problem), Gaussian(), 1.0, budget, Refresh.every(4), Batches(first, later), 1.0, 1.0)
+    oracle = Spider(
+        DataSetSamples(problem), Gaussian(), 1.0, budget, Refresh.every(4), BatchSizes(first, later), 1.0, 1.0
+    )
     method, seen = Descent(0.1), Turn(problem, x, (1.0, first), (1.0, later))
     state: Any = drive(method, oracle, method.init(x, oracle), streams, turn + 1, observe=seen)
     return seen.found / 2 + 0.5, oracle.guarantee(state.oracle, DELTA, streams)[0]

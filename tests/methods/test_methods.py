@@ -16,7 +16,7 @@ from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.events import CombinationError
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree
@@ -39,7 +39,7 @@ def oracle(runs: int, mechanism: Any = None, total: Any = 10**12, noise: float =
     silent = isinstance(mechanism, Exact)
     budget = torch.full((runs,), math.inf if silent else 1.0, dtype=torch.float64)
     options: dict[str, Any] = {
-        "refresh": Refresh.path_length(0.8, M, 64), "batches": Batches(2000, 50, 500.0), "gradient_bound": 2.0,
+        "refresh": Refresh.path_length(0.8, M, 64), "batches": BatchSizes(2000, 50, 500.0), "gradient_bound": 2.0,
         "smoothness": M, "term_sensitivity": 0.005 if isinstance(mechanism, Tree) else None,
     } | more  # fmt: skip
     return Spider(VirtualSamples(data(noise), total), mechanism, 0.0 if silent else 3.0, budget, **options)
@@ -117,7 +117,7 @@ def test_the_perturbation_moves_off_a_saddle_and_nothing_else_does():
 def test_the_printed_reset_of_the_drift_lets_the_error_grow():
     def error(as_printed: bool) -> tuple[float, int]:
         runs = 100
-        source = oracle(runs, Exact(), refresh=Refresh.path_length(2.0, M), batches=Batches(10**5, 20))
+        source = oracle(runs, Exact(), refresh=Refresh.path_length(2.0, M), batches=BatchSizes(10**5, 20))
         # Perturbed every few steps, so that there is always something to move away from.
         method = StochasticSpider(150, 0.2, 10.0, 3, 0.3, as_printed)
         found: list[float] = []
@@ -235,7 +235,7 @@ def test_fresh_gradients_are_asked_for_again_where_attempts_refresh():
 def test_restored_attempts_share_their_noise_and_refreshed_ones_do_not():
     # Nothing but the noise of the fresh gradient: restored, the attempts are copies of one another.
     def ends(repeat: Any) -> float:
-        source = oracle(200, batches=Batches(300, 10**9), refresh=Refresh.squared_moves(1e9), noise=0.0)
+        source = oracle(200, batches=BatchSizes(300, 10**9), refresh=Refresh.squared_moves(1e9), noise=0.0)
         method = DriftEscape(0.3, 10.0, 4, 0.07, 8, repeat)
         x = torch.full((200, DIM), math.pi, dtype=torch.float64)
         state = drive(method, source, method.init(x, source), Streams.of("shared", range(200)), 33)
@@ -279,7 +279,7 @@ def test_perturbed_descent_adds_noise_of_the_length_that_was_asked_for():
     flat = VirtualData(Separable([(Linear(0.0), dim)]), Separable([(Linear(0.0), dim)]))
     source = Spider(
         VirtualSamples(flat, 10**6), Exact(), 0.0, torch.full((runs,), math.inf, dtype=torch.float64),
-        Refresh.every(5), Batches(10), 1.0, 1.0,
+        Refresh.every(5), BatchSizes(10), 1.0, 1.0,
     )  # fmt: skip
     method, x = PerturbedDescent(0.5, 2.0), torch.zeros(runs, dim, dtype=torch.float64)
     state = drive(method, source, method.init(x, source), Streams.of(0, range(runs)), 4)

@@ -82,7 +82,7 @@ def test_batches_of_calls_and_of_runs_are_independent(scheme, other):
     assert (stats.chi2_contingency(table).pvalue > LEVEL) == (other != "control")
 
 
-def member(sample: module.Sample) -> Tensor:
+def member(sample: module.DrawnBatch) -> Tensor:
     """Whether example 0 is in the batch."""
     assert sample.examples is not None
     return ((sample.examples == 0) & sample.present).any(1).long()

@@ -284,7 +284,7 @@ def test_without_noise_and_clipping_the_estimate_is_the_gradient():
     x = x.detach()
     _, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, range(3)), torch.ones(3, dtype=torch.bool))
     assert (estimate.gradient - expected).abs().max() < 1e-10
-    assert estimate.cost.tolist() == [12, 12, 12]
+    assert estimate.num_gradients.tolist() == [12, 12, 12]
 
 
 # ---------------------------------------------------------------- law 4: the noise that arrives

@@ -267,7 +267,7 @@ def test_without_noise_and_clipping_a_full_batch_is_the_gradient(sampling, clipp
     )
     _, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, range(3)), every(3))
     assert (estimate.gradient - expected).abs().max() < 1e-10
-    assert estimate.cost.tolist() == [N] * 3
+    assert estimate.num_gradients.tolist() == [N] * 3
 
 
 @pytest.mark.parametrize(("sampling", "relation"), [(FIXED, REPLACE), (POISSON, ZERO), (POISSON, ADD)])
@@ -556,7 +556,7 @@ def test_the_meter_never_goes_back_and_counts_nothing_of_runs_that_are_not_activ
     active = torch.tensor([True, False, True])
     state, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, range(3)), active)
     assert state.meter.calls.tolist() == [1, 0, 1] and state.meter.exceeded.tolist() == [4, 0, 4]
-    assert (estimate.gradient[1] == 0).all() and estimate.cost.tolist() == [4, 0, 4]
+    assert (estimate.gradient[1] == 0).all() and estimate.num_gradients.tolist() == [4, 0, 4]
 
 
 def test_the_cost_tells_no_secret_size():
@@ -565,7 +565,7 @@ def test_the_cost_tells_no_secret_size():
     for relation, expected in ((ZERO, POISSON.rate * N), (ADD, 6.0)):
         oracle = oracle_of(problem, 3, POISSON, relation, divisor=6.0)
         _, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, range(3)), every(3))
-        assert estimate.cost.tolist() == pytest.approx([expected] * 3)
+        assert estimate.num_gradients.tolist() == pytest.approx([expected] * 3)
 
 
 @pytest.mark.parametrize(

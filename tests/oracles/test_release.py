@@ -19,7 +19,7 @@ from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
@@ -70,7 +70,7 @@ each_oracle = pytest.mark.parametrize("name", ORACLES)
 def spider(samples: Any, mechanism: Any = Gaussian(), **more: Any) -> Spider:  # noqa: B008
     options = {
         "refresh": Refresh.every(4),
-        "batches": Batches(100, 10),
+        "batches": BatchSizes(100, 10),
         "gradient_bound": 5.0,
         "smoothness": 5.0,
     } | more
@@ -102,7 +102,7 @@ def test_a_plan_that_is_voided_costs_nothing(name: str):
     none = oracle.plan(state, x, EVERY).only(~EVERY, torch.full((RUNS,), int(Status.DATA_EXHAUSTED)))
     kept, estimate = oracle.release(none, streams)
     assert kept is state and same(state, before) and not estimate.gradient.any() and not estimate.price.charged.any()
-    assert estimate.status.tolist() == [Status.DATA_EXHAUSTED] * RUNS and not estimate.cost.any()
+    assert estimate.status.tolist() == [Status.DATA_EXHAUSTED] * RUNS and not estimate.num_gradients.any()
     after, given = oracle.estimate(state, x, streams, EVERY)
     unplanned, expected = ORACLES[name]().estimate(before, x, streams, EVERY)
     assert torch.equal(given.gradient, expected.gradient) and same(after, unplanned)
@@ -281,24 +281,24 @@ def walked(oracle: Any, steps: int) -> list[tuple[State, Tensor, Any]]:
 
 def test_a_smoothed_gradient_of_all_data_costs_what_both_multipliers_say():
     samples = Smoothed(DataSetSamples(PROBLEM, 3), OFFSETS)
-    options = {"refresh": Refresh.every(3), "batches": Batches(1), "gradient_bound": 2.0, "smoothness": 1.0}
+    options = {"refresh": Refresh.every(3), "batches": BatchSizes(1), "gradient_bound": 2.0, "smoothness": 1.0}
     oracle = Spider(samples, Gaussian(), 4.0, rows(0.085), sampling=WHOLE, difference_multiplier=9.0, **options)
     ledger, seen = Ledger(), walked(oracle, 6)
     for _, _, estimate in seen:
         ledger.add(estimate.price)
     meter = seen[-1][0].meter
     each = [0.5 / 16, 0.5 / 81, 0.5 / 81]
-    assert [e.cost.tolist() for _, _, e in seen[:3]] == [[5 * N] * RUNS] + [[10 * N] * RUNS] * 2
+    assert [e.num_gradients.tolist() for _, _, e in seen[:3]] == [[5 * N] * RUNS] + [[10 * N] * RUNS] * 2
     assert [int(e.status[0]) for _, _, e in seen] == [0] * 5 + [Status.BUDGET_EXHAUSTED]
     assert torch.allclose(ledger.rho(), meter.spent, rtol=1e-12) and not meter.used.any()
     assert torch.allclose(meter.spent, rows(sum(each) + sum(each[:2])), rtol=1e-9)
     assert all(price.sampling == WHOLE for price in ledger.prices)
-    once = replace(oracle, sampling=FRESH, batches=Batches(N), refresh=Refresh.every(9))
+    once = replace(oracle, sampling=FRESH, batches=BatchSizes(N), refresh=Refresh.every(9))
     assert walked(once, 2)[-1][2].status.tolist() == [Status.DATA_EXHAUSTED] * RUNS, "control: examples used up"
 
 
 def test_without_noise_a_smoothed_gradient_is_the_mean_over_the_points():
-    options = {"refresh": Refresh.every(3), "batches": Batches(1), "gradient_bound": 1e9, "smoothness": 1e9}
+    options = {"refresh": Refresh.every(3), "batches": BatchSizes(1), "gradient_bound": 1e9, "smoothness": 1e9}
     infinite = rows(math.inf)
     for at_once in (3, 4096):
         samples = Smoothed(DataSetSamples(PROBLEM, at_once), OFFSETS)
@@ -323,8 +323,8 @@ def test_a_neighbour_moves_a_term_over_several_points_by_at_most_the_sensitivity
         examples = normal("examples", N, DIM).clone()
         examples[3] = 50.0 * scale
         oracle = Spider(
-            Smoothed(DataSetSamples(cubes(examples)), OFFSETS), spy, 1.0, rows(9.0), Refresh.every(9), Batches(1), 0.5,
-            2.0, sampling=WHOLE,
+            Smoothed(DataSetSamples(cubes(examples)), OFFSETS), spy, 1.0, rows(9.0), Refresh.every(9), BatchSizes(1),
+            0.5, 2.0, sampling=WHOLE,
         )  # fmt: skip
         state = oracle.estimate(oracle.init(x), previous, Streams.of(0, range(RUNS)), EVERY)[0]
         oracle.estimate(state, x, Streams.of(0, range(RUNS)), EVERY)
@@ -375,8 +375,8 @@ def test_a_loss_in_an_interval_moves_by_its_width_and_no_further(monkeypatch):
             state, x, streams = begun(oracle)
             _, estimate = oracle.estimate(state, x, streams, EVERY)
             assert (
-                estimate.evaluations is not None
-                and estimate.evaluations.tolist() == [4] * RUNS == estimate.cost.tolist()
+                estimate.num_evaluations is not None
+                and estimate.num_evaluations.tolist() == [4] * RUNS == estimate.num_gradients.tolist()
             )
             losses[relation, value] = spy.requests[-1].answer
     for relation in (ZERO, REPLACE):
@@ -385,7 +385,7 @@ def test_a_loss_in_an_interval_moves_by_its_width_and_no_further(monkeypatch):
         assert torch.allclose((one.value - other.value).abs()[:, 0].double(), one.l2_sensitivity)
     radius = Desk(rows(1.0), REPLACE, WHOLE, "enforced", Gaussian()).bound(2.0, 4)
     assert radius.sensitivity.tolist() == [1.0] * RUNS, "control: a vector of this length can turn around"
-    assert ORACLES["clipped"]().estimate(*begun(ORACLES["clipped"]())[:2], streams, EVERY)[1].evaluations is None
+    assert ORACLES["clipped"]().estimate(*begun(ORACLES["clipped"]())[:2], streams, EVERY)[1].num_evaluations is None
 
 
 # ---------------------------------------------------------------- what is amplified is counted

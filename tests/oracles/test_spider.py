@@ -17,7 +17,7 @@ from dpnotes.methods.loop import drive
 from dpnotes.oracles import release
 from dpnotes.oracles import samples as samples_module
 from dpnotes.oracles.samples import ORDER_PURPOSE, DataSetSamples, VirtualSamples, shuffled
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import CombinationError
@@ -63,7 +63,7 @@ def silent(dim: int = DIM) -> VirtualData:
 
 
 def exact(samples: Any, runs: int, **more: Any) -> Spider:
-    options = {"refresh": PATH, "batches": Batches(4, 3), "gradient_bound": 50.0, "smoothness": 50.0} | more
+    options = {"refresh": PATH, "batches": BatchSizes(4, 3), "gradient_bound": 50.0, "smoothness": 50.0} | more
     return Spider(samples, Exact(), 0.0, budget(runs), **options)
 
 
@@ -98,7 +98,7 @@ class Spy:
 def answers(problem: CustomProblem, relation: Relation, runs: int = 60, make: Any = DataSetSamples) -> list[Release]:
     """What a fresh gradient and a difference of many runs, each with its own order, are asked to release."""
     spy = Spy()
-    oracle = Spider(make(problem), spy, 1.0, budget(runs, 1.0), PATH, Batches(4, 3), G, M, relation=relation)
+    oracle = Spider(make(problem), spy, 1.0, budget(runs, 1.0), PATH, BatchSizes(4, 3), G, M, relation=relation)
     x = torch.zeros(runs, DIM, dtype=torch.float64)
     streams = Streams.of("answers", range(runs))
     state, _ = oracle.estimate(oracle.init(x), x, streams, every(runs))
@@ -188,7 +188,7 @@ def test_spent_is_at_most_declared_and_what_the_ledger_says(mechanism):
     z = (unit / rho) ** 0.5
     oracle = Spider(
         VirtualSamples(population(), 10**9), mechanism, z, rho * (1 + 1e-12), Refresh.path_length(0.6, M, 8),
-        Batches(1000, 10, 100.0), 4.0, 4.0, 2 * 4.0 / 1000 if tree else None,
+        BatchSizes(1000, 10, 100.0), 4.0, 4.0, 2 * 4.0 / 1000 if tree else None,
     )  # fmt: skip
     ledger = Ledger()
     seen = walk(oracle, torch.zeros(runs, DIM, dtype=torch.float64), Streams.of(0, range(runs)), steps)
@@ -208,7 +208,7 @@ def test_a_sum_longer_than_its_tree_is_refused_or_begun_anew():
     def run(longest):
         oracle = Spider(
             VirtualSamples(silent(), 10**9), Tree(4), 1.0, budget(1, 1.6), Refresh.path_length(1e9, M, longest),
-            Batches(100), G, M, 1.0,
+            BatchSizes(100), G, M, 1.0,
         )  # fmt: skip
         return walk(oracle, torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"]), 6)
 
@@ -259,7 +259,7 @@ def released(spider: Any, mechanism: Any, slopes: Tensor, curvatures: Tensor, re
     rho = mechanism.max_cost(z) if tree else 0.5 / z**2
     oracle = spider(
         DataSetSamples(bowls(slopes, curvatures)), mechanism, z, budget(runs, rho),
-        Refresh.path_length(1.1, M, 5 if tree else None), Batches(3, 1, 4.0), G, M, 2 * G / 3 if tree else None,
+        Refresh.path_length(1.1, M, 5 if tree else None), BatchSizes(3, 1, 4.0), G, M, 2 * G / 3 if tree else None,
     )  # fmt: skip
     streams: Any = UnitDraws(Streams.of("leaps", ["a"] * runs), mechanism.purpose)
     state, seen = oracle.init(torch.zeros(runs, 1, dtype=torch.float64)), []
@@ -345,8 +345,8 @@ def test_noise_of_a_sum_is_the_tree_s_or_that_of_all_moves():
     runs, dim, steps, s = 2000, 16, 8, 0.01
     common = {"refresh": Refresh.path_length(1e9, M), "gradient_bound": G, "smoothness": M}
     source = VirtualSamples(silent(dim), 10**9)
-    tree = Spider(source, Tree(8), 3.0, budget(runs, 1.0), batches=Batches(100, 200), term_sensitivity=s, **common)
-    plain = Spider(source, Gaussian(), 3.0, budget(runs, 1.0), batches=Batches(100, 200), **common)
+    tree = Spider(source, Tree(8), 3.0, budget(runs, 1.0), batches=BatchSizes(100, 200), term_sensitivity=s, **common)
+    plain = Spider(source, Gaussian(), 3.0, budget(runs, 1.0), batches=BatchSizes(100, 200), **common)
     by_tree, _ = errors(tree, runs, dim, steps)
     by_moves, seen = errors(plain, runs, dim, steps)
     moved = [(after[1] - before[1])[0].norm().item() for before, after in zip(seen, seen[1:], strict=False)]
@@ -373,7 +373,7 @@ def small_oracle(runs: int, mechanism: Any) -> Spider:
         torch.linspace(2.0, 5.0, runs, dtype=torch.float64),
         budget(runs, 2.0),
         Refresh.path_length(torch.linspace(0.3, 0.9, runs), M, 16),
-        Batches(200, 20, 50.0),
+        BatchSizes(200, 20, 50.0),
         2.0,
         torch.full((runs,), M),
         0.02 if tree else None,
@@ -492,7 +492,7 @@ def places_of(spider: Any, total: int = 60) -> tuple[list[int], list[int]]:
             return self
 
     problem = bowls(normal("slopes", total, DIM), normal("curvatures", total))
-    oracle = spider(Source(DataSetSamples(problem)), Exact(), 0.0, budget(1), PATH, Batches(9, 4), 5.0, 5.0)
+    oracle = spider(Source(DataSetSamples(problem)), Exact(), 0.0, budget(1), PATH, BatchSizes(9, 4), 5.0, 5.0)
     seen = walk(oracle, torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"]), 15)
     return used, [int(e.status) for _, _, e in seen]
 
@@ -514,13 +514,13 @@ def test_exhausted_data_are_refused_before_anything_is_drawn_and_the_rest_goes_o
             counts.append(count.tolist())
             return super().batch(start, count, streams, call)
 
-    oracle = exact(Recording(silent(), torch.tensor([1000, 100])), 2, batches=Batches(80, 15))
+    oracle = exact(Recording(silent(), torch.tensor([1000, 100])), 2, batches=BatchSizes(80, 15))
     state = oracle.init(torch.zeros(2, DIM, dtype=torch.float64))
     seen = walk(oracle, torch.zeros(2, DIM, dtype=torch.float64), Streams.of(0, range(2)), 3, 1e-4, state)
     assert [e.status.tolist() for _, _, e in seen] == [[0, 0], [0, 0], [0, Status.DATA_EXHAUSTED]]
     assert counts == [[80, 80], [15, 15], [15, 0]]
     assert seen[-1][0].meter.used.tolist() == [110, 95] and seen[-1][0].meter.calls.tolist() == [3, 2]
-    assert torch.equal(seen[-1][2].gradient[1], torch.zeros(DIM)) and seen[-1][2].cost.tolist() == [30, 0]
+    assert torch.equal(seen[-1][2].gradient[1], torch.zeros(DIM)) and seen[-1][2].num_gradients.tolist() == [30, 0]
     assert not seen[-1][2].price.charged[1]
     idle = torch.tensor([False, False])
     same, estimate = oracle.estimate(seen[-1][0], seen[-1][1], Streams.of(0, range(2)), idle)
@@ -529,7 +529,7 @@ def test_exhausted_data_are_refused_before_anything_is_drawn_and_the_rest_goes_o
 
 def used_by_a_resumed_run(folder: Path, source: Any, streams: Streams) -> list[int]:
     problem = Counting(bowls(normal("slopes", 60, DIM), normal("curvatures", 60)))
-    oracle = Spider(source(problem), Exact(), 0.0, budget(1), Refresh.every(1), Batches(20), 5.0, 5.0)
+    oracle = Spider(source(problem), Exact(), 0.0, budget(1), Refresh.every(1), BatchSizes(20), 5.0, 5.0)
     method, x = Descent(0.1), torch.zeros(1, DIM, dtype=torch.float64)
     state = drive(method, oracle, method.init(x, oracle), streams, 1)
     checkpoint.save(folder / "run.pt", state, streams)
@@ -602,28 +602,28 @@ def test_without_a_rule_drift_is_the_sum_of_squared_moves():
 
 def test_without_a_rule_a_later_batch_is_the_least():
     bounds, new = torch.tensor([0.0, 1e6, 1e6]), torch.tensor([False, False, True])
-    assert Batches(1000).wanted(bounds, new).tolist() == [1, 1, 1000]
+    assert BatchSizes(1000).wanted(bounds, new).tolist() == [1, 1, 1000]
 
 
 def test_batches_grow_with_the_move_and_keep_a_term_below_its_sensitivity():
     spy, largest = Spy(), torch.tensor([1.0, 1e-3, 1e-3, 1e-12], dtype=torch.float64)
     oracle = Spider(
         VirtualSamples(silent(), 10**18), spy, 1.0, budget(4, 1.0), Refresh.path_length(1e30, M),
-        Batches(1000, 7, 300.0), G, M, largest,
+        BatchSizes(1000, 7, 300.0), G, M, largest,
     )  # fmt: skip
     x, streams = torch.zeros(4, DIM, dtype=torch.float64), Streams.of(0, range(4))
     state, first = oracle.estimate(oracle.init(x), x, streams, every(4))
-    assert first.cost.tolist() == [1000, 1000, 1000, 2 * G * 1e12]
+    assert first.num_gradients.tolist() == [1000, 1000, 1000, 2 * G * 1e12]
     move = torch.tensor([0.1, 0.1, 1e-9, 0.1], dtype=torch.float64)
     state, second = oracle.estimate(state, x + move[:, None] * torch.tensor([1.0, 0.0, 0.0]), streams, every(4))
-    assert second.cost.tolist() == [120, 800, 14, 8 * 10**11]
+    assert second.num_gradients.tolist() == [120, 800, 14, 8 * 10**11]
     for request in spy.requests:
         assert (request.answer.l2_sensitivity <= largest * (1 + 1e-12)).all()
         assert torch.allclose(request.noise_std, largest)
 
 
 def test_forgotten_drift_lets_the_error_grow():
-    rules = {"batches": Batches(10_000, 50), "refresh": Refresh.path_length(3.0, M)}
+    rules = {"batches": BatchSizes(10_000, 50), "refresh": Refresh.path_length(3.0, M)}
     oracle = exact(VirtualSamples(population(), 10**9), 200, **rules)
     streams, x = Streams.of(0, range(200)), torch.zeros(200, DIM, dtype=torch.float64)
     found = {}
@@ -668,7 +668,7 @@ def test_a_claim_names_its_bounds_and_a_refuted_one_claims_nothing():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"batches": Batches(2000)}, r"Expected total=1000 >= 2000, .*too few examples in run 0 by 1000"),
+        ({"batches": BatchSizes(2000)}, r"Expected total=1000 >= 2000, .*too few examples in run 0 by 1000"),
         ({"budget": budget(1, 0.01)}, r"Expected budget=0.01 >= 0.125, .*too small by a factor of 3.53553"),
         ({"gradient_bound": 0.0}, "gradient_bound=0.0 > 0"),
         ({"smoothness": -1.0}, "smoothness=-1.0 > 0"),
@@ -680,7 +680,10 @@ def test_a_claim_names_its_bounds_and_a_refuted_one_claims_nothing():
         ({"budget": budget(1, -1.0)}, "budget=-1.0 >= 0"),
         ({"smoothness": torch.ones(2)}, r"smoothness of shape \(2,\) to be \(\) or \(1,\)"),
         ({"refresh": Refresh.squared_moves(torch.ones(3))}, r"threshold of shape \(3,\)"),
-        ({"budget": budget(2, 1.0), "batches": Batches(torch.ones(1))}, r"first of shape \(1,\) to be \(\) or \(2,\)"),
+        (
+            {"budget": budget(2, 1.0), "batches": BatchSizes(torch.ones(1))},
+            r"first of shape \(1,\) to be \(\) or \(2,\)",
+        ),
         ({"mechanism": Laplace()}, "to add Gaussian noise"),
         ({"mechanism": DiscreteGaussian()}, "to add Gaussian noise"),
         ({"mechanism": Gaussian("samples")}, "to have another purpose"),
@@ -691,7 +694,7 @@ def test_a_claim_names_its_bounds_and_a_refuted_one_claims_nothing():
 def test_bad_parameters_are_refused(change, message):
     good = {
         "samples": VirtualSamples(silent(), 1000), "mechanism": Gaussian(), "noise_multiplier": 2.0,
-        "budget": budget(1, 1.0), "refresh": PATH, "batches": Batches(10), "gradient_bound": G, "smoothness": M,
+        "budget": budget(1, 1.0), "refresh": PATH, "batches": BatchSizes(10), "gradient_bound": G, "smoothness": M,
     }  # fmt: skip
     Spider(**good)
     with pytest.raises(ValueError, match=message):
@@ -703,9 +706,9 @@ def test_bad_rules_are_refused():
         (lambda: Refresh.path_length(0.0, M), "threshold=0.0 > 0"),
         (lambda: Refresh.squared_moves(torch.tensor([1.0, -2.0])), "threshold=-2.0 > 0"),
         (lambda: Refresh.every(0), "num_steps=0 >= 1"),
-        (lambda: Batches(0.0), "first=0.0 > 0"),
-        (lambda: Batches(1.0, 1.0, -1.0), "per_gradient=-1.0 >= 0"),
-        (lambda: Batches(1.0, 1.0, math.nan), "per_gradient=nan to be finite"),
+        (lambda: BatchSizes(0.0), "first=0.0 > 0"),
+        (lambda: BatchSizes(1.0, 1.0, -1.0), "per_gradient=-1.0 >= 0"),
+        (lambda: BatchSizes(1.0, 1.0, math.nan), "per_gradient=nan to be finite"),
         (lambda: Refresh(1.0, -1.0), "scale=-1.0 >= 0"),
         (lambda: Refresh(1.0, power=3), "power=3 to be 0, 1 or 2"),
         (lambda: VirtualSamples(silent(), 0.5), "total=0.5"),

@@ -28,7 +28,15 @@ from dpnotes.guarantees import (
     bound_was_checked,
 )
 from dpnotes.privacy import accounting, pld
-from dpnotes.privacy.accounting import _ORDERS, METHODS, _divergence, _renyi, account, epsilon_to_rho, rho_to_epsilon
+from dpnotes.privacy.accounting import (
+    _ORDERS,
+    ACCOUNTANTS,
+    _divergence,
+    _renyi,
+    account,
+    epsilon_to_rho,
+    rho_to_epsilon,
+)
 from dpnotes.privacy.calibration import gaussian_std, laplace_std, noise_multiplier, tree_std
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from dpnotes.sampling import ALLOWED, CombinationError, check_combination
@@ -129,7 +137,7 @@ def test_heterogeneous_schedules_by_every_accountant(levels):
     delta = 1e-6
     for relation in (ZERO_OUT, REPLACE_ONE, ADD_OR_REMOVE):
         events = [Event(level, relation) for level in levels]
-        exact, by_pld, by_rdp, classic, tight = (account(events, delta, method).epsilon for method in METHODS)
+        exact, by_pld, by_rdp, classic, tight = (account(events, delta, method).epsilon for method in ACCOUNTANTS)
         mu = math.sqrt(sum(level**-2 for level in levels))
         assert float(exact_delta(exact, mu)) == pytest.approx(delta, rel=1e-6)
         assert exact <= by_pld * (1 + 1e-12) and by_pld <= exact * (1 + 1e-3)
@@ -215,7 +223,7 @@ def test_fresh_batches_compose_in_parallel():
     assert account(reused, 1e-5).epsilon > 1.5 * account(fresh, 1e-5).epsilon, "control: reused data do not"
     both = [*fresh, Event(4.0, ZERO_OUT, count=3)]
     one = account([Event(2.0, ZERO_OUT), Event(4.0, ZERO_OUT, count=3)], 1e-5).epsilon
-    for method in METHODS:
+    for method in ACCOUNTANTS:
         assert account(both, 1e-5, method).epsilon >= one * (1 - 1e-12)
     assert account(both, 1e-5).epsilon == pytest.approx(one, rel=1e-12)
     assert account(both, 1e-5, "PLD").epsilon == pytest.approx(one, rel=1e-3)
@@ -385,7 +393,7 @@ def test_no_accountant_that_knows_the_events_finds_less(kind: str, count: int):
         for delta in (1e-1, 1e-5, 1e-8, 1e-10, 1e-12, 1e-15, 1e-30):
             claim = account(events, delta)
             assert math.isfinite(claim.epsilon)
-            for method in METHODS:
+            for method in ACCOUNTANTS:
                 try:
                     other = account(events, delta, method)
                 except (CombinationError, pld.LimitError):
@@ -559,11 +567,11 @@ def test_a_method_that_does_not_know_an_event_says_who_does():
     sampled = poisson(1.0, 0.1, 1)
     for method in ("exact", "classic", "tight"):
         with pytest.raises(
-            CombinationError, match=f"Expected method='{method}' without poisson: that goes with PLD or RDP"
+            CombinationError, match=f"Expected accountant='{method}' without poisson: that goes with PLD or RDP"
         ):
             account(sampled, 1e-5, method)  # type: ignore[arg-type]
     fixed = [Event(1.0, REPLACE_ONE, Sampling.fixed_size(1, 10))]
-    with pytest.raises(CombinationError, match="Expected method='PLD' without fixed-size: that goes with RDP"):
+    with pytest.raises(CombinationError, match="Expected accountant='PLD' without fixed-size: that goes with RDP"):
         account(fixed, 1e-5, "PLD")
     with pytest.raises(CombinationError, match="without laplace: that goes with PLD or RDP or classic or tight"):
         account([Event(1.0, ZERO_OUT, noise="laplace")], 1e-5, "exact")
@@ -708,7 +716,7 @@ def test_the_closed_form_needs_no_accountant_and_what_one_said_is_remembered(mon
         (lambda: Sampling.fixed_size(11, 10), "Expected num_examples=10 >= 11"),
         (lambda: account([], 1e-5), "Expected at least one event"),
         (lambda: account([Event(1.0, ZERO_OUT)], 0.0), "Expected 0 < delta=0.0 < 1"),
-        (lambda: account([Event(1.0, ZERO_OUT)], 1e-5, "best"), "Expected method='best' to be one of"),  # type: ignore[arg-type]
+        (lambda: account([Event(1.0, ZERO_OUT)], 1e-5, "best"), "Expected accountant='best' to be one of"),  # type: ignore[arg-type]
         (lambda: account(poisson(1e-3, 0.1, 1), 1e-5, "PLD"), "Expected noise_multiplier=0.001 >= 0.05"),
         (lambda: account([Event(1e-3, ZERO_OUT)], 1e-5, "PLD"), "Expected noise_multiplier=0.001 >= 0.05"),
         (

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dpnotes.core import Problem
 from dpnotes.problems import factors
 from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
-from dpnotes.problems.factors import Lookups, Outer, Patches, Term, Written, terms
+from dpnotes.problems.factors import FactoredGradient, Lookups, Outer, Patches, Written, factored
 from dpnotes.problems.modules import ExamplesMix, ModuleProblem, OutOfMemory
 from dpnotes.streams import Streams
 
@@ -230,7 +230,7 @@ CONVOLUTIONS = [
     nn.Conv2d(4, 40, 3, (3, 2), (2, 0), (2, 1)),
     nn.Conv2d(4, 40, 3, padding=4, groups=2),
 ]
-TERMS: list[Term] = [
+TERMS: list[FactoredGradient] = [
     *(Patches(normal(3, 4, 6, 7), normal(*c.double()(normal(3, 4, 6, 7)).shape, name="e"), c) for c in CONVOLUTIONS),
     Outer(normal(3, 1, 4), normal(3, 1, 5, name="e")),
     Outer(normal(3, 9, 2), normal(3, 9, 3, name="e")),
@@ -239,29 +239,29 @@ TERMS: list[Term] = [
 ]
 
 
-@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("gradient", TERMS)
 @pytest.mark.parametrize("block", [1, 2**20])
 def test_norms_and_sums_are_those_of_what_is_written_out(
-    term: Term, block: int, monkeypatch: pytest.MonkeyPatch
+    gradient: FactoredGradient, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(factors._BLOCK, "cpu", block)
-    each = Written(term.write())
+    each = Written(gradient.write())
     weights = torch.tensor([0.5, -2.0, 3.0], dtype=torch.float64)
-    same(term.squared_norms(), each.squared_norms())
-    same(term.weighted_sum(weights), each.weighted_sum(weights))
+    same(gradient.squared_norms(), each.squared_norms())
+    same(gradient.weighted_sum(weights), each.weighted_sum(weights))
     kept = torch.tensor([2, 0])
-    same(term.take(kept).squared_norms(), each.squared_norms()[kept])
-    same(Written(each.each).take(kept).weighted_sum(weights[kept]), term.take(kept).weighted_sum(weights[kept]))
+    same(gradient.take(kept).squared_norms(), each.squared_norms()[kept])
+    same(Written(each.each).take(kept).weighted_sum(weights[kept]), gradient.take(kept).weighted_sum(weights[kept]))
 
 
 def test_both_ways_to_a_norm_were_taken() -> None:
     """The control of the test above: neither way stands unused among its terms."""
     for kind in (Patches, Outer):
-        costs = [term.costs() for term in TERMS if isinstance(term, kind)]
+        costs = [gradient.costs() for gradient in TERMS if isinstance(gradient, kind)]
         assert {by_products <= written for by_products, written, _, _ in costs} == {True, False}
     small, large = nn.Linear(2, 3), nn.Linear(20, 30)
-    assert isinstance(terms(small, normal(3, 30, 2), normal(3, 30, 3))["weight"], Written)
-    assert isinstance(terms(large, normal(3, 4, 20), normal(3, 4, 30))["weight"], Outer)
+    assert isinstance(factored(small, normal(3, 30, 2), normal(3, 30, 3))["weight"], Written)
+    assert isinstance(factored(large, normal(3, 4, 20), normal(3, 4, 30))["weight"], Outer)
 
 
 def test_no_gradient_hides_from_its_norm_by_cancellation() -> None:
@@ -270,13 +270,13 @@ def test_no_gradient_hides_from_its_norm_by_cancellation() -> None:
     nearly = 1 + 3e-5
     inputs, errors = torch.cat([a, a * nearly], 1), torch.cat([e, -e], 1)
     layer = nn.Conv2d(64, 64, 1)
-    for term in (
+    for gradient in (
         Outer(inputs, errors),
         Patches(inputs.mT[..., None], errors.mT[..., None], layer),
         Lookups(torch.zeros(1, 2, dtype=torch.int64), torch.cat([e, -e * nearly], 1), 3),
     ):
-        true = float(term.write().norm())
-        assert math.sqrt(float(term.squared_norms())) == pytest.approx(true, rel=1e-3)
+        true = float(gradient.write().norm())
+        assert math.sqrt(float(gradient.squared_norms())) == pytest.approx(true, rel=1e-3)
     products = [tensor.double() @ tensor.double().mT for tensor in (inputs, errors)]
     control = (inputs @ inputs.mT * (errors @ errors.mT)).sum().clamp_min(0).sqrt()
     assert abs(float(control) - float((products[0] * products[1]).sum().sqrt())) > 1.0
@@ -346,8 +346,8 @@ def test_bytes_per_run_covers_the_factors() -> None:
     found = problem.gradients(points(problem, 1))
     found.norms()
     assert found._factors is not None
-    kept = [*found._factors[0].terms.values(), found._factors[0].small]
-    tensors = [t for term in kept for t in vars(term).values() if isinstance(t, Tensor)]
+    kept = [*found._factors[0].large.values(), found._factors[0].small]
+    tensors = [t for gradient in kept for t in vars(gradient).values() if isinstance(t, Tensor)]
     held = sum(tensor.numel() * 8 for tensor in tensors) + 3 * problem.dim * 8
     assert held <= problem.bytes_per_run <= 4 * held
     assert made("convolution", max_examples_at_once=1)[0].bytes_per_run < problem.bytes_per_run

@@ -19,7 +19,7 @@ from dpnotes import per_run, validate
 from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Samples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.calculators import theorem
 from dpnotes.privacy.calibration import tree_std
 from dpnotes.privacy.mechanisms import shared
@@ -297,7 +297,7 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
         column("noise_multiplier"),
         column("budget"),
         Refresh.path_length(column("drift_threshold"), column("smoothness"), max(leaves)),
-        Batches(column("first_batch"), 1.0, column("batch_per_gradient")),
+        BatchSizes(column("first_batch"), 1.0, column("batch_per_gradient")),
         column("gradient_bound"),
         column("smoothness"),
         column("term_sensitivity"),

@@ -20,7 +20,7 @@ from dpnotes import per_run, validate
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.oracles.samples import Samples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, RATE
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
@@ -390,7 +390,7 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
         column("noise_multiplier"),
         column("budget"),
         Refresh.squared_moves(column("drift_threshold")),
-        Batches(column("first_batch"), column("batch")),
+        BatchSizes(column("first_batch"), column("batch")),
         column("gradient_bound"),
         per_run.column([p.escape for p in parameters], "smoothness", device),
     )

@@ -303,7 +303,7 @@ def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tenso
     problem = CustomProblem(lambda x, z: (z[0] * x.square() / 2 + x).sum(), 1, data[:, None])
     oracle = module.Spider(
         DataSetSamples(problem), Gaussian(), 4.0, torch.full((len(noise),), torch.inf, dtype=torch.float64),
-        module.Refresh.squared_moves(1e9), module.Batches(2, 2), gradient_bound=2.0, smoothness=1.0,
+        module.Refresh.squared_moves(1e9), module.BatchSizes(2, 2), gradient_bound=2.0, smoothness=1.0,
     )  # fmt: skip
     active = torch.ones(len(noise), dtype=torch.bool)
     state, released = oracle.init(torch.zeros(len(noise), 1, dtype=torch.float64)), []

@@ -12,7 +12,7 @@ from dpnotes.core import Guarantee, Relation
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
 from dpnotes.guarantees import Basis
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import account, epsilon_to_rho
 from dpnotes.privacy.audit import GaussianPair, LowerBound, from_scores, power
 from dpnotes.privacy.calibration import tree_std
@@ -132,7 +132,7 @@ def oracle(spec: Spec, value: float, runs: int) -> Spider:
     multiplier = (Tree(leaves).max_cost(1.0) / rho) ** 0.5 * (1 + 1e-9)  # so that rounding overspends nothing
     return Spider(
         _OneExample(value), Tree(leaves), multiplier, torch.full((runs,), rho, dtype=torch.float64),
-        Refresh.every(leaves), Batches(first=_BATCH), gradient_bound=1.0, smoothness=1.0, term_sensitivity=2 / _BATCH,
+        Refresh.every(leaves), BatchSizes(_BATCH), gradient_bound=1.0, smoothness=1.0, term_sensitivity=2 / _BATCH,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from dpnotes.guarantees import Basis
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Batch, VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Cosine, Separable, Sine, hard_instance
@@ -222,7 +222,7 @@ class Parameters:
             multiplier,
             cost,
             Refresh(numbers["kappa"], 1.0, self.power),
-            Batches(numbers["first"], numbers["least"], numbers["per_gradient"]),
+            BatchSizes(numbers["first"], numbers["least"], numbers["per_gradient"]),
             gradient_bound=1.0,
             smoothness=1.0,
             term_sensitivity=numbers["term_sensitivity"] if isinstance(mechanism, Tree) else None,

@@ -14,7 +14,7 @@ from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Separable, Sine
@@ -83,7 +83,7 @@ def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -
         budget,
         # An attempt has no room for a drift that would ask for a fresh gradient: its steps are well within the radius.
         Refresh.squared_moves(4 * spec["radius"] ** 2),
-        Batches(spec["first"], spec["least"]),
+        BatchSizes(spec["first"], spec["least"]),
         spec["gradient_bound"],
         smoothness=1.0,
     )
@@ -108,7 +108,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         def observe(going: Tensor, state: Any, estimate: Estimate) -> None:
             testing, before = ~escaped[going], attempt[going]
             left = testing & (state.escapes > 0)
-            per_step = estimate.cost if name == "fresh noise" else state.oracle.meter.used - used[going]
+            per_step = estimate.num_gradients if name == "fresh noise" else state.oracle.meter.used - used[going]
             # By masks: rows picked by one would make the host wait for a GPU in every step.
             failed[going] = torch.where(left, before - 1, failed[going])
             used[going] += torch.where(testing, per_step, 0)

@@ -20,7 +20,7 @@ from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.calibration import gaussian_std, tree_std
 from dpnotes.privacy.events import Event, clipped_sensitivity
@@ -194,7 +194,7 @@ def make(
     steps = count // least
     if name == "drift escape":
         multiplier = gaussian_std(epsilon, delta)
-        refresh, batches = Refresh.squared_moves(options["drift"]), Batches(first, least)
+        refresh, batches = Refresh.squared_moves(options["drift"]), BatchSizes(first, least)
         mechanism, most, term = Gaussian(), 1.0, None
         method: Any = DriftEscape(
             step_size, options["threshold"], options["attempt_length"], options["radius"], options["attempts"]
@@ -204,7 +204,7 @@ def make(
         multiplier, mechanism = tree_std(epsilon, delta, 1.0, leaves), Tree(leaves)
         refresh = Refresh.path_length(options["drift"], setting["smoothness"], leaves)
         per_gradient = options["per_gradient"] * count
-        batches, most = Batches(first, least, per_gradient), mechanism.max_cost(1.0)
+        batches, most = BatchSizes(first, least, per_gradient), mechanism.max_cost(1.0)
         term = clipped_sensitivity(clip, first, relation, FRESH)
         method = StochasticSpider(steps, step_size, options["threshold"], options["window"], options["perturbation"])
     budget = torch.tensor([most * (0.5 if name == "drift escape" else 1.0) / multiplier**2], dtype=torch.float64)

@@ -13,7 +13,7 @@ from dpnotes.experiments.spec import Cell
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.problems.separable import Linear, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
@@ -120,9 +120,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             torch.tensor([row[i] for row in part], dtype=torch.float64, device=context.device) for i in (0, 2)
         )
         if cell["oracle"] == "minibatch":
-            refresh, batches = Refresh.every(1), Batches(batch)
+            refresh, batches = Refresh.every(1), BatchSizes(batch)
         else:
-            refresh, batches = Refresh.every(spec["every"]), Batches(float(spec["first"]), batch)
+            refresh, batches = Refresh.every(spec["every"]), BatchSizes(float(spec["first"]), batch)
         oracle = Spider(
             VirtualSamples(data, 10**15), Exact(), 0.0, torch.full_like(eta, torch.inf), refresh, batches, 1.0, 1.0
         )

@@ -13,7 +13,7 @@ import pkgutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from types import ModuleType
 from typing import Any
 
@@ -30,7 +30,7 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
-from dpnotes.oracles.spider import Batches, Refresh, Spider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
@@ -39,7 +39,7 @@ from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.sampling import Sampling
+from dpnotes.sampling import ALLOWED, Sampling
 from dpnotes.states import flatten, map_state
 from dpnotes.streams import Streams
 
@@ -311,7 +311,7 @@ def public(value: Any) -> dict[str, Tensor]:
     if isinstance(value, Estimate):
         parts = {name: part for name, part in vars(value).items() if isinstance(part, Tensor)}
         none = torch.zeros_like(value.status)
-        return {"evaluations": none, "price": value.price.rho(), "charged": value.price.charged} | parts
+        return {"num_evaluations": none, "price": value.price.rho(), "charged": value.price.charged} | parts
     return {name: tensor for name, tensor in flatten(value).items() if name.rpartition(".")[2] not in UNPRICED}
 
 
@@ -362,7 +362,7 @@ def claims(make: Factory) -> None:
 
 
 def unbiased(make: Factory) -> None:
-    """3: where all examples are alike, the estimate without its noise is their gradient (of Poisson batches, the mean)."""
+    """3: where examples are all alike an estimate without noise is their gradient, of Poisson batches on average."""
     rows, runs = data_sets(True)[1:2], 1000
     streams, oracle = Streams.of("unbiased", range(runs)), make(Bowls(rows), runs)
     whole, noise = (play(oracle, streams, torch.float64, aside=aside) for aside in (False, True))
@@ -399,7 +399,7 @@ def alone(make: Factory) -> None:
         before = oracle.init(path(0, runs, dtype))
         for state, estimate in zip(some.states, some.estimates, strict=True):
             same(state, before, "of the idle to stay", ~active, ~active)
-            kept = [estimate.gradient, estimate.cost, estimate.price.charged, estimate.status]
+            kept = [estimate.gradient, estimate.num_gradients, estimate.price.charged, estimate.status]
             assert not any(bool(tensor[~active].any()) for tensor in kept), "Expected the idle to get and pay nothing."
 
 
@@ -410,7 +410,8 @@ def refusals(make: Factory) -> None:
     last = flatten(seen.states[0].meter)
     for state, estimate, requests in zip(seen.states, seen.estimates, seen.requests, strict=True):
         refused, meter = estimate.status != Status.OK, flatten(state.meter)
-        kept = [estimate.gradient, estimate.cost, estimate.price.charged, *(request.active for request, *_ in requests)]
+        kept = [estimate.gradient, estimate.num_gradients, estimate.price.charged]
+        kept += [request.active for request, *_ in requests]
         assert not any(bool(tensor[refused].any()) for tensor in kept), "Expected the refused to get and pay nothing."
         for name, before in last.items():
             assert (meter[name] >= before).all(), f"Expected meter.{name} to go on."
@@ -555,7 +556,7 @@ def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any
     """All steps of a method on SPIDER whose mechanism releases noise alone, until no run has budget left."""
     budget = torch.tensor([1.0, 0.4, 0.7] * 9, dtype=torch.float64)[:runs]
     oracle: Any = Spider(
-        DataSetSamples(problem), Gaussian(), 4.0, budget, Refresh.every(5), Batches(4), G, M, sampling=WHOLE
+        DataSetSamples(problem), Gaussian(), 4.0, budget, Refresh.every(5), BatchSizes(4), G, M, sampling=WHOLE
     )
     oracle, seen = (oracle if change is None else change(oracle)), []
     x = 0.05 * Streams.of("laws: start", [0]).normal("x", 0, DIM * runs).view(runs, DIM)
@@ -632,13 +633,13 @@ def clipped(problem: Any, runs: int, relation: Relation = Relation.ZERO_OUT, noi
     return ClippedGradient(problem, G, noise, relation, loss_clip=LOSS)
 
 
-def minibatch(problem: Any, runs: int, sampling: Any, relation: Relation, **more: Any) -> MinibatchGradient:
-    sampling = sampling(problem) if callable(sampling) else sampling
-    return MinibatchGradient(problem, sampling, rows(0.3, runs), G, STEPS, relation, **more)
+def minibatch(problem: Any, runs: int, sampling: Sampling, relation: Relation, clipped: bool) -> MinibatchGradient:
+    divisor = sampling.rate * N
+    return MinibatchGradient(problem, sampling, rows(0.3, runs), G, STEPS, relation, clipped, divisor=divisor)
 
 
 def spider(samples: Any, runs: int, mechanism: Any = Gaussian(), rho: float = 0.5, **more: Any) -> Spider:  # noqa: B008
-    refresh, batches = Refresh.path_length(0.12, M, 8), Batches(4, 4 if isinstance(samples, VirtualSamples) else 2)
+    refresh, batches = Refresh.path_length(0.12, M, 8), BatchSizes(4, 4 if isinstance(samples, VirtualSamples) else 2)
     return Spider(samples, mechanism, 1.0, rows(rho * (1 + 1e-9), runs), refresh, batches, G, M, **more)
 
 
@@ -646,29 +647,27 @@ def listed(problem: Any) -> VirtualSamples:
     return VirtualSamples(Listed(problem), N)
 
 
-FIXED, POISSON = lambda problem: Sampling.fixed_size(4, problem.num_examples), Sampling.poisson(0.2)  # noqa: E731
-REPLACE, ZERO, ADD = Relation.REPLACE_ONE, Relation.ZERO_OUT, Relation.ADD_OR_REMOVE
+FIXED, POISSON = Sampling.fixed_size(4, N), Sampling.poisson(0.2)
 ORACLES: dict[type, dict[str, Factory]] = {
     ClippedGradient: {
         "zero-out": clipped,
-        "replace-one": lambda p, n: clipped(p, n, REPLACE),
+        "replace-one": lambda p, n: clipped(p, n, Relation.REPLACE_ONE),
         "listening": lambda p, n: clipped(
-            p, n, REPLACE, lambda n: LossAdaptiveNoise(rows(0.5, n), rows(0.05, n), 1.3, rows(6.0, n))
+            p, n, Relation.REPLACE_ONE, lambda n: LossAdaptiveNoise(rows(0.5, n), rows(0.05, n), 1.3, rows(6.0, n))
         ),
     },
     MinibatchGradient: {
-        "whole": lambda p, n: minibatch(p, n, WHOLE, REPLACE, clipped=True),
-        "whole, add-or-remove": lambda p, n: minibatch(p, n, WHOLE, ADD, clipped=True, divisor=20.0),
-        "fixed size": lambda p, n: minibatch(p, n, FIXED, REPLACE, clipped=True),
-        "fixed size, not clipped": lambda p, n: minibatch(p, n, FIXED, REPLACE),
-        "Poisson": lambda p, n: minibatch(p, n, POISSON, ZERO, clipped=True),
-        "Poisson, not clipped": lambda p, n: minibatch(p, n, POISSON, ZERO),
-        "Poisson, add-or-remove": lambda p, n: minibatch(p, n, POISSON, ADD, clipped=True, divisor=4.0),
+        f"{sampling.scheme}, {relation}{', clipped' * clipped}": partial(
+            minibatch, sampling=sampling, relation=relation, clipped=clipped
+        )
+        for sampling, relation in itertools.product((WHOLE, FIXED, POISSON), Relation)
+        if (sampling.scheme, relation) in ALLOWED
+        for clipped in (True, False)
     },
     FreshGradient: {"fresh": lambda p, n: FreshGradient(Listed(p), 4, rows(0.3, n), G, STEPS)},
     Spider: {
         "data set": lambda p, n: spider(DataSetSamples(p), n),
-        "data set, zero-out": lambda p, n: spider(DataSetSamples(p, 3), n, relation=ZERO),
+        "data set, zero-out": lambda p, n: spider(DataSetSamples(p, 3), n, relation=Relation.ZERO_OUT),
         "whole": lambda p, n: spider(DataSetSamples(p), n, rho=3.0, sampling=WHOLE, difference_multiplier=2.0),
         "virtual": lambda p, n: spider(listed(p), n),
         "tree": lambda p, n: spider(DataSetSamples(p), n, Tree(8), Tree(8).max_cost(1.0), term_sensitivity=0.5),

@@ -55,7 +55,7 @@ class Telling:
 
 
 def test_poisson_batches_of_the_laws_are_empty_and_of_one() -> None:
-    (one, _, _, _), *_ = laws.on_neighbours(laws.ORACLES[MinibatchGradient]["Poisson"])
+    (one, _, _, _), *_ = laws.on_neighbours(laws.ORACLES[MinibatchGradient]["poisson, zero-out-one, clipped"])
     alike = len(one.estimates[0].gradient) // 3  # behind the mixed data set stand two of equal examples, (0.95 G, 0, 0)
     values = torch.stack([request.answer.value[alike:, 0] for request, _, _ in one.released])
     sizes = (values * 4 / (0.95 * G)).round()
@@ -96,7 +96,10 @@ class Mixed(Bowls):
 
 
 CLIPPED, LISTENING = (laws.ORACLES[ClippedGradient][name] for name in ("replace-one", "listening"))
-POISSON, FIXED = (laws.ORACLES[MinibatchGradient][name] for name in ("Poisson, add-or-remove", "fixed size"))
+POISSON, FIXED = (
+    laws.ORACLES[MinibatchGradient][name]
+    for name in ("poisson, add-or-remove-one, clipped", "fixed-size, replace-one, clipped")
+)
 SPIDER, VIRTUAL, WHOLE = (laws.ORACLES[Spider][name] for name in ("data set", "virtual", "whole"))
 BOUND = "return self.desk.bound(self.clip, self.problem.num_examples)"
 LOSS_BOUND = "return self.desk.bound(self.loss_clip, self.problem.num_examples, span=True)"
@@ -113,6 +116,8 @@ ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + 
 GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
 DRAW = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
 NOISE = "noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)"
+SUMMED = "return state.after(term, request, active, reach, Layers.of(nodes, end)), released, term.price"
+PRICE_OF_A_LEAF = "Price(term.multiplier, term.price.charged, term.price.relation, term.price.sampling)"
 RELEASED = "return state, zeroed_except(noisy, streams.served(valid)), price_of(request)"
 STATUS = "return moved, torch.maximum(state.status, estimate.status)"
 DIRECTION = "direction = estimate.gradient"
@@ -181,7 +186,8 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a claim of less than was spent": (
         laws.claims,
-        patched(SPIDER, release.Desk, "events", release, EVENT, EVENT.replace("0.5 /", "25 /")), "a neighbour's, or more",
+        patched(SPIDER, release.Desk, "events", release, EVENT, EVENT.replace("0.5 /", "25 /")),
+        "a neighbour's, or more",
     ),
     "a sum that forgets": (
         laws.unbiased, broken(SPIDER, spider, ADDED, ADDED.replace("old.gradient +", "0.5 * old.gradient +")), "step 1",
@@ -227,12 +233,12 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a tree at the price of a leaf": (
         laws.covariance,
-        broken(lambda: Tree(8), tree, "price = price_of(request, effective)", "price = price_of(request, multiplier)"),
+        broken(lambda: Tree(8), tree, SUMMED, SUMMED.replace("term.price", PRICE_OF_A_LEAF)),
         "a price of",
     ),
     "the price after is another": (
         laws.asking,
-        broken(lambda: Tree(8), tree, "price = price_of(request, effective)", "price = price_of(request, multiplier)"),
+        broken(lambda: Tree(8), tree, SUMMED, SUMMED.replace("term.price", PRICE_OF_A_LEAF)),
         "the cost that was said before",
     ),
     "the idle get noise": (
@@ -270,8 +276,9 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("name", CONTROLS)
 def test_control(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     law, breaking, told = CONTROLS[name]
+    make = breaking(monkeypatch)
     with pytest.raises((AssertionError, ValueError, pytest.fail.Exception), match=told):
-        law(breaking(monkeypatch))
+        law(make)
 
 
 def test_every_law_has_a_control() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 import torch
+from modules import Both
 from torch import Tensor, nn
 
 from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Release, Sensitive, Status
@@ -53,25 +54,24 @@ Factory = Callable[..., Any]
 
 
 # ---------------------------------------------------------------- which classes there are
-def found(*packages: ModuleType) -> dict[type, set[type]]:
-    """The classes of packages that are an `Oracle`, a `Mechanism` or a `Method`, by which of them; no protocols."""
+def found(package: ModuleType) -> dict[type, set[type]]:
+    """The classes of a package that are an `Oracle`, a `Mechanism` or a `Method`, by which of them; no protocols."""
     kinds: dict[type, set[type]] = {Oracle: set(), Mechanism: set(), Method: set()}
-    for package in packages:
-        for name in (m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
-            if name.endswith("__main__"):
+    for name in (m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
+        if name.endswith("__main__"):
+            continue
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != "triton":  # kernels of a device
+                raise
+            continue
+        for value in vars(module).values():
+            if not inspect.isclass(value) or value.__module__ != name or getattr(value, "_is_protocol", False):
                 continue
-            try:
-                module = importlib.import_module(name)
-            except ModuleNotFoundError as error:
-                if error.name != "triton":  # kernels of a device
-                    raise
-                continue
-            for value in vars(module).values():
-                if not inspect.isclass(value) or value.__module__ != name or getattr(value, "_is_protocol", False):
-                    continue
-                for kind, classes in kinds.items():
-                    if all(hasattr(value, member) for member in vars(kind) if not member.startswith("_")):
-                        classes.add(value)
+            for kind, classes in kinds.items():
+                if all(hasattr(value, member) for member in vars(kind) if not member.startswith("_")):
+                    classes.add(value)
     return kinds
 
 
@@ -130,29 +130,22 @@ class Bowls:
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """A distribution whose examples are those of a problem, four a call: the next batch of each has others."""
+    """A distribution whose examples are those of a problem, up to four a call and each in one; and a batch of them."""
 
     problem: Any
+    examples: Any = None
+    present: Any = None
 
     def take(self, index: Tensor) -> "Listed":
         return Listed(self.problem.take(index))
 
-    def fresh(self, batch_size: Any, streams: Streams, purpose: str, call: Tensor) -> "ListedBatch":
-        size = torch.as_tensor(batch_size).expand(call.shape).long()
-        return ListedBatch(self.problem, 4 * call[:, None] + torch.arange(4), torch.arange(4) < size[:, None])
-
-
-@dataclass(frozen=True, eq=False)
-class ListedBatch:
-    """Some examples of a problem."""
-
-    problem: Any
-    examples: Tensor
-    present: Tensor
+    def fresh(self, batch_size: Any, streams: Streams, purpose: str, call: Tensor) -> "Listed":
+        places, size = torch.arange(4), torch.as_tensor(batch_size).expand(call.shape)
+        return Listed(self.problem, (4 * call[:, None] + places).clamp_max(N - 1), places < size[:, None])
 
     def gradient(self, x: Tensor) -> Tensor:
         weights = (self.present / self.present.sum(1, keepdim=True)).to(x.dtype)
-        return self.problem.gradients(x, self.examples.clamp_max(self.problem.num_examples - 1)).weighted_sum(weights)
+        return self.problem.gradients(x, self.examples).weighted_sum(weights)
 
 
 def data_sets(tame: bool) -> Tensor:
@@ -449,17 +442,6 @@ MIXING: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class Mixing(nn.Module):
-    """A layer of three weights, and a function that does something across the batch."""
-
-    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
-        super().__init__()
-        self.layer, self.function = nn.Linear(DIM, 1, bias=False, dtype=torch.float64), function
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.function(self.layer(inputs))
-
-
 def modules(make: Factory) -> None:
     """1: the same of modules whose code sorts, gates or sums its batch."""
     for name, function in MIXING.items():
@@ -468,7 +450,8 @@ def modules(make: Factory) -> None:
         def asked(inputs: Tensor, function: Any = function) -> Play:
             labels = torch.ones(len(inputs), dtype=torch.float64)
             loss = lambda h, y: (h[:, 0] - y).square()  # noqa: E731
-            problem = ModuleProblem(Mixing(function), inputs, labels, loss=loss)
+            module = Both(lambda m, x: function(m.layer(x)), layer=nn.Linear(DIM, 1, bias=False, dtype=torch.float64))
+            problem = ModuleProblem(module, inputs, labels, loss=loss)
             return play(make(problem, 1), Streams.of("modules", [0]), torch.float64, 2)
 
         base = asked(inputs)

@@ -199,7 +199,7 @@ class Fingerprint:
         for record in records(manifest):
             then = code_at(record, self.sources)
             if isinstance(then, Code):
-                return said(changed(then, Code(self.sources)))
+                return in_words(changed(then, Code(self.sources)))
             if expected := _different(record["modules"], self.modules):
                 why = f"{expected} ({then})"
         return why
@@ -213,10 +213,10 @@ def records(manifest: dict[str, Any]) -> list[dict[str, Any]]:
     return [verified, manifest] if verified else [manifest]
 
 
-def said(places: list[Place]) -> str:
+def in_words(places: list[Place]) -> str:
     """Places in one line: the module's name alone for its own statements.
 
-    >>> said([("toys.helper", ""), ("toys.helper", "scaled"), ("toys.run", "f")])
+    >>> in_words([("toys.helper", ""), ("toys.helper", "scaled"), ("toys.run", "f")])
     'toys.helper, toys.helper.scaled, toys.run.f'
     """
     more = [f"{len(places) - _MOST_SAID} more"] if len(places) > _MOST_SAID else []

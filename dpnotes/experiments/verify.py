@@ -22,7 +22,7 @@ from dpnotes.experiments import runner, store
 from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.functions import Code, Place, changed
-from dpnotes.experiments.sources import Fingerprint, code_at, digest, records, said
+from dpnotes.experiments.sources import Fingerprint, code_at, digest, in_words, records
 from dpnotes.experiments.spec import Cell, Experiment, canonical_json
 
 
@@ -163,7 +163,7 @@ class _Again:
         self._compare_decision()
         while not self.differences and (unseen := self._unseen(then, now)):
             if not waiting or not self._compare(waiting.pop(0)):
-                return [f"changed, but entered by none of {len(self.spans)} cells: {said(unseen)}"]
+                return [f"changed, but entered by none of {len(self.spans)} cells: {in_words(unseen)}"]
         return self.differences
 
     def _unseen(self, then: Code, now: Code) -> list[Place]:
@@ -221,7 +221,7 @@ class _Again:
                     self.differences.append(f"{where}, column {name!r}, row {start + rows[0]}: {values}{more}")
         return True
 
-    def listed(self, fingerprint: Fingerprint) -> dict[str, Any]:
+    def in_words(self, fingerprint: Fingerprint) -> dict[str, Any]:
         """What a full run enters, as far as it is known, and how many cells say so."""
         manifest, known = self.result.manifest, self.notes.places
         if len(self.spans) < len(self.cells) and "functions" in manifest:
@@ -301,5 +301,5 @@ def _write(result: store.Result, fingerprint: Fingerprint, again: _Again | None)
         **runner.where_and_when(result.experiment),
     }
     if again:
-        manifest |= again.listed(fingerprint)
+        manifest |= again.in_words(fingerprint)
     store.write_manifest(store.result_stem(result.spec), manifest)

@@ -270,13 +270,13 @@ class Spider(OnDesk):
                 raise ValueError(f"Expected {name} of shape {tuple(value.shape)} to be () or {(len(self.budget),)}.")
 
     def _check_mechanism(self) -> None:
-        said = f"Expected mechanism={self.mechanism!r} to"
+        wrong = f"Expected mechanism={self.mechanism!r} to"
         if isinstance(self.mechanism, DiscreteGaussian | Laplace):
-            raise ValueError(f"{said} add Gaussian noise, which is what is claimed.")
+            raise ValueError(f"{wrong} add Gaussian noise, which is what is claimed.")
         if self.term_sensitivity is None and hasattr(self.mechanism, "max_leaves"):
-            raise ValueError(f"{said} have independent noise, or a term_sensitivity: the noise of a sum is constant.")
+            raise ValueError(f"{wrong} have independent noise, or a term_sensitivity: the noise of a sum is constant.")
         if self.difference_multiplier is not None and hasattr(self.mechanism, "max_leaves"):
-            raise ValueError(f"{said} have independent noise, or no difference_multiplier: a sum has one noise.")
+            raise ValueError(f"{wrong} have independent noise, or no difference_multiplier: a sum has one noise.")
 
     def _check_first(self) -> None:
         """Refuse what ends every run before its first estimate."""

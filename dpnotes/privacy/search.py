@@ -161,8 +161,8 @@ class Search:
             Assumption(f"every example's loss is {self.smoothness:g}-smooth at a candidate", "assumed"),
         )
         if self.eigenvalue_error:
-            said = f"no eigenvalue that is computed is off by more than {self.eigenvalue_error:g}"
-            bounds = (*bounds, Assumption(said, "assumed"))
+            statement = f"no eigenvalue that is computed is off by more than {self.eigenvalue_error:g}"
+            bounds = (*bounds, Assumption(statement, "assumed"))
         rests = tuple(dict.fromkeys((*assumptions_of(streams), *assumptions, *bounds)))
         return account([*released, self.event], delta, assumptions=rests)
 

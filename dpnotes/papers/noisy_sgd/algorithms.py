@@ -106,8 +106,8 @@ def theorem_3_1_noise(
         c_1=max(c_1, 2 * c_1 * epsilon / window),  # the window is judged below, not refused
         c_2=c_2,
     )
-    said = f"epsilon = {epsilon:g} < c_1 T B^2/n^2 = {window:.4g} (c_1 = {c_1:g})"
-    premise = Assumption(said, "checked", epsilon < window)
+    statement = f"epsilon = {epsilon:g} < c_1 T B^2/n^2 = {window:.4g} (c_1 = {c_1:g})"
+    premise = Assumption(statement, "checked", epsilon < window)
     return NoiseChoice(found["Delta"], epsilon, delta, f"Theorem 3.1 with c_2 = {c_2:g}", (premise,))
 
 

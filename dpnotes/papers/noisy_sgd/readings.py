@@ -194,11 +194,11 @@ def _accounted(choice: NoiseChoice, desk: Desk, run: int) -> Assumption:
 
 def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: int) -> tuple[Assumption, ...]:
     sigma, L = premises.sigma, premises.smoothness
-    said = f"eta = {step_size:g} <= min(1/L, 1/(sigma sqrt(T)))"
-    small = Assumption(said, "assumed")
+    statement = f"eta = {step_size:g} <= min(1/L, 1/(sigma sqrt(T)))"
+    small = Assumption(statement, "assumed")
     if sigma is not None and L is not None:
         largest = min(1 / L, 1 / (sigma * math.sqrt(num_steps)))
-        small = Assumption(f"{said} = {largest:.4g}", "checked", step_size <= largest)
+        small = Assumption(f"{statement} = {largest:.4g}", "checked", step_size <= largest)
     return (
         Assumption("Assumptions A and B hold for both data sets", "assumed"),
         small,

@@ -253,16 +253,16 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         # More samples than promised: a faster rise as gamma or epsilon falls, or as d rises.
         bad |= (fit.low - exponent if law == "d" else exponent - fit.high) > 0.05
         if fit.half_width > 0.05:
-            said = "too wide"
+            comment = "too wide"
         elif fit.decades < 1.999:
-            said = f"{fit.decades:.1f} decades only"
+            comment = f"{fit.decades:.1f} decades only"
         elif any(fit.contains(other) for other in rivals):
-            said = "the exponent of another method is in it"
+            comment = "the exponent of another method is in it"
         else:
-            said = "ok" if fit.contains(exponent) else "missed"
-        passed &= said == "ok"
+            comment = "ok" if fit.contains(exponent) else "missed"
+        passed &= comment == "ok"
         beside = f", plain {plain[law].slope:+.3f}" if law in EXPONENTS else ""
-        words.append(f"{law}: {fit}{beside}, predicted {exponent:+.3f} ({said})")
+        words.append(f"{law}: {fit}{beside}, predicted {exponent:+.3f} ({comment})")
     worst = float(frame["error"].max())
     words.append(f"estimates are off by {worst:.2f} gamma at most")
     if bad or worst > 1:

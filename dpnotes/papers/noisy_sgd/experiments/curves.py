@@ -274,12 +274,12 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     answers = []
     for start, end, limit in asked:
         mean, low, high = mean_interval((table[end] - table[start]).to_numpy())
-        said = f"epsilon {start:g} to {end:g}: {mean:+.4f} in [{low:+.4f}, {high:+.4f}], limit {limit:g}"
-        answers.append((said, True if low > limit else False if high < limit else None))
+        comment = f"epsilon {start:g} to {end:g}: {mean:+.4f} in [{low:+.4f}, {high:+.4f}], limit {limit:g}"
+        answers.append((comment, True if low > limit else False if high < limit else None))
     if all(answer for _, answer in answers):
-        return Decision("reproduced", "; ".join(said for said, _ in answers))
+        return Decision("reproduced", "; ".join(comment for comment, _ in answers))
     verdict = "not reproduced" if any(answer is False for _, answer in answers) else "undecided"
-    against = [said for said, answer in answers if answer is (False if verdict == "not reproduced" else None)]
+    against = [comment for comment, answer in answers if answer is (False if verdict == "not reproduced" else None)]
     return Decision(verdict, f"{len(table)} repeats; gain of accuracy from {'; '.join(against)}")
 
 

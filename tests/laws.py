@@ -649,26 +649,20 @@ ORACLES: dict[type, dict[str, Factory]] = {
     },
 }
 MECHANISMS: dict[type, dict[str, Factory]] = {
-    Gaussian: {"Gaussian": Gaussian},
-    Laplace: {"Laplace": Laplace},
-    Exact: {"exact": Exact},
-    DiscreteGaussian: {"discrete": DiscreteGaussian},
-    Tree: {"tree": lambda: Tree(CALLS), "optimal tree": lambda: Tree(CALLS, optimal=True)},
-    BandedSquareRoot: {"square root": lambda: BandedSquareRoot(CALLS, 3)},
+    **{plain: {"plain": plain} for plain in (Gaussian, Laplace, Exact)},
+    DiscreteGaussian: {"plain": lambda: (pytest.importorskip("opendp"), DiscreteGaussian())[1]},
+    Tree: {"plain": lambda: Tree(CALLS), "optimal": lambda: Tree(CALLS, optimal=True)},
+    BandedSquareRoot: {"banded": lambda: BandedSquareRoot(CALLS, 3)},
 }
 METHODS: dict[type, dict[str, Factory]] = {
-    Descent: {
-        "descent": lambda: Descent(torch.tensor([0.1, 0.2])),
-        "momentum": lambda: Descent(0.1, 0.9),
-    },
-    PerturbedDescent: {"perturbed": lambda: PerturbedDescent(0.1, 0.3)},
+    Descent: {"plain": lambda: Descent(torch.tensor([0.1, 0.2])), "momentum": lambda: Descent(0.1, 0.9)},
+    PerturbedDescent: {"plain": lambda: PerturbedDescent(0.1, 0.3)},
     StochasticSpider: {
-        "stochastic Spider": lambda: StochasticSpider(30, 0.1, 5.0, 3.0, 0.3),
-        "as printed": lambda: StochasticSpider(30, 0.1, 5.0, 3.0, 0.3, as_printed=True),
+        name: partial(StochasticSpider, 30, 0.1, 5.0, 3.0, 0.3, as_printed)
+        for name, as_printed in {"corrected": False, "as printed": True}.items()
     },
     DriftEscape: {
-        repeat: lambda repeat=repeat: DriftEscape(0.1, 1.0, 4, 0.1, 2, repeat)
-        for repeat in ("restore", "refresh", "go on")
+        repeat: partial(DriftEscape, 0.1, 1.0, 4, 0.1, 2, repeat) for repeat in ("restore", "refresh", "go on")
     },
 }
 FACTORIES: dict[type, dict[type, dict[str, Factory]]] = {Oracle: ORACLES, Mechanism: MECHANISMS, Method: METHODS}
@@ -677,9 +671,9 @@ FACTORIES: dict[type, dict[type, dict[str, Factory]]] = {Oracle: ORACLES, Mechan
 def cases(factories: Mapping[type, Mapping[type, Mapping[str, Factory]]] = FACTORIES) -> dict[str, Callable[[], None]]:
     """Every law of every factory, by name."""
     return {
-        f"{name}, {law.__name__}": lambda law=law, make=make: law(make)
+        f"{made.__module__.removeprefix('dpnotes.')}.{made.__name__}, {name}: {law.__name__}": partial(law, make)
         for kind, laws in LAWS.items()
-        for made in factories.get(kind, {}).values()
-        for name, make in made.items()
+        for made, makes in factories.get(kind, {}).items()
+        for name, make in makes.items()
         for law in laws
     }

@@ -37,6 +37,7 @@ def storm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtu
     yield import_module("dpnotes.papers.storm")
     for name in [name for name in sys.modules if name.startswith("dpnotes.papers.storm")]:
         del sys.modules[name]
+    del vars(papers)["storm"]
 
 
 def part(name: str) -> Any:
@@ -93,4 +94,4 @@ def test_control_a_wrong_sensitivity_is_caught_by_the_laws_alone(storm: ModuleTy
         except AssertionError as error:
             assert any(what in str(error) for what in ("l2_sensitivity", "to be paid", "a neighbour's"))
             broken.append(name)
-    assert "STORM, sensitivity" in broken
+    assert "papers.storm.algorithms.Storm, STORM: sensitivity" in broken

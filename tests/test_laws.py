@@ -111,7 +111,7 @@ MEANS = "mean = Answer(gradients.weighted_sum(scale))"
 BELIEF = "return Belief(noise, heard), values[0]"
 USED = "used = meter.used if ask.examples is None else meter.used + plan.uses"
 ESTIMATE = "return State(belief, meter), Estimate(gradient, price, granted * main.gradients, plan.status, evaluations)"
-EVENT = "return [Event((0.5 / float(self.budget[run])) ** 0.5, self.relation, self.sampling, 1, noise)]"
+EVENT = "return [Event(self._multiplier(run), self.relation, self.sampling, 1, noise)]"
 ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])"
 GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
 DRAW = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
@@ -181,7 +181,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a claim of less than was spent": (
         laws.claims,
-        patched(SPIDER, release.Desk, "events", release, EVENT, EVENT.replace("0.5 /", "25 /")),
+        patched(SPIDER, release.Desk, "events", release, EVENT, EVENT.replace("self._m", "7 * self._m")),
         "a neighbour's, or more",
     ),
     "a sum that forgets": (

@@ -66,5 +66,5 @@ class Storm(OnDesk):
         return Belief(torch.where(granted, plan.x, old.point), direction, noise), direction * granted
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
-        """Both parts are clipped."""
-        return norms_within(self.gradient_bound, "enforced", meter, run)
+        """Both parts are clipped, where the samples are."""
+        return norms_within(self.gradient_bound, self.samples.basis, meter, run)

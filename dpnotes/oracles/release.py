@@ -27,7 +27,7 @@ from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption, 
 from dpnotes.per_run import Number, norms
 from dpnotes.privacy.accounting import Accountant, account, assumptions_of
 from dpnotes.privacy.discrete import DiscreteGaussian
-from dpnotes.privacy.events import Event, clipped_sensitivity
+from dpnotes.privacy.events import LEAST_NOISE, Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import Laplace
 from dpnotes.privacy.noise import TOLERANCE
@@ -456,18 +456,27 @@ class Desk:
         return Meter(meter.calls + granted, used, begun, plan.spent, exceeded, checked)
 
     # ------------------------------------------------------------ what may be claimed
+    def accountable(self, run: int) -> bool:
+        """Whether a run has the least noise that any accountant knows; without it nothing is claimed."""
+        return self._multiplier(run) >= LEAST_NOISE
+
+    def _multiplier(self, run: int) -> float:
+        if self.claimed:
+            return float(self.claimed[0].noise_multiplier[run])
+        return (0.5 / float(self.budget[run])) ** 0.5  # of one release that costs all of it
+
     def events(self, run: int) -> list[Event]:
         """All releases of a run, as the accountant reads them.
 
         Raises:
-          ValueError: if they have no noise, or there is no such run.
+          ValueError: if they have no noise, or too little to be `accountable`, or there is no such run.
         """
         validate.index(len(self.budget), run=run)
         if not self.claimed:
             noise = "gaussian" if self.is_gaussian else "zcdp"
-            return [Event((0.5 / float(self.budget[run])) ** 0.5, self.relation, self.sampling, 1, noise)]
+            return [Event(self._multiplier(run), self.relation, self.sampling, 1, noise)]
         count = 1 if self.sampling == FRESH else self.steps
-        return [Event(float(self.claimed[0].noise_multiplier[run]), self.relation, self.sampling, count)]
+        return [Event(self._multiplier(run), self.relation, self.sampling, count)]
 
 
 class OnDesk(Protocol):
@@ -576,10 +585,11 @@ class OnDesk(Protocol):
                 left = (*left, STATISTICS_WITHOUT_NOISE)
             if bool(meter.spent[run] > desk.budget[run] * (1 + desk.tolerance)):
                 rests = (*rests, OVERSPENT)
-            if budget < float("inf"):
+            if desk.accountable(run):
                 claims.append(account(desk.events(run), delta, accountant, assumptions=rests, not_covered=left))
             else:
-                claims.append(Guarantee(budget, delta, desk.relation, "no noise", rests, left))
+                how = "no noise" if budget == float("inf") else "less noise than an accountant knows"
+                claims.append(Guarantee(float("inf"), delta, desk.relation, how, rests, left))
         return tuple(claims)
 
     def take(self, index: Tensor) -> Self:

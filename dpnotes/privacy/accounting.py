@@ -61,6 +61,11 @@ def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -
         return rho + 2 * math.sqrt(rho * math.log(1 / delta))
     if conversion == "tight":
         return _tight_epsilon(rho, delta)
+    return _gaussian_epsilon(rho, delta)
+
+
+@lru_cache(maxsize=1024)  # the runs of a batch ask the same, each for itself
+def _gaussian_epsilon(rho: float, delta: float) -> float:
     from dp_accounting import get_epsilon_gaussian
 
     with warnings.catch_warnings():  # a tiny rho takes the logarithm of 0 on the way to epsilon = 0

@@ -19,7 +19,7 @@ from dpnotes.sampling import FRESH, WHOLE, CombinationError, Noise, Sampling, ch
 
 # What floating-point numbers can account for: a release of the least noise has an epsilon of 10^12, of the most noise
 # none to speak of; of more releases the rounding of each could add up.
-_LEAST_NOISE, _MOST_NOISE, _MOST_RELEASES = 1e-6, 1e12, 10**9
+LEAST_NOISE, _MOST_NOISE, _MOST_RELEASES = 1e-6, 1e12, 10**9
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class Event:
     def __post_init__(self) -> None:
         validate.positive(noise_multiplier=self.noise_multiplier)
         validate.at_least(1, count=self.count)
-        if not _LEAST_NOISE <= self.noise_multiplier <= _MOST_NOISE:
+        if not LEAST_NOISE <= self.noise_multiplier <= _MOST_NOISE:
             raise ValueError(
-                f"Expected {_LEAST_NOISE:g} <= noise_multiplier={self.noise_multiplier!r} <= {_MOST_NOISE:g}."
+                f"Expected {LEAST_NOISE:g} <= noise_multiplier={self.noise_multiplier!r} <= {_MOST_NOISE:g}."
             )
         if self.count > _MOST_RELEASES:
             raise ValueError(f"Expected count={self.count!r} <= {_MOST_RELEASES:g}.")

@@ -17,7 +17,7 @@ from dpnotes.oracles.release import Desk
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.calculators import SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
 from dpnotes.privacy.accounting import account, assumptions_of
-from dpnotes.streams import Streams
+from dpnotes.privacy.events import LEAST_NOISE
 
 
 @dataclass(frozen=True)
@@ -109,6 +109,7 @@ def readings(
       >>> from dpnotes.core import Sampling
       >>> from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
       >>> from dpnotes.problems.quadratics import Quadratic
+      >>> from dpnotes.streams import Streams
       >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.1, seed=0)
       >>> how = {"norm_bound": 4.0, "num_steps": 20}
       >>> noise = [theorem_3_1_noise(8.0, 1e-3, **how, batch_size=10, num_examples=50, c_1=20.0, c_2=9.0)]
@@ -125,11 +126,13 @@ def readings(
     """
     validate.instance(Runs, runs=runs)
     validate.same_length(runs=runs.guarantees, noise=noise)
-    argue = _clipped if getattr(runs.oracle, "clipped", False) else _not_clipped
-    return tuple(argue(runs, index, choice, premises) for index, choice in enumerate(noise))
+    if getattr(runs.oracle, "clipped", False):
+        return tuple(_clipped(runs, index, choice) for index, choice in enumerate(noise))
+    about_runs = assumptions_of(runs.streams)
+    return tuple(_not_clipped(runs, index, choice, premises, about_runs) for index, choice in enumerate(noise))
 
 
-def _clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> dict[str, Reading]:
+def _clipped(runs: Runs, index: int, choice: NoiseChoice) -> dict[str, Reading]:
     claim = runs.guarantees[index]
     rests = *claim.assumptions, *choice.premises, _accounted(choice, runs.oracle.desk, index)
     name = f"nominal: {choice.origin}"
@@ -137,7 +140,9 @@ def _clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) ->
     return {"theorem 3.1": Reading(nominal, claim)}
 
 
-def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> dict[str, Reading]:
+def _not_clipped(
+    runs: Runs, index: int, choice: NoiseChoice, premises: Premises, about_runs: tuple[Assumption, ...]
+) -> dict[str, Reading]:
     claim, desk, epsilon = runs.guarantees[index], runs.oracle.desk, choice.epsilon
     C, failure = desk.claimed[0].bound.longest, choice.delta if premises.failure is None else premises.failure
     both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
@@ -158,7 +163,7 @@ def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises
     ) -> Reading:
         # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
         seen = (a for a in claim.assumptions if a.basis == "checked")
-        rests = (*assumptions_of(runs.streams), *seen, *of)
+        rests = (*about_runs, *seen, *of)
         nominal = Guarantee(epsilon, delta, claim.relation, name, (*rests, *nominal_only), claim.not_covered)
         return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
 
@@ -171,7 +176,7 @@ def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises
     }
     num_examples = _num_examples(runs.oracle)
     if premises.sigma is not None and num_examples and claim.relation == Relation.REPLACE_ONE:
-        named["assumption B"] = _by_assumption_b(desk, index, claim, premises.sigma, runs.streams, num_examples)
+        named["assumption B"] = _by_assumption_b(desk, index, claim, premises.sigma, about_runs, num_examples)
     return named
 
 
@@ -184,7 +189,7 @@ def _num_examples(oracle: MinibatchGradient | FreshGradient) -> int:
 
 def _accounted(choice: NoiseChoice, desk: Desk, run: int) -> Assumption:
     """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
-    found = math.inf if choice.std == 0 else account(desk.events(run), choice.delta).epsilon
+    found = account(desk.events(run), choice.delta).epsilon if desk.accountable(run) else math.inf
     statement = (
         f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({choice.epsilon:g}, {choice.delta:g})-DP "
         f"(accounted: epsilon = {found:.4g}, {desk.relation})"
@@ -207,7 +212,7 @@ def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: in
 
 
 def _by_assumption_b(
-    desk: Desk, run: int, claim: Guarantee, sigma: float, streams: Streams, num_examples: int
+    desk: Desk, run: int, claim: Guarantee, sigma: float, about_runs: tuple[Assumption, ...], num_examples: int
 ) -> Reading:
     (ask,) = desk.claimed
     batch_size = desk.sampling.batch_size if desk.sampling.scheme == "fixed-size" else num_examples
@@ -217,8 +222,8 @@ def _by_assumption_b(
     assumption = Assumption(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
-    rests = *assumptions_of(streams), assumption
-    if std == 0:
-        return Reading(None, replace(claim, assumptions=rests))
+    rests = *about_runs, assumption
+    if not desk.accountable(run) or std / moved < LEAST_NOISE:
+        return Reading(None, replace(claim, nominal_epsilon=math.inf, assumptions=rests))
     event = replace(desk.events(run)[0], noise_multiplier=std / moved)
     return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))

@@ -1,18 +1,27 @@
 """The experiments of adaptive batches: fast walks against the real oracle, decision rules, one tiny cell each."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 
-from dpnotes.core import Status
+from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Context, Spec
-from dpnotes.methods.loop import drive
-from dpnotes.papers.adaptive_batch.experiments import EXPERIMENTS, audit, escape, necessity, slopes
-from dpnotes.papers.adaptive_batch.experiments.ramps import Block, Ramps, first_stationary, walk
+from dpnotes.methods.loop import Observer, drive
+from dpnotes.methods.spider_descent import SpiderDescentState, StochasticSpider
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.papers.adaptive_batch import algorithms
+from dpnotes.papers.adaptive_batch.algorithms import stochastic_spider
+from dpnotes.papers.adaptive_batch.experiments import EXPERIMENTS, audit, escape, necessity, ramps, slopes
+from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples, first_stationary, walk
+from dpnotes.papers.noisy_sgd.algorithms import no_noise, noisy_sgd_on_fresh_data
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.museum.exhibit import module_with_line_replaced
 from dpnotes.problems.separable import Parabola, Separable, hard_instance
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
@@ -37,80 +46,180 @@ def test_every_experiment_has_both_profiles_and_a_rule():
 
 # ---------------------------------------------------------------- ramps and walks
 def test_ramps_are_hard_instances():
-    ramps = Ramps(torch.tensor([0.01, 0.1]).double(), torch.tensor([1.0, 2.0]).double(), 5)
+    landscapes = Ramps(torch.tensor([0.01, 0.1]).double(), torch.tensor([1.0, 2.0]).double(), 5)
     x = 3 * Streams.of("ramps", range(2)).normal("x", 0, 5)
     for run, (accuracy, amplitude) in enumerate(((0.01, 1.0), (0.1, 2.0))):
         landscape, start = hard_instance(float(torch.tensor(accuracy).double()), 5, amplitude)
-        alone = ramps.take(torch.tensor([run]))
-        torch.testing.assert_close(ramps.start[run], start, rtol=1e-6, atol=0)
+        alone = landscapes.take(torch.tensor([run]))
+        torch.testing.assert_close(landscapes.start[run], start, rtol=1e-6, atol=0)
         for ours, theirs in (
-            (ramps.gradient(x), landscape.gradient(x)),
-            (ramps.smallest_eigenvalue(x), landscape.smallest_eigenvalue(x)),
+            (landscapes.gradient(x), landscape.gradient(x)),
+            (landscapes.smallest_eigenvalue(x), landscape.smallest_eigenvalue(x)),
         ):
             torch.testing.assert_close(ours[run], theirs[run], rtol=1e-5, atol=1e-7)
-        assert torch.equal(alone.gradient(x[run : run + 1])[0], ramps.gradient(x)[run])
+        assert torch.equal(alone.gradient(x[run : run + 1])[0], landscapes.gradient(x)[run])
         rho = landscape.constants["hessian_lipschitz"].value
-        assert float(ramps.hessian_lipschitz[run]) == pytest.approx(rho, rel=1e-6)
+        assert float(landscapes.hessian_lipschitz[run]) == pytest.approx(rho, rel=1e-6)
 
 
-@pytest.mark.parametrize("printed", [False, True])
+@dataclass
+class Record:
+    """What a walk has at every step, `(steps, runs, ...)`, with that of the next point left out."""
+
+    points: np.ndarray
+    estimates: np.ndarray
+    used: np.ndarray
+    fresh: np.ndarray
+    perturbed: np.ndarray
+
+
+def walked(module, landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
+    blocks: list[ramps.Block] = []
+
+    def watch(block: ramps.Block) -> np.ndarray:
+        blocks.append(block)
+        return np.zeros(len(streams), dtype=bool)
+
+    module.walk(landscape, given, streams, steps, watch)
+    assert len(blocks) > 2
+    return Record(*(np.concatenate([getattr(block, each.name) for block in blocks]) for each in fields(Record)))
+
+
+def driven(start: torch.Tensor, run: Callable[[Observer], SpiderDescentState]) -> Record:
+    states, estimates = [], []
+
+    def observe(going: torch.Tensor, state: SpiderDescentState, estimate: Estimate) -> None:
+        states.append(state)
+        estimates.append(estimate.gradient)
+
+    end = run(observe)
+    assert (end.status == Status.FINISHED).all()
+    points = torch.stack([start, *(state.x for state in states[:-1])])
+    nothing = torch.zeros(1, len(start), dtype=torch.int64)
+    used, fresh, perturbed = (
+        torch.cat([nothing, torch.stack(counts)])
+        for counts in (
+            [state.oracle.meter.used for state in states],
+            [state.oracle.meter.refreshes for state in states],
+            [state.perturbations for state in states],
+        )
+    )
+    found = points, torch.stack(estimates), used[:-1], fresh.diff(dim=0).bool(), perturbed.diff(dim=0).bool()
+    return Record(*(column.numpy() for column in found))
+
+
+def agree(ours: Record, theirs: Record) -> bool:
+    same = all((getattr(ours, name) == getattr(theirs, name)).all() for name in ("used", "fresh", "perturbed"))
+    near = (np.abs(getattr(ours, name) - getattr(theirs, name)).max() <= 1e-10 for name in ("points", "estimates"))
+    return bool(same and all(near))
+
+
+def through_the_door(landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
+    """With batches of at least 2 / s examples, so that s is the sensitivity of a term for the door too."""
+    most = (
+        np.maximum(given.first, 2 / given.term_sensitivity),
+        np.maximum(given.per_gradient, 2 / given.term_sensitivity),
+    )
+    parameters = [
+        algorithms.Parameters(
+            float(landscape.accuracy[run]), 1.0, 1.0, float(landscape.hessian_lipschitz[run]), given.kappa[run],
+            most[0][run], most[1][run], given.noise_multiplier[run], steps, given.step_size[run], given.saddle[run],
+            given.window[run], given.perturbation[run], steps, "a cell of the experiment",
+        )
+        for run in range(len(streams))
+    ]  # fmt: skip
+    samples = RampSamples(landscape)
+
+    def run(observe: Observer) -> SpiderDescentState:
+        return stochastic_spider(samples, parameters, landscape.start, streams, delta=1e-6, observe=observe).state
+
+    return driven(landscape.start, run)
+
+
+def on_the_parts(landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
+    """With the library's oracle and method, as no front door puts them together: SPIDER by squared moves."""
+    numbers = {name: torch.as_tensor(value) for name, value in vars(given).items() if isinstance(value, np.ndarray)}
+    multiplier = numbers["noise_multiplier"]
+    sizes = BatchSizes(numbers["first"], numbers["least"], numbers["per_gradient"])
+    refresh = Refresh(numbers["kappa"], 1.0, given.power)
+    oracle = Spider(RampSamples(landscape), Gaussian(), multiplier, 0.5 / multiplier**2, refresh, sizes, 1.0, 1.0)
+    method = StochasticSpider(
+        steps, numbers["step_size"], numbers["saddle"], numbers["window"], numbers["perturbation"]
+    )
+    state = method.init(landscape.start, oracle)
+    return driven(landscape.start, lambda observe: drive(method, oracle, state, streams, steps, observe=observe))
+
+
 @pytest.mark.parametrize("arm", list(slopes.EXPONENTS))
-def test_walks_are_those_of_the_method_on_the_oracle(arm, printed):
+def test_walks_are_those_of_the_library(arm):
     gamma, runs, steps = np.array([0.03, 0.05, 0.1]), 3, 80
-    ramps = Ramps(torch.from_numpy(gamma), torch.ones(runs).double(), 4, quiet_ridge=printed)
+    landscape = Ramps(torch.from_numpy(gamma), torch.ones(runs).double(), 4)
     given = slopes.parameters(arm, gamma, np.full(runs, 0.01), 4, 1.0, 0.1, 12.0)
     given = replace(
-        given, window=np.array([3.0, 5.0, 4.0]), saddle=3 * gamma, as_printed=printed,
+        given,
+        window=np.array([3.0, 5.0, 4.0]),
+        saddle=3 * gamma,
         kappa=given.kappa * (0.5 if given.power == 1 else 0.02),
-    )  # fmt: skip
+    )
     streams = Streams.of("walks", range(runs))
-    method, oracle = given.oracle(ramps, steps)
-    points, estimates, used = [ramps.start], [], [torch.zeros(runs)]
+    library = through_the_door if given.power == 1 else on_the_parts
+    found, expected = walked(ramps, landscape, given, streams, steps), library(landscape, given, streams, steps)
+    assert agree(found, expected)
+    assert found.fresh.sum(0).min() > 1 and found.perturbed.sum(0).min() > 1
+    for line, instead in (
+        ("drift[new], leaf[new], tree[new] = 0.0, 0, 0.0", "leaf[new], tree[new] = 0, 0.0"),
+        ("allowed[small] = step + i + 1 + p.window[small]", "allowed[small] = step + i + p.window[small]"),
+        ("small = square <= p.saddle**2", "small = square <= 1.1 * p.saddle**2"),
+    ):
+        broken = module_with_line_replaced(ramps, line, instead)
+        assert not agree(walked(broken, landscape, given, streams, steps), expected)
 
-    def observe(going, state, estimate):
-        points.append(state.x)
-        estimates.append(estimate.gradient)
-        used.append(state.oracle.meter.used)
 
-    end = drive(method, oracle, method.init(ramps.start, oracle), streams, steps + 1, observe=observe)
-    blocks: list[Block] = []
-
-    def watch(block: Block) -> np.ndarray:
-        blocks.append(block)
-        return np.zeros(runs, dtype=bool)
-
-    walk(ramps, given, streams, steps, watch)
-    assert (end.status == Status.FINISHED).all() and len(blocks) > 2
-    for name, expected in (("points", points[:steps]), ("estimates", estimates), ("used", used[:steps])):
-        found = np.concatenate([getattr(block, name) for block in blocks])
-        np.testing.assert_allclose(found, torch.stack(expected).numpy(), rtol=1e-12, atol=1e-12)
-    refreshes = np.concatenate([block.fresh for block in blocks]).sum(0)
-    perturbations = np.concatenate([block.perturbed for block in blocks]).sum(0)
-    assert refreshes.tolist() == end.oracle.meter.refreshes.tolist() and refreshes.min() > 1
-    assert perturbations.tolist() == end.perturbations.tolist() and perturbations.min() > 1
-    assert np.abs(blocks[-1].points[-1] - blocks[0].points[0]).min() > 0  # control: every coordinate did move
+def test_a_cell_of_the_slopes_is_what_the_front_door_finds():
+    """The runs of all epsilons: the same draws, so the same steps, examples and arrivals; points to 1e-10."""
+    spec = slopes.QUICK
+    (cell,) = (cell for cell in slopes.cells(spec) if cell["law"] == "epsilon")
+    asked: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(slopes, "first_stationary", lambda *given: asked.append(given) or first_stationary(*given))
+        found = pd.DataFrame(slopes.run_cell(spec, cell, Context("cpu", 10**9)))
+    ((landscape, given, streams, _),) = asked
+    steps = int(found["steps"].max()) + 1
+    door = through_the_door(landscape, given, streams, steps)
+    points = torch.from_numpy(door.points)
+    arrived = landscape.stationary(points, landscape.gradient(points).norm(dim=-1)).numpy()
+    first, runs = arrived.argmax(0), np.arange(len(found))
+    assert found["reached"].all() and arrived.any(0).all()
+    until = np.arange(steps)[:, None] < first
+    assert (found["steps"] == first).all() and (found["used"] == door.used[first, runs]).all()
+    assert (found["fresh"] == (door.fresh & until).sum(0)).all()
+    assert (found["perturbations"] == (door.perturbed & until).sum(0)).all() and found["perturbations"].max() > 0
+    assert agree(walked(ramps, landscape, given, streams, steps), door)
+    line = "total = noise[i] + prefixes[_levels(leaf & (leaf - 1)), each]"
+    broken = module_with_line_replaced(ramps, line, "total = noise[i] + prefixes[_levels(leaf), each]")
+    assert not agree(walked(broken, landscape, given, streams, steps), door)
 
 
 def test_a_run_alone_is_the_run_among_others_and_ends_at_its_first_stationary_point():
     gamma = np.array([0.05, 0.1])
-    ramps = Ramps(torch.from_numpy(gamma), torch.ones(2).double(), 4)
+    landscapes = Ramps(torch.from_numpy(gamma), torch.ones(2).double(), 4)
     given = slopes.parameters("private", gamma, np.full(2, 1e-5), 4, 1.0, 0.1, 12.0)
     streams = Streams.of("alone", range(2))
-    both = first_stationary(ramps, given, streams, 2000)
+    both = first_stationary(landscapes, given, streams, 2000)
     one = torch.tensor([1])
-    alone = first_stationary(ramps.take(one), given.take(np.array([1])), streams.take(one), 2000)
+    alone = first_stationary(landscapes.take(one), given.take(np.array([1])), streams.take(one), 2000)
     assert both["reached"].all() and both["steps"][0] > both["steps"][1]
     assert all(np.allclose(both[name][1], alone[name][0]) for name in both)
-    few = first_stationary(ramps, given, streams, int(both["steps"][0]))
+    few = first_stationary(landscapes, given, streams, int(both["steps"][0]))
     assert few["reached"].tolist() == [False, True] and np.isnan(few["used"][0])
     ends: list[np.ndarray] = []
 
-    def watch(block: Block) -> np.ndarray:
+    def watch(block: ramps.Block) -> np.ndarray:
         here = torch.from_numpy(block.points)
-        ends.append(ramps.stationary(here, ramps.gradient(here).norm(dim=-1)).numpy())
+        ends.append(landscapes.stationary(here, landscapes.gradient(here).norm(dim=-1)).numpy())
         return np.zeros(2, dtype=bool)
 
-    walk(ramps, given, streams, int(both["steps"][0]) + 1, watch)
+    walk(landscapes, given, streams, int(both["steps"][0]) + 1, watch)
     assert np.concatenate(ends).argmax(0).tolist() == both["steps"].tolist()
 
 
@@ -227,6 +336,31 @@ def test_a_row_of_escape_runs():
     assert abs(table.loc[1, "exponent"] - np.log(0.2) / 2) < 4 * table.loc[1, "standard_error"]
     assert 0.8 < escape.boundaries(frame)["boundary"].item() < 1.25
     assert table.loc[5, "escaped"] < 0.2 and table.loc[20, "escaped"] > 0.8
+
+
+@dataclass
+class Given:
+    """Batches of the losses `((1 - lambda) z - lambda) x^2 / 2` whose means of z are given, `(runs, steps)`."""
+
+    means: torch.Tensor
+    curvature: float
+
+    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: torch.Tensor) -> "Given":
+        return Given(self.means.gather(1, call[:, None]), self.curvature)
+
+    def gradient(self, x: torch.Tensor) -> torch.Tensor:
+        return ((1 - self.curvature) * self.means - self.curvature) * x
+
+
+@pytest.mark.parametrize("law", ["coins", "normal"])
+def test_products_of_factors_are_descent_through_the_front_door(law):
+    streams, steps, start = Streams.of("products", range(5)), 60, torch.ones(5, 1).double()
+    means = escape.batch_means(law, 5, streams, steps)
+    how = {"batch_size": 5, "norm_bound": 1.0, "step_size": 0.7, "num_steps": steps, "delta": 0.5}
+    runs = noisy_sgd_on_fresh_data(Given(means, 0.05), [no_noise()] * 5, start, streams, **how)
+    for curvature, same in ((0.05, True), (0.051, False)):  # the other is the control
+        product = escape.factors(means, curvature, 0.7).prod(1)
+        assert torch.allclose(runs.x[:, 0], product, rtol=1e-10, atol=0) == same
 
 
 # ---------------------------------------------------------------- necessity

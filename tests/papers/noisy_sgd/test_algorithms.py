@@ -359,6 +359,20 @@ def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
     assert "drawn from 1000000 examples" in str(sampled.guarantees[0])
 
 
+def test_a_run_with_less_noise_than_an_accountant_knows_claims_nothing():
+    least = 1e-6 * 2 * 6.0 / 100
+    noise = [by_hand(0.9 * least), by_hand(1.1 * least)]
+    runs, _ = on_fresh_data(noise, num_steps=2, sampling=Sampling.fixed_size(100, 10**6))
+    little, enough = runs.guarantees
+    assert math.isinf(little.epsilon) and "less noise than an accountant knows" in str(little)
+    first, second = readings(runs, noise, Premises(sigma=1e-7))
+    assert all(reading.vacuous for reading in first.values())
+    assert math.isfinite(enough.epsilon)  # control: as finite as so little noise can be
+    assert not second["assumption B"].vacuous
+    far = readings(runs, noise, Premises(sigma=1e9))[1]["assumption B"]  # whose sensitivity is what is too large
+    assert far.vacuous and math.isinf(far.accounted.epsilon)
+
+
 # ---------------------------------------------------------------- what else is said
 def test_what_no_guarantee_covers_is_named():
     runs = descend([by_hand(1.0)], bound_basis="measured", not_covered=(TUNED_ON_PRIVATE_DATA,))

@@ -1,4 +1,6 @@
-"""The saddle experiments of noisy SGD: fast paths against the real oracle, decision rules, one tiny cell each."""
+"""The saddle experiments of noisy SGD: their examples, decision rules, one tiny cell each."""
+
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -6,13 +8,11 @@ import pytest
 import torch
 
 from dpnotes.experiments import Context, Spec
-from dpnotes.methods.descent import Descent
-from dpnotes.methods.loop import drive
-from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.fresh import PURPOSE
 from dpnotes.papers.noisy_sgd.experiments import EXPERIMENTS, appendix_c, escape, fraction, lemma_3_2, slopes
-from dpnotes.papers.noisy_sgd.experiments.paths import Instances, Setting, noisy_paths
-from dpnotes.papers.noisy_sgd.experiments.wells import Wells, parameters
-from dpnotes.problems.separable import Linear, Separable
+from dpnotes.papers.noisy_sgd.experiments.wells import Instances, Parameters, Wells, levels, parameters
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.problems.separable import Cosine, Linear, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
 
@@ -36,29 +36,38 @@ def test_every_experiment_has_both_profiles_and_a_rule():
             assert experiment.cells(experiment.spec(profile))
 
 
-# ---------------------------------------------------------------- paths and parameters
-@pytest.mark.parametrize("additive", [False, True])
-def test_paths_in_blocks_are_those_of_descent_on_the_oracle(additive):
+# ---------------------------------------------------------------- instances and parameters
+def test_batches_of_instances_are_those_of_virtual_data_times_a_factor():
     wells = Wells(5, f_max=1.0, sigma=0.3)
-    features = Separable([(Linear(0.2), 3), (Linear(0.0), 2)]) if additive else wells.features
-    streams, start, steps = Streams.of("paths", range(3)), wells.start(3), [40, 25, 40]
-    std = torch.tensor([0.05, 0.1, 0.02], dtype=torch.float64)
-    ones = torch.ones(3, dtype=torch.float64)
-    setting = Setting(0.7 * ones, std, 16 * ones, torch.tensor(steps))
-    instances = Instances(wells.landscape, ones)
-    paths: list[list[torch.Tensor]] = [[], [], []]
-    for block in noisy_paths(instances, features, start, streams, setting, numbers_at_once=100):
-        for run, points in zip(block.going.tolist(), block.points.unbind(1), strict=True):
-            paths[run].append(points)
-    oracle = FreshGradient(VirtualData(wells.landscape, features), 16, std, norm_bound=10.0, num_steps=40)
-    method, seen = Descent(0.7), [start]
-    state = method.init(start, oracle)
-    drive(method, oracle, state, streams, 40, observe=lambda going, state, estimate: seen.append(state.x))
-    for run, num_steps in enumerate(steps):
-        found = torch.cat(paths[run])
-        assert len(found) == num_steps
-        torch.testing.assert_close(found, torch.stack(seen)[:num_steps, run], rtol=0, atol=1e-11)
-    assert float((torch.cat(paths[0])[1:] - start[0]).abs().min()) > 0  # control: the noise did move every coordinate
+    streams, x = Streams.of("instances", range(2)), wells.start(2) + 0.1
+    instances = Instances(wells.landscape, wells.feature, torch.tensor([1.0, 0.5]).double())
+    virtual = VirtualData(wells.landscape, Separable([(wells.feature, 1), (Linear(0.0), 4)]))
+    ours, theirs = (data.fresh(16, streams, "batch", 3).gradient(x) for data in (instances, virtual))
+    torch.testing.assert_close(ours[0], theirs[0], rtol=0, atol=1e-14)
+    assert float((ours[1] - theirs[1]).abs().max()) > 0.01  # control: the factor counts
+    torch.testing.assert_close(instances.gradient(x)[1], 0.5 * wells.landscape.gradient(x)[1], rtol=0, atol=1e-14)
+    assert torch.equal(instances.take(torch.tensor([1])).gradient(x[1:])[0], instances.gradient(x)[1])
+
+
+def test_levels_are_those_of_the_iterates_whatever_runs_are_beside():
+    wells, factors = Wells(3, f_max=1.0, sigma=0.3), torch.tensor([1.0, 0.7, 0.9]).double()
+    given = [Parameters(0.1, 0.7, steps, std, 10.0, 16) for steps, std in ((40, 0.05), (25, 0.0), (40, 0.1))]
+    streams, rho = Streams.of("levels", range(3)), wells.hessian_lipschitz
+    together = levels(wells, streams, given, factors)
+    assert [len(path) for path in together] == [40, 25, 40]
+    for run, choice in enumerate(given):
+        alone, one = torch.tensor([run]), torch.ones(1, 1).double()
+        (path,) = levels(wells, streams.take(alone), [choice], factors[alone])
+        torch.testing.assert_close(together[run], path, rtol=0, atol=0)
+        instances, x = Instances(wells.landscape, wells.feature, factors[alone]), wells.start(1)
+        for step in range(choice.num_steps):
+            assert float(together[run][step]) == pytest.approx(float(instances.level(x, rho)), rel=1e-6)
+            batch = instances.fresh(16, streams.take(alone), PURPOSE, step * one[0].long())
+            noise = choice.noise_std * streams.take(alone).normal(Gaussian().purpose, step, 3)
+            x = x - 0.7 * (batch.gradient(x) + noise)
+        assert (together[run][1:] != together[run][0]).any() == (choice.noise_std > 0)  # control: only noise leaves
+    wild = [replace(choice, step_size=1e200) for choice in given[2:]]
+    assert levels(wells, streams.take(torch.tensor([2])), wild, factors[2:])[0][-1] == torch.inf
 
 
 def test_the_parameters_are_the_theorems():
@@ -76,7 +85,7 @@ def test_the_parameters_are_the_theorems():
 # ---------------------------------------------------------------- slopes
 def reached(exponents: dict[str, float], spread: float = 0.02, stays: bool = True) -> pd.DataFrame:
     draws, rows = np.random.default_rng(0), []
-    for point in slopes.points(slopes.QUICK):
+    for point in slopes.points(slopes.PAPER):
         for repeat in range(20):
             value = point["value"] ** exponents[point["knob"]] * np.exp(spread * draws.normal())
             rows.append({"knob": point["knob"], "value": point["value"], "noise": True, "repeat": repeat})
@@ -98,24 +107,24 @@ def reached(exponents: dict[str, float], spread: float = 0.02, stays: bool = Tru
     ],
 )
 def test_the_rule_on_slopes(change, verdict, said):
-    decision = slopes.decide(reached({**slopes.EXPONENTS, **change}), slopes.QUICK)
+    decision = slopes.decide(reached({**slopes.EXPONENTS, **change}), slopes.PAPER)
     assert decision.verdict == verdict and said in decision.reason
 
 
 def test_slopes_that_are_too_uncertain_or_runs_that_left_without_noise_are_not_reproduced():
-    assert slopes.decide(reached(slopes.EXPONENTS, spread=2.0), slopes.QUICK).verdict == "undecided"
-    left = slopes.decide(reached(slopes.EXPONENTS, stays=False), slopes.QUICK)
+    assert slopes.decide(reached(slopes.EXPONENTS, spread=2.0), slopes.PAPER).verdict == "undecided"
+    left = slopes.decide(reached(slopes.EXPONENTS, stays=False), slopes.PAPER)
     assert left.verdict == "not reproduced" and "0 of 20" in left.reason
     lost = reached(slopes.EXPONENTS)
     lost.loc[0, "reached"] = np.inf
-    assert slopes.decide(lost, slopes.QUICK).reason == "1 of 420 runs diverged"
+    assert slopes.decide(lost, slopes.PAPER).reason == "1 of 740 runs diverged"
 
 
 def test_a_tiny_suite_of_slopes_runs():
-    ranges = {"n": [6e4, 9e4], "epsilon": [0.01, 0.015], "d": [300.0, 600.0], "f_max": [0.5, 2.0]}
+    ranges = {"n": [6e4, 7e4], "d": [2000.0, 3000.0]}
     spec = changed(slopes.QUICK, ranges=ranges, points=2, repeats=2)
     frame = frame_of(slopes, spec)
-    assert len(frame) == 2 * (4 * 2 + 1) and set(frame["knob"]) == set(slopes.EXPONENTS)
+    assert len(frame) == 2 * (2 * 2 + 1) and set(frame["knob"]) == set(ranges)
     assert (frame.loc[frame["noise"], "reached"] < frame.loc[frame["noise"], "alpha"]).all()
     assert "without noise 2 of 2" in slopes.decide(frame, spec).reason
     alone = slopes.run_cell(spec, slopes.cells(spec)[-1], Context("cpu", 10**9))
@@ -150,6 +159,26 @@ def test_spread_is_the_sum_and_the_escape_time_its_inverse():
     assert escape.spread(0.1, 30) ** 2 == pytest.approx(sum(1.1 ** (2 * t) for t in range(30)))
     time = escape.escape_time(0.1, 1e-3, 0.2)
     assert 1e-3 * escape.spread(0.1, time) * 0.6744897501960817 == pytest.approx(0.2)
+
+
+def test_mirrored_runs_are_those_with_mirrored_noise_on_the_same_batches():
+    base, _ = escape.landscape("wells", 4)
+    saddle, data = base.saddle, VirtualData(base, Separable([(Cosine(0.5), base.dim)]))
+    streams, v, std, size, steps = Streams.of("coupled", range(3)), saddle.direction, 1e-3, 100.0, 30
+    x = other = saddle.point.expand(3, -1)
+    expected = [(x - other) @ v]
+    for step in range(steps):
+        batch = data.fresh(size, streams, PURPOSE, step)
+        noise = std * streams.normal(Gaussian().purpose, step, data.dim)
+        x = x - 0.1 * (batch.gradient(x) + noise)
+        other = other - 0.1 * (batch.gradient(other) + noise - 2 * (noise @ v)[:, None] * v)
+        expected.append((x - other) @ v)
+    place, mirrored, same = (
+        escape.places(examples, saddle, streams, 0.1, std, size, steps)
+        for examples in (data, escape.Mirrored(data, saddle), data)
+    )
+    torch.testing.assert_close(place + mirrored, torch.stack(expected), rtol=0, atol=1e-13)
+    assert float((place + same - torch.stack(expected)).abs().max()) > 1e-6  # control: the mirror matters
 
 
 # ---------------------------------------------------------------- fraction
@@ -226,7 +255,7 @@ def test_a_tiny_cell_of_appendix_c_runs_and_outliers_have_mean_0_and_variance_1(
     spec = changed(appendix_c.QUICK, outliers=[0.0, 0.1], ratios=[1.0, 1e4], repeats=2)
     assert appendix_c.decide(frame_of(appendix_c, spec), spec).verdict == "reproduced"
     streams = Streams.of("outliers", range(1000))
-    draws = appendix_c.outlier_means(0.01)(streams, torch.arange(1000), 100)
+    draws = appendix_c.outlier_means(0.01)(streams, "examples", torch.arange(1000), 100)
     # 100,000 draws with kurtosis about 1/0.01: standard errors 0.0032 and 0.031; 4 of them.
     assert abs(float(draws.mean())) < 0.013 and abs(float(draws.square().mean()) - 1) < 0.13
     assert len(draws.unique()) == 2

@@ -1,17 +1,17 @@
 """What stochastic Spider needs: saddle perturbation or tree noise to leave, and a drift that nothing resets."""
 
-from dataclasses import replace
+import math
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
-from dpnotes.papers.adaptive_batch.experiments.ramps import Block, Ramps, walk
-from dpnotes.papers.adaptive_batch.experiments.slopes import parameters
+from dpnotes.papers.adaptive_batch.algorithms import Parameters, stochastic_spider
+from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.streams import Streams
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ COMMON: dict[str, Any] = {
     "decision_rule": RULE,
     "seed": "adaptive_batch.necessity: ramps",
     "dim": 4,
-    # So small that the noise of a tree's node, alpha / sqrt(d), is what batches of the sampling regime allow for.
-    "epsilon": 0.01,
     "ratio": 12.0,
     "amplitude": 8.0,
     # Both hold on all of the ramp: its slope is below the threshold, and a window below kappa.
@@ -55,55 +53,84 @@ def num_steps(spec: Spec) -> int:
     return int(spec["share"] * spec["amplitude"] / spec["accuracy"] ** 2)
 
 
+def ramps(spec: Spec, runs: int) -> Ramps:
+    """The instance, with a ridge on which the examples agree, once a run."""
+    accuracy, amplitude = (torch.full((runs,), spec[name], dtype=torch.float64) for name in ("accuracy", "amplitude"))
+    return Ramps(accuracy, amplitude, spec["dim"], quiet_ridge=True)
+
+
+def parameters(spec: Spec, perturbed: bool, tree: bool) -> Parameters:
+    """What a run is given, with the theorem's exponents and without logarithms; G = M = 1, alpha = gamma / ratio.
+
+    Batches are those of the sampling regime, and the noise of a tree's node is what they allow for, alpha / sqrt(d).
+
+    Example:
+      >>> [round(parameters(QUICK, True, tree).noise_multiplier) for tree in (True, False)]
+      [150, 0]
+    """
+    gamma, alpha = spec["accuracy"], spec["accuracy"] / spec["ratio"]
+    kappa = spec["amplitude"] ** (1 / 3)
+    sensitivity = 2 * alpha**2 / min(1.0, kappa)
+    return Parameters(
+        accuracy=gamma,
+        gradient_bound=1.0,
+        smoothness=1.0,
+        hessian_lipschitz=float(ramps(spec, 1).hessian_lipschitz),
+        drift_threshold=kappa,
+        first_batch=1 / alpha**2,
+        batch_per_gradient=kappa / alpha**2,
+        noise_multiplier=alpha / math.sqrt(spec["dim"]) / sensitivity if tree else 0.0,
+        num_steps=num_steps(spec),
+        step_size=1.0,
+        threshold=spec["threshold"] * gamma,
+        window=math.floor(spec["window"] * kappa / (4 * gamma)),
+        perturbation=gamma / 3 if perturbed else 0.0,
+        max_leaves=num_steps(spec),
+        origin="the exponents of Theorem 3.11",
+    )
+
+
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     """Runs of equal length on one instance; nothing stops them at a stationary point."""
     asked = [(perturbed, repeat) for perturbed in (True, False) for repeat in range(spec["repeats"])]
+    given = {perturbed: parameters(spec, perturbed, cell["tree"]) for perturbed in (True, False)}
     steps = num_steps(spec)
 
     def run(chosen: range) -> dict[str, Any]:
         part = [asked[i] for i in chosen]
-        runs, one = len(part), np.ones(len(part))
         # The draws of a repeat are the same in every combination.
         streams = Streams.of(spec["seed"], [f"{repeat}" for _, repeat in part])
-        gamma = spec["accuracy"] * one
-        ramps = Ramps(torch.from_numpy(gamma), torch.full((runs,), spec["amplitude"]).double(), spec["dim"], True)
-        arm = "private" if cell["tree"] else "sampling"
-        given = parameters(
-            arm, gamma, spec["epsilon"] * one, spec["dim"], spec["amplitude"], spec["accuracy"], spec["ratio"]
-        )
-        kappa = spec["amplitude"] ** (1 / 3)
-        given = replace(
-            given,
-            saddle=spec["threshold"] * gamma,
-            window=np.floor(spec["window"] * kappa / (4 * gamma)),
-            perturbation=np.where([perturbed for perturbed, _ in part], given.perturbation, 0.0),
+        landscape = ramps(spec, len(part))
+        squares, left = torch.zeros(_PARTS, len(part)).double(), torch.zeros(len(part), dtype=torch.bool)
+        points = [landscape.start]  # the last one is where the next estimate is asked for
+
+        def observe(going: Tensor, state: Any, estimate: Any) -> None:
+            x, step = points.pop(), int(state.steps.max()) - 1
+            squares[step * _PARTS // steps] += (landscape.gradient(x) - estimate.gradient).square().sum(1)
+            left.logical_or_(x[:, 1].abs() > math.pi / 2)
+            points.append(state.x)
+
+        runs = stochastic_spider(
+            RampSamples(landscape),
+            [given[perturbed] for perturbed, _ in part],
+            landscape.start,
+            streams,
+            delta=1e-6,
             as_printed=cell["as_printed"],
+            observe=observe,
         )
-        squares, fresh, perturbations = np.zeros((_PARTS, runs)), np.zeros(runs), np.zeros(runs)
-        left = np.zeros(runs, dtype=bool)
-
-        def watch(block: Block) -> NDArray[np.bool_]:
-            points = torch.from_numpy(block.points)
-            errors = (ramps.gradient(points) - torch.from_numpy(block.estimates)).square().sum(-1).numpy()
-            places = (block.first + np.arange(len(errors))) * _PARTS // steps
-            np.add.at(squares, places, errors)
-            fresh[:] += block.fresh.sum(0)
-            perturbations[:] += block.perturbed.sum(0)
-            left[:] |= (np.abs(block.points[:, :, 1]) > np.pi / 2).any(0)
-            return np.zeros(runs, dtype=bool)
-
-        walk(ramps, given, streams, steps, watch)
         counts = np.bincount(np.arange(steps) * _PARTS // steps, minlength=_PARTS)
-        mean = squares / counts[:, None] / spec["accuracy"] ** 2
+        mean = squares.numpy() / counts[:, None] / spec["accuracy"] ** 2
         return {
-            "left": left, "fresh": fresh, "windows": perturbations, "early": mean[0], "middle": mean[_PARTS // 2],
+            "left": left, "fresh": runs.state.oracle.meter.refreshes.double(),
+            "windows": runs.state.perturbations.double(), "early": mean[0], "middle": mean[_PARTS // 2],
             "late": mean[-1],
         }  # fmt: skip
 
     columns = context.in_chunks(run, len(asked), 8 * 60 * (spec["dim"] + 1))
     if cell["tree"]:
         context.record_spent(
-            mechanism="tree", relation="replace-one", data="synthetic", noise_multiplier=1 / spec["epsilon"],
+            mechanism="tree", relation="replace-one", data="synthetic", noise_multiplier=given[True].noise_multiplier,
             nominal=True,
         )  # fmt: skip
     return {

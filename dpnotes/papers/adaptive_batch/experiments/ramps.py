@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpnotes.guarantees import Basis
-from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Batch, VirtualSamples
-from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
-from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Cosine, Separable, Sine, hard_instance
 from dpnotes.streams import Streams
@@ -181,7 +179,6 @@ class Parameters:
       term_sensitivity: s of a tree; infinite with others.
       power: of a move in the drift, 1 (adaptive batches) or 2.
       mechanism: "tree", "gaussian" or "none".
-      as_printed: whether lines 9 and 10 of the algorithm are the printed ones.
     """
 
     step_size: Array
@@ -196,7 +193,6 @@ class Parameters:
     term_sensitivity: Array
     power: int
     mechanism: str
-    as_printed: bool = False
 
     @property
     def _arrays(self) -> dict[str, Array]:
@@ -206,36 +202,6 @@ class Parameters:
     def take(self, index: NDArray[Any]) -> "Parameters":
         """The parameters of some of the runs."""
         return replace(self, **{name: value[index] for name, value in self._arrays.items()})
-
-    def oracle(self, ramps: Ramps, num_steps: int) -> tuple[StochasticSpider, Spider]:
-        """The method and the oracle that `first_stationary` runs, as the library has them."""
-        numbers = {name: torch.as_tensor(value) for name, value in self._arrays.items()}
-        mechanism = {"tree": Tree(num_steps), "gaussian": Gaussian(), "none": Exact()}[self.mechanism]
-        multiplier = numbers["noise_multiplier"]
-        if isinstance(mechanism, Tree):
-            cost = mechanism.max_cost(1.0) / multiplier**2
-        else:
-            cost = 0.5 / multiplier**2
-        oracle = Spider(
-            RampSamples(ramps),
-            mechanism,
-            multiplier,
-            cost,
-            Refresh(numbers["kappa"], 1.0, self.power),
-            BatchSizes(numbers["first"], numbers["least"], numbers["per_gradient"]),
-            gradient_bound=1.0,
-            smoothness=1.0,
-            term_sensitivity=numbers["term_sensitivity"] if isinstance(mechanism, Tree) else None,
-        )
-        method = StochasticSpider(
-            num_steps,
-            numbers["step_size"],
-            numbers["saddle"],
-            numbers["window"],
-            numbers["perturbation"],
-            self.as_printed,
-        )
-        return method, oracle
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,9 +240,11 @@ def walk(
     ended: Callable[[Block], NDArray[np.bool_]],
     numbers_at_once: int = 2**18,
 ) -> None:
-    """`methods.spider_descent.StochasticSpider` on `oracles.spider.Spider`, some 60 times faster, in blocks of steps.
+    """`methods.spider_descent.StochasticSpider` on `oracles.spider.Spider`, in blocks of steps.
 
-    The draws, and so the iterates up to rounding, are those of `Parameters.oracle` with these streams.
+    It is here because the quick slopes would take 46 minutes through `stochastic_spider` in place of 2 (the paper
+    profile 3.4 core-hours in place of 0.7), and `test_a_cell_of_the_slopes_is_what_the_front_door_finds` holds it to
+    that door: the draws, and so the iterates up to rounding, are the same.
 
     Args:
       ramps: the instances.
@@ -295,7 +263,6 @@ def walk(
     prefixes = np.zeros((_LEVELS + 1, len(x), dim))  # the tree's noise up to the last block of a level; 0 at -1
     move, used, allowed = np.zeros(len(x)), np.zeros(len(x)), np.ones(len(x))
     drift = np.full(len(x), np.inf)  # so that the first estimate is a fresh gradient
-    square = drift.copy()
     leaf: Any = np.zeros(len(x), dtype=np.int64)
     step = 0
     while len(going) and step < max_steps:
@@ -328,8 +295,6 @@ def walk(
             np.tanh(field[:, 2:], out=field[:, 2:])
             field *= after
             features_here = np.cos(x)
-            if ramps.quiet_ridge:
-                features_here[:, 1] = -np.sin(x[:, 1])
             features_here *= slope
             # ---- how many examples
             drift += move**p.power
@@ -368,14 +333,12 @@ def walk(
             if any_new:
                 estimate[new] = value[new]
             # ---- the step
-            previous, square = square, np.einsum("ij,ij->i", estimate, estimate)
+            square = np.einsum("ij,ij->i", estimate, estimate)
             direction = estimate
-            small = (previous if p.as_printed else square) <= p.saddle**2
+            small = square <= p.saddle**2
             if small.any() and (small := small & (allowed <= step + i)).any():
                 perturbed[i] = small
                 allowed[small] = step + i + 1 + p.window[small]
-                if p.as_printed:
-                    drift[small] = 0.0
                 index = torch.as_tensor(small.nonzero()[0])
                 kicks = streams.take(index).normal("spider descent: saddle perturbation", step + i, dim).numpy()
                 direction = estimate.copy()
@@ -394,7 +357,7 @@ def walk(
             before, after, x, field, features_here, estimate, tree = (
                 rest[on] for rest in (before, after, x, field, features_here, estimate, tree)
             )
-            move, drift, used, allowed, square, leaf = (rest[on] for rest in (move, drift, used, allowed, square, leaf))
+            move, drift, used, allowed, leaf = (rest[on] for rest in (move, drift, used, allowed, leaf))
             prefixes = prefixes[:, on]
 
 

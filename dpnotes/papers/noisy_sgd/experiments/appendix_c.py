@@ -11,10 +11,8 @@ from torch import Tensor
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
 from dpnotes.measure.stationarity import fraction_of_sosp
-from dpnotes.oracles.fresh import PURPOSE
-from dpnotes.papers.noisy_sgd.experiments.paths import Means, normal_means
-from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
-from dpnotes.problems.separable import Linear, Separable
+from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, draw_factors, levels, parameters
+from dpnotes.problems.separable import Linear
 from dpnotes.streams import Streams
 
 if TYPE_CHECKING:
@@ -61,14 +59,14 @@ def outlier_means(share: float) -> Means:
       share: in (0, 1).
 
     Example:
-      >>> draws = outlier_means(0.25)(Streams.of(0, range(4000)), torch.zeros(4000, dtype=torch.int64), 1)
+      >>> draws = outlier_means(0.25)(Streams.of(0, range(4000)), "fresh batch: examples", 0, 1)
       >>> [round(float(value), 3) for value in draws.unique()]
       [-0.577, 1.732]
     """
     high, low = math.sqrt((1 - share) / share), -math.sqrt(share / (1 - share))
 
-    def means(streams: Streams, calls: Tensor, size: int) -> Tensor:
-        return torch.where(streams.uniform(PURPOSE, calls, size) < share, high, low).double()
+    def means(streams: Streams, purpose: str, call: int | Tensor, size: int) -> Tensor:
+        return torch.where(streams.uniform(purpose, call, size) < share, high, low).double()
 
     return means
 
@@ -87,8 +85,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     found = parameters(wells, spec["num_examples"], spec["epsilon"], spec["delta"])
     ratios = [spec["failure_probability"] / found.num_steps, *spec["ratios"]]
     rows = [(ratio, repeat) for ratio in ratios for repeat in range(spec["repeats"])]
-    features = Separable([(Linear(1.0), 1), (Linear(0.0), wells.dim - 1)])
-    means = outlier_means(cell["outlier"]) if cell["outlier"] else normal_means
+    means = outlier_means(cell["outlier"]) if cell["outlier"] else Streams.normal
 
     def run(chosen: range) -> dict[str, np.ndarray]:
         part = [rows[i] for i in chosen]
@@ -100,7 +97,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             streams,
             given,
             draw_factors(spec, streams, torch.tensor([repeat for _, repeat in part])),
-            features,
+            Linear(1.0),
             means,
         )
         shares = [fraction_of_sosp(p, p.new_zeros(p.shape), found.alpha, wells.hessian_lipschitz) for p in paths]
@@ -109,7 +106,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             "largest": np.array([float(path.max()) for path in paths]),
         }
 
-    columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim + 4 * found.num_steps)
+    columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
     return {
         "outlier": np.full(len(rows), cell["outlier"]),
         "ratio": np.array([ratio for ratio, _ in rows]),

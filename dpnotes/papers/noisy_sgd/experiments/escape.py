@@ -1,6 +1,7 @@
 """How noise leaves a strict saddle: growth and spread of coupled runs, escape times, and no escape without noise."""
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +10,9 @@ from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
-from dpnotes.oracles.fresh import PURPOSE
-from dpnotes.privacy.mechanisms import Gaussian
-from dpnotes.problems.landscapes import Landscape, Reflected
+from dpnotes.oracles.samples import DistributionBatch, FreshData
+from dpnotes.papers.noisy_sgd.experiments.paths import along
+from dpnotes.problems.landscapes import Landscape, Reflected, Saddle
 from dpnotes.problems.saddles import MonkeySaddle
 from dpnotes.problems.separable import Cosine, DoubleWell, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
@@ -102,7 +103,8 @@ def cells(spec: Spec) -> list[Cell]:
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     """Coupled runs from the exact saddle: x with xi, x' with xi' = xi - 2 <v1, xi> v1, on the same minibatches.
 
-    The noise is given by its spread eta Delta. Gradients of examples differ by a term that vanishes in the escape
+    The mirror image of x' is a run with xi on mirrored examples: both are runs of Algorithm 2, with the same draws. The
+    noise is given by its spread eta Delta. Gradients of examples differ by a term that vanishes in the escape
     direction at the saddle, so minibatches alone leave it never; the control runs as long, without xi.
     """
     base, distance = landscape(cell["landscape"], spec["dim"])
@@ -116,11 +118,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         probes = [math.ceil(expected * part) for part in (0.1, 0.3, 0.5, 0.6)]
         names = [f"{cell['landscape']}/{cell['growth']:g}/{size:g}/{run}" for run in range(spec["runs"])]
         streams = Streams.of(spec["seed"], names, context.device)
-        noisy = _coupled(data, streams, step_size, size / step_size, spec["batch_size"], num_steps)
-        still = _coupled(data, streams.take(slice(0, 50)), step_size, 0.0, spec["batch_size"], num_steps)
-        variances = [float(noisy[1][t].square().mean()) for t in probes]
+        place, mirrored = (
+            places(examples, saddle, streams, step_size, size / step_size, spec["batch_size"], num_steps)
+            for examples in (data, Mirrored(data, saddle))
+        )
+        still = places(data, saddle, streams.take(slice(0, 50)), step_size, 0.0, spec["batch_size"], num_steps)
+        # <v1, x - x'>, where <v1, x' - x_0> is -1 times that of its mirror image.
+        variances = [float((place[t] + mirrored[t]).square().mean()) for t in probes]
         # The first step at which a run is out; those that never are count as out at the end.
-        out = (noisy[0].abs() >= distance).double()
+        out = (place.abs() >= distance).double()
         time = torch.where(out.any(0), out.argmax(0), num_steps).double().quantile(0.5)
         for t, variance in zip(probes, variances, strict=True):
             row = {
@@ -128,7 +134,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
                 "variance": variance, "predicted": (2 * size * spread(cell["growth"], t)) ** 2,
                 "growth_measured": math.log(variances[-1] / variances[-2]) / 2 / (probes[-1] - probes[-2]),
                 "growth_predicted": _log_growth(cell["growth"], probes[-2], probes[-1]),
-                "escape_time": float(time), "predicted_time": expected, "left": int(still[0].any(0).sum()),
+                "escape_time": float(time), "predicted_time": expected, "left": int(still.any(0).sum()),
                 "runs": spec["runs"],
             }  # fmt: skip
             for name, value in row.items():
@@ -136,23 +142,35 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     return {name: np.array(values) for name, values in columns.items()}
 
 
-def _coupled(
-    data: VirtualData, streams: Streams, step_size: float, noise_std: float, batch_size: float, num_steps: int
-) -> tuple[Tensor, Tensor]:
-    """`<v1, x_t - x_0>` and `<v1, x_t - x'_t>` for t = 0..num_steps, `(num_steps + 1, runs)` each."""
-    saddle = data.landscape.saddle
-    device = streams.keys.device
-    v, start = saddle.direction.to(device), saddle.point.to(device)
-    x = mirrored = start.expand(len(streams), -1)
-    place, difference = [(x - start) @ v], [(x - mirrored) @ v]
-    for t in range(num_steps):
-        batch = data.fresh(batch_size, streams, PURPOSE, t)
-        noise = noise_std * streams.normal(Gaussian().purpose, t, data.dim)
-        x = x - step_size * (batch.gradient(x) + noise)
-        mirrored = mirrored - step_size * (batch.gradient(mirrored) + noise - 2 * (noise @ v)[:, None] * v)
-        place.append((x - start) @ v)
-        difference.append((x - mirrored) @ v)
-    return torch.stack(place), torch.stack(difference)
+@dataclass(frozen=True, eq=False)
+class Mirrored:
+    """Examples, or a batch of them, in the mirror at a saddle that turns its escape direction around."""
+
+    examples: Any
+    saddle: Saddle
+
+    def fresh(self, batch_size: float, streams: Streams, purpose: str, call: Tensor) -> DistributionBatch:
+        """The mirror image of the batch that the examples give; `oracles.samples.FreshData`."""
+        return Mirrored(self.examples.fresh(batch_size, streams, purpose, call), self.saddle)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """The mirror image of the batch's gradient at that of `x`, `(runs, dim)`."""
+        point = self.saddle.point.to(x)
+        return self._mirror(self.examples.gradient(point + self._mirror(x - point)))
+
+    def _mirror(self, x: Tensor) -> Tensor:
+        v = self.saddle.direction.to(x)
+        return x - 2 * (x @ v)[:, None] * v
+
+
+def places(
+    data: FreshData, saddle: Saddle, streams: Streams, step_size: float, noise_std: float, size: float, num_steps: int
+) -> Tensor:
+    """`<v1, x_t - x_0>` for t = 0..num_steps of Algorithm 2 from a saddle, on batches of `size`."""
+    v, start = (each.to(streams.keys.device) for each in (saddle.direction, saddle.point))
+    how = {"batch_size": round(size), "norm_bound": 1.0, "step_size": step_size, "num_steps": num_steps}
+    runs = len(streams)
+    return along(lambda x, _: (x - start) @ v, data, start.expand(runs, -1), streams, [noise_std] * runs, **how)
 
 
 def summary(frame: "pd.DataFrame") -> "pd.DataFrame":

@@ -77,7 +77,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         shares = [fraction_of_sosp(p, p.new_zeros(p.shape), found.alpha, wells.hessian_lipschitz) for p in paths]
         return {"fraction": np.array([float(share) for share in shares])}
 
-    columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim + 4 * found.num_steps)
+    columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
     return {
         "num_examples": np.full(len(rows), cell["num_examples"]),
         "multiple": np.array([multiple for multiple, _ in rows]),

@@ -30,15 +30,37 @@ COMMON: dict[str, Any] = {
     "delta": 1e-6,
     "sigma": 0.01,
     "smallest_factor": 0.5,
-    "base": {"n": 6e6, "epsilon": 1.0, "d": 8, "f_max": 1.0},
     # What the other knobs are while one of them moves.
     "held": {"n": {}, "epsilon": {}, "d": {"n": 1.15e6}, "f_max": {"n": 6.4e4}},
-    # From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
-    # among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
-    "ranges": {"n": [6e4, 6e6], "epsilon": [0.01, 1.0], "d": [30.0, 3000.0], "f_max": [0.1, 10.0]},
 }
-QUICK = Spec("noisy_sgd", "slopes", "quick", {**COMMON, "points": 5, "repeats": 20})
-PAPER = Spec("noisy_sgd", "slopes", "paper", {**COMMON, "points": 9, "repeats": 100})
+# A decade of n, epsilon and d in place of two: T grows with n and epsilon, and a step takes as long for a few runs as
+# for many, so further runs make up for the shorter lever.
+QUICK = Spec(
+    "noisy_sgd",
+    "slopes",
+    "quick",
+    {
+        **COMMON,
+        "base": {"n": 6e5, "epsilon": 1.0, "d": 8, "f_max": 1.0},
+        "ranges": {"n": [6e4, 6e5], "epsilon": [0.1, 1.0], "d": [300.0, 3000.0], "f_max": [0.1, 10.0]},
+        "points": 3,
+        "repeats": 60,
+    },
+)
+# From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
+# among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
+PAPER = Spec(
+    "noisy_sgd",
+    "slopes",
+    "paper",
+    {
+        **COMMON,
+        "base": {"n": 6e6, "epsilon": 1.0, "d": 8, "f_max": 1.0},
+        "ranges": {"n": [6e4, 6e6], "epsilon": [0.01, 1.0], "d": [30.0, 3000.0], "f_max": [0.1, 10.0]},
+        "points": 9,
+        "repeats": 100,
+    },
+)
 
 
 def points(spec: Spec) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The setting that the experiments share: one double well of d at its hill, and Theorem 3.5's parameters for it."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,8 +11,8 @@ from torch import Tensor
 from dpnotes.experiments import Spec
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.papers.noisy_sgd.calculators import CLOSED_LOOP
-from dpnotes.papers.noisy_sgd.experiments.paths import Block, Instances, Means, Setting, noisy_paths, normal_means
-from dpnotes.problems.separable import Cosine, DoubleWell, Linear, Separable
+from dpnotes.papers.noisy_sgd.experiments.paths import along
+from dpnotes.problems.separable import Cosine, DoubleWell, Profile, Separable
 from dpnotes.streams import Streams
 
 # Wells that are parabolas beyond 1.05 of their width have the smoothness 2.3075 gamma and the curvature 2 gamma at the
@@ -24,6 +25,7 @@ _MARGIN = 1.02
 # 1, which is a choice of units for n and epsilon: no exponent depends on it, but c_2 = 1 is too small for epsilon to be
 # more than nominal.
 CONSTANTS = {"c": 1.0, "c_1": 1.0, "c_2": 1.0, "c_eta": 1 / 128}
+Means = Callable[[Streams, str, int | Tensor, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -64,10 +66,9 @@ class Wells:
         return Separable([(DoubleWell(1 / _STEEPNESS, self.width, _EDGE * self.width), self.dim)])
 
     @property
-    def features(self) -> Separable:
-        """What the examples differ by."""
-        slope = self.sigma / math.sqrt(-2 / math.expm1(-2))
-        return Separable([(Cosine(slope), 1), (Linear(0.0), self.dim - 1)])
+    def feature(self) -> Profile:
+        """What the examples differ by, in the first coordinate."""
+        return Cosine(self.sigma / math.sqrt(-2 / math.expm1(-2)))
 
     @property
     def smoothness(self) -> float:
@@ -91,14 +92,63 @@ class Wells:
         return x
 
 
+@dataclass(frozen=True, eq=False)
+class Instances:
+    """Examples `s F(x) + z h(x_1)`, with a factor s of its own in every run: of the class that F's constants describe.
+
+    Args:
+      landscape: F.
+      feature: h.
+      factors: `(runs,)` float64, in (0, 1].
+      means: draws the mean of z over a batch times the root of its size, as `Streams.normal` does.
+    """
+
+    landscape: Separable
+    feature: Profile
+    factors: Tensor
+    means: Means = Streams.normal
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Of `s F`, `(runs, dim)`."""
+        return self.landscape.gradient(x).mul_(self.factors[:, None])
+
+    def level(self, x: Tensor, hessian_lipschitz: float) -> Tensor:
+        """`sosp_level` at `x` `(runs, dim)`, by exact gradients and Hessians, `(runs,)`."""
+        lowest = self.landscape.smallest_eigenvalue(x).mul_(self.factors)
+        return sosp_level(torch.linalg.vector_norm(self.gradient(x), dim=-1), lowest, hessian_lipschitz)
+
+    def fresh(self, batch_size: int, streams: Streams, purpose: str, call: int | Tensor) -> "InstanceBatch":
+        """A batch a run; `oracles.samples.FreshData`."""
+        return InstanceBatch(self, self.means(streams, purpose, call, 1)[:, 0] / batch_size**0.5)
+
+    def take(self, index: Tensor) -> "Instances":
+        """The instances of some of the runs."""
+        return replace(self, factors=self.factors[index])
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceBatch:
+    """A batch a run of `Instances`, by the mean of its z, `(runs,)`."""
+
+    instances: Instances
+    mean: Tensor
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """The mean gradient at `x`, `(runs, dim)`."""
+        gradient = self.instances.gradient(x)
+        gradient[:, 0].addcmul_(self.mean, self.instances.feature.first(x[:, 0]))
+        return gradient
+
+
 @dataclass(frozen=True)
 class Parameters:
-    """What Theorem 3.5 sets: alpha, eta, T, Delta, and the batch size by our rule."""
+    """What Theorem 3.5 sets: alpha, eta, T, Delta, the C of Lemma 3.2, and the batch size by our rule."""
 
     alpha: float
     step_size: float
     num_steps: int
     noise_std: float
+    norm_bound: float
     batch_size: int
 
 
@@ -126,8 +176,8 @@ def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) 
     window = CONSTANTS["c_2"] * bound / noise * math.sqrt(-math.log(delta) / (CONSTANTS["c_1"] * epsilon))
     batch_size = math.ceil(max((wells.sigma / noise) ** 2, window))
     found = CLOSED_LOOP(B=batch_size, **given)
-    alpha, step, steps, std = (float(found[name]) for name in ("alpha", "eta", "T", "Delta"))
-    return Parameters(alpha, step, math.ceil(steps), std, batch_size)
+    alpha, step, steps, std, bound = (float(found[name]) for name in ("alpha", "eta", "T", "Delta", "C"))
+    return Parameters(alpha, step, math.ceil(steps), std, bound, batch_size)
 
 
 def draw_factors(spec: Spec, streams: Streams, repeats: Tensor) -> Tensor:
@@ -150,39 +200,40 @@ def levels(
     streams: Streams,
     given: list[Parameters],
     factors: Tensor,
-    features: Separable | None = None,
-    means: Means = normal_means,
+    feature: Profile | None = None,
+    means: Means = Streams.normal,
 ) -> list[Tensor]:
-    """`sosp_level` of every iterate of every run, by exact gradients and Hessians: `(T,)` float32 each.
+    """`sosp_level` of the iterates x_0 .. x_{T-1} of `noisy_sgd_on_fresh_data`: `(T,)` float32 each.
 
-    Memory: 4 bytes an iterate, and what `noisy_paths` holds.
+    Runs that differ in nothing but how much noise they have are one batch. After a run has diverged it is infinite.
+
+    Args:
+      wells: the landscape.
+      streams: one key a run.
+      given: the parameters of each run.
+      factors: of each run's landscape, `(runs,)`.
+      feature: what the examples differ by, in the first coordinate; the wells' if None.
+      means: as `Instances`.
     """
-    device = factors.device
-    setting = Setting(
-        torch.tensor([p.step_size for p in given], dtype=torch.float64, device=device),
-        torch.tensor([p.noise_std for p in given], dtype=torch.float64, device=device),
-        torch.tensor([p.batch_size for p in given], dtype=torch.float64, device=device),
-        torch.tensor([p.num_steps for p in given], device=device),
-    )
-    found = [torch.empty(p.num_steps, device=device) for p in given]
-    blocks = noisy_paths(
-        Instances(wells.landscape, factors),
-        features or wells.features,
-        wells.start(len(given), device),
-        streams,
-        setting,
-        means,
-    )
-    for block in blocks:
-        for run, row in zip(block.going.tolist(), level(block, wells.hessian_lipschitz).T, strict=True):
-            found[run][block.first : block.first + len(row)] = row
-    return found
-
-
-def level(block: Block, hessian_lipschitz: float) -> Tensor:
-    """`sosp_level` of a block's iterates, `(iterates, going)` float32."""
-    norms = torch.linalg.vector_norm(block.instances.gradient(block.points), dim=-1)
-    return sosp_level(norms, block.instances.smallest_eigenvalue(block.points), hessian_lipschitz).float()
+    alike: dict[Parameters, list[int]] = {}
+    for run, parameters in enumerate(given):
+        alike.setdefault(replace(parameters, noise_std=float(parameters.noise_std > 0)), []).append(run)
+    found: dict[int, Tensor] = {}
+    for shared, runs in alike.items():
+        instances = Instances(wells.landscape, feature or wells.feature, factors[runs], means)
+        path = along(
+            lambda x, going, of=instances: of.take(going).level(x, wells.hessian_lipschitz).float(),
+            instances,
+            wells.start(len(runs), factors.device),
+            streams.take(torch.tensor(runs, device=factors.device)),
+            [given[run].noise_std for run in runs],
+            batch_size=shared.batch_size,
+            norm_bound=shared.norm_bound,
+            step_size=shared.step_size,
+            num_steps=shared.num_steps,
+        )
+        found |= zip(runs, path[:-1].T, strict=True)
+    return [found[run] for run in range(len(given))]
 
 
 def log_spaced(low: float, high: float, count: int) -> list[float]:

@@ -138,6 +138,7 @@ def test_a_command_line_that_breaks_is_reported(monkeypatch: pytest.MonkeyPatch)
 
 
 # ---------------------------------------------------------------- kills
+@pytest.mark.slow
 def test_a_killed_training_stores_the_same_bytes():
     found = kills.attack("training", 1)
     assert (found.kills, found.different) == (1, ())
@@ -213,6 +214,7 @@ SMALL = "def clipped(x):\n    total = x * 1\n    return min(total, 5)\n"
 TEST = "from small import clipped\n\n\ndef test_it():\n    assert (clipped(3), clipped(9)) == (3, 5)\n"
 
 
+@pytest.mark.slow
 def test_a_mutant_that_matters_is_killed_and_an_equivalent_one_survives(tmp_path: Path):
     (tmp_path / "small.py").write_text(SMALL)
     (tmp_path / "test_small.py").write_text(TEST)

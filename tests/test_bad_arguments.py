@@ -88,6 +88,8 @@ INSIDE = (
     "oracles.samples.shuffled",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
+    "privacy.museum.collection.gaussian_claim",
+    "privacy.museum.collection.numbers",
     "privacy.mechanisms.check_answer",
     "privacy.mechanisms.check_release",
     "privacy.mechanisms.price_of",

@@ -356,6 +356,7 @@ def test_a_damaged_result_is_said_and_made_again(toy: Path):
 
 # ---------------------------------------------------------------- as a real process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
+@pytest.mark.slow
 def test_what_is_finished_survives_a_signal(toy: Path, number: signal.Signals):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = process("run", "toy.squares", program=WITH_TOY, env=environment | {"TOY_HANGS": "1"})

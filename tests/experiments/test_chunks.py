@@ -197,6 +197,7 @@ def measured(folder: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> dict[
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
+@pytest.mark.slow
 def test_the_peak_of_a_process_stays_under_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     truthful = measured(tmp_path, "truthful", monkeypatch)
     assert truthful["peak"] < 700e6 and truthful["chunk"] > 5

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -418,18 +419,21 @@ def test_a_difference_is_named_by_cell_column_row_and_values(ran: Path):
     assert before == {path: path.read_bytes() for path in (ran / "results").iterdir()} and state()[0] == "stale"
 
 
+SLOW = partial(pytest.param, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "column"),
     [
         ('"done" if value < 4 else "large"', '"done" if value < 0.3 else "large"', "'status'"),
-        ("rows.append((run, steps,", "rows.append((run, steps + (run == 2),", "'steps'"),
+        SLOW("rows.append((run, steps,", "rows.append((run, steps + (run == 2),", "'steps'"),
         ("(run, steps, value,", "(run, steps, np.nextafter(value, 9),", "'value'"),
-        ("(run, steps, value,", "(run, float(steps), value,", "'steps'"),
-        ('"repeat": cell["repeat"]}', '"repeat": cell["repeat"], "more": 1}', "columns"),
-        ('for run in range(spec["runs"]', 'for run in range(1 + spec["runs"]', "rows"),
+        SLOW("(run, steps, value,", "(run, float(steps), value,", "'steps'"),
+        SLOW('"repeat": cell["repeat"]}', '"repeat": cell["repeat"], "more": 1}', "columns"),
+        SLOW('for run in range(spec["runs"]', 'for run in range(1 + spec["runs"]', "rows"),
         ('f"mean {best:.3f}"', 'f"the mean is {best:.3f}"', "decision, reason"),
         ("if best > 0", "if best > 99", "decision, verdict"),
-        ("for repeat in (3, 4)", "for repeat in (3, 4, 5)", "stored 29 cells, now 30"),
+        SLOW("for repeat in (3, 4)", "for repeat in (3, 4, 5)", "stored 29 cells, now 30"),
     ],
 )
 def test_each_kind_of_difference_is_seen(ran: Path, before: str, after: str, column: str):
@@ -438,6 +442,7 @@ def test_each_kind_of_difference_is_seen(ran: Path, before: str, after: str, col
     assert found.state == "different" and any(column in line for line in found.lines), found
 
 
+@pytest.mark.slow
 def test_another_machine_has_the_tolerance_of_the_spec_and_no_other(ran: Path, monkeypatch: pytest.MonkeyPatch):
     edit(ran, "arms", "- 0.25", "- 0.250000001")
     assert verified().state == "different"
@@ -548,7 +553,8 @@ def outcome(mutate) -> object:
         return type(error).__name__
 
 
-@pytest.mark.parametrize("number", [8, pytest.param(30, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [30])
 def test_mutants_that_change_a_number_are_caught(ran: Path, number: int):
     """Mutants of the toy's modules, at random, and one of a single arm."""
     honest = full_run(loaded())

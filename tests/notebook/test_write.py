@@ -59,6 +59,7 @@ def test_a_second_run_gives_the_same_bytes(written: Path):
     assert written.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_nbval_compares_what_is_stored(written: Path, tmp_path: Path):
     def compare(path: Path) -> subprocess.CompletedProcess[str]:
         # With the environment hostile and from elsewhere: the conftest at the root puts it right.

@@ -234,7 +234,9 @@ def released(spider: Any, mechanism: Any, slopes: Tensor, curvatures: Tensor, re
     return torch.cat(seen, 1), oracle.guarantee(state, 1e-3, Streams.of(0, ["a"] * runs))[0]
 
 
-@pytest.mark.parametrize(("mechanism", "refresh"), [(Gaussian(), False), (Tree(5), True)])
+@pytest.mark.parametrize(
+    ("mechanism", "refresh"), [pytest.param(Gaussian(), False, marks=pytest.mark.slow), (Tree(5), True)]
+)
 def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(mechanism, refresh, monkeypatch):
     slopes, curvatures = 9 * G * torch.ones(40, 1).double(), 9 * M * torch.where(torch.arange(40) % 3 == 0, 1.0, -1.0)
     draws = sum(leap not in ("save", "back") for leap in LEAPS)

@@ -123,6 +123,7 @@ def test_few_claims_are_uncheckable_and_for_listed_reasons(paper: str):
 
 
 @each_paper
+@pytest.mark.slow
 def test_verdicts_are_the_same_in_another_process_and_load_no_torch(paper: str):
     code = (
         "import json, sys; from dpnotes.papers import claims\n"

@@ -387,6 +387,7 @@ def kinds_of_events(z: float, count: int) -> dict[str, list[Event]]:
 
 @pytest.mark.parametrize("kind", kinds_of_events(1.0, 1))
 @pytest.mark.parametrize("count", [1, 100, 10**5])
+@pytest.mark.slow
 def test_no_accountant_that_knows_the_events_finds_less(kind: str, count: int):
     for z in (0.3, 1.0, 10.0, 1e3):
         events = kinds_of_events(z, count)[kind]

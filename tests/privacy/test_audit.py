@@ -112,7 +112,14 @@ def test_the_score_is_standard_normal_and_shifted_by_mu():
     assert stats.kstest(pair.score(pair.mean + 1.1 * noise).numpy(), stats.norm.cdf).pvalue < 1e-4  # the control
 
 
-@pytest.mark.parametrize(("rate", "multiplier", "delta"), [(0.5, 1.0, 1e-5), (0.1, 0.7, 1e-3), (0.02, 1.0, 1e-6)])
+@pytest.mark.parametrize(
+    ("rate", "multiplier", "delta"),
+    [
+        pytest.param(0.5, 1.0, 1e-5, marks=pytest.mark.slow),
+        pytest.param(0.1, 0.7, 1e-3, marks=pytest.mark.slow),
+        (0.02, 1.0, 1e-6),
+    ],
+)
 def test_a_sampled_gaussian_s_epsilon_is_that_of_its_privacy_loss_distribution(rate, multiplier, delta):
     pair = MixturePair(np.array([[0.0, 1.0], [1 - rate, rate]]), np.array([[0.0], [1.0]]), multiplier)
     accountant = pld.PLDAccountant(dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
@@ -235,6 +242,7 @@ def check_exceedances(audits: int, runs: int, false_runs: int, seed: str, contro
     return found
 
 
+@pytest.mark.slow
 def test_the_correct_mechanism_is_not_accused_more_often_than_the_level():
     # The controls: no interval at all; and a threshold chosen on the runs it is counted on, at a level of one half.
     check_exceedances(400, 2000, 200, "fast", ("no interval", "chosen on the same"))

@@ -83,6 +83,7 @@ def disagreements(seed, spoil=lambda vertices: vertices):
 
 
 @pytest.mark.parametrize("block", range(10))
+@pytest.mark.slow
 def test_five_hundred_random_instances_agree_with_a_linear_program(block):
     assert not [seed for seed in range(50 * block, 50 * block + 50) if disagreements(seed)]
 

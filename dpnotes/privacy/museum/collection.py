@@ -22,7 +22,8 @@ from dpnotes.privacy.museum.releases import (
 )
 
 
-def _gaussian(mu: float, delta: float, relation: Relation) -> Guarantee:
+def gaussian_claim(mu: float, delta: float, relation: Relation) -> Guarantee:
+    """What a Gaussian release claims whose answer moves by `mu` standard deviations of its noise."""
     return Guarantee(rho_to_epsilon(mu**2 / 2, delta, "exact"), delta, relation, "exact Gaussian")
 
 
@@ -35,7 +36,8 @@ def _poisson(rate: float, noise_multiplier: float, delta: float) -> Guarantee:
     return Guarantee(accountant.get_epsilon(delta), delta, Relation.ADD_OR_REMOVE, "PLD, Poisson-sampled Gaussian")
 
 
-def _numbers(*values: float) -> Tensor:
+def numbers(*values: float) -> Tensor:
+    """A data set of numbers, float64."""
     return torch.tensor(values, dtype=torch.float64)
 
 
@@ -55,12 +57,12 @@ def _batches_of_equals(others: int, rate: float) -> tuple[Tensor, Tensor]:
             chosen[-1] = last
             coins.append(torch.where(chosen, rate / 2, (1 + rate) / 2))
             weights.append(binom.pmf(number, others, rate) * (rate if last else 1 - rate))
-    return torch.stack(coins), _numbers(*weights)
+    return torch.stack(coins), numbers(*weights)
 
 
 def _cuts(*places: float) -> tuple[Tensor, Tensor]:
     """A coin of each kind, where only the places in (0, 1) matter that it may fall between, in order."""
-    ends = _numbers(0, *places, 1)
+    ends = numbers(0, *places, 1)
     return (ends[1:] + ends[:-1]) / 2, ends[1:] - ends[:-1]
 
 
@@ -82,7 +84,7 @@ def exhibits() -> tuple[Exhibit, ...]:
     """
     replace, zero_out = Relation.REPLACE_ONE, Relation.ZERO_OUT
     tree = {"noise_std": 2.0, "period": 16}
-    tree_claim = _gaussian(math.sqrt(5) / 2, 1e-5, zero_out)  # 16 leaves: a leaf is in 5 nodes
+    tree_claim = gaussian_claim(math.sqrt(5) / 2, 1e-5, zero_out)  # 16 leaves: a leaf is in 5 nodes
     rate, others = 0.25, 15
     failure, low = 0.05, 0.06
     high = failure + math.exp(2.0) * low
@@ -95,8 +97,8 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=replaced_mean,
             line="sensitivity = 2 / values.shape[1]",
             instead="sensitivity = 1 / values.shape[1]",
-            claim=_gaussian(1.0, 1e-5, replace),
-            setting=Setting(_numbers(-1, 0, 0, 0), _numbers(1, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
+            claim=gaussian_claim(1.0, 1e-5, replace),
+            setting=Setting(numbers(-1, 0, 0, 0), numbers(1, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
         ),
         Exhibit(
             name="noise reused",
@@ -106,8 +108,8 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=answers,
             line="released[:, call] = values[:, call] + noise_std * noise[:, call]",
             instead="released[:, call] = values[:, call] + noise_std * noise[:, 0]",
-            claim=_gaussian(1.0, 1e-5, zero_out),
-            setting=Setting(_numbers(0, 0, 0, 0), _numbers(1, -1, 1, -1), 4, {"noise_std": 2.0}),
+            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            setting=Setting(numbers(0, 0, 0, 0), numbers(1, -1, 1, -1), 4, {"noise_std": 2.0}),
         ),
         Exhibit(
             name="wrong root of the zCDP formula",
@@ -118,7 +120,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             line="root = math.sqrt(epsilon + log) - math.sqrt(log)",
             instead="root = math.sqrt(epsilon + log) + math.sqrt(log)",
             claim=Guarantee(4.0, 1e-8, zero_out, "zCDP, classic conversion"),
-            setting=Setting(_numbers(0), _numbers(1), 1, {"epsilon": 4.0, "delta": 1e-8}),
+            setting=Setting(numbers(0), numbers(1), 1, {"epsilon": 4.0, "delta": 1e-8}),
         ),
         Exhibit(
             name="printed NODE: no node is ever taken",
@@ -129,7 +131,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             line="if following <= step:",
             instead="if following <= end:",
             claim=tree_claim,
-            setting=Setting(_numbers(*[0] * 16), _increments(16, 0), 16, tree),
+            setting=Setting(numbers(*[0] * 16), _increments(16, 0), 16, tree),
         ),
         Exhibit(
             name="printed NODE: the root is missing",
@@ -140,7 +142,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             line="for level in reversed(range(step.bit_length())):",
             instead="for level in reversed(range((step - 1).bit_length())):",
             claim=tree_claim,
-            setting=Setting(_numbers(*[0] * 16), _increments(16, 7), 16, tree),
+            setting=Setting(numbers(*[0] * 16), _increments(16, 7), 16, tree),
         ),
         Exhibit(
             name="printed NODE: steps counted from 0",
@@ -151,7 +153,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             line="for _, last_leaf in node(step - root + 1):",
             instead="for _, last_leaf in node(step - root):",
             claim=tree_claim,
-            setting=Setting(_numbers(*[0] * 16), _increments(16, 0), 16, tree),
+            setting=Setting(numbers(*[0] * 16), _increments(16, 0), 16, tree),
         ),
         Exhibit(
             name="tree not restarted",
@@ -161,8 +163,8 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=prefix_sums,
             line="root = start",
             instead="root = 0",
-            claim=_gaussian(1.0, 1e-3, zero_out),  # 8 leaves: 4 nodes at a standard deviation of 2
-            setting=Setting(_numbers(*[0] * 24), _increments(24, 8), 24, {"noise_std": 2.0, "period": 8}),
+            claim=gaussian_claim(1.0, 1e-3, zero_out),  # 8 leaves: 4 nodes at a standard deviation of 2
+            setting=Setting(numbers(*[0] * 24), _increments(24, 8), 24, {"noise_std": 2.0, "period": 8}),
         ),
         Exhibit(
             name="batch divided by its realised size",
@@ -174,8 +176,8 @@ def exhibits() -> tuple[Exhibit, ...]:
             instead="size = chosen.sum(1).clamp_min(1)",
             claim=_poisson(rate, 1.0, 1e-3),
             setting=Setting(
-                _numbers(*[-1] * others, math.nan),
-                _numbers(*[-1] * others, 1),
+                numbers(*[-1] * others, math.nan),
+                numbers(*[-1] * others, 1),
                 1,
                 {"rate": rate, "batch_size": 4, "noise_multiplier": 1.0},
                 _batches_of_equals(others, rate),
@@ -191,8 +193,8 @@ def exhibits() -> tuple[Exhibit, ...]:
             instead="chosen = ~values.isnan()",
             claim=_poisson(0.1, 1.0, 1e-5),
             setting=Setting(
-                _numbers(math.nan),
-                _numbers(1),
+                numbers(math.nan),
+                numbers(1),
                 1,
                 {"rate": 0.1, "batch_size": 1, "noise_multiplier": 1.0},
                 _batches_of_equals(0, 0.1),
@@ -206,7 +208,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=single_pass,
             line="first = batch * batch_size",
             instead="first = 0",
-            claim=_gaussian(1.0, 1e-5, zero_out),
+            claim=gaussian_claim(1.0, 1e-5, zero_out),
             setting=Setting(_increments(8, 0) * 0, _increments(8, 0), 8, {"noise_std": 1.0, "batch_size": 1}),
         ),
         Exhibit(
@@ -217,8 +219,8 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=replaced_mean,
             line="mean = values.clamp(-1, 1).mean(1, keepdim=True)",
             instead="mean = values.mean(1, keepdim=True)",
-            claim=_gaussian(1.0, 1e-5, replace),
-            setting=Setting(_numbers(-1, 0, 0, 0), _numbers(3, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
+            claim=gaussian_claim(1.0, 1e-5, replace),
+            setting=Setting(numbers(-1, 0, 0, 0), numbers(3, 0, 0, 0), 1, {"noise_multiplier": 1.0}),
         ),
         Exhibit(
             name="examples sorted together",
@@ -229,7 +231,7 @@ def exhibits() -> tuple[Exhibit, ...]:
             part=gradient_mean,
             line="gradients = vmap(vmap(lambda example: gradients_of(example[None])[0]))(values)",
             instead="gradients = vmap(gradients_of)(values)",
-            claim=_gaussian(1.0, 1e-5, replace),
+            claim=gaussian_claim(1.0, 1e-5, replace),
             setting=Setting(_sentences(1e3), _sentences(-1e3), 1, {"noise_multiplier": 1.0}),
         ),
         Exhibit(
@@ -243,8 +245,8 @@ def exhibits() -> tuple[Exhibit, ...]:
             instead="probability = low + (high - low) * values[:, 0] + delta * (2 * values[:, 0] - 1)",
             claim=Guarantee(2.0, 2 * failure, replace, "(epsilon, 2 delta), Theorem 3.3 as printed"),
             setting=Setting(
-                _numbers(0),
-                _numbers(1),
+                numbers(0),
+                numbers(1),
                 1,
                 {"epsilon": 2.0, "delta": failure, "low": low},
                 _cuts(low - failure, low, high, high + failure),

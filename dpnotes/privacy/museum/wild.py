@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 
 from dpnotes.core import Relation
-from dpnotes.privacy.museum.collection import _gaussian, _numbers
+from dpnotes.privacy.museum.collection import gaussian_claim, numbers
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting, Source
 from dpnotes.privacy.museum.releases import averaged_sum, clipped_sum, layers, replaced_mean, shared_values
 
@@ -41,8 +41,8 @@ def wild() -> tuple[Exhibit, ...]:
             part=clipped_sum,
             line="noise_std = noise_multiplier * clip",
             instead="noise_std = noise_multiplier * clip**2",
-            claim=_gaussian(1.0, 1e-5, zero_out),
-            setting=Setting(_numbers(0), _numbers(1), 1, {"clip": 1e-4, "noise_multiplier": 1.0}),
+            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            setting=Setting(numbers(0), numbers(1), 1, {"clip": 1e-4, "noise_multiplier": 1.0}),
             source=Source(
                 repository="greenelab/SPRINT_gan",
                 numbers=(5,),
@@ -65,8 +65,8 @@ def wild() -> tuple[Exhibit, ...]:
             part=layers,
             line="key = layer",
             instead="key = 0",
-            claim=_gaussian(1.0, 1e-5, zero_out),
-            setting=Setting(_numbers(0, 0), _numbers(0.6, 0.8), 2, {"width": 1, "noise_std": 1.0}),
+            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            setting=Setting(numbers(0, 0), numbers(0.6, 0.8), 2, {"width": 1, "noise_std": 1.0}),
             source=Source(
                 repository="jax-ml/jax",
                 numbers=(3646,),
@@ -88,8 +88,8 @@ def wild() -> tuple[Exhibit, ...]:
             part=shared_values,
             line="released = torch.zeros_like(values)",
             instead="released = values.clone()",
-            claim=_gaussian(1.0, 1e-5, zero_out),
-            setting=Setting(_numbers(0, 0), _numbers(1, 1), 1, {"num_shared": 1, "noise_std": 1.0}),
+            claim=gaussian_claim(1.0, 1e-5, zero_out),
+            setting=Setting(numbers(0, 0), numbers(1, 1), 1, {"num_shared": 1, "noise_std": 1.0}),
             source=Source(
                 repository="NVIDIA/NVFlare",
                 numbers=(343,),
@@ -113,7 +113,7 @@ def wild() -> tuple[Exhibit, ...]:
             part=averaged_sum,
             line="size = batch_size",
             instead="size = values.shape[1]",
-            claim=_gaussian(1.0, 1e-5, Relation.ADD_OR_REMOVE),
+            claim=gaussian_claim(1.0, 1e-5, Relation.ADD_OR_REMOVE),
             setting=Setting(two, three, 100, {"batch_size": 2, "noise_multiplier": 1.0}, scaled=True),
             source=Source(
                 repository="meta-pytorch/opacus",
@@ -140,7 +140,7 @@ def wild() -> tuple[Exhibit, ...]:
             part=replaced_mean,
             line="sensitivity = 2 / values.shape[1]",
             instead="sensitivity = 2",
-            claim=_gaussian(1.0, 1e-5, Relation.REPLACE_ONE),
+            claim=gaussian_claim(1.0, 1e-5, Relation.REPLACE_ONE),
             setting=Setting(one, -one, 1, {"noise_multiplier": 1.0}),
             source=Source(
                 repository="google-deepmind/jax_privacy",

@@ -1,0 +1,29 @@
+"""Does the correction pay? The error of the last direction, with it and without."""
+
+from dpnotes.experiments import Decision, Experiment, Spec
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import run
+from dpnotes.oracles.samples import DataSetSamples
+from dpnotes.papers.storm.algorithms import Storm
+from dpnotes.problems.quadratics import Quadratic, log_spectrum
+from dpnotes.streams import Streams
+
+
+def run_cell(spec, cell, context):
+    """All runs of one momentum."""
+    problem, ones = Quadratic.sample(log_spectrum(10, 10.0), 2000, 1.0, "storm"), log_spectrum(30, 1.0)
+    oracle = Storm(DataSetSamples(problem), 2 * ones, 50, cell["momentum"], gradient_bound=4.0, smoothness=1.0)
+    x, streams = ones[:, None].expand(30, 10), Streams.of("storm", range(30))
+    belief = run(Descent(0.1), oracle, x, streams, delta=1e-6, max_steps=40).state.oracle.belief
+    return {**cell, "error": (belief.direction - problem.spectrum * belief.point).square().sum(1).numpy()}
+
+
+def decide(frame, spec):
+    """The rule in the spec."""
+    error = frame.groupby("momentum")["error"].mean()
+    return Decision("reproduced" if error[0.1] < error[1] / 2 else "not reproduced", str(error.to_dict()))
+
+
+specs = {"quick": Spec("storm", "correction", "quick", {"decision_rule": "Reproduced if momentum halves the error."})}
+card = {"paper": "storm", "name": "correction", "title": "Correction", "question": "Does it pay?", "decide": decide}
+EXPERIMENTS = (Experiment(**card, specs=specs, run_cell=run_cell, cells=lambda _: [{"momentum": a} for a in (0.1, 1)]),)

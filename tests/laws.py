@@ -1,0 +1,679 @@
+"""The laws of oracles, mechanisms and methods, and a factory for each class of the package that is one.
+
+Classes are found by walking a package, a paper's own too: one without a factory fails, and so does a factory without a
+class. A factory says how its class is made on the data that a law brings; the laws know nothing else of it. What an
+oracle asks its mechanisms for is seen by putting the answer aside: they then release their noise alone, the transcript
+is the same whatever the data, and what still depends on the data has leaked.
+"""
+
+import importlib
+import inspect
+import itertools
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from modules import Both
+from torch import Tensor, nn
+
+from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Release, Sensitive, Status
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.drift_escape import DriftEscape
+from dpnotes.methods.perturbed import PerturbedDescent
+from dpnotes.methods.spider_descent import StochasticSpider
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.privacy.accounting import rho_to_epsilon
+from dpnotes.privacy.discrete import DiscreteGaussian
+from dpnotes.privacy.factorisation import BandedSquareRoot
+from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
+from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
+from dpnotes.privacy.schedules import uniform
+from dpnotes.privacy.tree import Tree
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.sampling import ALLOWED, Sampling
+from dpnotes.states import flatten, map_state
+from dpnotes.streams import Streams
+
+DIM, N, STEPS = 3, 20, 5
+G, M = 1.0, 2.0  # how long a gradient is, and how much longer it gets over a move, in tame data
+LOSS = 1.0
+DTYPES = {torch.float64: 1e-9, torch.float32: 1e-4}  # how much a sensitivity may be exceeded by rounding
+ATTAINED = 0.9  # of a sensitivity, by some neighbour
+UNPRICED = ("exceeded", "checked")  # exact counts over the data, which a guarantee says that it does not cover
+Factory = Callable[..., Any]
+
+
+# ---------------------------------------------------------------- which classes there are
+def found(package: ModuleType) -> dict[type, set[type]]:
+    """The classes of a package that are an `Oracle`, a `Mechanism` or a `Method`, by which of them; no protocols."""
+    kinds: dict[type, set[type]] = {Oracle: set(), Mechanism: set(), Method: set()}
+    for name in (m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")):
+        if name.endswith("__main__"):
+            continue
+        try:
+            module = importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != "triton":  # kernels of a device
+                raise
+            continue
+        for value in vars(module).values():
+            if not inspect.isclass(value) or value.__module__ != name or getattr(value, "_is_protocol", False):
+                continue
+            for kind, classes in kinds.items():
+                if all(hasattr(value, member) for member in vars(kind) if not member.startswith("_")):
+                    classes.add(value)
+    return kinds
+
+
+def complaints(classes: set[type], factories: Mapping[type, Mapping[str, Any]], where: str) -> list[str]:
+    """What is wrong with a list of factories: a class that has none, or one whose class is gone."""
+    name = lambda value: f"{value.__module__}.{value.__qualname__}"  # noqa: E731
+    missing = [f"Expected {name(c)} to have a factory in {where}." for c in classes if not factories.get(c)]
+    return missing + [
+        f"Expected no factory of {name(c)} in {where}: there is no such class." for c in factories.keys() - classes
+    ]
+
+
+# ---------------------------------------------------------------- data, and their neighbours
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """Gradients `(runs, examples, dim)` and losses, written out."""
+
+    rows: Tensor
+    losses: Tensor
+
+    def norms(self) -> Tensor:
+        return torch.linalg.vector_norm(self.rows, dim=2)
+
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        return (weights[..., None] * self.rows.masked_fill((weights == 0)[..., None], 0)).sum(1)
+
+    def minus(self, other: "Gradients") -> "Gradients":
+        return Gradients(self.rows - other.rows, self.losses - other.losses)
+
+
+@dataclass(frozen=True, eq=False)
+class Bowls:
+    """Examples `offset + slope . x + curvature |x|^2 / 2`, rows of one data set `(1, examples, 5)` or of one a run."""
+
+    rows: Tensor
+    constants: dict[str, Any] = field(default_factory=dict)
+    dim: int = DIM
+    keeps_examples_apart: bool = True
+
+    @property
+    def num_examples(self) -> int:
+        return self.rows.shape[1]
+
+    def take(self, index: Tensor) -> "Bowls":
+        return self if len(self.rows) == 1 else Bowls(self.rows[index])
+
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> Gradients:
+        rows = self.rows.expand(len(x), -1, -1)
+        if examples is not None:
+            rows = rows.gather(1, examples[..., None].expand(-1, -1, rows.shape[2]))
+        slope, curvature, offset = rows.split([DIM, 1, 1], 2)
+        point = x[:, None]
+        losses = offset + (slope * point).sum(2, keepdim=True) + curvature * point.square().sum(2, keepdim=True) / 2
+        return Gradients(slope + curvature * point, losses[..., 0])
+
+
+@dataclass(frozen=True, eq=False)
+class Listed:
+    """A distribution whose examples are those of a problem, up to four a call and each in one; and a batch of them."""
+
+    problem: Any
+    examples: Any = None
+    present: Any = None
+
+    def take(self, index: Tensor) -> "Listed":
+        return Listed(self.problem.take(index))
+
+    def fresh(self, batch_size: Any, streams: Streams, purpose: str, call: Tensor) -> "Listed":
+        places, size = torch.arange(4), torch.as_tensor(batch_size).expand(call.shape)
+        return Listed(self.problem, (4 * call[:, None] + places).clamp_max(N - 1), places < size[:, None])
+
+    def gradient(self, x: Tensor) -> Tensor:
+        weights = (self.present / self.present.sum(1, keepdim=True)).to(x.dtype)
+        return self.problem.gradients(x, self.examples).weighted_sum(weights)
+
+
+def data_sets(tame: bool) -> Tensor:
+    """`(data sets, N, 5)`; tame ones keep to the bounds along `path`, and reach them."""
+    draws = Streams.of("laws: data", [0])
+    slopes = draws.normal("slopes", 0, N * DIM).view(N, DIM)
+    slopes = 0.95 * G * slopes / torch.linalg.vector_norm(slopes, dim=1, keepdim=True)
+    curvatures = M * draws.normal("curvatures", 0, N).view(N, 1).sign()
+    offsets = torch.full((N, 1), 2 * LOSS).double()
+    mixed = torch.cat([slopes, curvatures, offsets], 1)
+    if tame:  # all alike, and such that what a move adds points along the gradient, forth or back
+        along = 0.95 * G * torch.eye(N, DIM, dtype=torch.float64)[:1].expand(N, -1)
+        alike = [torch.cat([along, sign * M * torch.ones_like(offsets), offsets], 1) for sign in (1, -1)]
+        return torch.stack([mixed, *alike])
+    some = torch.arange(N)[:, None] % 7
+    return torch.stack([30 * mixed, torch.where(some == 0, 1e30, torch.where(some == 3, 0.0, 1e3)) * mixed])
+
+
+def neighbours(relation: Relation, tame: bool) -> tuple[Tensor, Tensor]:
+    """Pairs of data sets by brute force, `(pairs, N, 5)` each, one example at a time, by all that could replace it."""
+    one, two = [], []
+    for rows in data_sets(tame):
+        for place in range(N):
+            if relation == Relation.ADD_OR_REMOVE:  # the last, so that the coins of the others are the same
+                one.append(rows.roll(-1 - place, 0))
+                two.append(one[-1][:-1])
+                continue
+            example, following = rows[place], rows[(place + 1) % N]
+            others = [torch.zeros_like(example)]
+            if relation == Relation.REPLACE_ONE:
+                others += [-example, following]
+                if not tame:
+                    others += [-1e3 * example, 1e30 * example, -1e300 * example.clamp(-1, 1)]
+            for other in others:
+                one.append(rows)
+                two.append(rows.index_copy(0, torch.tensor([place]), other[None]))
+    return torch.stack(one), torch.stack(two)
+
+
+def path(step: int, runs: int, dtype: torch.dtype) -> Tensor:
+    """Points `(runs, DIM)` along one line, forth, back, and on the spot."""
+    x = torch.zeros(runs, DIM, dtype=dtype)
+    x[:, 0] = 0.05 * G / M * (0.0, 1.0, 1.0, -1.0, -0.5, 0.5)[step % 6]
+    return x
+
+
+# ---------------------------------------------------------------- what was released
+@dataclass
+class Play:
+    """An oracle along `path`: what its mechanisms were asked, and what came of it, a list a step."""
+
+    requests: list[list[tuple[Release, Tensor, Price]]] = field(default_factory=list)
+    states: list[Any] = field(default_factory=list)
+    estimates: list[Estimate] = field(default_factory=list)
+
+    @property
+    def released(self) -> list[tuple[Release, Tensor, Price]]:
+        return [request for step in self.requests for request in step]
+
+    @property
+    def results(self) -> list[Any]:
+        return self.states + self.estimates
+
+
+@contextmanager
+def overheard(log: list[Any], mechanisms: set[type], aside: bool = True) -> Iterator[None]:
+    """Mechanisms write down what they are asked to release, and release their noise without it, if it is put aside."""
+
+    def wrapped(original: Any) -> Any:
+        def release(self: Any, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+            exact = request.answer.value
+            given = replace(request.answer, value=torch.zeros_like(exact) if aside else exact)
+            state, value, price = original(self, state, replace(request, answer=given), streams)
+            log.append((request, value.clone(), price))
+            return state, value, price
+
+        return release
+
+    with pytest.MonkeyPatch.context() as patch:
+        for mechanism in mechanisms:
+            patch.setattr(mechanism, "release", wrapped(mechanism.release))
+        yield
+
+
+def play(
+    oracle: Any, streams: Streams, dtype: Any, steps: int = STEPS + 2, active: Any = True, aside: Any = True
+) -> Play:
+    """Along `path`, with answers put aside or not; two steps more than the examples last."""
+    runs, seen = len(streams), Play()
+    state = oracle.init(path(0, runs, dtype))
+    active = torch.ones(runs, dtype=torch.bool) & active
+    own = {type(oracle.mechanism)} if hasattr(oracle, "mechanism") else set()
+    for step in range(steps):
+        log: list[Any] = []
+        with overheard(log, {*MECHANISMS} | own, aside):
+            state, estimate = oracle.estimate(state, path(step, runs, dtype), streams, active)
+        seen.requests.append(log)
+        seen.states.append(state)
+        seen.estimates.append(estimate)
+    return seen
+
+
+@cache
+def on_neighbours(make: Factory) -> list[tuple[Play, Play, float, torch.dtype]]:
+    """An oracle on pairs of neighbours, a run a pair: on tame data and, where the bound is enforced, on wild ones."""
+    probe = play(make(Bowls(data_sets(True)[:1]), 1), Streams.of(0, [0]), torch.float64, 1).released
+    assert probe, "Expected an estimate to come from a mechanism, which was asked for nothing."
+    answer, pairs = probe[0][0].answer, []
+    for dtype, tolerance in DTYPES.items():
+        for tame in (True, False) if answer.basis == "enforced" else (True,):
+            both = [rows.to(dtype) for rows in neighbours(answer.relation, tame)]
+            streams = Streams.of("laws", range(len(both[0])))
+            one, two = (play(make(Bowls(rows), len(rows)), streams, dtype) for rows in both)
+            pairs.append((one, two, tolerance, dtype))
+    return pairs
+
+
+def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Release]]:
+    """How far a neighbour moves each answer, `(runs,)`, 0 where none was asked for."""
+    for (left, _, _), (right, _, _) in zip(one.released, two.released, strict=True):
+        for name in ("noise_std", "call", "active"):
+            assert torch.equal(getattr(left, name), getattr(right, name)), f"Expected a public {name}."
+        assert torch.equal(left.answer.l2_sensitivity, right.answer.l2_sensitivity), "Expected a public sensitivity."
+        moved = torch.linalg.vector_norm((left.answer.value - right.answer.value).double(), dim=1)
+        yield moved.where(left.active, torch.zeros_like(moved)), left
+
+
+# ---------------------------------------------------------------- laws of oracles
+def sensitivity(make: Factory) -> None:
+    """1: a neighbour moves no answer of a run by more than was declared, and some neighbour moves it as far."""
+    for one, two, tolerance, dtype in on_neighbours(make):
+        attained: list[float] = []
+        for place, (moved, request) in enumerate(moves(one, two)):
+            declared = request.answer.l2_sensitivity.double()
+            # A difference of gradients is rounded as they are.
+            slack = tolerance * declared + 8 * torch.finfo(dtype).eps * G
+            worst = float((moved - declared - slack).nan_to_num(nan=torch.inf).max())
+            least = worst + float(declared.max())
+            assert worst <= 0, f"Expected l2_sensitivity to be {least:.3g} or more in release {place}."
+            if bool((request.active & (declared > 0)).any()):
+                attained.append(float((moved / declared.clamp_min(1e-300)).max()))
+        reached = bool(attained) and min(attained) > ATTAINED
+        assert reached, f"Expected neighbours to reach l2_sensitivity, got {attained} of it."
+
+
+def leaks(make: Factory) -> None:
+    """What does not come out of a mechanism is the same whatever the data: refusals, costs, points, meters."""
+    for one, two, _, _ in on_neighbours(make):
+        for left, right in zip(one.results, two.results, strict=True):
+            same(left, right, "to be public")
+
+
+def public(value: Any) -> dict[str, Tensor]:
+    """The tensors of a state or an estimate that are no exact counts."""
+    if isinstance(value, Estimate):
+        parts = {name: part for name, part in vars(value).items() if isinstance(part, Tensor)}
+        none = torch.zeros_like(value.status)
+        return {"num_evaluations": none, "price": value.price.rho(), "charged": value.price.charged} | parts
+    return {name: tensor for name, tensor in flatten(value).items() if name.rpartition(".")[2] not in UNPRICED}
+
+
+def same(one: Any, other: Any, what: str, left: Any = slice(None), right: Any = slice(None)) -> None:
+    """Whether rows of two states, or estimates, have the same bits."""
+    others = public(other)
+    for name, tensor in public(one).items():
+        assert torch.equal(tensor[left], others[name][right]), f"Expected {name} {what}."
+
+
+def price(make: Factory) -> None:
+    """2: what neighbours move costs no more than was priced, metered, declared and claimed."""
+    for one, two, tolerance, _ in on_neighbours(make):
+        more = 1 + 100 * tolerance
+        cost = sum(0.5 * (moved / request.noise_std.double()) ** 2 for moved, request in moves(one, two))
+        reused = fresh = torch.zeros(len(one.estimates[0].gradient), dtype=torch.float64)
+        for estimate, requests in zip(one.estimates, one.requests, strict=True):
+            rho, charged = estimate.price.rho(), estimate.price.charged
+            paid = sum((p.rho() for _, _, p in requests), torch.zeros_like(rho))
+            assert torch.allclose(rho, paid, rtol=1e-9), "Expected the estimate's price to be that of its releases."
+            assert torch.equal(charged, requests[0][0].active if requests else charged & False)
+            if estimate.price.sampling == FRESH:
+                fresh = torch.maximum(fresh, rho)
+            else:
+                reused = reused + rho
+        spent = one.states[-1].meter.spent
+        assert (cost <= spent * more).all(), "Expected what neighbours tell apart to be paid."
+        assert torch.allclose(spent, reused + fresh, rtol=1e-9), "Expected the meter to hold what was paid."
+        oracle = make(Bowls(data_sets(True)[:1]), len(spent))
+        assert (spent <= oracle.declared() * (1 + 1e-9)).all() and bool((spent > 0).all())
+        claimed = sum(0.5 * event.count / event.noise_multiplier**2 for event in oracle.events(0))
+        assert float(spent[0]) <= claimed * (1 + 1e-9), "Expected the claim to cover what was spent."
+        answer = one.released[0][0].answer
+        assert {(event.relation, event.sampling) for event in oracle.events(0)} == {(answer.relation, answer.sampling)}
+
+
+def claims(make: Factory) -> None:
+    """2: what is claimed is at least the exact epsilon of a neighbour, on all data or on data that come once."""
+    one, two, *_ = on_neighbours(make)[0]
+    told = torch.stack([0.5 * (moved / request.noise_std) ** 2 for moved, request in moves(one, two)]).sum(0)
+    index, oracle = told.argmax()[None], make(Bowls(data_sets(True)[:1]), len(told))
+    state = map_state(lambda tensor: tensor[index], one.states[-1])
+    (claim,) = oracle.take(index).guarantee(state, 1e-5, Streams.secure(1))
+    assert claim.holds, f"Expected what holds to be claimed: {claim}"
+    if {request.answer.sampling for request, *_ in one.released} <= {FRESH, WHOLE}:
+        neighbour = rho_to_epsilon(float(told.max()), 1e-5)
+        assert neighbour <= claim.epsilon * (1 + 1e-6), f"Expected epsilon of {neighbour:.4g}, a neighbour's, or more."
+
+
+def unbiased(make: Factory) -> None:
+    """3: where examples are all alike an estimate without noise is their gradient, of Poisson batches on average."""
+    rows, runs = data_sets(True)[1:2], 1000
+    streams, oracle = Streams.of("unbiased", range(runs)), make(Bowls(rows), runs)
+    whole, noise = (play(oracle, streams, torch.float64, aside=aside) for aside in (False, True))
+    compared = 0
+    for step, (left, right) in enumerate(zip(whole.estimates, noise.estimates, strict=True)):
+        stds = [[request.noise_std for request, *_ in play.requests[step]] for play in (whole, noise)]
+        if not bool(left.status.any()) and all(torch.equal(*pair) for pair in zip(*stds, strict=True)):
+            exact = left.gradient - right.gradient
+            x = path(step, 1, torch.float64)
+            error = exact.mean(0) - (rows[0, 0, :DIM] + rows[0, 0, DIM] * x[0])
+            assert (error.abs() <= 5 * exact.std(0) / runs**0.5 + 1e-9).all(), f"Expected the gradient in step {step}."
+            compared += 1
+    assert compared, "Expected an estimate whose noise is the same on all data."
+
+
+def alone(make: Factory) -> None:
+    """5: a run by itself, or beside runs that stand still, is the run in its batch: all but sums to the bit."""
+    for dtype in DTYPES:
+        rows, runs = data_sets(True)[:1].to(dtype), 12
+        streams, active = Streams.of("alone", range(runs)), torch.arange(runs) % 3 > 0
+        oracle = make(Bowls(rows), runs)
+        whole, some = play(oracle, streams, dtype), play(oracle, streams, dtype, active=active)
+        for run in range(runs):
+            index = torch.tensor([run])
+            single = play(oracle.take(index), streams.take(index), dtype)
+            for together in (some, whole) if active[run] else (whole,):
+                for left, right in zip(together.results, single.results, strict=True):
+                    same(left, right, f"of run {run} to be that of the run alone", index)
+                for left, right in zip(together.requests, single.requests, strict=True):
+                    for (request, *_), (other, *_) in zip(left, right, strict=False):  # none where all are refused
+                        # Sums over padded batches are rounded as they fall.
+                        near = torch.allclose(request.answer.value[index], other.answer.value, 0, DTYPES[dtype])
+                        assert near or not request.active[run], f"Expected the answer of run {run} to be that alone."
+        before = oracle.init(path(0, runs, dtype))
+        for state, estimate in zip(some.states, some.estimates, strict=True):
+            same(state, before, "of the idle to stay", ~active, ~active)
+            kept = [estimate.gradient, estimate.num_gradients, estimate.price.charged, estimate.status]
+            assert not any(bool(tensor[~active].any()) for tensor in kept), "Expected the idle to get and pay nothing."
+
+
+def refusals(make: Factory) -> None:
+    """2: a run that is refused gets nothing, draws nothing, pays nothing, and its meter never goes back."""
+    streams = Streams.of("refused", range(3))
+    seen = play(make(Bowls(data_sets(True)[:1]), 3), streams, torch.float64, 3 * STEPS)
+    last = flatten(seen.states[0].meter)
+    for state, estimate, requests in zip(seen.states, seen.estimates, seen.requests, strict=True):
+        refused, meter = estimate.status != Status.OK, flatten(state.meter)
+        kept = [estimate.gradient, estimate.num_gradients, estimate.price.charged]
+        kept += [request.active for request, *_ in requests]
+        assert not any(bool(tensor[refused].any()) for tensor in kept), "Expected the refused to get and pay nothing."
+        for name, before in last.items():
+            assert (meter[name] >= before).all(), f"Expected meter.{name} to go on."
+            assert torch.equal(meter[name][refused], before[refused]), f"Expected meter.{name} of the refused to stay."
+        last = meter
+    assert bool((seen.estimates[-1].status != Status.OK).all()), "Expected every run to be refused in the end."
+
+
+def once(make: Factory) -> None:
+    """A state releases once; what is restored beside its meter changes that no more than the meter."""
+    oracle, streams, every = make(Bowls(data_sets(True)[:1]), 2), Streams.of(0, range(2)), torch.tensor([True, True])
+    x = path(0, 2, torch.float64)
+    before = oracle.init(x)
+    after, _ = oracle.estimate(before, x, streams, every)
+    for released in (before, replace(before, belief=after.belief)):
+        with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
+            oracle.estimate(released, x, streams, every)
+    later, _ = oracle.estimate(after, path(1, 2, torch.float64), streams, every)
+    if hasattr(oracle, "rollback"):
+        for refresh in (True, False):
+            back = oracle.rollback(later, after, every, refresh=refresh)
+            assert back.meter is later.meter, "Expected rollback to leave the meter."
+
+
+def drawn_once(make: Factory) -> None:
+    """4: secret streams, which refuse a second draw, serve a whole run; no two releases have the same noise."""
+    seen = play(make(Bowls(data_sets(True)[:1]), 4), Streams.secure(4), torch.float64)
+    noise = torch.cat([value[request.active, :1] for request, value, _ in seen.released])[:, 0]
+    assert len(noise) > 4 and len(noise.unique()) == len(noise), "Expected every release to have noise of its own."
+
+
+MIXING: dict[str, Callable[[Tensor], Tensor]] = {
+    "sorts": lambda h: h.sort(0).values,
+    "gates": lambda h: h * (h.mean(0) > 0),
+    "sums": lambda h: h.cumsum(0),
+}
+
+
+def modules(make: Factory) -> None:
+    """1: the same of modules whose code sorts, gates or sums its batch."""
+    for name, function in MIXING.items():
+        inputs = 30 * Streams.of("modules", [0]).normal(name, 0, DIM * N).view(N, DIM)
+
+        def asked(inputs: Tensor, function: Any = function) -> Play:
+            labels = torch.ones(len(inputs), dtype=torch.float64)
+            loss = lambda h, y: (h[:, 0] - y).square()  # noqa: E731
+            module = Both(lambda m, x: function(m.layer(x)), layer=nn.Linear(DIM, 1, bias=False, dtype=torch.float64))
+            problem = ModuleProblem(module, inputs, labels, loss=loss)
+            return play(make(problem, 1), Streams.of("modules", [0]), torch.float64, 2)
+
+        base = asked(inputs)
+        answer = base.released[0][0].answer
+        if answer.basis != "enforced":
+            return
+        last = inputs[-1:]
+        other = {Relation.ADD_OR_REMOVE: last[:0], Relation.ZERO_OUT: 0 * last, Relation.REPLACE_ONE: -9 * last}
+        for moved, request in moves(base, asked(torch.cat([inputs[:-1], other[answer.relation]]))):
+            bounded = (moved <= request.answer.l2_sensitivity * (1 + 1e-9)).all()
+            assert bounded, f"Expected l2_sensitivity to hold for a module that {name} its batch."
+
+
+# ---------------------------------------------------------------- laws of mechanisms
+SENSITIVITIES, SPREAD, CALLS = (0.5, 0.25, 1.0), 1.3, 8  # in turn; noise
+
+
+def asked_of(mechanism: Any, sampling: Sampling, streams: Streams, calls: int, active: Any = True) -> list[Any]:
+    """Fives, released again and again: noise, price, cost that was said before, and state, a step."""
+    ones, seen = torch.ones(len(streams), dtype=torch.float64), []
+    state, call, active = mechanism.init(ones[:, None]), torch.zeros(len(ones), dtype=torch.int64), (ones > 0) & active
+    for step in range(calls):
+        restart, scale = torch.full_like(active, step == 0), SENSITIVITIES[step % 3]
+        answer = Sensitive(5 * ones[:, None], scale * ones, Relation.REPLACE_ONE, "proved", sampling)
+        cost = mechanism.cost(state, SPREAD / scale * ones, sampling, restart)
+        request = Release(answer, SPREAD * ones, call, active, restart)
+        state, value, price = mechanism.release(state, request, streams)
+        seen.append((value, price, cost, state))
+        call = call + active
+    return seen
+
+
+def covariance(make: Factory) -> None:
+    """4: the noise that is drawn is worth what is charged, for an example in one of the releases and for one in all."""
+    mechanism = make()
+    runs, calls = (1000, 2) if isinstance(mechanism, DiscreteGaussian) else (40_000, CALLS)
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * calls)
+    scales = torch.tensor([SENSITIVITIES[step % 3] for step in range(calls)]).double()
+    for sampling in (FRESH, WHOLE):
+        seen = asked_of(mechanism, sampling, Streams.of("covariance", range(runs)), calls)
+        noise = torch.cat([value - 5 for value, *_ in seen], 1)
+        rho = torch.stack([price.rho()[0] for _, price, *_ in seen])
+        if bool(rho.isinf().all()):
+            assert not bool(noise.any()), "Expected noise to be worth something."
+            continue
+        told = 0.5 * scales[:, None] * torch.linalg.inv(noise.T @ noise / runs) * scales
+        worth = told.diagonal() if sampling == FRESH else ((signs @ told) * signs).sum(1).max()[None]
+        # Laplace noise is charged by its scale, which is its standard deviation over sqrt(2).
+        charged = (rho if sampling == FRESH else rho.sum()[None]) / (2 if seen[0][1].noise == "laplace" else 1)
+        off = (charged / worth - 1).abs().max()  # at most 5 standard errors of a variance
+        assert off < 5 * (2 / runs) ** 0.5, (
+            f"Expected a price of {worth.tolist()} for this noise, not {charged.tolist()}."
+        )
+
+
+def asking(make: Factory) -> None:
+    """2: the cost that is said before is the price after; the idle get and pay nothing; calls and runs differ."""
+    streams, active, calls = Streams.of("asking", range(4)), torch.tensor([True, False, True, True]), 3
+    some, whole = asked_of(make(), FRESH, streams, calls, active), asked_of(make(), FRESH, streams, calls)
+    start = make().init(torch.ones(4, 1, dtype=torch.float64))
+    for (value, price, cost, state), (other, *_, other_state) in zip(some, whole, strict=True):
+        assert torch.allclose(price.rho()[active], cost[active], rtol=1e-12), "Expected the cost that was said before."
+        nothing = not bool(value[~active].any()) and torch.equal(price.charged, active)
+        assert nothing, "Expected the idle to get and pay nothing."
+        same(state, start, "memory of the idle to stay", ~active, ~active)
+        same(state, other_state, "memory to be that beside other runs", active, active)
+        seeded = not isinstance(make(), DiscreteGaussian)  # whose noise is the operating system's
+        assert not seeded or torch.equal(value[active], other[active]), (
+            "Expected the noise that is drawn beside others."
+        )
+    values = torch.cat([value for value, *_ in whole])
+    assert len(values.unique()) == (1 if isinstance(make(), Exact) else len(values)), "Expected noise of its own."
+
+
+# ---------------------------------------------------------------- laws of methods
+def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any = None) -> list[tuple[Any, Estimate]]:
+    """All steps of a method on SPIDER whose mechanism releases noise alone, until no run has budget left."""
+    budget = torch.tensor([1.0, 0.4, 0.7] * 9, dtype=torch.float64)[:runs]
+    oracle: Any = Spider(
+        DataSetSamples(problem), Gaussian(), 4.0, budget, Refresh.every(5), BatchSizes(4), G, M, sampling=WHOLE
+    )
+    oracle, seen = (oracle if change is None else change(oracle)), []
+    x = 0.05 * Streams.of("laws: start", [0]).normal("x", 0, DIM * runs).view(runs, DIM)
+    state = method.init(x, oracle)
+    for _ in range(40):
+        with overheard([], {Gaussian}):
+            state, estimate = method.step(state, oracle, streams)
+        seen.append((state, estimate))
+    return seen
+
+
+def estimates_alone(make: Factory) -> None:
+    """What a method does follows from its estimates: on other data with the same transcript it moves the same."""
+    streams = Streams.of("methods", range(3))
+    one, two = (steps_of(make(), Bowls(rows[None]), streams, 3) for rows in data_sets(False))
+    for (left, _), (right, _) in zip(one, two, strict=True):
+        same(left, right, "to follow from the estimates")
+
+
+def one_by_one(make: Factory) -> None:
+    """5: a run by itself is the run in its batch, to the bit; on secret streams, too, nothing is drawn twice."""
+    streams, problem = Streams.of("methods", range(3)), Bowls(data_sets(True)[:1])
+    whole = steps_of(make(), problem, streams, 3)
+    for (left, _), (right, _) in zip(whole, steps_of(make(), problem, streams.take(slice(0, 1)), 1), strict=True):
+        same(left, right, "of the first run to be that of the run alone", slice(0, 1))
+    steps_of(make(), problem, Streams.secure(3), 3)
+
+
+def stopping(make: Factory) -> None:
+    """A run that ended stays and pays nothing; one whose next point would not be finite has DIVERGED, where it was."""
+    streams, problem = Streams.of("methods", range(3)), Bowls(data_sets(True)[:1])
+    seen = steps_of(make(), problem, streams, 3)
+    for (before, _), (state, estimate) in itertools.pairwise(seen):
+        ended = before.status != Status.OK
+        same(state, before, "of a run that ended to stay", ended, ended)
+        assert not bool(estimate.price.charged[ended].any()), "Expected a run that ended to pay nothing."
+    last = seen[-1][0]
+    assert bool((last.status != Status.OK).all()) and torch.equal(make().output(last), last.x)
+    seen = steps_of(make(), problem, streams, 3, Overflowing)
+    for state in (seen[0][0], seen[-1][0]):
+        assert state.status[1] == Status.DIVERGED and bool(state.x.isfinite().all()), "Expected the status DIVERGED."
+    assert torch.equal(seen[0][0].x[1], seen[-1][0].x[1]) and seen[0][0].status[0] == Status.OK
+
+
+class Overflowing:
+    """An oracle whose second run gets an estimate that is not finite."""
+
+    def __init__(self, oracle: Any) -> None:
+        self._oracle = oracle
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._oracle, name)
+
+    def estimate(self, *arguments: Any) -> tuple[Any, Estimate]:
+        state, estimate = self._oracle.estimate(*arguments)
+        second = torch.arange(len(estimate.gradient)) == 1
+        return state, replace(estimate, gradient=estimate.gradient.masked_fill(second[:, None], torch.inf))
+
+
+LAWS: dict[type, tuple[Callable[[Factory], None], ...]] = {
+    Oracle: (sensitivity, leaks, price, claims, unbiased, alone, refusals, once, drawn_once, modules),
+    Mechanism: (covariance, asking),
+    Method: (estimates_alone, one_by_one, stopping),
+}
+
+
+# ---------------------------------------------------------------- factories
+def rows(value: float, runs: int) -> Tensor:
+    return torch.full((runs,), value, dtype=torch.float64)
+
+
+def clipped(problem: Any, runs: int, relation: Relation = Relation.ZERO_OUT, noise: Any = None) -> ClippedGradient:
+    noise = FixedNoise.of([uniform(0.5, STEPS)] * runs) if noise is None else noise(runs)
+    return ClippedGradient(problem, G, noise, relation, loss_clip=LOSS)
+
+
+def minibatch(problem: Any, runs: int, sampling: Sampling, relation: Relation, clipped: bool) -> MinibatchGradient:
+    divisor = sampling.rate * N
+    return MinibatchGradient(problem, sampling, rows(0.3, runs), G, STEPS, relation, clipped, divisor=divisor)
+
+
+def spider(samples: Any, runs: int, mechanism: Any = Gaussian(), rho: float = 0.5, **more: Any) -> Spider:  # noqa: B008
+    refresh, batches = Refresh.path_length(0.12, M, 8), BatchSizes(4, 4 if isinstance(samples, VirtualSamples) else 2)
+    return Spider(samples, mechanism, 1.0, rows(rho * (1 + 1e-9), runs), refresh, batches, G, M, **more)
+
+
+def listed(problem: Any) -> VirtualSamples:
+    return VirtualSamples(Listed(problem), N)
+
+
+FIXED, POISSON = Sampling.fixed_size(4, N), Sampling.poisson(0.2)
+ORACLES: dict[type, dict[str, Factory]] = {
+    ClippedGradient: {
+        "zero-out": clipped,
+        "replace-one": lambda p, n: clipped(p, n, Relation.REPLACE_ONE),
+        "listening": lambda p, n: clipped(
+            p, n, Relation.REPLACE_ONE, lambda n: LossAdaptiveNoise(rows(0.5, n), rows(0.05, n), 1.3, rows(6.0, n))
+        ),
+    },
+    MinibatchGradient: {
+        f"{sampling.scheme}, {relation}{', clipped' * clipped}": partial(
+            minibatch, sampling=sampling, relation=relation, clipped=clipped
+        )
+        for sampling, relation in itertools.product((WHOLE, FIXED, POISSON), Relation)
+        if (sampling.scheme, relation) in ALLOWED
+        for clipped in (True, False)
+    },
+    FreshGradient: {"fresh": lambda p, n: FreshGradient(Listed(p), 4, rows(0.3, n), G, STEPS)},
+    Spider: {
+        "data set": lambda p, n: spider(DataSetSamples(p), n),
+        "data set, zero-out": lambda p, n: spider(DataSetSamples(p, 3), n, relation=Relation.ZERO_OUT),
+        "whole": lambda p, n: spider(DataSetSamples(p), n, rho=3.0, sampling=WHOLE, difference_multiplier=2.0),
+        "virtual": lambda p, n: spider(listed(p), n),
+        "tree": lambda p, n: spider(DataSetSamples(p), n, Tree(8), Tree(8).max_cost(1.0), term_sensitivity=0.5),
+    },
+}
+MECHANISMS: dict[type, dict[str, Factory]] = {
+    **{plain: {"plain": plain} for plain in (Gaussian, Laplace, Exact)},
+    DiscreteGaussian: {"plain": lambda: (pytest.importorskip("opendp"), DiscreteGaussian())[1]},
+    Tree: {"plain": lambda: Tree(CALLS), "optimal": lambda: Tree(CALLS, optimal=True)},
+    BandedSquareRoot: {"banded": lambda: BandedSquareRoot(CALLS, 3)},
+}
+METHODS: dict[type, dict[str, Factory]] = {
+    Descent: {"plain": lambda: Descent(torch.tensor([0.1, 0.2])), "momentum": lambda: Descent(0.1, 0.9)},
+    PerturbedDescent: {"plain": lambda: PerturbedDescent(0.1, 0.3)},
+    StochasticSpider: {
+        name: partial(StochasticSpider, 30, 0.1, 5.0, 3.0, 0.3, as_printed)
+        for name, as_printed in {"corrected": False, "as printed": True}.items()
+    },
+    DriftEscape: {
+        repeat: partial(DriftEscape, 0.1, 1.0, 4, 0.1, 2, repeat) for repeat in ("restore", "refresh", "go on")
+    },
+}
+FACTORIES: dict[type, dict[type, dict[str, Factory]]] = {Oracle: ORACLES, Mechanism: MECHANISMS, Method: METHODS}
+
+
+def cases(factories: Mapping[type, Mapping[type, Mapping[str, Factory]]] = FACTORIES) -> dict[str, Callable[[], None]]:
+    """Every law of every factory, by name."""
+    return {
+        f"{made.__module__.removeprefix('dpnotes.')}.{made.__name__}, {name}: {law.__name__}": partial(law, make)
+        for kind, laws in LAWS.items()
+        for made, makes in factories.get(kind, {}).items()
+        for name, make in makes.items()
+        for law in laws
+    }

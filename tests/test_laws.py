@@ -1,0 +1,292 @@
+"""Every oracle, mechanism and method of the package keeps the laws; for each law something that breaks it."""
+
+import inspect
+from dataclasses import fields, replace
+from types import ModuleType
+from typing import Any
+
+import laws
+import pytest
+import torch
+from laws import Bowls, G
+from torch import Tensor
+
+import dpnotes
+from dpnotes.core import Oracle
+from dpnotes.methods import descent, perturbed, step
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.perturbed import PerturbedDescent
+from dpnotes.oracles import clipped, minibatch, release, spider
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.spider import Spider
+from dpnotes.privacy import filter as filter_module
+from dpnotes.privacy import mechanisms, tree
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.museum import module_with_line_replaced
+from dpnotes.privacy.tree import Tree
+
+CASES = laws.cases()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_law(name: str) -> None:
+    CASES[name]()
+
+
+# ---------------------------------------------------------------- the registry
+def test_every_class_has_a_factory_and_every_factory_a_class() -> None:
+    for kind, classes in laws.found(dpnotes).items():
+        assert not laws.complaints(classes, laws.FACTORIES[kind], "tests/laws.py")
+
+
+def test_control_a_class_without_a_factory_and_a_factory_without_a_class_are_named() -> None:
+    without = {kind: made for kind, made in laws.ORACLES.items() if kind is not Spider}
+    (missing,) = laws.complaints(laws.found(dpnotes)[Oracle], without, "tests/laws.py")
+    assert missing == "Expected dpnotes.oracles.spider.Spider to have a factory in tests/laws.py."
+    (gone,) = laws.complaints(laws.found(dpnotes)[Oracle], laws.ORACLES | {Telling: {"a": Telling}}, "tests/laws.py")
+    assert (
+        "Expected no factory of test_laws.Telling" in gone or "Telling in tests/laws.py: there is no such class" in gone
+    )
+
+
+class Telling:
+    """No oracle of the package."""
+
+
+def test_poisson_batches_of_the_laws_are_empty_and_of_one() -> None:
+    (one, _, _, _), *_ = laws.on_neighbours(laws.ORACLES[MinibatchGradient]["poisson, zero-out-one, clipped"])
+    alike = len(one.estimates[0].gradient) // 3  # behind the mixed data set stand two of equal examples, (0.95 G, 0, 0)
+    values = torch.stack([request.answer.value[alike:, 0] for request, _, _ in one.released])
+    sizes = (values * 4 / (0.95 * G)).round()
+    assert {0.0, 1.0, 2.0, 8.0} <= {*sizes.flatten().tolist()}
+
+
+# ---------------------------------------------------------------- what breaks a law
+def remade(module: ModuleType, line: str, instead: str, made: Any) -> Any:
+    """This oracle, mechanism or method, of its class with one line replaced."""
+    kind = getattr(module_with_line_replaced(module, line, instead), type(made).__name__)
+    return kind(**{f.name: getattr(made, f.name) for f in fields(made)})
+
+
+def broken(factory: Any, module: ModuleType, line: str, instead: str) -> Any:
+    return lambda patch: lambda *given: remade(module, line, instead, factory(*given))
+
+
+def patched(factory: Any, owner: Any, name: str, module: ModuleType, line: str, instead: str) -> Any:
+    """The factory where a part of the library has the broken line."""
+
+    def patch_and_make(patch: pytest.MonkeyPatch) -> Any:
+        wrong = module_with_line_replaced(module, line, instead)
+        patch.setattr(owner, name, getattr(getattr(wrong, owner.__name__) if inspect.isclass(owner) else wrong, name))
+        return lambda *given: factory(*given)  # another one: what was seen of the correct one is remembered
+
+    return patch_and_make
+
+
+class Mixed(Bowls):
+    """A problem of a module's inputs that says of itself that it keeps its examples apart, and sums them up."""
+
+    def __init__(self, module: Any, inputs: Tensor, labels: Tensor, loss: Any) -> None:
+        super().__init__(torch.cat([inputs, inputs[:, :2]], 1)[None])
+
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> Any:
+        found = super().gradients(x, examples)
+        return replace(found, rows=found.rows.flip(1).cumsum(1))
+
+
+CLIPPED, LISTENING = (laws.ORACLES[ClippedGradient][name] for name in ("replace-one", "listening"))
+POISSON, FIXED = (
+    laws.ORACLES[MinibatchGradient][name]
+    for name in ("poisson, add-or-remove-one, clipped", "fixed-size, replace-one, clipped")
+)
+SPIDER, VIRTUAL, WHOLE = (laws.ORACLES[Spider][name] for name in ("data set", "virtual", "whole"))
+BOUND = "return self.desk.bound(self.clip, self.problem.num_examples)"
+LOSS_BOUND = "return self.desk.bound(self.loss_clip, self.problem.num_examples, span=True)"
+LONGEST = "longest = torch.where(new, self.gradient_bound, self.smoothness * move)"
+NORMS = "norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)"
+PROPOSED = "multiplier, exists = self.noise.propose(state.belief.plan, state.meter.calls)"
+FIRST = "self.problem.gradients(x).losses[:, 0]"
+MEANS = "mean = Answer(gradients.weighted_sum(scale))"
+BELIEF = "return Belief(noise, heard), values[0]"
+USED = "used = meter.used if ask.examples is None else meter.used + plan.uses"
+ESTIMATE = "return State(belief, meter), Estimate(gradient, price, granted * main.gradients, plan.status, evaluations)"
+EVENT = "return [Event(self._multiplier(run), self.relation, self.sampling, 1, noise)]"
+ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])"
+GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
+DRAW = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
+NOISE = "noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)"
+SUMMED = "return state.after(term, request, active, reach, Layers.of(nodes, end)), released, term.price"
+PRICE_OF_A_LEAF = "Price(term.multiplier, term.price.charged, term.price.relation, term.price.sampling)"
+RELEASED = "return state, zeroed_except(noisy, streams.served(valid)), price_of(request)"
+STATUS = "return moved, torch.maximum(state.status, estimate.status)"
+DIRECTION = "direction = estimate.gradient"
+FORGOTTEN = "return State(belief, now.meter)"
+CONTROLS: dict[str, tuple[Any, Any, str]] = {
+    "a sensitivity 7 times too small": (
+        laws.sensitivity, broken(CLIPPED, clipped, BOUND, BOUND.replace("clip,", "clip / 7,")), "l2_sensitivity to be",
+    ),
+    "a sensitivity that is never reached": (
+        laws.sensitivity, broken(CLIPPED, clipped, BOUND, BOUND.replace("clip,", "clip * 7,")), "reach l2_sensitivity",
+    ),
+    "a loss's sensitivity": (
+        laws.sensitivity, broken(LISTENING, clipped, LOSS_BOUND, LOSS_BOUND.replace("_clip,", "_clip / 7,")),
+        "0.05 or more in release 1",
+    ),
+    "a difference's sensitivity": (
+        laws.sensitivity, broken(VIRTUAL, spider, LONGEST, LONGEST.replace("move)", "move / 7)")),
+        "l2_sensitivity to be",
+    ),
+    "a Poisson batch divided by its own size": (
+        laws.sensitivity,
+        broken(POISSON, minibatch, "weights = sample.present * weights",
+               "weights = sample.present * weights * divisor / sample.present.sum(1, keepdim=True)"),
+        "l2_sensitivity to be",
+    ),
+    "an example that is not finite": (
+        laws.sensitivity, broken(CLIPPED, clipped, NORMS, "norms = gradients.norms()"), "l2_sensitivity to be",
+    ),
+    "no clipping": (
+        laws.sensitivity,
+        broken(FIXED, minibatch, "weights = self.norm_bound / divisor / norms.clamp_min(self.norm_bound)",
+               "weights = torch.full_like(norms, 1 / divisor)"), "l2_sensitivity to be",
+    ),
+    "an answer beside the mechanism": (
+        laws.leaks, broken(LISTENING, clipped, BELIEF, f"{BELIEF} + self.problem.gradients(plan.x).rows.mean(1)"),
+        "gradient to be public",
+    ),
+    "a refusal that listens to the data": (
+        laws.leaks,
+        broken(CLIPPED, clipped, PROPOSED, f"{PROPOSED}; exists = exists & ({FIRST} > 1)"),
+        "public",
+    ),
+    "a noise that listens to the data": (
+        laws.sensitivity,
+        broken(CLIPPED, clipped, PROPOSED, f"{PROPOSED}; multiplier = multiplier + {FIRST}.abs()"),
+        "Expected a public noise_std",
+    ),
+    "examples used again": (
+        laws.price,
+        patched(SPIDER, release.Desk, "_counted", release, USED, USED.replace("meter.used + ", "")), "to be paid",
+    ),
+    "a price 7 times too low": (
+        laws.price,
+        patched(CLIPPED, release.Desk, "release", release, "price = prices[0]",
+                "price = replace(prices[0], noise_multiplier=prices[0].noise_multiplier * 7)"), "that of its releases",
+    ),
+    "a claim for fewer steps": (
+        laws.price,
+        patched(POISSON, release.Desk, "events", release, "count = 1 if self.sampling == FRESH else self.steps",
+                "count = 1"), "claim to cover",
+    ),
+    "a claim of less than was spent": (
+        laws.claims,
+        patched(SPIDER, release.Desk, "events", release, EVENT, EVENT.replace("self._m", "7 * self._m")),
+        "a neighbour's, or more",
+    ),
+    "a sum that forgets": (
+        laws.unbiased, broken(SPIDER, spider, ADDED, ADDED.replace("old.gradient +", "0.5 * old.gradient +")), "step 1",
+    ),
+    "a mean of half the batch": (
+        laws.unbiased,
+        broken(FIXED, minibatch, "return (Answer(gradients.weighted_sum(weights)),)",
+               "return (Answer(gradients.weighted_sum(weights) / 2),)"), "step 0",
+    ),
+    "an answer that hears other runs": (
+        laws.alone, broken(CLIPPED, clipped, MEANS, "mean = Answer(gradients.weighted_sum(scale) * len(scale))"),
+        "the answer of run 0",
+    ),
+    "the idle are said to cost": (
+        laws.alone,
+        patched(CLIPPED, release.OnDesk, "release", release, ESTIMATE, ESTIMATE.replace("granted *", "0 * granted +")),
+        "the idle to get and pay nothing",
+    ),
+    "a filter that grants all": (
+        laws.refusals, patched(WHOLE, filter_module.Filter, "grant", filter_module, GRANTED, "granted = asked"),
+        "be refused in the end",
+    ),
+    "a state that releases twice": (
+        laws.once,
+        patched(CLIPPED, release, "_check_once", release, 'if "released" in vars(meter):', "if False:"),
+        "DID NOT RAISE",
+    ),
+    "a meter that goes back": (
+        laws.once, broken(SPIDER, spider, FORGOTTEN, "return State(belief, saved.meter)"), "leave the meter",
+    ),
+    "noise that is drawn twice": (
+        laws.drawn_once,
+        patched(CLIPPED, mechanisms.Gaussian, "release", mechanisms, DRAW, DRAW.replace("request.call", "0")), "once",
+    ),
+    "a module that mixes": (
+        laws.modules, lambda patch: patch.setattr(laws, "ModuleProblem", Mixed) or CLIPPED, "a module that sorts",
+    ),
+    "noise 5% too small": (
+        laws.covariance, broken(Gaussian, mechanisms, NOISE, NOISE.replace("mul_(", "mul_(0.95 * ")), "a price of",
+    ),
+    "noise 5% too large": (
+        laws.covariance, broken(Gaussian, mechanisms, NOISE, NOISE.replace("mul_(", "mul_(1.05 * ")), "a price of",
+    ),
+    "a tree at the price of a leaf": (
+        laws.covariance,
+        broken(lambda: Tree(8), tree, SUMMED, SUMMED.replace("term.price", PRICE_OF_A_LEAF)),
+        "a price of",
+    ),
+    "the price after is another": (
+        laws.asking,
+        broken(lambda: Tree(8), tree, SUMMED, SUMMED.replace("term.price", PRICE_OF_A_LEAF)),
+        "the cost that was said before",
+    ),
+    "the idle get noise": (
+        laws.asking, broken(Gaussian, mechanisms, RELEASED, "return state, noisy, price_of(request)"),
+        "the idle to get",
+    ),
+    "a method that looks at the data": (
+        laws.estimates_alone,
+        broken(lambda: Descent(0.1), descent, DIRECTION, f"{DIRECTION} + oracle.samples.problem.rows.mean()"),
+        "x to follow",
+    ),
+    "a method that hears other runs": (
+        laws.one_by_one,
+        broken(lambda: Descent(0.1), descent, DIRECTION, f"{DIRECTION} - estimate.gradient.mean(0)"), "run alone",
+    ),
+    "a perturbation that is drawn twice": (
+        laws.one_by_one,
+        broken(
+            lambda: PerturbedDescent(0.1, 0.3), perturbed,
+            "noise = streams.only(moves).normal(_PURPOSE, state.steps, dim).mul_(self.perturbation / dim**0.5)",
+            "noise = streams.only(moves).normal(_PURPOSE, 0 * state.steps, dim).mul_(self.perturbation / dim**0.5)",
+        ), "once",
+    ),
+    "an ended run that moves": (
+        laws.stopping, broken(lambda: Descent(0.1), descent, "select(moved, x, state.x),", "x * 0.99,"), "to stay",
+    ),
+    "a divergence that nobody notices": (
+        laws.stopping,
+        patched(lambda: Descent(0.1), descent, "arrive", step,
+                f"{STATUS}.masked_fill(moves ^ moved, Status.DIVERGED)", STATUS), "the status DIVERGED",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_control(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    law, breaking, told = CONTROLS[name]
+    make = breaking(monkeypatch)
+    with pytest.raises((AssertionError, ValueError, pytest.fail.Exception), match=told):
+        law(make)
+
+
+@pytest.mark.parametrize(
+    "oracle", [(made, name) for made, several in laws.ORACLES.items() for name in several], ids=str
+)
+def test_control_of_every_oracle_a_sensitivity_is_noticed_that_is_a_tenth_too_small(
+    oracle: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "moved = (1.0 if span else turned) * longest / divisor"
+    make = patched(laws.ORACLES[oracle[0]][oracle[1]], release.Bound, "of", release, line, f"{line} * 0.9")(monkeypatch)
+    with pytest.raises(AssertionError, match="Expected l2_sensitivity to be"):
+        laws.sensitivity(make)
+
+
+def test_every_law_has_a_control() -> None:
+    assert {law for several in laws.LAWS.values() for law in several} == {law for law, _, _ in CONTROLS.values()}

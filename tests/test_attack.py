@@ -211,7 +211,17 @@ def test_the_p_value_is_the_level_at_which_the_claim_falls():
 
 # ---------------------------------------------------------------- mutants
 SMALL = "def clipped(x):\n    total = x * 1\n    return min(total, 5)\n"
-TEST = "from small import clipped\n\n\ndef test_it():\n    assert (clipped(3), clipped(9)) == (3, 5)\n"
+TEST = """from small import clipped
+
+
+def test_control_that_quotes_a_line():
+    if "total = x * 1" not in open("small.py").read():
+        raise ValueError("Expected exactly one line 'total = x * 1', to become another, found 0.")
+
+
+def test_it():
+    assert (clipped(3), clipped(9)) == (3, 5)
+"""
 
 
 @pytest.mark.slow

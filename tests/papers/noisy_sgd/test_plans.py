@@ -163,6 +163,47 @@ def test_a_plan_that_cannot_be_is_refused(changes: dict, error: type, said: str)
         replace(PLAN, **changes)
 
 
+def test_a_delta_that_allows_to_publish_an_example_is_warned_of():
+    with pytest.warns(UserWarning, match=r"delta=0.02 to be well below 1 / 60: .* drawn at random"):
+        replace(PLAN, delta=0.02)
+    replace(PLAN, delta=0.016)  # control: no warning
+    replace(PLAN, delta=0.5, epsilon=math.inf)  # nothing is claimed
+
+
+@pytest.mark.parametrize(("num_examples", "refused"), [(29, True), (30, False), (120, False), (121, True)])
+def test_data_of_quite_another_number_than_the_plan_s_are_refused(num_examples: int, refused: bool):
+    data: dict[str, Any] = {"points": POINTS.repeat(3, 1)[:num_examples], "labels": LABELS.repeat(3)[:num_examples]}
+    if not refused:
+        assert trained(**data).guarantee.epsilon <= 3.0
+        return
+    with pytest.raises(ValueError, match=f"num_examples=60 to be near that of the data, {num_examples}"):
+        trained(**data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"points": POINTS.numpy()}, TypeError, r"inputs\[0\]=array.* to be a Tensor"),
+        ({"points": (POINTS, [1.0])}, TypeError, r"inputs\[1\]=\[1.0\] to be a Tensor"),
+        ({"labels": LABELS.numpy()}, TypeError, "labels=array.* to be a Tensor"),
+        ({"streams": 3}, TypeError, "streams=3 to be a Streams"),
+        ({"streams": Streams.of(0, ["a", "b"])}, ValueError, "streams of 2 keys to be of one"),
+        ({"checkpoint": "run.pt"}, TypeError, "checkpoint='run.pt' to be a Checkpoint"),
+        ({"evaluation": 3}, TypeError, "evaluation=3 to be an Evaluation"),
+        ({"not_covered": "tuned"}, TypeError, "not_covered='tuned' to be a tuple"),
+    ],
+)
+def test_what_a_new_user_may_hand_in_is_refused_by_its_name(changes: dict, error: type, said: str):
+    with pytest.raises(error, match=said) as caught:
+        trained(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_class_is_no_module():
+    with pytest.raises(TypeError, match="module=.*Linear.* to be a Module"):
+        PLAN.train(nn.Linear, POINTS, LABELS, step_size=0.5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("step_size", [0.0, torch.tensor([0.1, math.nan]), torch.ones(2, 2), torch.ones(0)])
 def test_step_sizes_that_cannot_be_are_refused(step_size):
     with pytest.raises(ValueError, match="step_size"):

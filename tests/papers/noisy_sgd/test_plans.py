@@ -1,5 +1,6 @@
 """A plan: everything that a private training needs, said once; its front door's bits, its claim, a kill, bad input."""
 
+import ast
 import math
 import re
 from dataclasses import replace
@@ -220,3 +221,21 @@ def test_the_page_trains_a_network(capsys: pytest.CaptureFixture[str]):
     multiplier, claim, accuracy = capsys.readouterr().out.splitlines()
     assert multiplier == "noise multiplier 2.25" and claim.startswith("(2, 1e-05)-DP, add-or-remove-one")
     assert float(accuracy.split()[1]) > 0.9
+
+
+def test_the_comparison_s_listing_is_the_page_s_training_and_has_the_lines_that_its_table_says():
+    page = (Path(__file__).parents[3] / "docs" / "same_training.md").read_text()
+    own = (Path(__file__).parents[3] / "docs" / "bring_your_own.md").read_text()
+    listings = dict(re.findall(r"<summary>(.*?)</summary>\n\n```python\n(.*?)```", page, flags=re.DOTALL))
+    table = re.search(r"\| lines \(statements\) \| (.*) \|", page)
+    assert table and len(listings) == 4
+    said = [int(cell.split()[0]) for cell in table[1].split(" | ")]
+    counted = [len([line for line in code.splitlines() if line.strip()]) for code in listings.values()]
+    assert counted == [*said[:3], said[4]] and said[0] == min(said)  # the fourth is described, not listed
+    assert all(f", {lines} lines" in name for name, lines in zip(listings, counted, strict=True))
+
+    def calls(code: str) -> list[str]:
+        return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign)]
+
+    ours, trains = listings["dpnotes, 6 lines"], re.findall(r"```python\n(.*?)```", own, flags=re.DOTALL)[0]
+    assert len(calls(ours)) == 2 and set(calls(ours)) <= set(calls(trains))

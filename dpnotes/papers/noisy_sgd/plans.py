@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,7 +47,7 @@ class TrainingPlan:
 
     Args:
       epsilon: above 0; infinite for a training without privacy.
-      delta: in (0, 1); well below 1 / num_examples.
+      delta: in (0, 1); well below 1 / num_examples, or a warning says what it allows.
       num_examples: of the data, a public number: under add-or-remove-one a round one near the truth, which is secret.
       batch_size: whole, at most `num_examples`; of Poisson batches the expected size.
       num_steps: at least 1.
@@ -87,6 +88,12 @@ class TrainingPlan:
         validate.one_of(("poisson", "fixed-size"), sampling=self.sampling)
         validate.instance(Relation, relation=self.relation)
         _ = self.noise
+        if self.epsilon < math.inf and self.delta * self.num_examples >= 1:
+            warnings.warn(
+                f"Expected {validate.shown('delta', self.delta)} to be well below 1 / {self.num_examples}: to publish"
+                " one of the examples, drawn at random, is as private as that.",
+                stacklevel=3,
+            )
 
     @cached_property
     def batches(self) -> Sampling:
@@ -129,6 +136,11 @@ class TrainingPlan:
             mechanism=Gaussian() if self.noise.std else Exact(),
         )
 
+    def _refuse_other_data(self, found: int) -> None:
+        """Data of a number that is nowhere near have far smaller or larger batches than the mean is divided for."""
+        if not self.num_examples / 2 <= found <= 2 * self.num_examples:
+            raise ValueError(f"Expected num_examples={self.num_examples} to be near that of the data, {found}.")
+
     def train(
         self,
         module: nn.Module,
@@ -149,9 +161,10 @@ class TrainingPlan:
         Args:
           module: is copied, never changed; frozen parameters stay what they are (`ModuleProblem`).
           inputs: `(examples, ...)`, or a tuple of them for a module of several arguments.
-          labels: `(examples,)`, on the device to train on.
-          step_size: above 0; one, or `(num_steps,)`, one a step.
-          momentum: of the moving average of the gradients, in [0, 1).
+          labels: `(examples,)`, on the device to train on; at least half and at most twice `num_examples`.
+          step_size: above 0; one, or `(num_steps,)`, one a step, of which the last goes on.
+          momentum: in [0, 1), of the moving average of the gradients (`Descent`): with 0.9, a step size of 1 is what
+            `torch.optim.SGD` calls 0.1.
           loss: "cross-entropy", or a function of outputs and labels to `(batch,)` losses.
           streams: one key. None: a secret one of the operating system; a seeded one replays, and its guarantee says
             that the seed must stay secret.
@@ -163,9 +176,20 @@ class TrainingPlan:
         Raises:
           DamagedFileError: if the checkpoint there is not what was written.
           OutOfMemory: if a batch does not fit, with what to do.
+          TypeError: for arguments of another kind.
           ValueError: outside these domains; for data of another number than a fixed-size plan has; for a checkpoint of
             other settings.
         """
+        validate.instance(nn.Module, module=module)
+        parts = inputs if isinstance(inputs, tuple) else (inputs,)
+        validate.instance(Tensor, labels=labels, **{f"inputs[{i}]": part for i, part in enumerate(parts)})
+        validate.or_none(validate.instance, Streams, streams=streams)
+        validate.or_none(validate.instance, Evaluation, evaluation=evaluation)
+        validate.or_none(validate.instance, Checkpoint, checkpoint=checkpoint)
+        validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
+        if streams is not None and len(streams) != 1:
+            raise ValueError(f"Expected streams of {len(streams)} keys to be of one: a plan trains one network.")
+        self._refuse_other_data(len(labels))
         problem = ModuleProblem(module, inputs, labels, loss=loss)
         oracle = self.oracle(problem)
         streams = Streams.secure(1, labels.device) if streams is None else streams

@@ -1,5 +1,6 @@
 """A plan: everything that a private training needs, said once; its front door's bits, its claim, a kill, bad input."""
 
+import ast
 import math
 import re
 from dataclasses import replace
@@ -163,6 +164,47 @@ def test_a_plan_that_cannot_be_is_refused(changes: dict, error: type, said: str)
         replace(PLAN, **changes)
 
 
+def test_a_delta_that_allows_to_publish_an_example_is_warned_of():
+    with pytest.warns(UserWarning, match=r"delta=0.02 to be well below 1 / 60: .* drawn at random"):
+        replace(PLAN, delta=0.02)
+    replace(PLAN, delta=0.016)  # control: no warning
+    replace(PLAN, delta=0.5, epsilon=math.inf)  # nothing is claimed
+
+
+@pytest.mark.parametrize(("num_examples", "refused"), [(29, True), (30, False), (120, False), (121, True)])
+def test_data_of_quite_another_number_than_the_plan_s_are_refused(num_examples: int, refused: bool):
+    data: dict[str, Any] = {"points": POINTS.repeat(3, 1)[:num_examples], "labels": LABELS.repeat(3)[:num_examples]}
+    if not refused:
+        assert trained(**data).guarantee.epsilon <= 3.0
+        return
+    with pytest.raises(ValueError, match=f"num_examples=60 to be near that of the data, {num_examples}"):
+        trained(**data)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "said"),
+    [
+        ({"points": POINTS.numpy()}, TypeError, r"inputs\[0\]=array.* to be a Tensor"),
+        ({"points": (POINTS, [1.0])}, TypeError, r"inputs\[1\]=\[1.0\] to be a Tensor"),
+        ({"labels": LABELS.numpy()}, TypeError, "labels=array.* to be a Tensor"),
+        ({"streams": 3}, TypeError, "streams=3 to be a Streams"),
+        ({"streams": Streams.of(0, ["a", "b"])}, ValueError, "streams of 2 keys to be of one"),
+        ({"checkpoint": "run.pt"}, TypeError, "checkpoint='run.pt' to be a Checkpoint"),
+        ({"evaluation": 3}, TypeError, "evaluation=3 to be an Evaluation"),
+        ({"not_covered": "tuned"}, TypeError, "not_covered='tuned' to be a tuple"),
+    ],
+)
+def test_what_a_new_user_may_hand_in_is_refused_by_its_name(changes: dict, error: type, said: str):
+    with pytest.raises(error, match=said) as caught:
+        trained(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_class_is_no_module():
+    with pytest.raises(TypeError, match="module=.*Linear.* to be a Module"):
+        PLAN.train(nn.Linear, POINTS, LABELS, step_size=0.5)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("step_size", [0.0, torch.tensor([0.1, math.nan]), torch.ones(2, 2), torch.ones(0)])
 def test_step_sizes_that_cannot_be_are_refused(step_size):
     with pytest.raises(ValueError, match="step_size"):
@@ -179,3 +221,21 @@ def test_the_page_trains_a_network(capsys: pytest.CaptureFixture[str]):
     multiplier, claim, accuracy = capsys.readouterr().out.splitlines()
     assert multiplier == "noise multiplier 2.25" and claim.startswith("(2, 1e-05)-DP, add-or-remove-one")
     assert float(accuracy.split()[1]) > 0.9
+
+
+def test_the_comparison_s_listing_is_the_page_s_training_and_has_the_lines_that_its_table_says():
+    page = (Path(__file__).parents[3] / "docs" / "same_training.md").read_text()
+    own = (Path(__file__).parents[3] / "docs" / "bring_your_own.md").read_text()
+    listings = dict(re.findall(r"<summary>(.*?)</summary>\n\n```python\n(.*?)```", page, flags=re.DOTALL))
+    table = re.search(r"\| lines \(statements\) \| (.*) \|", page)
+    assert table and len(listings) == 4
+    said = [int(cell.split()[0]) for cell in table[1].split(" | ")]
+    counted = [len([line for line in code.splitlines() if line.strip()]) for code in listings.values()]
+    assert counted == [*said[:3], said[4]] and said[0] == min(said)  # the fourth is described, not listed
+    assert all(f", {lines} lines" in name for name, lines in zip(listings, counted, strict=True))
+
+    def calls(code: str) -> list[str]:
+        return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign)]
+
+    ours, trains = listings["dpnotes, 6 lines"], re.findall(r"```python\n(.*?)```", own, flags=re.DOTALL)[0]
+    assert len(calls(ours)) == 2 and set(calls(ours)) <= set(calls(trains))

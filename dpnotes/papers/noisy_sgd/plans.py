@@ -136,10 +136,14 @@ class TrainingPlan:
             mechanism=Gaussian() if self.noise.std else Exact(),
         )
 
-    def _refuse_other_data(self, found: int) -> None:
-        """Data of a number that is nowhere near have far smaller or larger batches than the mean is divided for."""
-        if not self.num_examples / 2 <= found <= 2 * self.num_examples:
-            raise ValueError(f"Expected num_examples={self.num_examples} to be near that of the data, {found}.")
+    def _warn_of_other_data(self, count: int) -> None:
+        """Of a number nowhere near; no error, since what a run does may not depend on a number that is secret."""
+        if not self.num_examples / 2 <= count <= 2 * self.num_examples:
+            warnings.warn(
+                f"Expected num_examples={self.num_examples} to be near that of the data, {count}: batches are far"
+                " smaller or larger than batch_size, by which their sums are divided.",
+                stacklevel=3,
+            )
 
     def train(
         self,
@@ -161,7 +165,7 @@ class TrainingPlan:
         Args:
           module: is copied, never changed; frozen parameters stay what they are (`ModuleProblem`).
           inputs: `(examples, ...)`, or a tuple of them for a module of several arguments.
-          labels: `(examples,)`, on the device to train on; at least half and at most twice `num_examples`.
+          labels: `(examples,)`, on the device to train on; about `num_examples`, or a warning says so.
           step_size: above 0; one, or `(num_steps,)`, one a step, of which the last goes on.
           momentum: in [0, 1), of the moving average of the gradients (`Descent`): with 0.9, a step size of 1 is what
             `torch.optim.SGD` calls 0.1.
@@ -189,7 +193,7 @@ class TrainingPlan:
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
         if streams is not None and len(streams) != 1:
             raise ValueError(f"Expected streams of {len(streams)} keys to be of one: a plan trains one network.")
-        self._refuse_other_data(len(labels))
+        self._warn_of_other_data(len(labels))
         problem = ModuleProblem(module, inputs, labels, loss=loss)
         oracle = self.oracle(problem)
         streams = Streams.secure(1, labels.device) if streams is None else streams

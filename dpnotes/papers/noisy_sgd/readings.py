@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from dpnotes import validate
 from dpnotes.core import FRESH, Guarantee, Relation
-from dpnotes.guarantees import Assumption
+from dpnotes.guarantees import OVERSPENT, Assumption
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -162,7 +162,7 @@ def _not_clipped(
         name: str, delta: float, accounted_delta: float, nominal_only: tuple[Assumption, ...], *of: Assumption
     ) -> Reading:
         # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
-        seen = (a for a in claim.assumptions if a.basis == "checked")
+        seen = (a for a in claim.assumptions if a.basis == "checked" or a in desk.apart)
         rests = (*about_runs, *seen, *of)
         nominal = Guarantee(epsilon, delta, claim.relation, name, (*rests, *nominal_only), claim.not_covered)
         return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
@@ -222,7 +222,7 @@ def _by_assumption_b(
     assumption = Assumption(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
-    rests = *about_runs, assumption
+    rests = *about_runs, *(a for a in claim.assumptions if a in (*desk.apart, OVERSPENT)), assumption
     if not desk.accountable(run) or std / moved < LEAST_NOISE:
         return Reading(None, replace(claim, nominal_epsilon=math.inf, assumptions=rests))
     event = replace(desk.events(run)[0], noise_multiplier=std / moved)

@@ -6,14 +6,17 @@ oracle asks its mechanisms for is seen by putting the answer aside: they then re
 is the same whatever the data, and what still depends on the data has leaked.
 """
 
+import ast
 import importlib
 import inspect
 import itertools
 import pkgutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -40,7 +43,7 @@ from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.sampling import ALLOWED, Sampling
+from dpnotes.sampling import ALLOWED, CombinationError, Sampling
 from dpnotes.states import flatten, map_state
 from dpnotes.streams import Streams
 
@@ -49,7 +52,13 @@ G, M = 1.0, 2.0  # how long a gradient is, and how much longer it gets over a mo
 LOSS = 1.0
 DTYPES = {torch.float64: 1e-9, torch.float32: 1e-4}  # how much a sensitivity may be exceeded by rounding
 ATTAINED = 0.9  # of a sensitivity, by some neighbour
+ALONG = torch.tensor([[2.0, 1.0, 2.0]], dtype=torch.float64) / 3  # in no norm but the Euclidean one as long
 UNPRICED = ("exceeded", "checked")  # exact counts over the data, which a guarantee says that it does not cover
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+MEMBERS = {  # of each kind, and what a class that hands on all the rest does itself
+    kind: ([member for member in vars(kind) if not member.startswith("_")], act)
+    for kind, act in {Oracle: "estimate", Mechanism: "release", Method: "step"}.items()
+}
 Factory = Callable[..., Any]
 
 
@@ -66,13 +75,31 @@ def found(package: ModuleType) -> dict[type, set[type]]:
             if error.name != "triton":  # kernels of a device
                 raise
             continue
-        for value in vars(module).values():
-            if not inspect.isclass(value) or value.__module__ != name or getattr(value, "_is_protocol", False):
-                continue
-            for kind, classes in kinds.items():
-                if all(hasattr(value, member) for member in vars(kind) if not member.startswith("_")):
-                    classes.add(value)
+        for value in written_in(module):
+            for kind, (members, act) in MEMBERS.items():
+                delegates = act in vars(value) and hasattr(value, "__getattr__")
+                if delegates or all(hasattr(value, member) for member in members):
+                    kinds[kind].add(value)
     return kinds
+
+
+def written_in(module: ModuleType) -> set[type]:
+    """The classes of a module that are no protocols, those in classes and those that a call made, too."""
+    for function in (
+        node for node in ast.walk(ast.parse(Path(f"{module.__file__}").read_text())) if isinstance(node, FUNCTION)
+    ):
+        inside = [node.name for node in ast.walk(function) if isinstance(node, ast.ClassDef)]
+        assert not inside, f"Expected no class in a function, where no law finds it: {inside} in {module.__name__}."
+    waiting, written = [*vars(module).values()], set[type]()
+    while waiting:
+        value = waiting.pop()
+        if inspect.isclass(value) and value not in written:
+            home = sys.modules.get(value.__module__)
+            elsewhere = getattr(home, value.__name__, None) is value or f"{home}".startswith("<module 'builtins'")
+            if value.__module__ == module.__name__ or not elsewhere and "." not in value.__qualname__:
+                written.add(value)
+                waiting += vars(value).values()
+    return {value for value in written if not getattr(value, "_is_protocol", False)}
 
 
 def complaints(classes: set[type], factories: Mapping[type, Mapping[str, Any]], where: str) -> list[str]:
@@ -157,7 +184,7 @@ def data_sets(tame: bool) -> Tensor:
     offsets = torch.full((N, 1), 2 * LOSS).double()
     mixed = torch.cat([slopes, curvatures, offsets], 1)
     if tame:  # all alike, and such that what a move adds points along the gradient, forth or back
-        along = 0.95 * G * torch.eye(N, DIM, dtype=torch.float64)[:1].expand(N, -1)
+        along = 0.95 * G * ALONG.expand(N, -1)
         alike = [torch.cat([along, sign * M * torch.ones_like(offsets), offsets], 1) for sign in (1, -1)]
         return torch.stack([mixed, *alike])
     some = torch.arange(N)[:, None] % 7
@@ -185,11 +212,10 @@ def neighbours(relation: Relation, tame: bool) -> tuple[Tensor, Tensor]:
     return torch.stack(one), torch.stack(two)
 
 
-def path(step: int, runs: int, dtype: torch.dtype) -> Tensor:
-    """Points `(runs, DIM)` along one line, forth, back, and on the spot."""
-    x = torch.zeros(runs, DIM, dtype=dtype)
-    x[:, 0] = 0.05 * G / M * (0.0, 1.0, 1.0, -1.0, -0.5, 0.5)[step % 6]
-    return x
+def path(step: int, runs: int | Tensor, dtype: torch.dtype) -> Tensor:
+    """Points `(runs, DIM)` of so many runs, or of these, along one line, forth, back, on the spot; not all as far."""
+    share = 1 - 0.1 * ((torch.arange(runs) if isinstance(runs, int) else runs)[:, None] % 4)
+    return (0.049 * G / M * (0.0, 1.0, 1.0, -1.0, -0.5, 0.5)[step % 6] * share * ALONG).to(dtype)
 
 
 # ---------------------------------------------------------------- what was released
@@ -231,12 +257,13 @@ def overheard(log: list[Any], mechanisms: set[type], aside: bool = True) -> Iter
 
 
 def play(
-    oracle: Any, streams: Streams, dtype: Any, steps: int = STEPS + 2, active: Any = True, aside: Any = True
-) -> Play:
+    oracle: Any, streams: Streams, dtype: Any, steps: int = STEPS + 2, active: Any = True, aside: Any = True,
+    runs: Any = None,
+) -> Play:  # fmt: skip
     """Along `path`, with answers put aside or not; two steps more than the examples last."""
-    runs, seen = len(streams), Play()
+    runs, seen = len(streams) if runs is None else runs, Play()
     state = oracle.init(path(0, runs, dtype))
-    active = torch.ones(runs, dtype=torch.bool) & active
+    active = torch.ones(len(streams), dtype=torch.bool) & active
     own = {type(oracle.mechanism)} if hasattr(oracle, "mechanism") else set()
     for step in range(steps):
         log: list[Any] = []
@@ -263,12 +290,18 @@ def on_neighbours(make: Factory) -> list[tuple[Play, Play, float, torch.dtype]]:
     return pairs
 
 
-def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Release]]:
-    """How far a neighbour moves each answer, `(runs,)`, 0 where none was asked for."""
+def asked_alike(one: Play, two: Play) -> Iterator[tuple[Release, Release]]:
+    """What was asked of the mechanisms on two data sets, which is the same but for the answers."""
     for (left, _, _), (right, _, _) in zip(one.released, two.released, strict=True):
         for name in ("noise_std", "call", "active"):
             assert torch.equal(getattr(left, name), getattr(right, name)), f"Expected a public {name}."
         assert torch.equal(left.answer.l2_sensitivity, right.answer.l2_sensitivity), "Expected a public sensitivity."
+        yield left, right
+
+
+def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Release]]:
+    """How far a neighbour moves each answer, `(runs,)`, 0 where none was asked for."""
+    for left, right in asked_alike(one, two):
         moved = torch.linalg.vector_norm((left.answer.value - right.answer.value).double(), dim=1)
         yield moved.where(left.active, torch.zeros_like(moved)), left
 
@@ -293,9 +326,16 @@ def sensitivity(make: Factory) -> None:
 
 def leaks(make: Factory) -> None:
     """What does not come out of a mechanism is the same whatever the data: refusals, costs, points, meters."""
-    for one, two, _, _ in on_neighbours(make):
+    rows = data_sets(True)  # with answers put aside any two data sets are as good as neighbours
+    others = [0 * rows, -rows, 1e3 * rows, rows.flip(1) + 2 * LOSS, torch.nan * rows]
+    plays = [play(make(Bowls(data), len(data)), Streams.of(0, range(3)), torch.float64) for data in (rows, *others)]
+    pairs = [(one, two) for one, two, _, _ in on_neighbours(make)] + [(plays[0], other) for other in plays[1:]]
+    for one, two in pairs:
         for left, right in zip(one.results, two.results, strict=True):
             same(left, right, "to be public")
+        for left, right in asked_alike(one, two):
+            assert {left.answer.sampling, right.answer.sampling} == {one.released[0][0].answer.sampling}
+            assert {left.answer.relation, right.answer.relation} == {one.released[0][0].answer.relation}
 
 
 def public(value: Any) -> dict[str, Tensor]:
@@ -363,11 +403,43 @@ def unbiased(make: Factory) -> None:
         stds = [[request.noise_std for request, *_ in play.requests[step]] for play in (whole, noise)]
         if not bool(left.status.any()) and all(torch.equal(*pair) for pair in zip(*stds, strict=True)):
             exact = left.gradient - right.gradient
-            x = path(step, 1, torch.float64)
-            error = exact.mean(0) - (rows[0, 0, :DIM] + rows[0, 0, DIM] * x[0])
-            assert (error.abs() <= 5 * exact.std(0) / runs**0.5 + 1e-9).all(), f"Expected the gradient in step {step}."
+            error = exact - (rows[0, 0, :DIM] + rows[0, 0, DIM] * path(step, runs, torch.float64))
+            near = error.mean(0).abs() <= 5 * error.std(0) / runs**0.5 + 1e-9
+            assert near.all(), f"Expected the gradient in step {step}."
             compared += 1
     assert compared, "Expected an estimate whose noise is the same on all data."
+
+
+def varied(oracle: Any, runs: int) -> Any:
+    """The oracle with other numbers in every run: more noise, a larger budget."""
+    own = {f.name: getattr(oracle, f.name) for f in fields(oracle)}
+    more = {name: value for name, value in own.items() if isinstance(value, Tensor) and value.shape == (runs,)}
+    return replace(oracle, **{name: value * (1 + 0.1 * (torch.arange(runs) % 4)) for name, value in more.items()})
+
+
+def sampled(make: Factory) -> None:
+    """6: random batches are those that are accounted for: each size as likely, each example, step and run by itself."""
+    rows, runs = torch.zeros(1, N, 5, dtype=torch.float64), 10_000
+    rows[0, :, 2] = rows[0, 0, 0] = rows[0, -1, 1] = 0.9 * G
+    rows[0, 0, 2] = rows[0, -1, 2] = 0
+    seen = play(make(Bowls(rows), runs), Streams.of("sampled", range(runs)), torch.float64, STEPS).released
+    sampling = seen[0][0].answer.sampling
+    if sampling.scheme not in ("poisson", "fixed-size"):
+        return
+    values = torch.stack([request.answer.value for request, _, _ in seen])  # (steps, runs, DIM)
+    counts = (values / values[..., :2].max()).round().long()
+    size, (first, last) = counts.sum(2), counts[..., :2].bool().unbind(2)
+    k, n, rate = torch.arange(N + 1.0).double(), N, sampling.rate
+    ways = (torch.lgamma(k.new_tensor(n + 1)) - torch.lgamma(k + 1) - torch.lgamma(n - k + 1)).exp()
+    sizes, both = (k == sampling.batch_size).double(), rate * (rate * n - 1) / (n - 1)
+    if sampling.scheme == "poisson":
+        sizes, both = ways * rate**k * (1 - rate) ** (n - k), rate**2
+    expected = [(size >= least, float(sizes[least:].sum())) for least in range(n + 1)]
+    expected += [(first, rate), (last, rate), (first & last, both), (first[1:] & first[:-1], rate**2)]
+    expected += [(first[:, 1:] & first[:, :-1], rate**2)]
+    for happened, chance in expected:
+        off = abs(float(happened.double().mean()) - chance) / (chance * (1 - chance) / happened.numel() + 1e-12) ** 0.5
+        assert off < 6, f"Expected a chance of {chance:.4g}, got {float(happened.double().mean()):.4g}."
 
 
 def alone(make: Factory) -> None:
@@ -375,11 +447,11 @@ def alone(make: Factory) -> None:
     for dtype in DTYPES:
         rows, runs = data_sets(True)[:1].to(dtype), 12
         streams, active = Streams.of("alone", range(runs)), torch.arange(runs) % 3 > 0
-        oracle = make(Bowls(rows), runs)
+        oracle = varied(make(Bowls(rows), runs), runs)
         whole, some = play(oracle, streams, dtype), play(oracle, streams, dtype, active=active)
         for run in range(runs):
             index = torch.tensor([run])
-            single = play(oracle.take(index), streams.take(index), dtype)
+            single = play(oracle.take(index), streams.take(index), dtype, runs=index)
             for together in (some, whole) if active[run] else (whole,):
                 for left, right in zip(together.results, single.results, strict=True):
                     same(left, right, f"of run {run} to be that of the run alone", index)
@@ -398,7 +470,7 @@ def alone(make: Factory) -> None:
 def refusals(make: Factory) -> None:
     """2: a run that is refused gets nothing, draws nothing, pays nothing, and its meter never goes back."""
     streams = Streams.of("refused", range(3))
-    seen = play(make(Bowls(data_sets(True)[:1]), 3), streams, torch.float64, 3 * STEPS)
+    seen = play(make(Bowls(data_sets(True)[:1]), 3), streams, torch.float64, 5 * STEPS)
     last = flatten(seen.states[0].meter)
     for state, estimate, requests in zip(seen.states, seen.estimates, seen.requests, strict=True):
         refused, meter = estimate.status != Status.OK, flatten(state.meter)
@@ -469,17 +541,28 @@ def modules(make: Factory) -> None:
 SENSITIVITIES, SPREAD, CALLS = (0.5, 0.25, 1.0), 1.3, 8  # in turn; noise
 
 
-def asked_of(mechanism: Any, sampling: Sampling, streams: Streams, calls: int, active: Any = True) -> list[Any]:
-    """Fives, released again and again: noise, price, cost that was said before, and state, a step."""
-    ones, seen = torch.ones(len(streams), dtype=torch.float64), []
-    state, call, active = mechanism.init(ones[:, None]), torch.zeros(len(ones), dtype=torch.int64), (ones > 0) & active
+def asked_of(
+    mechanism: Any, sampling: Sampling, streams: Streams, calls: int, active: Any = True, runs: Any = None,
+    relation: Relation = Relation.REPLACE_ONE, dtype: Any = torch.float64,
+) -> list[Any]:  # fmt: skip
+    """Other numbers in every run and coordinate, again and again: noise, price, cost that was said before, and state.
+
+    Noise is that of a spread of `SPREAD` in every run, and prices are for a sensitivity of `SENSITIVITIES`.
+    """
+    runs = torch.arange(len(streams)) if runs is None else runs
+    dim = 1 if isinstance(mechanism, Laplace) else DIM
+    ones, more, further = torch.ones(len(runs), dtype=torch.float64), 1.0 + runs % 3, 1.0 + runs % 2
+    exact = (5 + runs[:, None] % 7 * torch.arange(1, dim + 1)).to(dtype)
+    state, call, seen = mechanism.init(exact), torch.zeros(len(ones), dtype=torch.int64), []
+    active = (ones > 0) & active
     for step in range(calls):
-        restart, scale = torch.full_like(active, step == 0), SENSITIVITIES[step % 3]
-        answer = Sensitive(5 * ones[:, None], scale * ones, Relation.REPLACE_ONE, "proved", sampling)
-        cost = mechanism.cost(state, SPREAD / scale * ones, sampling, restart)
-        request = Release(answer, SPREAD * ones, call, active, restart)
+        restart, scale = torch.full_like(active, step % CALLS == 0), SENSITIVITIES[step % 3] * further * ones
+        answer = Sensitive(exact, scale, relation, "proved", sampling)
+        cost = mechanism.cost(state, SPREAD * more / scale, sampling, restart)
+        request = Release(answer, SPREAD * more * ones, call, active, restart)
         state, value, price = mechanism.release(state, request, streams)
-        seen.append((value, price, cost, state))
+        noise = ((value - exact).double() / more[:, None]).where(active[:, None], value.double())
+        seen.append((noise, price, cost, state, (more / further) ** 2 * price.rho()))
         call = call + active
     return seen
 
@@ -488,42 +571,72 @@ def covariance(make: Factory) -> None:
     """4: the noise that is drawn is worth what is charged, for an example in one of the releases and for one in all."""
     mechanism = make()
     runs, calls = (1000, 2) if isinstance(mechanism, DiscreteGaussian) else (40_000, CALLS)
-    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * calls)
     scales = torch.tensor([SENSITIVITIES[step % 3] for step in range(calls)]).double()
+    signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * calls)
     for sampling in (FRESH, WHOLE):
         seen = asked_of(mechanism, sampling, Streams.of("covariance", range(runs)), calls)
-        noise = torch.cat([value - 5 for value, *_ in seen], 1)
-        rho = torch.stack([price.rho()[0] for _, price, *_ in seen])
+        noise = torch.stack([each for each, *_ in seen])  # (calls, runs, dim)
+        rho = torch.stack([each for *_, each in seen])
+        assert torch.allclose(rho, rho[:, :1], rtol=1e-9), "Expected a price of every run's own noise and sensitivity."
         if bool(rho.isinf().all()):
             assert not bool(noise.any()), "Expected noise to be worth something."
             continue
-        told = 0.5 * scales[:, None] * torch.linalg.inv(noise.T @ noise / runs) * scales
-        worth = told.diagonal() if sampling == FRESH else ((signs @ told) * signs).sum(1).max()[None]
-        # Laplace noise is charged by its scale, which is its standard deviation over sqrt(2).
-        charged = (rho if sampling == FRESH else rho.sum()[None]) / (2 if seen[0][1].noise == "laplace" else 1)
-        off = (charged / worth - 1).abs().max()  # at most 5 standard errors of a variance
-        assert off < 5 * (2 / runs) ** 0.5, (
-            f"Expected a price of {worth.tolist()} for this noise, not {charged.tolist()}."
-        )
+        kind, error = seen[0][1].noise, (2 / runs) ** 0.5  # of a variance, relative
+        for one in noise.unbind(2):
+            told = 0.5 * scales[:, None] * torch.linalg.inv(one @ one.T / runs) * scales
+            worth = told.diagonal() if sampling == FRESH else ((signs @ told) * signs).sum(1).max()[None]
+            # Laplace noise is charged by its scale, which is its standard deviation over sqrt(2).
+            charged = (rho[:, 0] if sampling == FRESH else rho[:, 0].sum()[None]) / (2 if kind == "laplace" else 1)
+            off = (charged / worth - 1).abs().max()
+            assert off < 5 * error, f"Expected a price of {worth.tolist()} for this noise, not {charged.tolist()}."
+        for one, other in itertools.combinations((noise / noise.square().mean(1, keepdim=True).sqrt()).unbind(2), 2):
+            together = (one * other).mean(1).abs().max()
+            assert together < 5 * error, f"Expected coordinates to have noise of their own, got {together:.3g}."
+        fourth = (noise**4).mean((1, 2)) / noise.square().mean((1, 2)) ** 2
+        normal = (6.0, 5 * (2520 / runs) ** 0.5) if kind == "laplace" else (3.0, 5 * (96 / runs) ** 0.5)
+        assert (fourth - normal[0]).abs().max() < normal[1], f"Expected the noise that is named, got {fourth.tolist()}."
 
 
 def asking(make: Factory) -> None:
-    """2: the cost that is said before is the price after; the idle get and pay nothing; calls and runs differ."""
+    """2: the cost that is said before is the price after; the idle get and pay nothing; calls and runs differ.
+
+    Noise is a matter of the run's streams and of what is asked, not of the run's place, the data's type or neighbours.
+    """
     streams, active, calls = Streams.of("asking", range(4)), torch.tensor([True, False, True, True]), 3
     some, whole = asked_of(make(), FRESH, streams, calls, active), asked_of(make(), FRESH, streams, calls)
-    start = make().init(torch.ones(4, 1, dtype=torch.float64))
-    for (value, price, cost, state), (other, *_, other_state) in zip(some, whole, strict=True):
+    start = make().init(torch.ones(4, DIM, dtype=torch.float64))
+    seeded = not isinstance(make(), DiscreteGaussian)  # whose noise is the operating system's
+    for (value, price, cost, state, _), (other, *_, other_state, _) in zip(some, whole, strict=True):
         assert torch.allclose(price.rho()[active], cost[active], rtol=1e-12), "Expected the cost that was said before."
         nothing = not bool(value[~active].any()) and torch.equal(price.charged, active)
         assert nothing, "Expected the idle to get and pay nothing."
         same(state, start, "memory of the idle to stay", ~active, ~active)
         same(state, other_state, "memory to be that beside other runs", active, active)
-        seeded = not isinstance(make(), DiscreteGaussian)  # whose noise is the operating system's
         assert not seeded or torch.equal(value[active], other[active]), (
             "Expected the noise that is drawn beside others."
         )
-    values = torch.cat([value for value, *_ in whole])
-    assert len(values.unique()) == (1 if isinstance(make(), Exact) else len(values)), "Expected noise of its own."
+    if isinstance(make(), Exact):
+        return
+    others = asked_of(make(), FRESH, Streams.of("others", range(4)), calls)
+    values = torch.cat([value.flatten() for value, *_ in [*whole, *others]])
+    assert len(values.unique()) == len(values), "Expected noise of its own."
+    run, more = torch.tensor([2]), 2 * CALLS if seeded else calls  # a second sum
+    long = asked_of(make(), FRESH, Streams.of("asking", range(40)), more)
+    by_itself = asked_of(make(), FRESH, streams.take(run), more, runs=run)
+    alone = all(torch.equal(one[0][run], other[0]) for one, other in zip(long, by_itself, strict=True))
+    assert not seeded or alone, "Expected noise to follow from the run's streams, not from its place."
+    for (first, *_), (again, *_) in zip(long[:CALLS], long[CALLS:], strict=False):
+        assert 0.4 < again.std() / first.std() < 2.5, "Expected a second sum to have as much noise."
+    for (scheme, relation), dtype in itertools.product(ALLOWED, DTYPES):
+        try:
+            sampling = {"whole": WHOLE, "fresh": FRESH, "poisson": POISSON, "fixed-size": FIXED}[scheme]
+            there = asked_of(make(), sampling, streams, calls, relation=relation, dtype=dtype)
+        except CombinationError:
+            continue
+        for (noise, *_), (value, price, *_) in zip(whole, there, strict=True):
+            alike = torch.allclose(noise, value, rtol=1e-5, atol=1e-5)
+            assert not seeded or alike, f"Expected the same noise for {scheme} and {relation}."
+            assert (price.relation, price.sampling) == (relation, sampling), "Expected the price of what was asked."
 
 
 # ---------------------------------------------------------------- laws of methods
@@ -533,7 +646,7 @@ def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any
     oracle: Any = Spider(
         DataSetSamples(problem), Gaussian(), 4.0, budget, Refresh.every(5), BatchSizes(4), G, M, sampling=WHOLE
     )
-    oracle, seen = (oracle if change is None else change(oracle)), []
+    oracle, seen = Reserved(oracle if change is None else change(oracle)), []
     x = 0.05 * Streams.of("laws: start", [0]).normal("x", 0, DIM * runs).view(runs, DIM)
     state = method.init(x, oracle)
     for _ in range(40):
@@ -546,7 +659,10 @@ def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any
 def estimates_alone(make: Factory) -> None:
     """What a method does follows from its estimates: on other data with the same transcript it moves the same."""
     streams = Streams.of("methods", range(3))
-    one, two = (steps_of(make(), Bowls(rows[None]), streams, 3) for rows in data_sets(False))
+    one, two = (
+        steps_of(make(), Bowls(rows[None]), streams, 3, change)
+        for rows, change in zip(data_sets(False), (None, Exceeding), strict=True)
+    )
     for (left, _), (right, _) in zip(one, two, strict=True):
         same(left, right, "to follow from the estimates")
 
@@ -576,14 +692,29 @@ def stopping(make: Factory) -> None:
     assert torch.equal(seen[0][0].x[1], seen[-1][0].x[1]) and seen[0][0].status[0] == Status.OK
 
 
-class Overflowing:
-    """An oracle whose second run gets an estimate that is not finite."""
+class Reserved:
+    """An oracle that hands out nothing but what a method may ask for."""
 
     def __init__(self, oracle: Any) -> None:
         self._oracle = oracle
 
     def __getattr__(self, name: str) -> Any:
+        allowed = {*MEMBERS[Oracle][0], "rollback", "forget_drift"}
+        assert name in allowed, f"Expected a method to ask its oracle for {sorted(allowed)}, not for {name}."
         return getattr(self._oracle, name)
+
+
+class Exceeding(Reserved):
+    """An oracle that saw bounds exceeded: exact counts, to which a method may not listen."""
+
+    def estimate(self, *arguments: Any) -> tuple[Any, Estimate]:
+        state, estimate = self._oracle.estimate(*arguments)
+        meter = state.meter
+        return replace(state, meter=replace(meter, exceeded=meter.calls, checked=4 * meter.calls)), estimate
+
+
+class Overflowing(Reserved):
+    """An oracle whose second run gets an estimate that is not finite."""
 
     def estimate(self, *arguments: Any) -> tuple[Any, Estimate]:
         state, estimate = self._oracle.estimate(*arguments)
@@ -592,7 +723,7 @@ class Overflowing:
 
 
 LAWS: dict[type, tuple[Callable[[Factory], None], ...]] = {
-    Oracle: (sensitivity, leaks, price, claims, unbiased, alone, refusals, once, drawn_once, modules),
+    Oracle: (sensitivity, leaks, price, claims, unbiased, sampled, alone, refusals, once, drawn_once, modules),
     Mechanism: (covariance, asking),
     Method: (estimates_alone, one_by_one, stopping),
 }

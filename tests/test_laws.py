@@ -1,7 +1,10 @@
 """Every oracle, mechanism and method of the package keeps the laws; for each law something that breaks it."""
 
+import importlib
 import inspect
+import sys
 from dataclasses import fields, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -54,10 +57,41 @@ class Telling:
     """No oracle of the package."""
 
 
+HIDDEN = """
+class Outer:
+    class Inner(Spider): ...
+Made = type("Made", (Spider,), {"__module__": "types"})
+class Wrapper:
+    def __init__(self, oracle): self.oracle = oracle
+    def __getattr__(self, name): return getattr(self.oracle, name)
+    def estimate(self, *given): return self.oracle.estimate(*given)
+"""
+
+
+@pytest.mark.parametrize("more", ["", "def make():\n    class Local(Spider): ...\n    return Local\n"])
+def test_control_an_oracle_hides_in_no_class_call_wrapper_or_function(
+    more: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hiding").mkdir()
+    (tmp_path / "hiding/__init__.py").touch()
+    (tmp_path / "hiding/part.py").write_text(f"from dpnotes.oracles.spider import Spider\n{HIDDEN}{more}")
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        package = importlib.import_module("hiding")
+        if more:
+            with pytest.raises(AssertionError, match=r"no class in a function, .*: \['Local'\] in hiding.part"):
+                laws.found(package)
+        else:
+            assert {kind.__name__ for kind in laws.found(package)[Oracle]} == {"Inner", "Made", "Wrapper"}
+    finally:
+        for name in [name for name in sys.modules if name.split(".")[0] == "hiding"]:
+            del sys.modules[name]
+
+
 def test_poisson_batches_of_the_laws_are_empty_and_of_one() -> None:
     (one, _, _, _), *_ = laws.on_neighbours(laws.ORACLES[MinibatchGradient]["poisson, zero-out-one, clipped"])
-    alike = len(one.estimates[0].gradient) // 3  # behind the mixed data set stand two of equal examples, (0.95 G, 0, 0)
-    values = torch.stack([request.answer.value[alike:, 0] for request, _, _ in one.released])
+    alike = len(one.estimates[0].gradient) // 3  # behind the mixed data set stand two of equal examples, 0.95 G long
+    values = torch.stack([(request.answer.value[alike:] * laws.ALONG).sum(1) for request, _, _ in one.released])
     sizes = (values * 4 / (0.95 * G)).round()
     assert {0.0, 1.0, 2.0, 8.0} <= {*sizes.flatten().tolist()}
 
@@ -100,7 +134,11 @@ POISSON, FIXED = (
     laws.ORACLES[MinibatchGradient][name]
     for name in ("poisson, add-or-remove-one, clipped", "fixed-size, replace-one, clipped")
 )
+UNCLIPPED = laws.ORACLES[MinibatchGradient]["fixed-size, replace-one"]
 SPIDER, VIRTUAL, WHOLE = (laws.ORACLES[Spider][name] for name in ("data set", "virtual", "whole"))
+BATCH = "sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)"
+REDRAWN = "sample = type(sample)(present=sample.present, examples="
+FIXED_TERMS = "self.norm_bound, divisor, self.noise_std, self.num_steps, self.relation, self.sampling,"
 BOUND = "return self.desk.bound(self.clip, self.problem.num_examples)"
 LOSS_BOUND = "return self.desk.bound(self.loss_clip, self.problem.num_examples, span=True)"
 LONGEST = "longest = torch.where(new, self.gradient_bound, self.smoothness * move)"
@@ -132,6 +170,11 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     "a loss's sensitivity": (
         laws.sensitivity, broken(LISTENING, clipped, LOSS_BOUND, LOSS_BOUND.replace("_clip,", "_clip / 7,")),
         "0.05 or more in release 1",
+    ),
+    "a move by its largest coordinate": (
+        laws.sensitivity,
+        broken(VIRTUAL, spider, "move = norms(x - belief.point)", "move = (x - belief.point).abs().amax(1).double()"),
+        "l2_sensitivity to be",
     ),
     "a difference's sensitivity": (
         laws.sensitivity, broken(VIRTUAL, spider, LONGEST, LONGEST.replace("move)", "move / 7)")),
@@ -165,6 +208,30 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         broken(CLIPPED, clipped, PROPOSED, f"{PROPOSED}; multiplier = multiplier + {FIRST}.abs()"),
         "Expected a public noise_std",
     ),
+    "a noise that listens to a loss which no neighbour turns": (
+        laws.leaks,
+        broken(UNCLIPPED, minibatch, "return self.desk.claimed",
+               f"a = self.desk.claimed[0]; more = 1 + ({FIRST.replace('[:, 0]', '.mean(1)')} < 1); "
+               "return (type(a).with_std(a.bound, a.noise_std * more, gradients=a.gradients),)"), "to be public",
+    ),
+    "batches in turn, that are said to be random": (
+        laws.sampled,
+        broken(FIXED, minibatch, BATCH, f"{BATCH}\n        {REDRAWN} (torch.arange(4) + 4 * calls[:, None]) % 20)"),
+        "a chance of",
+    ),
+    "one batch again and again": (
+        laws.sampled, broken(POISSON, minibatch, BATCH, BATCH.replace("calls", "0 * calls")), "a chance of 0.04",
+    ),
+    "a Poisson batch of at most twice its size": (
+        laws.sampled,
+        broken(POISSON, minibatch, "weights = sample.present * weights",
+               "weights = sample.present * (sample.present.cumsum(1) <= 8) * weights"), "a chance of",
+    ),
+    "twice the rate that is said, and twice the divisor": (
+        laws.sampled,
+        broken(POISSON, minibatch, BATCH, BATCH.replace("self.sampling,", "Sampling.poisson(2 * self.sampling.rate),")),
+        "a chance of",
+    ),
     "examples used again": (
         laws.price,
         patched(SPIDER, release.Desk, "_counted", release, USED, USED.replace("meter.used + ", "")), "to be paid",
@@ -196,6 +263,16 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         laws.alone, broken(CLIPPED, clipped, MEANS, "mean = Answer(gradients.weighted_sum(scale) * len(scale))"),
         "the answer of run 0",
     ),
+    "an answer at another run's point": (
+        laws.alone,
+        broken(CLIPPED, clipped, "gradients = self.problem.gradients(plan.x)",
+               "gradients = self.problem.gradients(plan.x[:1].expand_as(plan.x))"), "the answer of run 1",
+    ),
+    "the noise of another run": (
+        laws.alone,
+        broken(FIXED, minibatch, FIXED_TERMS, FIXED_TERMS.replace("std,", "std[:1].expand_as(self.noise_std),")),
+        "of run 1 to be that of the run alone",
+    ),
     "the idle are said to cost": (
         laws.alone,
         patched(CLIPPED, release.OnDesk, "release", release, ESTIMATE, ESTIMATE.replace("granted *", "0 * granted +")),
@@ -226,6 +303,52 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     "noise 5% too large": (
         laws.covariance, broken(Gaussian, mechanisms, NOISE, NOISE.replace("mul_(", "mul_(1.05 * ")), "a price of",
     ),
+    "noise of one size, whatever is asked": (
+        laws.covariance,
+        broken(Gaussian, mechanisms, NOISE, NOISE.replace("request.noise_std[:, None].double()", "1.3")),
+        "a price of",
+    ),
+    "noise that is right on average over the coordinates": (
+        laws.covariance,
+        broken(Gaussian, mechanisms, DRAW, f"{DRAW} * torch.tensor([1.4, 1.0, 0.2])[: value.shape[1]]"),
+        "a price of",
+    ),
+    "one number for all coordinates": (
+        laws.covariance, broken(Gaussian, mechanisms, DRAW, f"{DRAW}[:, :1].expand_as(value).clone()"), "of their own",
+    ),
+    "noise in proportion to the answer": (
+        laws.covariance, broken(Gaussian, mechanisms, NOISE, NOISE.replace("noise.mul_", "noise.mul_(value / 5).mul_")),
+        "a price of",
+    ),
+    "uniform noise": (
+        laws.covariance,
+        broken(Gaussian, mechanisms, DRAW, f"{DRAW.replace('normal', 'uniform')}.sub_(0.5).mul_(12**0.5)"),
+        "the noise that is named",
+    ),
+    "the price of another run": (
+        laws.covariance,
+        broken(Gaussian, mechanisms, RELEASED,
+               "multiplier = request.noise_std / request.answer.l2_sensitivity\n"
+               "        return state, zeroed_except(noisy, valid), price_of(request, 0 * multiplier + multiplier[0])"),
+        "every run's own",
+    ),
+    "noise by place, which everybody knows": (
+        laws.asking,
+        broken(Gaussian, mechanisms, DRAW, DRAW.replace("streams", "Streams.of(0, range(len(value)))")), "of its own",
+    ),
+    "half the noise on random batches": (
+        laws.asking,
+        broken(Gaussian, mechanisms, DRAW, f"{DRAW} / (1 + (request.answer.sampling.scheme == 'poisson'))"),
+        "the same noise for poisson",
+    ),
+    "half the noise for some neighbours": (
+        laws.asking, broken(Gaussian, mechanisms, DRAW, f"{DRAW} / (1 + (request.answer.relation == 'zero-out-one'))"),
+        "the same noise for whole and zero-out-one",
+    ),
+    "no noise on a second sum": (
+        laws.asking, broken(Gaussian, mechanisms, DRAW, f"{DRAW} * (request.call != {laws.CALLS})[:, None]"),
+        "a second sum to have",
+    ),
     "a tree at the price of a leaf": (
         laws.covariance,
         broken(lambda: Tree(8), tree, SUMMED, SUMMED.replace("term.price", PRICE_OF_A_LEAF)),
@@ -243,6 +366,11 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     "a method that looks at the data": (
         laws.estimates_alone,
         broken(lambda: Descent(0.1), descent, DIRECTION, f"{DIRECTION} + oracle.samples.problem.rows.mean()"),
+        "not for samples",
+    ),
+    "a method that listens to exact counts": (
+        laws.estimates_alone,
+        broken(lambda: Descent(0.1), descent, DIRECTION, f"{DIRECTION} / (1 + oracle_state.meter.exceeded[:, None])"),
         "x to follow",
     ),
     "a method that hears other runs": (

@@ -255,7 +255,8 @@ def changed(then: Code, now: Code) -> list[Place]:
     gone = {p for p, unit in then.units.items() if p not in now.units or now.units[p].text != unit.text}
     found = []
     for place in now.units:
-        olds = [place] if place in then.units and place not in gone else [p for p in gone if p[1] == place[1]]
+        # Only what was nowhere is moved: of two functions that change places each now stands for the other.
+        olds = [place] if place in then.units else [p for p in gone if p[1] == place[1]]
         if same := next((old for old in olds if is_same(old, place)), None):
             gone.discard(same)
         else:

@@ -328,6 +328,17 @@ def test_a_moved_function_that_finds_another_value_there_has_changed(ran: Path):
     assert "toys.kept.clipped" in state()[1]
 
 
+def test_functions_of_one_name_that_change_places_have_changed(ran: Path):
+    """Who calls either of them by its module now gets the other."""
+    edit(ran, "helper", "def elsewhere():\n    return 7\n", "def late(draws, noise):\n    return 3, 7.0\n")
+    git(ran, "commit", "-qam", "another of the name")
+    runner.run(loaded(), "quick", device="cpu", report=silent)
+    source = ARMS[ARMS.index("def late") : ARMS.index("def rare")]
+    edit(ran, "helper", "def late(draws, noise):\n    return 3, 7.0\n", source.replace("helper.length", "length"))
+    edit(ran, "arms", source, "def late(draws, noise):\n    return 3, 7.0\n\n\n")
+    assert state() == ("stale", "code changed: toys.arms.late, toys.helper.late")
+
+
 def test_another_import_of_a_name_is_a_change(ran: Path):
     edit(ran, "helper", "import math\n", "import cmath as math\n")
     assert state() == ("stale", "code changed: toys.helper.scaled")

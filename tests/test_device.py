@@ -28,7 +28,7 @@ from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
-from dpnotes.methods.loop import drive
+from dpnotes.methods.loop import Runs, drive
 from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.clipped import ClippedGradient
@@ -77,6 +77,8 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         value = [price for price in value.prices if bool(price.charged.any())]
     if isinstance(value, Price):
         value = replace(value, noise_multiplier=torch.where(value.charged, value.noise_multiplier, 0.0))
+    if isinstance(value, Runs):  # the others are what it was called with
+        value = {"state": value.state, "ledger": value.ledger, "guarantees": value.guarantees}
     if isinstance(value, Mapping):
         parts = value.items()
     elif is_dataclass(value) and not isinstance(value, type):

@@ -178,6 +178,9 @@ def check(
     errata: Annotated[bool, typer.Option("--errata", help="Only what is wrong in print, with its correction.")] = False,
     write: Annotated[bool, typer.Option("--write", help="With --errata: also rewrite docs/errata.md.")] = False,
     cache: Annotated[bool, typer.Option(help="Use verdicts that the same source has found, or check again.")] = True,
+    certificates: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also check again, and write what lets others check: JSON.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check claims: a line each, the counts last."""
@@ -193,6 +196,11 @@ def check(
             _check(chosen, verdicts, as_json)
         if write:
             _write_errata(chosen, verdicts)
+    if certificates is not None:
+        from dpnotes.theory.certificates import document
+
+        found = document(chosen, dpnotes.__version__)
+        files.write({certificates: (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()})
 
 
 def _check(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> None:
@@ -202,7 +210,8 @@ def _check(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> No
     for claim in claims:
         verdict = verdicts.of(claim)
         counts.setdefault(claim.paper, Counter())[str(verdict.kind)] += 1
-        found.append({"id": claim.id, "verdict": str(verdict.kind), "evidence": verdict.evidence})
+        row = {"id": claim.id, "verdict": str(verdict.kind), "evidence": verdict.evidence}
+        found.append({**row, "anchor": f"docs/errata.md#{claim.anchor}", "version": claim.version})
         if not as_json:
             typer.echo(_columns((claim.id, width), (str(verdict.kind), 15), verdict.evidence))
     _total("claims", found, counts, as_json)
@@ -221,7 +230,8 @@ def _check_errata(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool
             typer.echo(_columns(entry.claim.id, str(entry.erratum.severity)))
             corrected = {"corrected": row["corrected"]} if entry.claim.corrected_text else {}
             holds = {"now": row["evidence_of_correction"]} if entry.verdict_of_correction else {}
-            lines = {"printed": row["printed"], **corrected, "evidence": row["evidence"], **holds}
+            breaks = {"breaks": row["breach"]} if row["breach"] else {}
+            lines = {**breaks, "printed": row["printed"], **corrected, "evidence": row["evidence"], **holds}
             lines |= {"wording": row["wording"], "where": f"{row['locator']}; {row['version']}"}
             lines |= {"newer": f"{row['newer_versions']} in newer versions"}
             for name, text in lines.items():
@@ -261,15 +271,18 @@ def _counted(total: int, one: str, many: str, counts: Counter[str]) -> str:
 
 @_command("calc")
 def calc(
-    claim: Annotated[str, typer.Argument(metavar="CLAIM")],
+    claim: Annotated[str, typer.Argument(metavar="CLAIM", help="Or a calculator: its paper, or privacy, and name.")],
     numbers: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE")] = None,
     as_json: Json = False,
 ) -> None:
-    """Put numbers into a claim's formula.
+    """Put numbers into a claim's formula, or into a calculator such as adaptive_batch.node.
 
     Without numbers, list what it takes and what it gives. Where it lists sets of constants, choose one by
-    constants=NAME.
+    constants=NAME. A paper alone, or privacy, lists its calculators.
     """
+    if not numbers and claim in (*papers.PAPERS, "privacy"):
+        _list_calculators(claim, as_json)
+        return
     calculator = _calculator(claim)
     if not numbers:
         _list_calculator(calculator, as_json)
@@ -279,7 +292,7 @@ def calc(
         results = calculator(**arguments)
     except TypeError as error:
         raise ValueError(str(error)) from error
-    if _claim(claim).erratum is not None:
+    if claim not in _named_calculators(claim) and _claim(claim).erratum is not None:
         constants = str(arguments.get("constants", (*calculator.constants, "")[0]))
         instead = "as printed" if constants == "paper" else "of what holds instead"
         typer.echo(
@@ -295,12 +308,36 @@ def calc(
         typer.echo(_columns((name, width), f"{value:.10g}" if isinstance(value, float) else str(value)))
 
 
+def _named_calculators(name: str) -> "dict[str, Calculator]":
+    """Those of the paper, or of privacy, that a name begins with."""
+    key = name.split(".", 1)[0]
+    return papers.calculators(key) if key in (*papers.PAPERS, "privacy") else {}
+
+
+def _list_calculators(key: str, as_json: bool) -> None:
+    found = {name: ", ".join(calculator.outputs) for name, calculator in papers.calculators(key).items()}
+    if as_json:
+        _print_json(found)
+        return
+    width = max(map(len, found))
+    for name, outputs in found.items():
+        typer.echo(_columns((name, width), outputs))
+
+
 def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
     takes = {name: _described(symbol) for name, symbol in calculator.parameters.items()}
-    gives, sets = dict(calculator.outputs), list(calculator.constants)
+    sets = list(calculator.constants)
     if as_json:
-        _print_json({"takes": takes, "gives": gives, "constants": sets})
+        _print_json(
+            {
+                "takes": takes,
+                "common": {name: symbol.common for name, symbol in calculator.parameters.items() if symbol.common},
+                "gives": {name: asdict(output) for name, output in calculator.outputs.items()},
+                "constants": sets,
+            }
+        )
         return
+    gives = {name: str(output) for name, output in calculator.outputs.items()}
     if sets:
         takes["constants"] = f"one of {', '.join(sets)}; {sets[0]} where nothing is said"
     width = max(map(len, [*takes, *gives]))
@@ -312,6 +349,10 @@ def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
 def _calculator(name: str) -> "Calculator":
     """The calculator of a claim; an error names those that there are."""
     paper = name.split(".", 1)[0]
+    if name in (named := _named_calculators(name)):
+        return named[name]
+    if paper == "privacy":
+        raise ValueError(f"Expected {name!r} to be one of: {', '.join(named)}.")
     known = papers.claims(paper) if paper in papers.PAPERS else ()
     inside = [claim.id for claim in known if claim.calculation is not None and claim.id.startswith(f"{name}.")]
     if inside and name not in {claim.id for claim in known}:
@@ -327,7 +368,8 @@ def _calculator(name: str) -> "Calculator":
 def _described(symbol: "PaperSymbol") -> str:
     unit = "" if str(symbol.unit) == "1" else f" [{symbol.unit}]"
     integer = ", an integer" if symbol.domain.integer else ""
-    return f"{symbol.meaning}{unit}; {symbol.domain.describe(symbol.name)}{integer}"
+    common = f" ({symbol.common})" if symbol.common and symbol.common != symbol.name else ""
+    return f"{symbol.meaning}{unit}{common}; {symbol.domain.describe(symbol.name)}{integer}"
 
 
 def _parsed(numbers: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:

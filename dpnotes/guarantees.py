@@ -54,8 +54,9 @@ class Guarantee:
 
     Example:
       >>> print(Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_PUBLIC,), (TUNED_ON_PRIVATE_DATA,)))
-      (1, 1e-05)-DP, zero-out-one, by PLD, assuming that the seed is secret (seed secret: no (reproducible
-      demonstration); epsilon is the mechanism's, not the file's); NOT covered: parameters tuned on the private data
+      (1, 1e-05)-DP, zero-out-one, by PLD, assuming that the seed is secret and nothing else is drawn from it (seed
+      secret: no (reproducible demonstration); epsilon is the mechanism's, not the file's); NOT covered: parameters
+      tuned on the private data
       >>> broken = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (bound_was_checked(2.5, exceeded=3, checked=1000),))
       >>> broken.holds, broken.epsilon, broken.nominal_epsilon
       (False, inf, 1.0)
@@ -97,7 +98,8 @@ class Guarantee:
 
 
 SEED_IS_PUBLIC = Assumption(
-    "the seed is secret (seed secret: no (reproducible demonstration); epsilon is the mechanism's, not the file's)",
+    "the seed is secret and nothing else is drawn from it (seed secret: no (reproducible demonstration); epsilon is "
+    "the mechanism's, not the file's)",
     "assumed",
 )
 SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating system and was not stored)", "assumed")

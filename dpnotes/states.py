@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from dpnotes import checks
+from dpnotes.lineage import Lineage
 
 State = TypeVar("State")
 
@@ -18,12 +19,21 @@ def map_state(function: Callable[..., Tensor], *states: State) -> State:
     >>> map_state(torch.add, torch.ones(2), torch.ones(2))
     tensor([2., 2.])
     """
+    return _walk(function, lambda first, *others: first.mapped(function, *others), *states)
+
+
+def _walk(on_tensors: Callable[..., Tensor], on_lineages: Callable[..., Lineage], *states: State) -> State:
     first = states[0]
     if isinstance(first, Tensor):
-        return function(*states)  # type: ignore[return-value]
+        return on_tensors(*states)  # type: ignore[return-value]
+    if isinstance(first, Lineage):
+        return on_lineages(*states)  # type: ignore[return-value]
     if not is_dataclass(first) or isinstance(first, type):
         raise TypeError(f"Expected a state made of dataclasses and tensors, got {type(first).__name__}.")
-    return replace(first, **{f.name: map_state(function, *(getattr(s, f.name) for s in states)) for f in fields(first)})
+    parts = {
+        f.name: _walk(on_tensors, on_lineages, *(getattr(state, f.name) for state in states)) for f in fields(first)
+    }
+    return replace(first, **parts)
 
 
 def select(mask: Tensor, new: State, old: State) -> State:
@@ -54,6 +64,8 @@ def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
     """
     if isinstance(state, Tensor):
         return {prefix: state}
+    if isinstance(state, Lineage):
+        return {}
     return {
         name: tensor
         for f in fields(state)
@@ -64,9 +76,9 @@ def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
 def restore(template: State, tensors: dict[str, Tensor]) -> State:
     """The state that `flatten` stored, in the shape of `template` (a state of the same type, such as a fresh one).
 
-    For going on after a crash, and for nothing else. A stored state knows what had been spent when it was stored: to
-    go back to one whose run went on would forget what was spent since, and draw the same noise again (which secret
-    streams refuse).
+    For going on after a crash, or to ask what would have come of it; of what follows from two copies of one state only
+    one is published. A stored state knows what had been spent when it was stored: to go back to one whose run went on
+    forgets what was spent since, and draws the same noise again (which secret streams refuse).
 
     Raises:
       ValueError: if the names differ, or a tensor's shape or dtype does.
@@ -85,5 +97,5 @@ def restore(template: State, tensors: dict[str, Tensor]) -> State:
             )
     # On the CPU first, where a state looks at what it is made of.
     values = iter(tensors[name].cpu() for name in expected)
-    stored = map_state(lambda _: next(values), template)
-    return map_state(lambda tensor, like: tensor.to(like.device), stored, template)
+    stored = _walk(lambda _: next(values), lambda lineage: lineage.renewed(), template)
+    return _walk(lambda tensor, like: tensor.to(like.device), lambda lineage, _: lineage, stored, template)

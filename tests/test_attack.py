@@ -134,7 +134,7 @@ def test_a_command_line_that_breaks_is_reported(monkeypatch: pytest.MonkeyPatch)
         raise KeyError(name)
 
     monkeypatch.setattr("dpnotes.cli._calculator", broken)
-    assert fuzz.one_command(["calc", "goldstein"]) == ("refused", "KeyError: 'goldstein'")
+    assert fuzz.one_command(["calc", "goldstein.node"]) == ("refused", "KeyError: 'goldstein.node'")
 
 
 # ---------------------------------------------------------------- kills

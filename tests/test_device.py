@@ -26,6 +26,7 @@ from dpnotes.cli import all_experiments
 from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
+from dpnotes.lineage import Lineage
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import Runs, drive
@@ -66,7 +67,9 @@ from dpnotes.streams import Streams
 
 Program = Callable[[str], Any]
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}  # relative to the largest number of a tensor
-CANCELS = {"budget_schedules.influence": 100.0}  # differences of losses: as many times the tolerance
+# As many times the tolerance: differences of losses, which cancel; and a deep network's loss after some steps, which
+# another kernel of the same convolution moves by 3e-4 on one CPU.
+LOOSER = {"budget_schedules.influence": 100.0, "noisy_sgd.cifar100": 10.0, "noisy_sgd.resnet18": 10.0}
 RUNS, NUM_EXAMPLES = 3, 12
 
 
@@ -77,6 +80,8 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         value = [price for price in value.prices if bool(price.charged.any())]
     if isinstance(value, Price):
         value = replace(value, noise_multiplier=torch.where(value.charged, value.noise_multiplier, 0.0))
+    if isinstance(value, Lineage):  # the releases that its runs have made
+        value = value._count.settled()[value._rows]
     if isinstance(value, Runs):  # the others are what it was called with
         value = {"state": value.state, "ledger": value.ledger, "guarantees": value.guarantees}
     if isinstance(value, Mapping):
@@ -494,6 +499,6 @@ def test_experiments(name: str, toys: None) -> None:
             checks.settle()
         launches += device.launches
         coarsest = max((TOLERANCE[dtype] for dtype in device.dtypes & TOLERANCE.keys()), default=1e-10)
-        assert_same(expected, found, coarsest * CANCELS.get(name, 1.0))
+        assert_same(expected, found, coarsest * LOOSER.get(name, 1.0))
         assert_same(dict(leaves(cpu.spent)), dict(leaves(cuda.spent)))
     assert experiment.cpu_only == (not launches), "what the manifest says of the device"

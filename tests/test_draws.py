@@ -388,6 +388,7 @@ dpnotes.draws.agrees = lambda module, device: False
 }
 
 
+@pytest.mark.slow
 @needs_numba
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_compiler_that_cannot_be_used_changes_no_number(fault: str):
@@ -400,6 +401,7 @@ def test_a_compiler_that_cannot_be_used_changes_no_number(fault: str):
         assert "the kernel of numba is not used, draws are slower" in warned[0]
 
 
+@pytest.mark.slow
 @needs_numba
 def test_without_a_place_for_its_cache_the_kernel_is_compiled_every_time(tmp_path: Path):
     # A copy of the package that nobody may write to; root may, so the cache's own folder is a file.

@@ -123,6 +123,7 @@ def test_a_step_launches_and_waits_as_often_as_the_table_says(name: str):
     assert not found[1] or any(word in name for word in MAY_WAIT)
 
 
+@pytest.mark.slow
 def test_a_loop_waits_once_in_sixteen_steps():
     with PretendCuda() as device:
         oracle = mnist35("cuda")

@@ -284,7 +284,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a state that releases twice": (
         laws.once,
-        patched(CLIPPED, release, "_check_once", release, 'if "released" in vars(meter):', "if False:"),
+        patched(CLIPPED, release, "_on_time", release, "if late is None:", "if True:"),
         "DID NOT RAISE",
     ),
     "a meter that goes back": (

@@ -35,7 +35,7 @@ from dpnotes.privacy.search import Search, random_steps, select_stationary_point
 from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.states import map_state
+from dpnotes.states import flatten, restore
 from dpnotes.streams import REPLAYED, Streams
 
 AGAIN = "secret streams draw a number once; give each mechanism, oracle or call of an algorithm a purpose or streams"
@@ -65,6 +65,11 @@ def refused(draw: Callable[[], Tensor]) -> bool:
 DRAWS_NOTHING = {DiscreteGaussian: "its noise comes from the operating system", Exact: "it has no noise"}
 MECHANISMS: list[Any] = [Gaussian(), Laplace(), Tree(8), Tree(8, optimal=True), BandedSquareRoot(8, 2)]
 each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
+
+
+def test_no_two_kinds_of_mechanism_draw_for_one_purpose():
+    kinds = {AboveThreshold, *map(type, MECHANISMS)}
+    assert len({kind.purpose for kind in kinds}) == len(kinds) >= 5
 
 
 def release(mechanism: Any, streams: Streams, call: int, active: tuple[bool, bool] = (True, True)) -> Tensor:
@@ -254,7 +259,7 @@ def test_a_state_that_was_put_back_is_refused_and_the_next_step_is_not(device: s
             following, estimate = method.step(after, oracle, streams)
             checks.settle()
             assert (following.steps == 3).all() and bool(estimate.gradient.any())
-            back = map_state(torch.clone, before)  # another object: the first one has released
+            back = restore(before, flatten(before))
             again = refused(lambda back=back, streams=streams: method.step(back, oracle, streams)[1].gradient)
             assert again == streams.secret
 
@@ -267,7 +272,7 @@ def test_runs_that_end_leave_the_others_their_noise(device: str):
         oracle = ClippedGradient(network(device), 0.5, FixedNoise.of(schedules, device))
         x, method, streams = start(network(device).dim, device)[0], Descent(0.1), Streams.secure(RUNS, device)
         state = drive(method, oracle, method.init(x, oracle), streams, 3, look_every=1)
-        middle = map_state(torch.clone, state)
+        middle = restore(state, flatten(state))
         state = drive(method, oracle, state, streams, 6, look_every=1)
         assert state.steps.tolist() == [2, 5, 3] and state.status.tolist() == [Status.FINISHED] * RUNS
         assert refused(lambda: drive(method, oracle, middle, streams, 6, look_every=1).x[:0])

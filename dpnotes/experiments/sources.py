@@ -5,7 +5,8 @@ the same packages that they import, inside functions too. A package's `__init__`
 it, not for being passed on the way to one of its modules: a new experiment in a list does not make the others stale.
 An import by a computed name (`importlib`) is not seen.
 The runner and the store themselves (`dpnotes.experiments`) are left out, as their results do not depend on how
-cells are executed and kept (that is tested); `FORMAT` stands for them in the key.
+cells are executed and kept (that is tested); `FORMAT` stands for them in the key. Fits do count, as decisions follow
+from them.
 
 Where a digest is another one, the module's source is read from the commit of the result, and compared function by
 function (`dpnotes.experiments.functions`).
@@ -27,6 +28,7 @@ from dpnotes.experiments.spec import Experiment, Spec, canonical_json
 
 FORMAT = 2  # raise it when a change of the runner, or of all draws, changes results
 _RUNNER = "dpnotes.experiments"
+_FITS = f"{_RUNNER}.fits"
 _MOST_SAID = 12  # places in a line
 
 
@@ -80,7 +82,7 @@ def sources(modules: Iterable[str]) -> dict[str, str]:
     seen = set[str]()
     while waiting:
         name = waiting.pop()
-        if name in seen or f"{name}.".startswith(f"{_RUNNER}."):
+        if name in seen or f"{name}.".startswith(f"{_RUNNER}.") and name != _FITS:
             continue
         seen.add(name)
         path = find(name)

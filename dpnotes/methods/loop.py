@@ -142,8 +142,7 @@ def drive(
     if look_every is None:
         look_every = 1 if device.type == "cpu" or observe is not None else _STEPS_A_LOOK
     validate.at_least(1, look_every=look_every)
-    runs = len(streams)
-    whole = state
+    runs, whole = len(streams), state
     going = torch.arange(runs, device=device)
     with checks.settled():
         for step in range(max_steps):

@@ -1,28 +1,17 @@
 """Descent with isotropic noise in every step: the baseline that escapes saddles without looking for them."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Estimate, Oracle
+from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.step import arrive, ask
 from dpnotes.states import select
 from dpnotes.streams import Streams
 
 _PURPOSE = "perturbed descent"
-
-
-@dataclass(frozen=True)
-class PerturbedDescentState:
-    """Point `(runs, dim)`, steps taken and status `(runs,)`, and the oracle's state."""
-
-    x: Tensor
-    steps: Tensor
-    status: Tensor
-    oracle: Any
 
 
 @dataclass(frozen=True)
@@ -41,6 +30,7 @@ class PerturbedDescent:
       ValueError: outside these domains.
 
     Example:
+      >>> import torch
       >>> from dpnotes.methods.loop import drive
       >>> from dpnotes.oracles.samples import VirtualSamples
       >>> from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -64,22 +54,20 @@ class PerturbedDescent:
     def __post_init__(self) -> None:
         validate.positive(step_size=self.step_size, perturbation=self.perturbation)
 
-    def init(self, x: Tensor, oracle: Oracle) -> PerturbedDescentState:
+    def init(self, x: Tensor, oracle: Oracle) -> DescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""
-        steps = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        return PerturbedDescentState(x, steps, steps, oracle.init(x))
+        return Descent(self.step_size).init(x, oracle)
 
-    def step(
-        self, state: PerturbedDescentState, oracle: Oracle, streams: Streams
-    ) -> tuple[PerturbedDescentState, Estimate]:
+    def step(self, state: DescentState, oracle: Oracle, streams: Streams) -> tuple[DescentState, Estimate]:
         """One step of the runs whose status is OK; the others stay where they are."""
         oracle_state, estimate, moves = ask(state, oracle, streams)
         dim = state.x.shape[1]
         noise = streams.only(moves).normal(_PURPOSE, state.steps, dim).mul_(self.perturbation / dim**0.5)
         x = state.x - self.step_size * (estimate.gradient + noise).to(state.x)
         moved, status = arrive(state, estimate, moves, x)
-        return PerturbedDescentState(select(moved, x, state.x), state.steps + moved, status, oracle_state), estimate
+        x = select(moved, x, state.x)
+        return DescentState(x, state.average, state.steps + moved, status, oracle_state), estimate
 
-    def output(self, state: PerturbedDescentState) -> Tensor:
+    def output(self, state: DescentState) -> Tensor:
         """The last iterate, `(runs, dim)`."""
         return state.x

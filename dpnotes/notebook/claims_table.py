@@ -17,7 +17,7 @@ from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.claims import Claim, Severity
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
-from dpnotes.theory.verdicts import CONFIRMING, Kind, Verdict
+from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
 
 EVERY, CONFIRMED, UNCONFIRMED, ERRATA, OURS = (
     "all",
@@ -160,7 +160,7 @@ class ClaimsTable:
         right_kind = {
             EVERY: True,
             CONFIRMED: kind in CONFIRMING,
-            UNCONFIRMED: kind not in CONFIRMING and kind != Kind.NOT_CHECKABLE,
+            UNCONFIRMED: kind not in CONFIRMING | SILENT,
         }.get(chosen["verdict"], kind == chosen["verdict"])
         words = chosen["text"].lower().split()
         text = self._texts[claim.id]
@@ -239,7 +239,7 @@ def _searched(claim: Claim, verdict: Verdict) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
-    if verdict.kind == Kind.NOT_CHECKABLE:
+    if verdict.kind in SILENT:
         return f"– {verdict.kind}"
     return f'<span style="color: {_COLOURS[verdict.confirms]}">{_MARKS[verdict.confirms]} {verdict.kind}</span>'
 

@@ -1,10 +1,9 @@
-"""What a teaching notebook asks and shows beside its pictures: exercises, predictions, sources, tables.
+"""What a teaching notebook asks and shows beside its pictures: exercises, predictions, tables.
 
 All of it prints or shows text that is the same in every run, so that a stored notebook can be compared with a new run.
 """
 
 import html
-import inspect
 import math
 import re
 import textwrap
@@ -329,79 +328,3 @@ def _if_any(result: store.Result, show: Callable[[], T], nothing: T) -> T:
 
 def _machine(environment: Mapping[str, Any]) -> str:
     return f"torch {environment['versions']['torch']} on {environment['name']}"
-
-
-# ---------------------------------------------------------------- an algorithm beside its source
-@dataclass(frozen=True)
-class Excerpt:
-    """Lines of a function's source, found by what stands in them, so that they cannot drift from the code.
-
-    Args:
-      function: whose source.
-      start: a text in the first line shown.
-      end: a text in the last one, the same line by default.
-
-    Raises:
-      ValueError: if the source has no such lines any more.
-
-    >>> Excerpt(near, "math.isclose").text
-    'if math.isclose(number, value, rel_tol=relative):'
-    """
-
-    function: Callable[..., Any]
-    start: str
-    end: str = ""
-
-    def __post_init__(self) -> None:
-        _ = self.text
-
-    @property
-    def text(self) -> str:
-        """The lines, without their common indentation."""
-        lines = inspect.getsource(self.function).splitlines()
-        first = next((place for place, line in enumerate(lines) if self.start in line), None)
-        if first is None:
-            raise ValueError(f"Expected {self.start!r} in the source of {self.function.__qualname__}.")
-        last = next((place for place in range(first, len(lines)) if (self.end or self.start) in lines[place]), None)
-        if last is None:
-            raise ValueError(
-                f"Expected {self.end!r} after {self.start!r} in the source of {self.function.__qualname__}."
-            )
-        return textwrap.dedent("\n".join(lines[first : last + 1]))
-
-
-@dataclass(frozen=True, repr=False)
-class SourceBeside:
-    """The numbered lines of a paper's algorithm, each beside the source that does it.
-
-    Args:
-      algorithm: its name in the paper.
-      lines: the paper's line and what implements it, one or more excerpts.
-
-    >>> SourceBeside("Algorithm 0", [("1: compare", [Excerpt(near, "math.isclose")])])
-    Algorithm 0
-    1: compare
-        near: if math.isclose(number, value, rel_tol=relative):
-    """
-
-    algorithm: str
-    lines: Sequence[tuple[str, Sequence[Excerpt]]]
-
-    def __repr__(self) -> str:
-        texts = [self.algorithm]
-        for line, excerpts in self.lines:
-            texts.append(line)
-            texts += [textwrap.indent(f"{e.function.__qualname__}: {e.text}", "    ") for e in excerpts]
-        return "\n".join(texts)
-
-    def _repr_html_(self) -> str:
-        rows = []
-        for line, excerpts in self.lines:
-            sources = "".join(
-                f"<div><em>{html.escape(e.function.__qualname__)}</em>"
-                f'<pre style="margin: 0 0 0.5em 0">{html.escape(e.text)}</pre></div>'
-                for e in excerpts
-            )
-            rows.append(f'<tr>{_cell(line)}<td style="text-align: left">{sources}</td></tr>\n')
-        head = f'<th style="text-align: left">{html.escape(self.algorithm)}</th><th style="text-align: left">here</th>'
-        return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody></table>"

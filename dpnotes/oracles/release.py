@@ -9,12 +9,14 @@ bounds rest on and what it believes afterwards. `OnDesk` makes two acts of that:
 
 A plan belongs to one desk and one state, may be void for some of the runs (`Plan.only`), and is released once. So is a
 state: asked a second time, seeded streams would draw the noise of the first again, and the difference of the two
-answers would be exact. What is marked is the meter, an object in memory, whatever belief stands beside it. A state that
-is restored (`states.restore`) has another meter, so a run on seeded streams can be replayed from a checkpoint; that one
-copy alone goes on is then up to whoever copied it. Secret streams refuse the second draw in any case.
+answers would be exact. Its meter counts the releases, and shares the count with every copy, part and later state
+(`lineage`), whatever belief stands beside it. A state that is restored (`states.restore`) begins a lineage of its own,
+so a run on seeded streams can be replayed from a checkpoint; that one copy alone goes on is then up to whoever copied
+it. Secret streams refuse the second draw in any case.
 """
 
-from dataclasses import dataclass, fields, replace
+import hashlib
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar
 
@@ -24,6 +26,7 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import FRESH, Estimate, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption, Basis, Guarantee, bound_was_checked
+from dpnotes.lineage import Lineage
 from dpnotes.per_run import Number, norms
 from dpnotes.privacy.accounting import Accountant, account, assumptions_of
 from dpnotes.privacy.discrete import DiscreteGaussian
@@ -153,7 +156,8 @@ class Meter:
     """What never goes back, `(runs,)` each: releases, examples used up, sums begun, and what the filter let through.
 
     `exceeded` of the `checked` terms were longer than the bound. Both are exact counts over the data: they belong to
-    whoever may see the data, and are covered by no guarantee. Once released from, this object refuses another release.
+    whoever may see the data, and are covered by no guarantee. By `terms` `(runs, 3)` a desk knows the meter as
+    its own.
     """
 
     calls: Tensor
@@ -162,6 +166,8 @@ class Meter:
     filter: Spent
     exceeded: Tensor
     checked: Tensor
+    terms: Tensor
+    lineage: Lineage
 
     @property
     def spent(self) -> Tensor:
@@ -184,17 +190,22 @@ class State:
     meter: Meter
 
 
-def _check_once(meter: Meter) -> None:
-    if "released" in vars(meter):
-        raise ValueError("Expected state to have released nothing yet: go on from the one that its release returned.")
+def _on_time(late: Tensor | None, asked: Tensor) -> Tensor:
+    """Those who go on from the newest state of their run; others are an error (on a device see `dpnotes.checks`)."""
+    if late is None:
+        return asked
+    error = ValueError("Expected state to have released nothing yet: go on from the one that its release returned.")
+    checks.require(~late, lambda: error)
+    return asked & ~late
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What a release would cost and whom it refuses, `(runs,)` each; made by a desk, and released or voided once.
 
+    It is released as it was made: a plan that somebody has put together, or altered, has no desk.
+
     Args:
-      desk: whose it is.
       state: what it was made for.
       x: `(runs, dim)`.
       asks: what is asked for.
@@ -203,13 +214,13 @@ class Plan:
       spent: what the filter will have let through.
     """
 
-    desk: "Desk"
     state: State
     x: Tensor
     asks: tuple[Ask, ...]
     granted: Tensor
     status: Tensor
     spent: Spent
+    desk: "Desk | None" = field(default=None, init=False)
 
     @cached_property
     def uses(self) -> Tensor:
@@ -221,17 +232,29 @@ class Plan:
         """The granted runs that begin a new sum, `(runs,)` bool; needs an ask that says them."""
         return self.granted & self.asks[0].restart  # type: ignore[operator]
 
-    def check(self, desk: "Desk") -> None:
-        """Refuse a plan of another desk, one that was released or voided, and one whose state has released since.
+    def of(self, desk: "Desk | None") -> "Plan":
+        """This plan, as `desk` has made it."""
+        vars(self).update(desk=desk, made=self._versions())
+        return self
+
+    def _versions(self) -> list[int]:
+        """Of the tensors that decide what is drawn and paid: each change in place is counted."""
+        noise = [tensor for ask in self.asks for tensor in (ask.noise_std, ask.noise_multiplier, ask.bound.sensitivity)]
+        tensors = [self.x, self.granted, self.spent.reused, self.spent.fresh, *noise]
+        return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
+
+    def check(self, desk: "Desk | None") -> None:
+        """Refuse a plan of another desk or of none, one that was changed, and one that was released or voided.
 
         Raises:
           ValueError: for each of them.
         """
-        if desk is not self.desk or "closed" in vars(self):
+        if self.desk is None or desk is not self.desk or "closed" in vars(self):
             raise ValueError("Expected plan to be this oracle's, neither released nor voided: plan again.")
-        _check_once(self.state.meter)
+        if vars(self)["made"] != self._versions():
+            raise ValueError("Expected plan to be released as it was made: its tensors were changed in place.")
 
-    def close(self, desk: "Desk") -> None:
+    def close(self, desk: "Desk | None") -> None:
         """Void it: it costs nothing, and is not released any more."""
         self.check(desk)
         vars(self)["closed"] = True
@@ -243,10 +266,12 @@ class Plan:
           runs: who keeps what they were granted.
           why: `(runs,)`, the `Status` of the others.
         """
-        self.close(self.desk)
+        desk = self.desk
+        self.close(desk)
         kept = self.granted & runs
         status = torch.where(self.granted ^ kept, why, self.status)
-        return replace(self, granted=kept, status=status, spent=select(kept, self.spent, self.state.meter.filter))
+        spent = select(kept, self.spent, self.state.meter.filter)
+        return replace(self, granted=kept, status=status, spent=spent).of(desk)
 
 
 # ---------------------------------------------------------------- the desk
@@ -292,6 +317,7 @@ class Desk:
     draws: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        vars(self)["budget"] = self.budget.clone()  # what the caller does to theirs changes no claim
         validate.instance(Relation, relation=self.relation)
         validate.one_of(("enforced", "proved", "measured", "assumed"), basis=self.basis)
         validate.provides("release", "cost", mechanism=self.mechanism)
@@ -332,7 +358,7 @@ class Desk:
                 f"Expected noise_std={noise_std} to be finite numbers >= 0, (runs,) and float64: one a run."
             )
         bound = Bound.of(norm_bound, divisor, noise_std, relation, sampling)
-        ask = Ask.with_std(bound, noise_std, gradients=gradients)
+        ask = Ask.with_std(bound, noise_std.clone(), gradients=gradients)
         one = 0.5 / ask.noise_multiplier**2
         budget = one if sampling == FRESH else one * num_steps
         return Desk(budget, relation, sampling, basis, mechanism, TOLERANCE, (ask,), num_steps, **more)
@@ -355,11 +381,31 @@ class Desk:
         """A `Bound` under this relation and sampling."""
         return Bound.of(longest, divisor, self.budget, self.relation, self.sampling, span=span, slack=slack)
 
+    @cached_property
+    def terms(self) -> Tensor:
+        """What the claims of each run follow from, `(runs, 3)` float64: a hash, the budget and the noise multiplier."""
+        drawn_by = type(self.mechanism).__name__, getattr(self.mechanism, "purpose", None)
+        named = repr((str(self.relation), self.sampling, self.basis, drawn_by, self.tolerance, self.steps))
+        number = int.from_bytes(hashlib.blake2b(named.encode(), digest_size=6).digest())
+        multiplier = self.claimed[0].noise_multiplier if self.claimed else torch.zeros_like(self.budget)
+        return torch.stack([torch.full_like(self.budget, number), self.budget, multiplier], dim=1)
+
+    def check_terms(self, meter: Meter) -> None:
+        """Refuse the meter of a desk that claims something else, with a ValueError (on a device see `checks`)."""
+        if meter.terms is self.terms:
+            return
+        error = ValueError("Expected state to be this oracle's: its releases were made on other terms.")
+        if meter.terms.shape != self.terms.shape:
+            raise error
+        own = self.terms.to(meter.terms.device)  # what claims may lie elsewhere than what ran, on the same terms
+        checks.require(meter.terms == own, lambda: error)
+
     def init(self, x: Tensor) -> Meter:
         """Nothing released yet, at points `x` `(runs, dim)`."""
         validate.same_length(x=x, runs=self.budget)
         zeros = [torch.zeros(len(x), dtype=torch.int64, device=x.device) for _ in range(5)]
-        return Meter(zeros[0], zeros[1], zeros[2], self.filter.init(), zeros[3], zeros[4])
+        lineage = Lineage.of(len(x), x.device)
+        return Meter(zeros[0], zeros[1], zeros[2], self.filter.init(), zeros[3], zeros[4], self.terms, lineage)
 
     def plan(self, state: State, x: Tensor, asks: tuple[Ask, ...], active: Tensor) -> Plan:
         """Who gets all answers of a step, and who none; nothing is drawn, paid or looked at.
@@ -371,17 +417,18 @@ class Desk:
           active: `(runs,)` bool, who asks.
 
         Raises:
-          ValueError: if the state has released, two asks would draw from one stream, or an ask has less noise than is
-            claimed (on a device see `dpnotes.checks`).
+          ValueError: if the state is another desk's or its run has released since, two asks would draw from one stream,
+            or an ask has less noise than is claimed (on a device see `dpnotes.checks`).
         """
         meter, main = state.meter, asks[0]
-        _check_once(meter)
+        self.check_terms(meter)
+        asked = _on_time(meter.lineage.late(meter.calls, active), active)
         cost = self.mechanism.cost(state.belief.noise, main.noise_multiplier, self.sampling, main.restart)
         for ask, mechanism in zip(asks[1:], self._beside(asks), strict=True):
             cost = cost + mechanism.cost(mechanism.init(x), ask.noise_multiplier, self.sampling, ask.restart)
-        exists, asked = main.exists, active
+        exists = main.exists
         if self.claimed:
-            exists, asked = meter.calls < self.steps, self._as_claimed(asks, active)
+            exists, asked = meter.calls < self.steps, self._as_claimed(asks, asked)
         reason: Any = Status.BUDGET_EXHAUSTED
         if main.examples is not None and self.total is not None:
             enough = main.examples <= self.total - meter.used
@@ -391,7 +438,7 @@ class Desk:
             # In one kernel where no data can run out: BUDGET_EXHAUSTED is one more than FINISHED.
             reason = exists + 1 if main.examples is None else torch.where(exists, reason, int(Status.FINISHED))
         granted, spent = self.filter.grant(meter.filter, cost, asked, self.sampling)
-        return Plan(self, state, x, asks, granted, (active ^ granted) * reason, spent)
+        return Plan(state, x, asks, granted, (active ^ granted) * reason, spent).of(self)
 
     def _beside(self, asks: tuple[Ask, ...]) -> list[Mechanism]:
         """The mechanisms of the asks after the first."""
@@ -422,27 +469,31 @@ class Desk:
           any other pair the sum of their costs in zCDP is what is known.
 
         Raises:
-          ValueError: as `Plan.check`, and as the mechanisms.
+          ValueError: as `Plan.check`, if the state's run has released since, and as the mechanisms.
         """
         plan.close(self)
-        meter, granted, noise, values, prices = plan.state.meter, plan.granted, plan.state.belief.noise, [], []
-        for ask, answer in zip(plan.asks, answers, strict=True):
-            exact = Sensitive(answer.mean, ask.bound.sensitivity, self.relation, self._basis, self.sampling)
-            request = Release(exact, ask.noise_std, meter.calls, granted, ask.restart)
-            if ask.mechanism is None:
-                noise, value, price = self.mechanism.release(noise, request, streams)
-            else:
-                _, value, price = ask.mechanism.release(ask.mechanism.init(answer.mean), request, streams)
-            values, prices = [*values, value], [*prices, price]
+        meter, noise, values, prices = plan.state.meter, plan.state.belief.noise, [], []
+        calls, late = meter.lineage.advance(meter.calls, plan.granted)
+        granted = _on_time(late, plan.granted)
+        try:
+            for ask, answer in zip(plan.asks, answers, strict=True):
+                exact = Sensitive(answer.mean, ask.bound.sensitivity, self.relation, self._basis, self.sampling)
+                request = Release(exact, ask.noise_std, meter.calls, granted, ask.restart)
+                if ask.mechanism is None:
+                    noise, value, price = self.mechanism.release(noise, request, streams)
+                else:
+                    _, value, price = ask.mechanism.release(ask.mechanism.init(answer.mean), request, streams)
+                values, prices = [*values, value], [*prices, price]
+        except BaseException:
+            meter.lineage.withdraw(calls, meter.calls)
+            raise
         price = prices[0]
         for other in prices[1:]:
             both = (price.noise_multiplier**-2 + other.noise_multiplier**-2) ** -0.5
             price = replace(price, noise_multiplier=both, noise="gaussian" if price.noise == "gaussian" else "zcdp")
-        counted = self._counted(plan, answers[0])
-        vars(meter)["released"] = True
-        return noise, counted, values, price
+        return noise, self._counted(plan, answers[0], calls), values, price
 
-    def _counted(self, plan: Plan, answer: Answer) -> Meter:
+    def _counted(self, plan: Plan, answer: Answer, calls: Tensor) -> Meter:
         meter, ask, granted = plan.state.meter, plan.asks[0], plan.granted
         used = meter.used if ask.examples is None else meter.used + plan.uses
         begun = meter.refreshes if ask.restart is None else meter.refreshes + plan.begins
@@ -453,7 +504,7 @@ class Desk:
                 looked, longer, among = answer.seen
                 shown, exceeded, checked = shown > looked, exceeded + looked * longer, checked + looked * among
             exceeded, checked = exceeded + shown, checked + shown
-        return Meter(meter.calls + granted, used, begun, plan.spent, exceeded, checked)
+        return Meter(calls, used, begun, plan.spent, exceeded, checked, self.terms, meter.lineage)
 
     # ------------------------------------------------------------ what may be claimed
     def accountable(self, run: int) -> bool:
@@ -582,10 +633,15 @@ class OnDesk(Protocol):
         Returns:
           One a run. A run that saw a bound exceeded, or spent more than the terms of this oracle allow, claims nothing
           (`Guarantee.holds`): its epsilon is infinite, as it is without noise.
+
+        Raises:
+          ValueError: if the runs have released since, or the state is another oracle's.
         """
-        checks.settle()
         validate.between(0, 1, delta=delta)
         claims, desk, meter, about_runs = [], self.desk, state.meter, assumptions_of(streams)
+        desk.check_terms(meter)
+        _on_time(meter.lineage.late(meter.calls, meter.calls >= 0), meter.calls)
+        checks.settle()
         for run, budget in enumerate(desk.budget.tolist()):
             rests, left = (*about_runs, *self.bounds(meter, run), *desk.apart), (*not_covered, *desk.not_covered)
             if (desk.basis == "measured" or int(meter.checked[run])) and STATISTICS_WITHOUT_NOISE not in left:

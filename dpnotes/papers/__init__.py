@@ -5,6 +5,7 @@ import pkgutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dpnotes.theory.calculators import Calculator
     from dpnotes.theory.claims import Claim, Paper
 
 PAPERS = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
@@ -57,6 +58,25 @@ def claim(name: str) -> "Claim":
             f"Expected {name!r} to be one claim, got the beginning of {', '.join(one.id for one in found)}."
         )
     return exact[0]
+
+
+def calculators(key: str) -> "dict[str, Calculator]":
+    """The calculators of a paper by name, whether a claim has them or not; or those of `privacy`.
+
+    Raises:
+      ValueError: there is no such paper.
+
+    >>> calculators("adaptive_batch")["adaptive_batch.tree_size"](Sigma=5)["nodes"]
+    8.0
+    """
+    from dpnotes.theory.calculators import Calculator
+
+    if key not in (*PAPERS, "privacy"):
+        raise ValueError(f"Expected {key!r} to be one of: {', '.join((*PAPERS, 'privacy'))}.")
+    where = "accountant" if key == "privacy" else f"{key}.calculators"
+    module = importlib.import_module(f"dpnotes.papers.{where}")
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Calculator)}
+    return {f"{key}.{name.lower()}": value for name, value in found.items()}
 
 
 def _claims_of(key: str):  # noqa: ANN202 - a module, whose attributes are PAPER and CLAIMS

@@ -3,10 +3,16 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 from dpnotes import validate
-from dpnotes.privacy.accounting import Accountant, account
-from dpnotes.privacy.events import Event
+
+# Papers' calculators ask here how much noise there has to be, and load no torch: the accountants of events, which do,
+# are loaded by what needs them.
+if TYPE_CHECKING:
+    from dpnotes.privacy.accounting import Accountant
+    from dpnotes.privacy.events import Event
 
 _MOST_STD = 1e9  # in sensitivities: beyond, differences of probabilities are rounded away
 
@@ -31,16 +37,52 @@ def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> f
     """
     validate.positive(epsilon=epsilon, l2_sensitivity=l2_sensitivity)
     validate.between(0, 1, delta=delta)
+    return _gaussian_level(float(epsilon), float(delta)) * l2_sensitivity * (1 + 1e-11)
+
+
+@lru_cache(maxsize=4096)  # a slider, or a grid, asks for the same (epsilon, delta) at every point
+def _gaussian_level(epsilon: float, delta: float) -> float:
+    """The least standard deviation for a sensitivity of 1, to the last bits."""
     from dp_accounting import get_sigma_gaussian
 
-    # The root to the last bits; then a little more, which is more than they and the product below can be wrong by.
+    # To the last bits; a little more is added above, which is more than they and the product there can be wrong by.
     with warnings.catch_warnings():  # a tiny delta takes the logarithm of 0 on the way
         warnings.simplefilter("ignore", RuntimeWarning)
         std = get_sigma_gaussian(epsilon, delta, tol=1e-300)
     if std > _MOST_STD:  # the root of what is rounded to 0: what suffices by the classic conversion instead
         log = math.log(1 / delta)
         std = (math.sqrt(epsilon + log) + math.sqrt(log)) / (math.sqrt(2) * epsilon)
-    return std * l2_sensitivity * (1 + 1e-11)
+    return float(std)
+
+
+def gaussian_delta(epsilon: Any, noise_multiplier: Any) -> Any:
+    """The least delta at which Gaussian noise is (epsilon, delta)-DP: what noise that was not calibrated is worth.
+
+    Balle and Wang (2018), arXiv:1805.06530v2, Theorem 8. Releases whose costs add up are one with their sum.
+
+    Args:
+      epsilon: above 0; a number or an array.
+      noise_multiplier: the standard deviation over the sensitivity, at least 0; a number or an array.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> f"{gaussian_delta(1.0, gaussian_std(1.0, 1e-6)):.3e}", f"{gaussian_delta(1.0, 1.0):.3f}"
+      ('1.000e-06', '0.127')
+    """
+    import numpy as np
+    from scipy.special import log_ndtr
+
+    noise = np.asarray(noise_multiplier, dtype=float)
+    validate.positive(epsilon=float(np.min(epsilon)))
+    validate.non_negative(noise_multiplier=float(np.min(noise)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        tail, half = np.asarray(epsilon) * noise, 0.5 / noise
+        above, below = log_ndtr(half - tail), epsilon + log_ndtr(-half - tail)
+        delta = np.exp(above) * -np.expm1(np.minimum(below - above, 0.0))
+    # Nothing is released where there is too much noise for floating point; all of it where there is none.
+    return np.where(noise > 0, np.where(above == -np.inf, 0.0, delta), 1.0)[()]
 
 
 def laplace_std(epsilon: float, sensitivity: float = 1.0) -> float:
@@ -82,7 +124,7 @@ def tree_std(epsilon: float, delta: float, l2_sensitivity: float, max_leaves: in
 
 
 def noise_multiplier(
-    events: Callable[[float], Sequence[Event]], epsilon: float, delta: float, accountant: Accountant | None = None
+    events: "Callable[[float], Sequence[Event]]", epsilon: float, delta: float, accountant: "Accountant | None" = None
 ) -> float:
     """The least noise multiplier at which events are (epsilon, delta)-DP, up to a millionth, on the private side.
 
@@ -98,11 +140,14 @@ def noise_multiplier(
     Example:
       >>> from dpnotes.core import Sampling
       >>> from dpnotes.guarantees import Relation
+      >>> from dpnotes.privacy.events import Event
       >>> batch = Sampling.poisson(0.01)
       >>> needed = noise_multiplier(lambda z: [Event(z, Relation.ADD_OR_REMOVE, batch, 1000)], 1.0, 1e-5)
       >>> round(needed, 2)
       1.41
     """
+    from dpnotes.privacy.accounting import account
+
     validate.positive(epsilon=epsilon)
     validate.between(0, 1, delta=delta)
 

@@ -1,4 +1,4 @@
-"""Strict saddles that are not separable: the monkey saddle, matrix factorisation, phase retrieval, linear networks.
+"""Strict saddles that are not separable: the monkey saddle and phase retrieval.
 
 They grow like fourth powers, so smoothness and the Hessian's Lipschitz constant exist within a radius only; there they
 are suprema, attained at a point that the proof names.
@@ -23,14 +23,6 @@ def _within(
         "smoothness": Constant(smoothness, "proved", where),
         "hessian_lipschitz": Constant(hessian_lipschitz, "proved", where),
     }
-
-
-def _check_matrix(**named: Tensor) -> None:
-    for name, matrix in named.items():
-        if matrix.dim() != 2 or not matrix.is_floating_point() or not matrix.numel():
-            raise ValueError(f"Expected {name}, {matrix.dtype} of shape {tuple(matrix.shape)}, to be a real matrix.")
-        if not bool(torch.isfinite(matrix).all()):
-            raise ValueError(f"Expected {name} without NaN or infinite entries.")
 
 
 @dataclass(frozen=True)
@@ -152,112 +144,6 @@ class MonkeySaddle:
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixFactorisation:
-    """`F(U) = |U U' - target|^2 / 4` in the Frobenius norm, for matrices U of `rank` columns, flat and by rows.
-
-    Every local minimum is global and every other critical point is a strict saddle: where U leaves out an eigenvector
-    for one of a smaller eigenvalue, exchanging them goes down (Ge, Jin and Zheng 2017, arXiv:1704.00708v1, treat
-    targets of this rank and noisy ones). A gradient costs two matrix products, `4 m^2 rank` operations; the dense
-    Hessian holds `(m rank)^2` numbers.
-
-    Args:
-      target: `(m, m)`, symmetric and positive semidefinite, not 0; on the device and in the type of the points it
-        costs no copy.
-      rank: columns of U, from 1 to m.
-
-    Raises:
-      ValueError: outside these domains.
-
-    Example:
-      >>> landscape = MatrixFactorisation(torch.diag(torch.tensor([2.0, 1.0, 0.5])), rank=2)
-      >>> landscape.dim, landscape.constants["minimum"].value
-      (6, 0.0625)
-      >>> landscape.smallest_eigenvalue(torch.zeros(6))
-      tensor(-2.)
-    """
-
-    target: Tensor
-    rank: int = 1
-    _eigenvalues: Tensor = field(init=False, repr=False)  # ascending, float64
-    _vectors: Tensor = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        _check_matrix(target=self.target)
-        if self.target.shape[0] != self.target.shape[1] or not bool(torch.allclose(self.target, self.target.mT)):
-            raise ValueError(f"Expected target of shape {tuple(self.target.shape)} to be a symmetric matrix.")
-        validate.at_least(1, rank=self.rank)
-        if self.rank > len(self.target):
-            raise ValueError(f"Expected rank={self.rank} <= {len(self.target)}, the size of the target.")
-        values, vectors = torch.linalg.eigh(self.target.double())
-        validate.positive(largest_eigenvalue=float(values[-1]))
-        if float(values[0]) < -1e-6 * float(values[-1]):
-            raise ValueError(f"Expected target with smallest_eigenvalue={float(values[0])} >= 0.")
-        object.__setattr__(self, "_eigenvalues", values)
-        object.__setattr__(self, "_vectors", vectors)
-
-    @property
-    def dim(self) -> int:
-        """Entries of U."""
-        return len(self.target) * self.rank
-
-    @property
-    def constants(self) -> dict[str, Constant]:
-        """The minimum: the best approximation of this rank keeps the largest eigenvalues."""
-        left_out = self._eigenvalues[: len(self.target) - self.rank]
-        return {"minimum": Constant(float(left_out.square().sum()) / 4, "proved", "Eckart and Young")}
-
-    def constants_within(self, radius: float) -> dict[str, Constant]:
-        """Smoothness and the Hessian's Lipschitz constant, for U of Frobenius norm up to `radius`.
-
-        Proof: `D^2 F[V, V] = |U V' + V U'|^2 / 2 + <U U' - target, V V'>` lies between `-l_max` (at U = 0) and
-        `3 |U|^2 - l_min`, and `D^3 F[V, V, V] = 6 <U, V V' V>` is at most `6 |U|`; both upper bounds are attained
-        where U and V are multiples of one matrix of rank one, whose column is an eigenvector of `l_min`.
-        """
-        validate.positive(radius=radius)
-        low, high = float(self._eigenvalues[0]), float(self._eigenvalues[-1])
-        return _within(
-            self.constants, radius, max(3 * radius**2 - low, high), 6 * radius, "second and third derivative"
-        )
-
-    @property
-    def saddle(self) -> Saddle:
-        """The origin; the escape direction is the target's first eigenvector, in the first column."""
-        direction = torch.zeros(len(self.target), self.rank, dtype=torch.float64, device=self.target.device)
-        direction[:, 0] = self._vectors[:, -1]
-        direction = direction.flatten()
-        return Saddle(torch.zeros_like(direction), direction, float(self._eigenvalues[-1]))
-
-    def value(self, x: Tensor) -> Tensor:
-        """`F(U)`, `(...)`."""
-        return self._residual(self._matrix(x)).square().sum((-2, -1)) / 4
-
-    def gradient(self, x: Tensor) -> Tensor:
-        """`(U U' - target) U`, `(..., dim)`."""
-        u = self._matrix(x)
-        return (self._residual(u) @ u).flatten(-2)
-
-    def hessian(self, x: Tensor) -> Tensor:
-        """Dense, `(..., dim, dim)`."""
-        return hessian_by_columns(self, x)
-
-    def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
-        """`(U V' + V U') U + (U U' - target) V`, `(..., dim)`."""
-        u, v = self._matrix(x), self._matrix(v)
-        return (u @ (v.mT @ u) + v @ (u.mT @ u) + self._residual(u) @ v).flatten(-2)
-
-    def smallest_eigenvalue(self, x: Tensor) -> Tensor:
-        """Of the dense Hessian, `(...)`."""
-        return torch.linalg.eigvalsh(self.hessian(x))[..., 0]
-
-    def _matrix(self, x: Tensor) -> Tensor:
-        check_points(x, self.dim)
-        return x.unflatten(-1, (-1, self.rank))
-
-    def _residual(self, u: Tensor) -> Tensor:
-        return u @ u.mT - self.target.to(u)
-
-
-@dataclass(frozen=True, eq=False)
 class PopulationSensing:
     """`F(U) = E (|U'a|^2 - |S'a|^2)^2 / 4` over standard normal `a`: the mean of all quadratic measurements of S.
 
@@ -287,7 +173,11 @@ class PopulationSensing:
     _vector: Tensor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_matrix(signal=self.signal)
+        shape = tuple(self.signal.shape)
+        if len(shape) != 2 or not self.signal.is_floating_point() or not self.signal.numel():
+            raise ValueError(f"Expected signal, {self.signal.dtype} of shape {shape}, to be a real matrix.")
+        if not bool(torch.isfinite(self.signal).all()):
+            raise ValueError("Expected signal without NaN or infinite entries.")
         rows, columns = self.signal.shape
         if rows < max(2, columns):
             raise ValueError(f"Expected signal.shape={(rows, columns)} to have 2 rows, and as many rows as columns.")
@@ -381,109 +271,3 @@ class PopulationSensing:
         """`(2 D + tr(D) I) v`."""
         a, b = u - signal, u + signal
         return a @ (b.mT @ v) + b @ (a.mT @ v) + (a * b).sum((-2, -1), keepdim=True) * v
-
-
-@dataclass(frozen=True, eq=False)
-class LinearNetwork:
-    """`F(W1, W2) = |W2 W1 - target|^2 / 2`: a linear network with one hidden layer and white inputs.
-
-    Every local minimum is global (Baldi and Hornik 1989, doi:10.1016/0893-6080(89)90014-2; Kawaguchi 2016,
-    arXiv:1605.07110), and the origin is a strict saddle. A point holds `W1` `(num_hidden, inputs)` and then `W2`
-    `(outputs, num_hidden)`, flat and by rows.
-
-    Args:
-      target: `(outputs, inputs)`, not 0; on the device and in the type of the points it costs no copy.
-      num_hidden: at least 1.
-
-    Raises:
-      ValueError: outside these domains.
-
-    Example:
-      >>> landscape = LinearNetwork(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), num_hidden=1)
-      >>> landscape.dim, landscape.constants["minimum"].value
-      (4, 0.5)
-      >>> landscape.smallest_eigenvalue(torch.zeros(4))
-      tensor(-2.)
-    """
-
-    target: Tensor
-    num_hidden: int
-    _svd: tuple[Tensor, Tensor, Tensor] = field(init=False, repr=False)  # of the target, float64
-
-    def __post_init__(self) -> None:
-        _check_matrix(target=self.target)
-        validate.at_least(1, num_hidden=self.num_hidden)
-        svd = torch.linalg.svd(self.target.double(), full_matrices=False)
-        validate.positive(norm_of_target=float(svd[1][0]))
-        object.__setattr__(self, "_svd", tuple(svd))
-
-    @property
-    def dim(self) -> int:
-        """Entries of both layers."""
-        return self.num_hidden * sum(self.target.shape)
-
-    @property
-    def constants(self) -> dict[str, Constant]:
-        """The minimum: the best approximation of rank `num_hidden` keeps the largest singular values."""
-        left_out = self._svd[1][self.num_hidden :]
-        return {"minimum": Constant(float(left_out.square().sum()) / 2, "proved", "Eckart and Young")}
-
-    def constants_within(self, radius: float) -> dict[str, Constant]:
-        """Smoothness and the Hessian's Lipschitz constant, for layers of joint Frobenius norm up to `radius`.
-
-        Proof: with `B = V2 W1 + W2 V1` and `C = V2 V1`, `D^2 F[V, V] = |B|^2 + 2 <W2 W1 - target, C>` and
-        `D^3 F[V, V, V] = 6 <B, C>`; for `|V| = 1`, `|B| <= |W|` and `|C| <= 1/2`, and `|W2 W1| <= |W|^2 / 2`. The
-        bounds `3 |W|^2 / 2 + s_max` and `3 |W|` are attained at layers of rank one and equal norm, the first with
-        `W2 W1` opposite to the target's first singular pair.
-        """
-        validate.positive(radius=radius)
-        return _within(
-            self.constants, radius, 1.5 * radius**2 + float(self._svd[1][0]), 3 * radius, "second and third derivative"
-        )
-
-    @property
-    def saddle(self) -> Saddle:
-        """The origin; the escape direction is the target's first singular pair, through the first hidden unit."""
-        left, values, right = self._svd
-        first = torch.zeros(self.num_hidden, self.target.shape[1], dtype=torch.float64, device=self.target.device)
-        second = torch.zeros(self.target.shape[0], self.num_hidden, dtype=torch.float64, device=self.target.device)
-        first[0], second[:, 0] = right[0], left[:, 0]
-        direction = torch.cat([first.flatten(), second.flatten()]) / math.sqrt(2)
-        return Saddle(torch.zeros_like(direction), direction, float(values[0]))
-
-    def layers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Views of a point: `W1` `(..., num_hidden, inputs)` and `W2` `(..., outputs, num_hidden)`."""
-        check_points(x, self.dim)
-        split = self.num_hidden * self.target.shape[1]
-        first, second = x[..., :split], x[..., split:]
-        return first.unflatten(-1, (self.num_hidden, -1)), second.unflatten(-1, (-1, self.num_hidden))
-
-    def value(self, x: Tensor) -> Tensor:
-        """`F(x)`, `(...)`."""
-        first, second = self.layers(x)
-        return (second @ first - self.target.to(x)).square().sum((-2, -1)) / 2
-
-    def gradient(self, x: Tensor) -> Tensor:
-        """`(W2' E, E W1')` with `E = W2 W1 - target`, `(..., dim)`."""
-        first, second = self.layers(x)
-        error = second @ first - self.target.to(x)
-        return self._flat(second.mT @ error, error @ first.mT)
-
-    def hessian(self, x: Tensor) -> Tensor:
-        """Dense, `(..., dim, dim)`."""
-        return hessian_by_columns(self, x)
-
-    def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:
-        """Hessian times `v`, `(..., dim)`."""
-        first, second = self.layers(x)
-        v_first, v_second = self.layers(v)
-        error, change = second @ first - self.target.to(x), v_second @ first + second @ v_first
-        return self._flat(v_second.mT @ error + second.mT @ change, change @ first.mT + error @ v_first.mT)
-
-    def smallest_eigenvalue(self, x: Tensor) -> Tensor:
-        """Of the dense Hessian, `(...)`."""
-        return torch.linalg.eigvalsh(self.hessian(x))[..., 0]
-
-    @staticmethod
-    def _flat(first: Tensor, second: Tensor) -> Tensor:
-        return torch.cat([first.flatten(-2), second.flatten(-2)], -1)

@@ -3,11 +3,13 @@
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import mpmath
 import sympy
 
+from dpnotes.theory import certificates
 from dpnotes.theory.evaluation import (
     Values,
     compare_units,
@@ -81,10 +83,12 @@ class Limit:
         if all(symbol in self.example for symbol in symbols):
             point = {symbol: self.example[symbol] for symbol in symbols}
             shown = f"; {number(evaluator(symbols, quantity)(point))} at {place_text(point)}"
+        moves = {"variable": self.variable, "point": self.point}
+        certificate = partial(certificates.other, "limit", quantity=quantity, value=value, found=limit, **moves)
         same = limit == value or (limit.is_finite and value.is_finite and is_zero(limit - value))
         if same:
-            return Verdict(Kind.EXACT, f"the limit is {limit}{shown}")
-        return Verdict(Kind.CONTRADICTED, f"the limit is {limit}, stated {value}{shown}")
+            return Verdict(Kind.EXACT, f"the limit is {limit}{shown}", certificate)
+        return Verdict(Kind.CONTRADICTED, f"the limit is {limit}, stated {value}{shown}", certificate)
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,7 @@ class Ratio:
         quantity, rate = substitute(self.quantity, self.where), substitute(self.rate, self.where)
         symbols = symbols_of(quantity, rate)
         top, bottom = (sympy.lambdify(symbols, e, "mpmath") for e in (quantity, rate))
+        certificate = partial(certificates.other, "growth", quantity=quantity, rate=rate, axes=self.axes)
         steps = 8 if len(symbols) > 1 else 16
         extremes = []
         with mpmath.workdps(200):
@@ -155,23 +160,22 @@ class Ratio:
                     ratios.append(values[exact])
                 bad = [r for r in ratios if not (isinstance(r, mpmath.mpf) and mpmath.isfinite(r) and r > 0)]
                 if bad:
-                    return Verdict(
-                        Kind.CONTRADICTED, f"quantity over rate is {number(bad[0])} within {decades} decades"
-                    )
+                    found = f"quantity over rate is {number(bad[0])} within {decades} decades"
+                    return Verdict(Kind.CONTRADICTED, found, certificate)
                 extremes.append((float(mpmath.log(min(ratios))), float(mpmath.log(max(ratios)))))
         (low16, high16), (low, high), (low64, high64) = extremes
         upper, lower = _growth(high16, high, high64), _growth(-low16, -low, -low64)
         span = f"quantity / rate in [{number(mpmath.exp(low))}, {number(mpmath.exp(high))}] over 32 decades"
         if upper == "power":
-            return Verdict(
-                Kind.NOT_IMPLIED, f"the quantity outgrows the rate: {span}{self._shown(symbols, quantity, rate)}"
-            )
+            found = f"the quantity outgrows the rate: {span}{self._shown(symbols, quantity, rate)}"
+            return Verdict(Kind.NOT_IMPLIED, found, certificate)
         if lower == "power":
             kind = Kind.CONTRADICTED if self.sense == "Theta" else Kind.IMPROVABLE
-            return Verdict(kind, f"the rate outgrows the quantity: {span}{self._shown(symbols, quantity, rate)}")
+            found = f"the rate outgrows the quantity: {span}{self._shown(symbols, quantity, rate)}"
+            return Verdict(kind, found, certificate)
         if "log" in (upper, lower):
-            return Verdict(Kind.UP_TO_LOGS, span)
-        return Verdict(Kind.UP_TO_CONSTANTS, span)
+            return Verdict(Kind.UP_TO_LOGS, span, certificate)
+        return Verdict(Kind.UP_TO_CONSTANTS, span, certificate)
 
     def _ratio(self, symbols: Sequence[Any], place: tuple[int, ...], top: Any, bottom: Any) -> Any:
         arguments = []

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("mpmath", "numpy", "scipy", "sympy")
 _LOADED = time.time()
-# Any module of a paper that is named in an import may be what is imported: better one file too many in a key.
+# Any module that is named in an import may be what is imported: better one file too many in a key.
 _IMPORT = re.compile(r"^\s*(?:from\s+\S+\s+)?import\s+(?:\([^)]*\)|[^\n]*)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
@@ -47,19 +47,21 @@ def folder() -> Path:
 
 
 def sources(paper: str) -> list[Path]:
-    """The files that a verdict of a paper depends on: the engine, and the paper's claims with what they import of it.
+    """The files that a verdict depends on: the engine, the claims, and what these import of their paper and privacy.
 
     >>> [path.name for path in sources("budget_schedules")][-4:]
     ['tables.py', 'zcdp.py', 'notation.py', 'calculators.py']
     """
     package = Path(__file__).parents[1]
     front = package / "papers" / paper
-    others, found = set(front.rglob("*.py")), [front / "__init__.py", *sorted((front / "claims").glob("*.py"))]
+    others = {*front.rglob("*.py"), *(package / "privacy").glob("*.py")}
+    found = [front / "__init__.py", *sorted((front / "claims").glob("*.py"))]
     for path in found:  # grows while it is read
         others -= {path}
         named = set(_WORD.findall(" ".join(_IMPORT.findall(path.read_text(encoding="utf-8")))))
         found += sorted(other for other in others if other.stem in named and other not in found)
-    return [*sorted((package / "theory").glob("*.py")), package / "files.py", package / "validate.py", *found]
+    beside = [package / name for name in ("files.py", "validate.py", "privacy/__init__.py")]
+    return [*sorted((package / "theory").glob("*.py")), *beside, *found]
 
 
 def key(paper: str) -> str | None:

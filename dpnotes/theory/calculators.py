@@ -2,61 +2,189 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dpnotes import validate
+from dpnotes.theory.refusals import NoConstants, OutsideRegime
 from dpnotes.theory.symbols import PaperSymbol
+
+
+class Role(StrEnum):
+    """What a number is for whoever compares papers."""
+
+    ACCURACY = "accuracy"
+    SAMPLE_SIZE = "sample size"
+    EVALUATIONS = "evaluations"  # of gradients or of the loss, or steps of them
+    PARAMETER = "parameter"
+
+
+class Measure(StrEnum):
+    """What an accuracy is an accuracy of; those of two measures are not compared."""
+
+    SECOND_ORDER = "second-order stationarity for the population"
+    SECOND_ORDER_EMPIRICAL = "second-order stationarity for the data"
+    GOLDSTEIN = "Goldstein stationarity for the population"
+    GOLDSTEIN_EMPIRICAL = "Goldstein stationarity for the data"
+    EXCESS_RISK = "excess risk for the data, relative to the initial one"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A number that a calculator gives.
+
+    Args:
+      meaning: in words.
+      role: what it is for.
+      measure: of an accuracy, what of.
+      floor: whether it is a lower bound: nothing does better. All else can be reached.
+
+    Raises:
+      ValueError: an accuracy without a measure, or a measure of something else.
+    """
+
+    meaning: str
+    role: Role
+    measure: Measure | None = None
+    floor: bool = False
+
+    def __post_init__(self) -> None:
+        if (self.role is Role.ACCURACY) != (self.measure is not None):
+            raise ValueError(f"Expected a measure of an accuracy, and of nothing else, got {self}.")
+
+    def __str__(self) -> str:
+        """For a list of outputs."""
+        kind = f"{'floor of the ' * self.floor}{self.role}" + (f": {self.measure}" if self.measure else "")
+        return self.meaning if self.role is Role.PARAMETER else f"{self.meaning} [{kind}]"
+
+
+def accuracies(measure: Measure, meanings: Mapping[str, str], *, floor: bool = False) -> dict[str, Output]:
+    """Outputs that are accuracies of one measure.
+
+    >>> print(accuracies(Measure.SECOND_ORDER, {"alpha": "accuracy"})["alpha"])
+    accuracy [accuracy: second-order stationarity for the population]
+    """
+    return {name: Output(meaning, Role.ACCURACY, measure, floor) for name, meaning in meanings.items()}
+
+
+def sample_sizes(meanings: Mapping[str, str]) -> dict[str, Output]:
+    """Outputs that are sample sizes.
+
+    >>> str(sample_sizes({"n": "a number"})["n"].role)
+    'sample size'
+    """
+    return {name: Output(meaning, Role.SAMPLE_SIZE) for name, meaning in meanings.items()}
+
+
+def evaluations(meanings: Mapping[str, str]) -> dict[str, Output]:
+    """Outputs that count gradients, function values, or steps of them.
+
+    >>> str(evaluations({"n": "a number"})["n"].role)
+    'evaluations'
+    """
+    return {name: Output(meaning, Role.EVALUATIONS) for name, meaning in meanings.items()}
+
+
+def parameters(meanings: Mapping[str, str]) -> dict[str, Output]:
+    """All other outputs.
+
+    >>> str(parameters({"n": "a number"})["n"].role)
+    'parameter'
+    """
+    return {name: Output(meaning, Role.PARAMETER) for name, meaning in meanings.items()}
+
+
+class Numbers(dict[str, Any]):
+    """What a calculator found, by name.
+
+    `reasons` has the shape of the arrays; where there is a reason in it there is no number, but NaN, in all of them.
+    Of plain numbers there is none: a reason is raised.
+    """
+
+    reasons: Any = ""
 
 
 @dataclass(frozen=True)
 class Calculator:
     """A function of keyword numbers or numpy arrays, which broadcast; every argument is checked against its domain.
 
+    Of plain numbers, what is refused is an error. Of arrays, a cell that is refused is NaN in every output, and
+    `reasons` of what is returned says why; a cell has the number, or the reason, that its plain numbers have.
+
     Where a paper hides its constants in an O, or prints wrong ones, `constants` names the sets of constants that the
-    function knows, for example `("paper", "corrected", "one")`: those printed, those that the proof gives, and all
-    equal to 1. A call then takes `constants="corrected"`; without it, the first set is used.
+    function knows. A call then takes `constants="corrected"`; without it, the first set is used. A name means the same
+    in every paper:
+
+    * "paper": as printed, with 1 for what is hidden; noise with what the accountant finds of it.
+    * "corrected": what the proof gives, with its constants and logarithms; noise is private by the exact accountant.
+      Where no proof gives them, the set is missing, and `missing` says why.
+    * "one": the order only: the errata mended, constants and logarithms 1.
 
     Args:
       function: called with one positional argument a parameter, and with `constants=` where sets of them are named.
       symbols: the parameters.
       outputs: what the function returns by name, with what each means.
       constants: names of sets of constants, the default first; none where every constant is explicit and right.
+      missing: the sets that there cannot be, each with the reason; asking for one is an error that says it.
 
     Raises:
-      TypeError: an argument is missing, unknown or not a number.
+      TypeError: an argument is missing, unknown or not a number, or arrays do not broadcast.
       ValueError: an argument is outside its domain, or so large or small that floating point holds no result; or the
         set of constants is unknown.
+      OutsideRegime: what the function refuses, by `refusals.require`; `Vacuous` and `NoRoot` are kinds of it.
+      NoConstants: the set of constants cannot be.
 
+    >>> from dataclasses import replace
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> x = PaperSymbols("example").symbol("x", "a number")
     >>> factor = {"paper": 2.0, "one": 1.0}
-    >>> scale = Calculator(lambda x, constants: {"y": factor[constants] * x}, (x,), {"y": "scaled"}, tuple(factor))
+    >>> scaled = parameters({"y": "scaled"})
+    >>> scale = Calculator(lambda x, constants: {"y": factor[constants] * x}, (x,), scaled, tuple(factor))
     >>> scale(x=3.0), scale(x=3.0, constants="one")
     ({'y': 6.0}, {'y': 3.0})
+    >>> found = scale(x=np.array([3.0, -1.0]))
+    >>> found, found.reasons
+    ({'y': array([ 6., nan])}, array(['', 'Expected x=-1.0 > 0.'], dtype=object))
     >>> scale(x=3.0, constants="two")
     Traceback (most recent call last):
     ValueError: Expected constants='two' to be one of: paper, one.
+    >>> replace(scale, missing={"corrected": "the proof says O(x)"})(x=3.0, constants="corrected")
+    Traceback (most recent call last):
+    dpnotes.theory.refusals.NoConstants: Expected constants='corrected' to be one of: paper, one; the proof says O(x).
     """
 
     function: Callable[..., Mapping[str, Any]]
     symbols: tuple[PaperSymbol, ...]
-    outputs: Mapping[str, str]
+    outputs: Mapping[str, Output]
     constants: tuple[str, ...] = ()
+    missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parameters(self) -> dict[str, PaperSymbol]:
         """The parameters by name; each knows its meaning, unit and domain."""
         return {symbol.name: symbol for symbol in self.symbols}
 
-    def __call__(self, **arguments: Any) -> dict[str, Any]:
+    def choose(self, constants: Any) -> str:
+        """A set of constants that there is.
+
+        Raises:
+          NoConstants: there cannot be one of this name, with the reason.
+          ValueError: there is none of this name.
+        """
+        if isinstance(constants, str) and (reason := self.missing.get(constants)):
+            raise NoConstants(f"Expected constants={constants!r} to be one of: {', '.join(self.constants)}; {reason}.")
+        validate.one_of(self.constants, constants=constants)
+        return constants
+
+    def __call__(self, **arguments: Any) -> Numbers:
         """The outputs by name: plain floats where all arguments are."""
         numbers, options = dict(arguments), {}
         if self.constants:
-            options["constants"] = numbers.pop("constants", self.constants[0])
-            validate.one_of(self.constants, **options)
+            options["constants"] = self.choose(numbers.pop("constants", self.constants[0]))
         names = [symbol.name for symbol in self.symbols]
         if numbers.keys() != set(names):
             missing = [name for name in names if name not in numbers]
@@ -66,20 +194,72 @@ class Calculator:
             )
             raise TypeError(f"Expected the arguments {', '.join(names)}: {'; '.join(parts)}.")
         for symbol in self.symbols:
-            symbol.domain.check(symbol.name, numbers[symbol.name])
-        given = [_float_if_large(numbers[name]) for name in names]
-        if any(map(np.ndim, given)):
-            return _plain(self.function(*given, **options))
-        shown = ", ".join(f"{name}={value!r}" for name, value in zip(names, given, strict=True))
+            if not np.ndim(numbers[symbol.name]):
+                symbol.domain.check(symbol.name, numbers[symbol.name])
+        given = {name: _float_if_large(numbers[name]) for name in names}
+        return (self._of_arrays if any(map(np.ndim, given.values())) else self._of_numbers)(given, options)
+
+    def _of_numbers(self, given: Mapping[str, Any], options: Mapping[str, str]) -> Numbers:
+        shown = ", ".join(f"{name}={value!r}" for name, value in given.items())
         try:
             with np.errstate(over="raise", divide="raise", invalid="raise"):
-                found = _plain(self.function(*given, **options))
+                found = _plain(self.function(*given.values(), **options))
         except ArithmeticError as error:
             raise ValueError(f"Expected numbers within reach of floating point, got {shown}: {error}.") from error
         for name, value in found.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"Expected numbers within reach of floating point, got {shown}: {name}={value!r}.")
-        return found
+        return Numbers(found)
+
+    def _of_arrays(self, given: Mapping[str, Any], options: Mapping[str, str]) -> Numbers:
+        """All cells at once; without those that are refused again, until none is."""
+        arrays = {name: np.asarray(value) for name, value in given.items() if np.ndim(value)}
+        masks = {name: self.parameters[name].domain.inside(name, array) for name, array in arrays.items()}
+        try:
+            shape = np.broadcast_shapes(*(array.shape for array in arrays.values()))
+        except ValueError as error:
+            shapes = ", ".join(f"{name} of {array.shape}" for name, array in arrays.items())
+            raise TypeError(f"Expected arrays that broadcast, got {shapes}.") from error
+        flat = {name: np.broadcast_to(array, shape).reshape(-1) for name, array in arrays.items()}
+        reasons = np.full(math.prod(shape), "", dtype=object)
+        for name, mask in masks.items():
+            for place in np.flatnonzero(~np.broadcast_to(mask, shape).reshape(-1) & (reasons == "")):
+                reasons[place] = self.parameters[name].domain.refusal(name, flat[name][place].item())
+        found: dict[str, NDArray[np.float64]] = {}
+        waiting = [np.flatnonzero(reasons == "")]
+        while waiting:
+            cells = waiting.pop()
+            if not cells.size:
+                continue
+            whole = cells.size == reasons.size
+            here = shape if whole else cells.shape
+            try:
+                if cells.size == 1:  # as plain numbers: with the same reason
+                    alone = {name: flat[name][cells[0]].item() for name in flat}
+                    values = self._of_numbers({**given, **alone}, options)
+                else:
+                    picked = {} if whole else {name: array[cells] for name, array in flat.items()}
+                    with np.errstate(over="raise", divide="raise", invalid="raise"):
+                        values = self.function(*{**given, **picked}.values(), **options)
+                    if not all(np.isfinite(value).all() for value in values.values()):
+                        raise FloatingPointError
+            except OutsideRegime as error:
+                refused = dict(error.reasons(here))
+                reasons[cells[list(refused)]] = list(refused.values())
+                waiting.append(np.delete(cells, list(refused)))
+            except (ArithmeticError, ValueError) as error:  # which does not say what cells it is about
+                if cells.size == 1:
+                    reasons[cells[0]] = str(error)
+                else:
+                    waiting += np.array_split(cells, 2)
+            else:
+                for name, value in values.items():
+                    into = found.setdefault(name, np.full(reasons.size, np.nan))
+                    into[cells] = np.broadcast_to(np.asarray(value, dtype=float), here).reshape(-1)
+        names = found or self.outputs
+        numbers = Numbers({name: found.get(name, np.full(reasons.size, np.nan)).reshape(shape) for name in names})
+        numbers.reasons = reasons.reshape(shape)
+        return numbers
 
 
 def _plain(found: Mapping[str, Any]) -> dict[str, Any]:

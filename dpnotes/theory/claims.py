@@ -49,10 +49,16 @@ class Paper:
 
 
 class Severity(StrEnum):
-    """What following the printed formula costs."""
+    """What following the printed formula costs.
+
+    Privacy breaks only where who follows the print inside the paper's regime (more than one leaf or step, epsilon and
+    delta as assumed) publishes something that breaks the (epsilon, delta) it states; a `Breach` says by how much.
+    """
 
     PRIVACY = "privacy-breaking"
     RATE = "rate"
+    PROOF = "proof gap"  # the proof does not show it; nothing breaks so far
+    EDGE = "edge case"  # fails at an end of what is assumed: one leaf, one step, one dimension, a huge epsilon
     CONSTANT = "constant"
     TYPOGRAPHICAL = "typographical"
 
@@ -66,6 +72,37 @@ class LaterVersions(StrEnum):
 
 
 @dataclass(frozen=True)
+class Breach:
+    """By how much who follows the print misses the privacy that it states.
+
+    Args:
+      epsilon: as stated.
+      delta: as stated; 0 for pure privacy.
+      reached: what delta is at this epsilon, to two digits, by an accountant that shares nothing with the claims.
+      setting: at which sizes.
+
+    Raises:
+      ValueError: nothing is missed.
+
+    >>> print(Breach(1, 1e-6, 0.0052, "1024 leaves"))
+    (1, 1e-06) is stated, and delta is 0.0052 at this epsilon: 1024 leaves
+    """
+
+    epsilon: float
+    delta: float
+    reached: float
+    setting: str
+
+    def __post_init__(self) -> None:
+        if not self.delta < self.reached <= 1:
+            raise ValueError(f"Expected reached={self.reached} in ({self.delta:g}, 1].")
+
+    def __str__(self) -> str:
+        stated = f"({self.epsilon:g}, {self.delta:g}) is stated"
+        return f"{stated}, and delta is {self.reached:g} at this epsilon: {self.setting}"
+
+
+@dataclass(frozen=True)
 class Erratum:
     """A correction, worded so that one could send it to the authors.
 
@@ -75,6 +112,10 @@ class Erratum:
       corrected: the corrected statement; None where the sentence should simply go.
       version: of the paper, in which it was seen.
       later: in newer versions.
+      breach: by how much privacy breaks.
+
+    Raises:
+      ValueError: privacy breaks without a breach, or the other way round.
     """
 
     severity: Severity
@@ -82,6 +123,11 @@ class Erratum:
     corrected: Statement | None
     version: str
     later: LaterVersions = LaterVersions.NOT_CHECKED
+    breach: Breach | None = None
+
+    def __post_init__(self) -> None:
+        if (self.breach is None) == (self.severity == Severity.PRIVACY):
+            raise ValueError(f"Expected a breach exactly where privacy breaks, got {self.breach} for {self.severity}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +143,7 @@ class Claim:
       erratum: what to print instead, for a statement that does not stand.
       derived_here: a result of our own, unpublished.
       calculation: turns it into numbers.
+      version: of the paper, that was read.
 
     Raises:
       ValueError: a symbol is bare or belongs to another paper.
@@ -110,6 +157,7 @@ class Claim:
     erratum: Erratum | None = None
     derived_here: bool = False
     calculation: Calculator | None = None
+    version: str = ""
 
     def __post_init__(self) -> None:
         statements = [self.statement] + ([self.erratum.corrected] if self.erratum and self.erratum.corrected else [])
@@ -122,6 +170,11 @@ class Claim:
     def paper(self) -> str:
         """The paper's key."""
         return self.id.split(".", 1)[0]
+
+    @property
+    def anchor(self) -> str:
+        """Where docs/errata.md has it: the id and nothing else, so that no title, place or order changes a link."""
+        return self.id
 
     @property
     def printed(self) -> str:
@@ -218,7 +271,7 @@ class Heading:
         self,
         statement: Statement,
         origin: str,
-        correction: tuple[Severity, str, Corrected] | None = None,
+        correction: tuple[Severity, str, Corrected] | tuple[Severity, str, Corrected, Breach] | None = None,
         calculation: Calculator | None = None,
     ) -> None:
         """State the claim.
@@ -228,7 +281,7 @@ class Heading:
           origin: where it comes from.
           correction: of a statement that does not stand: how severe that is, the wording of the erratum, and what
             changes: an expression, or a tuple of them, in place of what is printed; another statement; None where the
-            sentence should go.
+            sentence should go. Where privacy breaks, by how much.
           calculation: turns it into numbers.
 
         Raises:
@@ -236,11 +289,22 @@ class Heading:
         """
         paper, erratum = self.section.paper, None
         if correction is not None:
-            severity, wording, corrected = correction
-            erratum = Erratum(severity, wording, _corrected(statement, corrected), paper.version)
-        name = f"{paper.key}.{self.place}"
-        claim = Claim(name, self.title, self.locator, statement, origin, erratum, self.derived_here, calculation)
-        self.section.claims.append(claim)
+            severity, wording, corrected, *breach = correction
+            changed = _corrected(statement, corrected)
+            erratum = Erratum(severity, wording, changed, paper.version, breach=breach[0] if breach else None)
+        self.section.claims.append(
+            Claim(
+                f"{paper.key}.{self.place}",
+                self.title,
+                self.locator,
+                statement,
+                origin,
+                erratum,
+                self.derived_here,
+                calculation,
+                paper.version,
+            )
+        )
 
 
 def _corrected(statement: Statement, corrected: Corrected) -> Statement | None:

@@ -26,6 +26,7 @@ class Entry:
             "title": self.claim.title,
             "locator": self.claim.locator,
             "severity": str(self.erratum.severity),
+            "breach": str(self.erratum.breach) if self.erratum.breach else None,
             "printed": self.claim.printed_text,
             "corrected": self.claim.corrected_text or self.erratum.wording,
             "printed_latex": self.claim.printed,
@@ -57,12 +58,19 @@ def entries(claims: Iterable[Claim], verdicts: Verdicts) -> Iterator[Entry]:
 # ---------------------------------------------------------------- the page
 _HEAD = """\
 Each entry is a claim whose verdict, computed by [the engine](theory.md), does not confirm what is printed. The evidence
-can be evaluated by hand, and the command repeats the check. A correction has passed the same check. Formulas are in the
-letters of the paper, in a form that can be compared: a sentence about a decrease may stand as an inequality, a lower
-bound as the order of its inverse. Where an order of magnitude is stated, constants are dropped from the evidence, too.
-The version in which an erratum was seen stands with its paper; what became of it in newer ones, where that is known.
-Severities: "privacy-breaking", where following the print breaks the guarantee; "rate", where an exponent, a term or a
-conclusion falls; "constant", where constants change; and "typographical"."""
+can be evaluated by hand, and the command repeats the check. A correction has passed the same check, or is the very
+formula that the check compared with ("restated"). Formulas are in the letters of the paper, in a form that can be
+compared: a sentence about a decrease may stand as an inequality, a lower bound as the order of its inverse. Where an
+order of magnitude is stated, constants are dropped from the evidence, too.
+Each entry names the version that was read, and what became of it in newer ones, where that is known. Its anchor is the
+claim's id, which is never changed nor given to another claim.
+Severities: "privacy-breaking", where who follows the print inside the paper's regime (more than one leaf or step,
+epsilon and delta as assumed) publishes something that breaks the (epsilon, delta) it states, by the number that stands
+there and that `tests/papers/test_breaches.py` computes anew; "rate", where an exponent, a term or a conclusion falls;
+"proof gap", where the proof does not show it, and nothing breaks so far; "edge case", where it fails at an end of what
+is assumed only: one leaf, one step, one dimension, a huge epsilon; "constant", where constants change; and
+"typographical". A claim is "restated" where what it is compared with is the same formula, so that nothing is proved:
+it is counted apart."""
 
 
 def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, version: str) -> str:
@@ -92,8 +100,10 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
         "",
         _HEAD,
         "",
-        "| paper | claims | confirmed | not checkable | errata | " + " | ".join(Severity) + " | derived here |",
-        "|---" * (6 + len(Severity)) + "|",
+        "| paper | claims | confirmed | restated | not checkable | errata | "
+        + " | ".join(Severity)
+        + " | derived here |",
+        "|---" * (7 + len(Severity)) + "|",
     ]
     for paper in papers:
         ours = [claim for claim in claims if claim.paper == paper.key]
@@ -102,7 +112,7 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
             f"[{paper.key}](#{_anchor(paper.key)})",
             len(ours),
             sum(kinds[claim.id].confirms for claim in ours),
-            sum(kinds[claim.id].kind == Kind.NOT_CHECKABLE for claim in ours),
+            *(sum(kinds[claim.id].kind == kind for claim in ours) for kind in (Kind.RESTATED, Kind.NOT_CHECKABLE)),
             sum(errata.values()),
             *(errata[severity] for severity in Severity),
             sum(claim.derived_here for claim in ours),
@@ -114,18 +124,25 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
         for severity in Severity:
             for entry in chosen:
                 if entry.erratum.severity == severity:
-                    lines += _section(entry, paper)
+                    lines += _section(entry)
     lines += ["", "## Derived here, unpublished", "", "Results of our own, which no paper states. "]
     lines[-1] += "Each has a check that could refute it, and a proof in `docs/derivations`."
     for claim in own:
         proof = f"derivations/{claim.paper}.md#{_anchor(claim.id)}"
-        lines += ["", f"### {claim.id}", "", f"{_text(claim.title)}.", ""]
+        lines += ["", _mark(claim), f"### {claim.id}", "", f"{_text(claim.title)}.", ""]
         lines += [f"* states: {_code(claim.printed_text)}", f"* verdict: {_code(str(kinds[claim.id]))}"]
-        lines += [f"* proof: [{claim.id}]({proof}); repeat: `dpnotes check {claim.id}`"]
-    lines += ["", "## Not checked, and why", "", "| claim | where | what | why |", "|---|---|---|---|"]
+        lines += [f"* proof: [{claim.id}]({proof}); paper read in: {_text(claim.version)}; "]
+        lines[-1] += f"repeat: `dpnotes check {claim.id}`"
+    lines += ["", "## Not checked, and why", "", "| claim | where | what | why | read in |", "|---|---|---|---|---|"]
     for claim in silent:
-        cells = [f"`{claim.id}`", claim.locator, claim.printed_text, kinds[claim.id].evidence]
+        evidence = kinds[claim.id].evidence
+        cells = [f"{_mark(claim)}`{claim.id}`", claim.locator, claim.printed_text, evidence, claim.version]
         lines.append(_row([cells[0], *map(_text, cells[1:])]))
+    lines += ["", "## All other claims", "", "| claim | where | verdict | read in |", "|---|---|---|---|"]
+    for claim in claims:
+        if claim.erratum is None and not claim.derived_here and claim not in silent:
+            cells = [f"{_mark(claim)}`{claim.id}`", _text(claim.locator), kinds[claim.id].kind, _text(claim.version)]
+            lines.append(_row(cells))
     return "\n".join(lines) + "\n"
 
 
@@ -137,17 +154,24 @@ def _about(paper: Paper) -> list[str]:
     ]
 
 
-def _section(entry: Entry, paper: Paper) -> list[str]:
+def _section(entry: Entry) -> list[str]:
     claim, erratum = entry.claim, entry.erratum
-    lines = ["", f"### {claim.id}", "", f"{_text(claim.title)}: {_text(claim.locator)}. **{erratum.severity}**", ""]
+    lines = ["", _mark(claim), f"### {claim.id}", ""]
+    lines += [f"{_text(claim.title)}: {_text(claim.locator)}. **{erratum.severity}**", ""]
+    lines += [f"* breaks: {_text(str(erratum.breach))}"] if erratum.breach else []
     lines += [f"* printed: {_code(claim.printed_text)}"]
     lines += [f"* corrected: {_code(claim.corrected_text)}"] if claim.corrected_text else []
     lines += [f"* evidence: {_code(str(entry.verdict))}"]
     if entry.verdict_of_correction:
         lines += [f"* evidence of the correction: {_code(str(entry.verdict_of_correction))}"]
     lines += [f"* compared with: {_text(claim.origin)}", f"* to the authors: {_text(erratum.wording)}"]
-    seen = f"seen in: {_text(erratum.version)}; " if erratum.version != paper.version else ""
-    return [*lines, f"* {seen}newer versions: {erratum.later}; repeat: `dpnotes check {claim.id}`"]
+    seen = f"read in: {_text(erratum.version)}; newer versions: {erratum.later}"
+    return [*lines, f"* {seen}; repeat: `dpnotes check {claim.id}`"]
+
+
+def _mark(claim: Claim) -> str:
+    """The permanent anchor: a heading's own link follows its wording, and drops the dots of an id."""
+    return f'<a id="{claim.anchor}"></a>'
 
 
 def _anchor(heading: str) -> str:

@@ -1,7 +1,8 @@
 """What every kind of statement shares: formulas to many digits, at seeded points, and as evidence shows them."""
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -10,6 +11,7 @@ import sympy
 from sympy import log
 from sympy.core.relational import Relational
 
+from dpnotes.theory import certificates
 from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.units import UnitsDiffer, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict
@@ -182,12 +184,14 @@ def compare_units(*expressions: sympy.Basic) -> Verdict | None:
     >>> print(compare_units(paper.symbol("x", "a number"), paper.symbol("r", "a distance", LENGTH)))
     units differ: stated in 1, derived in x
     """
+    sides = {f"side {k}": sympy.sympify(e) for k, e in enumerate(expressions, 1)}
+    certificate = partial(certificates.units, sides, {})
     try:
         units = [unit for expression in expressions if (unit := unit_of(expression)) is not None]
     except UnitsDiffer as error:
-        return Verdict(Kind.UNITS_DIFFER, str(error))
+        return Verdict(Kind.UNITS_DIFFER, str(error), certificate)
     if len(set(units)) > 1:
-        return Verdict(Kind.UNITS_DIFFER, f"stated in {units[0]}, derived in {units[1]}")
+        return Verdict(Kind.UNITS_DIFFER, f"stated in {units[0]}, derived in {units[1]}", certificate)
     return None
 
 
@@ -198,3 +202,36 @@ def name_of(quantity: sympy.Expr, subject: sympy.Expr | None) -> sympy.Expr:
     (x**2, square)
     """
     return quantity if subject is None else subject
+
+
+def held_for(conditions: Sequence[str], latex: bool = False) -> str:
+    """` for a, b` where there are conditions.
+
+    >>> held_for(["x <= y"]), held_for([])
+    (' for x <= y', '')
+    """
+    if not conditions:
+        return ""
+    return f" \\quad \\text{{for }} {', '.join(conditions)}" if latex else f" for {', '.join(conditions)}"
+
+
+def relations(conditions: Sequence[Relational], latex: bool = False) -> list[str]:
+    """Relations as text.
+
+    >>> relations([sympy.Symbol("x") < 2])
+    ['x < 2']
+    """
+    return [sympy.latex(c) if latex else f"{c.lhs} {c.rel_op} {c.rhs}" for c in conditions]
+
+
+def at_most_one(monomials: Iterable[sympy.Expr], latex: bool = False) -> list[str]:
+    """Monomials that are at most 1, as text: numerator at most denominator.
+
+    >>> d, m = sympy.symbols("d m", positive=True)
+    >>> at_most_one([d / m])
+    ['d <= m']
+    """
+    sides = [sympy.fraction(sympy.together(monomial)) for monomial in monomials]
+    if latex:
+        return [f"{sympy.latex(lower)} \\leq {sympy.latex(upper)}" for lower, upper in sides]
+    return [f"{lower} <= {upper}" for lower, upper in sides]

@@ -5,6 +5,7 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Literal
 
 import mpmath
@@ -13,6 +14,8 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.tensor.indexed import IndexedBase
 
+from dpnotes.theory import certificates
+from dpnotes.theory.certificates import Relation
 from dpnotes.theory.evaluation import (
     AGREE,
     DIGITS,
@@ -20,9 +23,11 @@ from dpnotes.theory.evaluation import (
     check_example,
     compare_units,
     evaluator,
+    held_for,
     name_of,
     number,
     place_text,
+    relations,
     substitute,
 )
 from dpnotes.theory.symbols import POSITIVE, Interval, expand, symbols_of
@@ -94,7 +99,7 @@ class Inequality:
         domains = [s.domain.describe(sympy.latex(s) if latex else s.name) for s in shown]
         if latex:
             domains = [text.replace("<=", "\\leq").replace(">=", "\\geq") for text in domains]
-        return _for([*domains, *_conditions(self.conditions, latex)], latex)
+        return held_for([*domains, *relations(self.conditions, latex)], latex)
 
     def proved(self) -> bool:
         """Whether algebra alone shows it: the difference of the sides has one sign, term by term."""
@@ -115,12 +120,12 @@ class Inequality:
         symbols = symbols_of(lower, upper, *conditions)
         if check_example(self.example, symbols, conditions):
             point = {symbol: self.example[symbol] for symbol in symbols}
-            if broken := self._broken(point, symbols, lower, upper):
+            if broken := self._broken(point, symbols, lower, upper, conditions):
                 return broken
         search = _Search(symbols, lower, upper, conditions, self.region)
         closest, point = search.run()
         if not math.isfinite(closest):
-            broken = self._broken(point, symbols, lower, upper)
+            broken = self._broken(point, symbols, lower, upper, conditions)
             return broken or Verdict(Kind.CONTRADICTED, f"at {place_text(point)}: the bound is not a real number")
         for candidate in (_rounded(point), point):
             if candidate is point or search.inside(candidate):
@@ -128,17 +133,28 @@ class Inequality:
                     return broken
         effort = f"{search.evaluations} seeded points{search.place()}"
         factor = search.ratio(point)
+        values = [evaluator(symbols, side)(point) for side in (lower, upper)]
+        certificate = partial(
+            certificates.inequality, self._relation(), search.region, search.evaluations, point, values, factor=1
+        )
         if factor is not None and factor > _SHARP:
-            return Verdict(Kind.IMPROVABLE, f"holds with a factor of at least {factor:.3g} to spare at all of {effort}")
+            evidence = f"holds with a factor of at least {factor:.3g} to spare at all of {effort}"
+            return Verdict(Kind.IMPROVABLE, evidence, partial(certificate, factor=_SHARP))
         if factor is None and closest > _SHARP - 1 and lower != 0 and upper != 0:
-            return Verdict(Kind.IMPROVABLE, f"holds with room to spare at all of {effort}")
+            return Verdict(Kind.IMPROVABLE, f"holds with room to spare at all of {effort}", certificate)
         close = "" if factor is None else _closeness(factor)
         if self.proved():
-            return Verdict(Kind.EXACT, f"the difference has a sign by algebra{close}")
-        return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}{close}")
+            return Verdict(Kind.EXACT, f"the difference has a sign by algebra{close}", certificate)
+        return Verdict(Kind.NOT_REFUTED, f"no counterexample at {effort}{close}", certificate)
+
+    def _relation(self) -> Relation:
+        """What a certificate says of it."""
+        sides = (self.bound, self.quantity) if self.sense == ">=" else (self.quantity, self.bound)
+        sign = "<" if self.sense == "<" else "<="
+        return Relation(sides[0], sign, sides[1], self.where, self.conditions, [self.instance])
 
     def _broken(
-        self, point: Values, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any] = ()
+        self, point: Values, symbols: Sequence[Any], lower: Any, upper: Any, conditions: Sequence[Any]
     ) -> Verdict | None:
         """The counterexample at `point`, confirmed to 40 digits, or None."""
         if not all(bool(evaluator(symbols, c)(point)) for c in conditions):
@@ -154,7 +170,11 @@ class Inequality:
                     return None
         names = ("bound", "quantity") if self.sense == ">=" else ("quantity", "bound")
         place = place_text({**self.instance, **point}) or "every point"
-        return Verdict(Kind.CONTRADICTED, f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}")
+        return Verdict(
+            Kind.CONTRADICTED,
+            f"at {place}: {names[0]} {number(left)}, {names[1]} {number(right)}",
+            partial(certificates.witness, self._relation(), point, (left, right)),
+        )
 
 
 @dataclass(frozen=True)
@@ -217,19 +237,10 @@ class Monotone:
             slope, zero, self.region, sense, {}, self.conditions, {}, self.example, sympy.Symbol(name)
         ).verdict()
         kind = Kind.NOT_REFUTED if found.kind == Kind.IMPROVABLE else found.kind
-        return Verdict(kind, f"{name}: {found.evidence}")
-
-
-def _for(conditions: Sequence[str], latex: bool) -> str:
-    """` for a, b` where there are conditions."""
-    if not conditions:
-        return ""
-    return f" \\quad \\text{{for }} {', '.join(conditions)}" if latex else f" for {', '.join(conditions)}"
-
-
-def _conditions(conditions: Sequence[Relational], latex: bool) -> list[str]:
-    """Relations as text."""
-    return [sympy.latex(c) if latex else f"{c.lhs} {c.rel_op} {c.rhs}" for c in conditions]
+        certificate = partial(
+            certificates.other, "monotone", quantity=self.quantity, variable=self.variable, where=self.where
+        )
+        return Verdict(kind, f"{name}: {found.evidence}", certificate)
 
 
 def _closeness(factor: float) -> str:

@@ -9,7 +9,7 @@ from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
-from dpnotes.theory.verdicts import Kind
+from dpnotes.theory.verdicts import CONFIRMING, Kind
 
 _SHIFT = sympy.Rational(1, 12)
 
@@ -90,7 +90,7 @@ def still_true(original: Statement, mutant: Statement) -> bool:
     (True, False)
     """
     if isinstance(original, Choice | Rate) and isinstance(mutant, Choice | Rate):
-        return mutant.verdict().confirms
+        return mutant.verdict().kind in CONFIRMING | {Kind.RESTATED}
     if isinstance(original, Ratio) and isinstance(mutant, Ratio):
         same = Ratio(original.rate, mutant.rate, original.axes, "Theta", original.where)
         return same.verdict().kind == Kind.UP_TO_CONSTANTS

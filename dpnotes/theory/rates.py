@@ -6,11 +6,12 @@ both directions over the whole regime. Every answer is either an exact certifica
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import sympy
 
+from dpnotes.theory import certificates
 from dpnotes.theory.balance import (
     Balance,
     Branch,
@@ -25,7 +26,7 @@ from dpnotes.theory.balance import (
     regime_of,
     require_room,
 )
-from dpnotes.theory.evaluation import Values, number, place_text
+from dpnotes.theory.evaluation import Values, at_most_one, evaluator, held_for, number, place_text
 from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.units import NONE, Unit, UnitsDiffer, equal_modulo, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict
@@ -82,11 +83,13 @@ class Rate:
     def latex(self) -> str:
         """`subject = O(value)`."""
         order = f"\\tilde{{{_ORDERS[self.order]}}}" if self.logs else _ORDERS[self.order]
-        return f"{sympy.latex(self.subject)} = {order}\\left({sympy.latex(self.value)}\\right)"
+        held = held_for(at_most_one(self.regime.values(), latex=True), latex=True)
+        return f"{sympy.latex(self.subject)} = {order}\\left({sympy.latex(self.value)}\\right){held}"
 
     def plain(self) -> str:
         """`subject = O(value)`."""
-        return f"{self.subject} = {self.order}{'~' if self.logs else ''}({self.value})"
+        held = held_for(at_most_one(self.regime.values()))
+        return f"{self.subject} = {self.order}{'~' if self.logs else ''}({self.value}){held}"
 
     def balance(self) -> Balance:
         """The best balance of the terms, with symbols that the paper sets to 1 put to 1.
@@ -97,20 +100,38 @@ class Rate:
         return _balanced(self, self.normalised)
 
     def verdict(self) -> Verdict:
-        """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
+        """Up to constants, up to logs, not implied, improvable, restated, contradicted or units differ."""
         if negative := _negative("the stated rate", self.value):
             return negative
         alike, pure = {**self.terms, "the stated rate": self.value}, {**self.constraints, **self.regime}
         if problem := _units_problem(alike, pure, self.normalised):
             return problem
         found = self._compare(self.normalised)
+        if found.kind == Kind.UP_TO_CONSTANTS and self._restates():
+            listed = f"the terms are the stated ones, up to constants: {', '.join(self.terms)}"
+            return Verdict(Kind.RESTATED, listed, partial(certificates.restated, **self._statement(self.normalised)))
         if self.logs and found.kind in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
             without = self._compare((*self.normalised, *self.logs))
             if without.kind == Kind.UP_TO_CONSTANTS:
                 logs = ", ".join(map(str, self.logs))
-                return Verdict(Kind.UP_TO_LOGS, f"{without.evidence}; {logs} put to 1")
+                return replace(without, kind=Kind.UP_TO_LOGS, evidence=f"{without.evidence}; {logs} put to 1")
             return without
         return found
+
+    def _restates(self) -> bool:
+        """Whether nothing is tuned, and the monomials of the terms are the printed ones: both sides are one formula."""
+        if self.tuned or self.constraints:
+            return False
+        stated, derived = (
+            {frozenset(powers_of(m).items()) for e in group for m in monomials(_at_one(e, self.normalised), "a side")}
+            for group in ((self.value,), self.terms.values())
+        )
+        return stated == derived
+
+    def _statement(self, ones: Sequence[sympy.Symbol]) -> dict[str, Any]:
+        """What a certificate says of the statement."""
+        named = {"terms": self.terms, "constraints": self.constraints, "regime": self.regime}
+        return {"rate": self.value, **named, "ones": ones, "tuned": self.tuned}
 
     def _compare(self, ones: Sequence[sympy.Symbol]) -> Verdict:
         if used := [str(s) for s in self.tuned if s in self.value.free_symbols or s in self.normalised]:
@@ -120,19 +141,35 @@ class Rate:
         region = {**best.regime, **regime_of(self.value.free_symbols - set(ones))}
         region |= {f"{c} <= 1": c for c in best.conditions}
         within = f", where {', '.join(f'{c} <= 1' for c in best.conditions)}" if best.conditions else ""
+        statement = self._statement(ones)
+        lemmas: list[certificates.Lemma] = []
         for vertex in best.vertices:
             found = at_most(vertex.rate, stated, region)
             if isinstance(found, Witness):
                 shown = _shown(found, "stated", stated, "needed", [vertex.rate])
-                return Verdict(Kind.NOT_IMPLIED, f"{vertex.rate} is lost, {_meeting(vertex.meet)}; {shown}")
+                lost = f"{vertex.rate} is lost, {_meeting(vertex.meet)}; {shown}"
+                return Verdict(
+                    Kind.NOT_IMPLIED, lost, partial(certificates.balanced, "not implied", best, [], found, **statement)
+                )
+            lemmas.append((vertex.rate, stated, region, found))
         rates = [vertex.rate for vertex in best.vertices]
         for monomial in stated:
             found = at_most(monomial, rates, region)
             if isinstance(found, Witness):
                 shown = _shown(found, "stated", [monomial], "enough", rates)
-                return Verdict(Kind.IMPROVABLE, f"{monomial} is more than the terms need{within}; {shown}")
+                more = f"{monomial} is more than the terms need{within}; {shown}"
+                return Verdict(
+                    Kind.IMPROVABLE,
+                    more,
+                    partial(certificates.balanced, "improvable", best, lemmas, found, **statement),
+                )
+            lemmas.append((monomial, rates, region, found))
         listed = "; ".join(f"{v.rate}: {', '.join(v.meet)}" for v in best.vertices)
-        return Verdict(Kind.UP_TO_CONSTANTS, f"the best balance, and what meets: {listed}{within}")
+        return Verdict(
+            Kind.UP_TO_CONSTANTS,
+            f"the best balance, and what meets: {listed}{within}",
+            partial(certificates.balanced, "constants", best, lemmas, **statement),
+        )
 
 
 @lru_cache(maxsize=256)
@@ -198,11 +235,13 @@ class Choice:
 
     def latex(self) -> str:
         """The parameters."""
-        return ", \\quad ".join(f"{sympy.latex(s)} = {sympy.latex(e)}" for s, e in self.parameters.items())
+        listed = ", \\quad ".join(f"{sympy.latex(s)} = {sympy.latex(e)}" for s, e in self.parameters.items())
+        return listed + held_for(at_most_one(self.regime.values(), latex=True), latex=True)
 
     def plain(self) -> str:
         """The parameters."""
-        return ", ".join(f"{s} = {e}" for s, e in self.parameters.items())
+        listed = ", ".join(f"{s} = {e}" for s, e in self.parameters.items())
+        return listed + held_for(at_most_one(self.regime.values()))
 
     def verdict(self) -> Verdict:
         """Up to constants, up to logs, not implied, improvable, contradicted or units differ."""
@@ -219,7 +258,8 @@ class Choice:
         if self.logs and found.kind in (Kind.NOT_IMPLIED, Kind.IMPROVABLE):
             without = self._compare((*self.normalised, *self.logs))
             if without.kind == Kind.UP_TO_CONSTANTS:
-                return Verdict(Kind.UP_TO_LOGS, f"{without.evidence}; {', '.join(map(str, self.logs))} put to 1")
+                evidence = f"{without.evidence}; {', '.join(map(str, self.logs))} put to 1"
+                return replace(without, kind=Kind.UP_TO_LOGS, evidence=evidence)
             return without
         return found
 
@@ -237,7 +277,10 @@ class Choice:
         symbols = {s for e in self.expressions for s in e.free_symbols} - set(self.parameters) - set(ones)
         regime = {**regime_of(symbols), **regime}
         require_room({name: powers_of(m, name) for name, m in regime.items()})
+        named = {"terms": self.terms, "constraints": self.constraints, "regime": self.regime}
+        statement = {"rate": self.rate, **named, "ones": ones, "parameters": self.parameters}
         slack: Verdict | None = None
+        lemmas: list[certificates.Lemma] = []
         num_cases, tight = 0, set()
         for chosen, conditions in self._cases(ones):
             region = {**regime, **{f"case {k}": monomial_of(c) for k, c in enumerate(conditions)}}
@@ -257,7 +300,10 @@ class Choice:
                     found = at_most(monomial, rate, region)
                     if isinstance(found, Witness):
                         shown = _shown(found, name, [monomial], "rate", rate)
-                        return Verdict(Kind.NOT_IMPLIED, f"{name}, {monomial}, exceeds the rate; {shown}")
+                        exceeds = f"{name}, {monomial}, exceeds the rate; {shown}"
+                        certificate = partial(certificates.chosen, "not implied", [], found, **statement)
+                        return Verdict(Kind.NOT_IMPLIED, exceeds, certificate)
+                    lemmas.append((monomial, rate, region, found))
                     reached.append(monomial)
                     tight |= {name} if monomial in rate else set()
             for name, constraint in self.constraints.items():
@@ -265,17 +311,25 @@ class Choice:
                     found = at_most(monomial, [sympy.Integer(1)], region)
                     if isinstance(found, Witness):
                         shown = _shown(found, name, [monomial], "allowed", [sympy.Integer(1)])
-                        return Verdict(Kind.NOT_IMPLIED, f"{name}, {monomial} <= 1, is broken; {shown}")
+                        broken = f"{name}, {monomial} <= 1, is broken; {shown}"
+                        certificate = partial(certificates.chosen, "not implied", [], found, **statement)
+                        return Verdict(Kind.NOT_IMPLIED, broken, certificate)
+                    lemmas.append((monomial, [sympy.Integer(1)], region, found))
             for monomial in rate:
                 found = at_most(monomial, reached, region) if slack is None else None
                 if isinstance(found, Witness):
                     shown = _shown(found, "rate", [monomial], "terms", reached)
-                    slack = Verdict(Kind.IMPROVABLE, f"no term reaches {monomial}; {shown}")
+                    certificate = partial(certificates.chosen, "improvable", lemmas, found, **statement)
+                    slack = Verdict(Kind.IMPROVABLE, f"no term reaches {monomial}; {shown}", certificate)
+                elif found is not None:
+                    lemmas.append((monomial, reached, region, found))
         if slack is not None:
             return slack
         cases = f" in all {num_cases} cases" if num_cases > 1 else ""
         meets = ", ".join(name for name in self.terms if name in tight)
-        return Verdict(Kind.UP_TO_CONSTANTS, f"every term is at most the rate{cases}; {meets or 'the sum'} reaches it")
+        reaches = f"every term is at most the rate{cases}; {meets or 'the sum'} reaches it"
+        certificate = partial(certificates.chosen, "constants", lemmas, **statement)
+        return Verdict(Kind.UP_TO_CONSTANTS, reaches, certificate)
 
     def _cases(self, ones: Sequence[sympy.Symbol]) -> list[tuple[dict[sympy.Symbol, sympy.Expr], tuple[Any, ...]]]:
         """The parameters piece by piece, as monomials of the other symbols, and where each piece is the value."""
@@ -353,12 +407,20 @@ class Crossover:
         derived = sympy.powdenest(rest**exponent, force=True)
         ratio = sympy.powsimp(sympy.powdenest(sympy.expand_power_base(self.value / derived), force=True), force=True)
         if ratio == 1 or sympy.simplify(ratio) == 1:
-            return Verdict(Kind.EXACT, f"the sides are equal there, and their ratio has the power {power}")
+            certificate = partial(certificates.crossover, self.left, self.right, self.variable, self.value)
+            return Verdict(Kind.EXACT, f"the sides are equal there, and their ratio has the power {power}", certificate)
         names = symbols_of(self.value, derived)
         point = {symbol: sympy.sympify(self.example.get(symbol, 2)) for symbol in names}
         stated, right = self.value.xreplace(point), derived.xreplace(point)
         place = f"at {place_text(point)}: " if point else ""
-        return Verdict(Kind.CONTRADICTED, f"{place}stated {number(sympy.N(stated))}, derived {number(sympy.N(right))}")
+        sides = [side.xreplace({self.variable: self.value}) for side in (self.left, self.right)]
+        point = {symbol: sympy.sympify(self.example.get(symbol, 2)) for symbol in symbols_of(*sides)}
+        values = [evaluator(list(point), side)(point) for side in sides]
+        return Verdict(
+            Kind.CONTRADICTED,
+            f"{place}stated {number(sympy.N(stated))}, derived {number(sympy.N(right))}",
+            partial(certificates.witness, certificates.Relation(sides[0], "==", sides[1]), point, values),
+        )
 
 
 # ---------------------------------------------------------------- shared
@@ -382,18 +444,20 @@ def _negative(name: str, value: sympy.Basic) -> Verdict | None:
 def _units_problem(alike: Named, pure: Named, normalised: Sequence[sympy.Symbol]) -> Verdict | None:
     """None where all of `alike` have one unit and all of `pure` none, up to the units that are set to 1."""
     free = [unit_of(symbol) or NONE for symbol in normalised]
+    certificate = partial(certificates.units, alike, pure, normalised)
     try:
         units = {name: _unit(expression, free) for name, expression in alike.items()}
         bare = {name: _unit(expression, free) for name, expression in pure.items()}
     except UnitsDiffer as error:
-        return Verdict(Kind.UNITS_DIFFER, str(error))
+        return Verdict(Kind.UNITS_DIFFER, str(error), certificate)
     (first, expected), *others = units.items()
     for name, unit in others:
         if not equal_modulo(unit, expected, free):
-            return Verdict(Kind.UNITS_DIFFER, f"{name}: {unit}, {first}: {expected}")
+            return Verdict(Kind.UNITS_DIFFER, f"{name}: {unit}, {first}: {expected}", certificate)
     for name, unit in bare.items():
         if not equal_modulo(unit, NONE, free):
-            return Verdict(Kind.UNITS_DIFFER, f"{name} compares {pure[name]} with 1, but its unit is {unit}")
+            compares = f"{name} compares {pure[name]} with 1, but its unit is {unit}"
+            return Verdict(Kind.UNITS_DIFFER, compares, certificate)
     return None
 
 

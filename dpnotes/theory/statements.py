@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, Protocol
 
 import mpmath
@@ -17,15 +18,19 @@ import sympy
 from sympy.core.relational import Relational
 from sympy.tensor.indexed import IndexedBase
 
+from dpnotes.theory import certificates
+from dpnotes.theory.certificates import Relation
 from dpnotes.theory.evaluation import (
     AGREE,
     Values,
     agree,
     compare_units,
     evaluator,
+    held_for,
     is_zero,
     number,
     place_text,
+    relations,
     seeded_points,
     substitute,
 )
@@ -110,16 +115,21 @@ class Identity:
 
     def latex(self) -> str:
         """An equation."""
-        return f"{sympy.latex(self.subject)} = {sympy.latex(self.value)}"
+        held = held_for(relations(self.conditions, latex=True), latex=True)
+        return f"{sympy.latex(self.subject)} = {sympy.latex(self.value)}{held}"
 
     def plain(self) -> str:
         """An equation."""
-        return f"{self.subject} = {self.value}"
+        return f"{self.subject} = {self.value}{held_for(relations(self.conditions))}"
 
     def verdict(self) -> Verdict:
         """Exact, not refuted, contradicted or units differ."""
         if problem := compare_units(self.value, self.derived):
             return problem
+
+        def relation(*instances: Values) -> Relation:
+            return Relation(self.value, "==", self.derived, self.where, self.conditions, instances)
+
         proved, num_points = True, 0
         for instance in self.instances:
             value, derived = (expand(substitute(e, self.where), instance) for e in (self.value, self.derived))
@@ -132,15 +142,25 @@ class Identity:
                 same = agree(left, right) if self.digits is None else abs(left - right) < 10.0**-self.digits
                 if not same:
                     at = f"at {place_text({**instance, **point})}: " if {**instance, **point} else ""
-                    return Verdict(Kind.CONTRADICTED, f"{at}stated {number(left)}, derived {number(right)}")
+                    within = 0 if self.digits is None else sympy.Rational(1, 10**self.digits)
+                    return Verdict(
+                        Kind.CONTRADICTED,
+                        f"{at}stated {number(left)}, derived {number(right)}",
+                        partial(certificates.witness, relation(instance), point, (left, right), within),
+                    )
             proved = proved and (self.digits is not None or is_zero(value - derived))
         if self.digits is not None:
-            return Verdict(Kind.EXACT, f"derived {mpmath.nstr(right, 10)}, within one unit of the last printed digit")
+            return Verdict(
+                Kind.EXACT,
+                f"derived {mpmath.nstr(right, 10)}, within one unit of the last printed digit",
+                partial(certificates.rounded, relation(*self.instances), self.digits or 0, (left, right)),
+            )
+        certificate = partial(relation(*self.instances).data, "identity")
         cases = "; ".join(dict.fromkeys(place_text(instance) for instance in self.instances if instance))
         cases = f" ({cases})" if cases else ""
         if proved:
-            return Verdict(Kind.EXACT, f"stated minus derived reduces to 0{cases}")
-        return Verdict(Kind.NOT_REFUTED, f"equal to {AGREE} digits at {num_points} seeded points{cases}")
+            return Verdict(Kind.EXACT, f"stated minus derived reduces to 0{cases}", certificate)
+        return Verdict(Kind.NOT_REFUTED, f"equal to {AGREE} digits at {num_points} seeded points{cases}", certificate)
 
 
 # ---------------------------------------------------------------- optima
@@ -190,12 +210,14 @@ class Optimum:
         """`argmin ... = argument`."""
         variable, objective = sympy.latex(self.variable), sympy.latex(self.objective)
         text = f"\\arg\\min_{{{variable}}} \\left({objective}\\right) = {sympy.latex(self.argument)}"
-        return text if self.least is None else text + f", \\quad \\min = {sympy.latex(self.least)}"
+        text = text if self.least is None else text + f", \\quad \\min = {sympy.latex(self.least)}"
+        return text + held_for(relations(self.conditions, latex=True), latex=True)
 
     def plain(self) -> str:
         """`argmin over ... = argument`."""
         text = f"argmin over {self.variable} of {self.objective} = {self.argument}"
-        return text if self.least is None else f"{text}, min = {self.least}"
+        text = text if self.least is None else f"{text}, min = {self.least}"
+        return text + held_for(relations(self.conditions))
 
     def verdict(self) -> Verdict:
         """Exact, not refuted, contradicted or units differ."""
@@ -204,9 +226,8 @@ class Optimum:
         if self.least is not None and (problem := compare_units(self.least, self.objective)):
             return problem
         objective, argument = substitute(self.objective, self.where), substitute(self.argument, self.where)
-        least = (
-            objective.xreplace({self.variable: argument}) if self.least is None else substitute(self.least, self.where)
-        )
+        there = objective.xreplace({self.variable: argument})
+        least = there if self.least is None else substitute(self.least, self.where)
         slope = sympy.diff(objective, self.variable)
         symbols = [s for s in symbols_of(objective, argument, least) if s != self.variable]
         conditions = [substitute(c, self.where) for c in self.conditions]
@@ -217,7 +238,9 @@ class Optimum:
             where = place(point)
             if not (isinstance(where, mpmath.mpf) and mpmath.isfinite(where) and where > 0):
                 return Verdict(
-                    Kind.CONTRADICTED, f"at {place_text(point)}: {self.variable} = {number(where)} is not positive"
+                    Kind.CONTRADICTED,
+                    f"at {place_text(point)}: {self.variable} = {number(where)} is not positive",
+                    partial(certificates.witness, Relation(0, "<", argument), point, (mpmath.mpf(0), where)),
                 )
             reached = height({**point, self.variable: where})
             best_at, best = _descend(lambda v, p=point: height({**p, self.variable: v}), where)
@@ -228,17 +251,25 @@ class Optimum:
                     Kind.CONTRADICTED,
                     f"at {place_text(point)}: {self.variable} = {number(where)} gives {number(reached)}, "
                     f"but {self.variable} = {number(best_at)} gives {number(best)}",
+                    partial(
+                        certificates.witness,
+                        Relation(there, "<=", objective),
+                        {**point, self.variable: best_at},
+                        (reached, best),
+                    ),
                 )
             if not agree(reached, value(point)):
                 return Verdict(
                     Kind.CONTRADICTED,
                     f"at {place_text(point)}: least value stated {number(value(point))}, derived {number(reached)}",
+                    partial(certificates.witness, Relation(least, "==", there), point, (value(point), reached)),
                 )
         lower = f"no lower value at {len(points)} seeded points"
         proved = is_zero(slope.xreplace({self.variable: argument}))
-        if proved and (self.least is None or is_zero(objective.xreplace({self.variable: argument}) - least)):
-            return Verdict(Kind.EXACT, f"the derivative reduces to 0 there; {lower}")
-        return Verdict(Kind.NOT_REFUTED, f"the derivative is 0 to {AGREE} digits; {lower}")
+        certificate = partial(certificates.optimum, objective, self.variable, argument, least)
+        if proved and (self.least is None or is_zero(there - least)):
+            return Verdict(Kind.EXACT, f"the derivative reduces to 0 there; {lower}", certificate)
+        return Verdict(Kind.NOT_REFUTED, f"the derivative is 0 to {AGREE} digits; {lower}", certificate)
 
 
 def _descend(height: Callable[[Any], Any], start: Any) -> tuple[Any, Any]:
@@ -318,7 +349,15 @@ class Allocation:
             if problem := self._check({symbol: steps}, steps):
                 return problem
         tried = ", ".join(map(str, numbers))
-        return Verdict(Kind.EXACT, f"budget met, equal marginal costs, convex ({symbol} = {tried})")
+        certificate = partial(
+            certificates.other,
+            "allocation",
+            objective=self.objective,
+            budget=self.budget,
+            share=self.share,
+            least=self.least,
+        )
+        return Verdict(Kind.EXACT, f"budget met, equal marginal costs, convex ({symbol} = {tried})", certificate)
 
     def _check(self, instance: Values, steps: int) -> Verdict | None:
         shares = [expand(substitute(self.share, self.where), {**instance, self.step: t}) for t in range(1, steps + 1)]
@@ -343,11 +382,13 @@ class Allocation:
             symbols = symbols_of(left, right)
             stated, expected = evaluator(symbols, left), evaluator(symbols, right)
             for point in seeded_points(symbols, {})[:3]:
-                if not agree(stated(point), expected(point)):
+                values = stated(point), expected(point)
+                if not agree(*values):
                     place = place_text({**instance, **point})
                     return Verdict(
                         Kind.CONTRADICTED,
-                        f"{what} at {place}: {number(stated(point))} against {number(expected(point))}",
+                        f"{what} at {place}: {number(values[0])} against {number(values[1])}",
+                        partial(certificates.witness, Relation(left, "==", right), point, values),
                     )
             if not is_zero(left - right):
                 raise ValueError(f"Expected sympy to prove what agrees numerically: {what} for {steps} steps.")

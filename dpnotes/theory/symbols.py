@@ -8,10 +8,11 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import sympy
+from numpy.typing import NDArray
 from sympy.tensor.indexed import Indexed, IndexedBase
 
 from dpnotes import validate
@@ -60,23 +61,31 @@ class Domain:
         if isinstance(value, float | int) and not isinstance(value, bool):
             validate.real(**{name: value})
             if not self.holds(value):
-                self._refuse(name, value)
+                raise ValueError(self.refusal(name, value))
             return
-        array = np.asarray(value)
+        inside = self.inside(name, value)
+        if not inside.all():
+            raise ValueError(self.refusal(name, np.asarray(value)[~inside].flat[0].item()))
+
+    def inside(self, name: str, values: Any) -> NDArray[np.bool_]:
+        """Which entries of an array are inside.
+
+        Raises:
+          TypeError: it is no array of real numbers.
+        """
+        array = np.asarray(values)
         if array.dtype.kind not in "iuf":
-            raise TypeError(f"Expected {validate.shown(name, value)} to be a real number or an array of them.")
+            raise TypeError(f"Expected {validate.shown(name, values)} to be a real number or an array of them.")
         inside = (array >= self.low) & (array <= self.high) if self.closed else (array > self.low) & (array < self.high)
         inside = inside & np.isfinite(array)
-        if self.integer:
-            inside = inside & (array == np.floor(array))
-        if not inside.all():
-            self._refuse(name, array[~inside].flat[0].item())
+        return inside & (array == np.floor(array)) if self.integer else inside
 
-    def _refuse(self, name: str, value: float) -> None:
+    def refusal(self, name: str, value: float) -> str:
+        """Why a number outside is refused, on one line."""
         if not math.isfinite(value):
-            raise ValueError(f"Expected {name}={value!r} to be finite.")
+            return f"Expected {name}={value!r} to be finite."
         integer = " and an integer" if self.integer else ""
-        raise ValueError(f"Expected {self.describe(f'{name}={value!r}')}{integer}.")
+        return f"Expected {self.describe(f'{name}={value!r}')}{integer}."
 
     def draw(self, generator: random.Random) -> sympy.Rational:
         """A seeded rational inside, of moderate size, for exact evaluation."""
@@ -88,12 +97,17 @@ class Domain:
 
 
 Interval = tuple[float, float]
+# What papers have letters of their own for. A gap is the one at the start or, which is more, a bound of it everywhere.
+CommonName = Literal[
+    "num_examples", "dim", "epsilon", "delta", "lipschitz", "smoothness", "hessian_lipschitz", "initial_gap"
+]
+COMMON_NAMES: tuple[CommonName, ...] = get_args(CommonName)
 
 
 class PaperSymbol(sympy.Symbol):
     """A sympy symbol of one paper; sympy offers no other way to attach a namespace than a subclass."""
 
-    __slots__ = ("domain", "latex", "meaning", "paper", "unit", "usual")
+    __slots__ = ("common", "domain", "latex", "meaning", "paper", "unit", "usual")
 
     def __new__(
         cls,
@@ -104,22 +118,24 @@ class PaperSymbol(sympy.Symbol):
         meaning: str,
         latex: str | None = None,
         usual: Interval | None = None,
+        common: CommonName | None = None,
     ) -> "PaperSymbol":
         """A symbol; `PaperSymbols.symbol` is the way to make one."""
         symbol = sympy.Symbol.__xnew__(cls, name, **_assumptions(domain))
         symbol.paper, symbol.unit, symbol.domain, symbol.meaning, symbol.latex = paper, unit, domain, meaning, latex
-        symbol.usual = usual
+        symbol.usual, symbol.common = usual, common
         return symbol
 
     def __getnewargs_ex__(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.name, self.paper, self.unit, self.domain, self.meaning, self.latex, self.usual), {}
+        carried = (self.meaning, self.latex, self.usual, self.common)
+        return (self.name, self.paper, self.unit, self.domain, *carried), {}
 
     def _latex(self, printer: Any) -> str:
         return self.latex or printer._print_Symbol(self)
 
     def _hashable_content(self) -> tuple[Any, ...]:
         # With all that it carries: sympy's cache would otherwise put one kappa in place of another.
-        carried = (str(self.domain), str(self.unit), self.meaning, str(self.latex), str(self.usual))
+        carried = (str(self.domain), str(self.unit), self.meaning, str(self.latex), str(self.usual), str(self.common))
         return (self.paper, *sympy.Symbol._hashable_content(self), *carried)
 
 
@@ -157,6 +173,7 @@ class PaperSymbols:
         domain: Domain = POSITIVE,
         latex: str | None = None,
         usual: Interval | None = None,
+        common: CommonName | None = None,
     ) -> PaperSymbol:
         """One symbol with what it means.
 
@@ -167,8 +184,9 @@ class PaperSymbols:
           domain: where it lives.
           latex: where sympy would not make it of the name.
           usual: the interval in which a search for a counterexample looks, where the statement names no other.
+          common: what numbers of several papers are compared by, where this is the paper's letter for it.
         """
-        return PaperSymbol(name, self.paper, unit, domain, meaning, latex, usual)
+        return PaperSymbol(name, self.paper, unit, domain, meaning, latex, usual, common)
 
     def sequence(
         self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE, usual: Interval | None = None

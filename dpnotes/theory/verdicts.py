@@ -1,11 +1,13 @@
 """What a check may find."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 
 class Kind(StrEnum):
-    """The kinds of verdict. The first five confirm a statement, the next four do not, the last says nothing."""
+    """The kinds of verdict. The first five confirm a statement, the next three do not, the last two say nothing."""
 
     EXACT = "exact"  # proved by algebra, and for a bound: attained
     NOT_REFUTED = (
@@ -17,15 +19,23 @@ class Kind(StrEnum):
     NOT_IMPLIED = "not implied"  # better than what the terms give
     CONTRADICTED = "contradicted"  # a numeric counterexample stands in the evidence
     UNITS_DIFFER = "units differ"
+    RESTATED = "restated"  # printed and derived side are one formula: nothing is balanced, so nothing is proved
     NOT_CHECKABLE = "not checkable"
 
 
 CONFIRMING = frozenset({Kind.EXACT, Kind.NOT_REFUTED, Kind.UP_TO_CONSTANTS, Kind.UP_TO_LOGS, Kind.IMPROVABLE})
+SILENT = frozenset({Kind.RESTATED, Kind.NOT_CHECKABLE})
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What a check found, with one line of evidence that is the same in every run.
+
+    Args:
+      kind: what was found.
+      evidence: one line.
+      certificate: when it is called, makes the data from which others can check it again
+        (`dpnotes.theory.certificates`); None where there are none, and in what was read from the cache.
 
     >>> print(Verdict(Kind.CONTRADICTED, "at x = 2: stated 4, derived 5"))
     contradicted: at x = 2: stated 4, derived 5
@@ -33,6 +43,7 @@ class Verdict:
 
     kind: Kind
     evidence: str
+    certificate: Callable[[], dict[str, Any]] | None = field(default=None, compare=False, repr=False)
 
     @property
     def confirms(self) -> bool:

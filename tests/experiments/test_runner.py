@@ -195,6 +195,7 @@ def test_a_current_result_is_not_computed_again_unless_asked(folder: Path, toy: 
     assert len(computed(folder)) == 10 and result_bytes(folder) == first
 
 
+@pytest.mark.slow
 def test_two_jobs_give_the_bytes_of_one(folder: Path, toy: ModuleType):
     run(toy)
     alone = result_bytes(folder)

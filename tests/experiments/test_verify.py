@@ -339,6 +339,11 @@ def test_functions_of_one_name_that_change_places_have_changed(ran: Path):
     assert state() == ("stale", "code changed: toys.arms.late, toys.helper.late")
 
 
+def test_what_a_decision_is_fitted_with_counts_and_the_runner_does_not():
+    found = sources(["dpnotes.papers.adaptive_batch.experiments.slopes"])
+    assert [name for name in found if name.startswith("dpnotes.experiments")] == ["dpnotes.experiments.fits"]
+
+
 def test_another_import_of_a_name_is_a_change(ran: Path):
     edit(ran, "helper", "import math\n", "import cmath as math\n")
     assert state() == ("stale", "code changed: toys.helper.scaled")

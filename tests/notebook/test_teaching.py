@@ -1,4 +1,4 @@
-"""Exercises, predictions, tables and sources of the notebooks."""
+"""Exercises, predictions and tables of the notebooks."""
 
 from typing import Any
 
@@ -8,9 +8,7 @@ import pytest
 from dpnotes.experiments import Context, Decision, Experiment, Spec, store
 from dpnotes.notebook import plots
 from dpnotes.notebook.teaching import (
-    Excerpt,
     Exercise,
-    SourceBeside,
     Table,
     claims_table,
     near,
@@ -199,24 +197,3 @@ def test_a_stale_result_may_lack_a_column_and_a_current_one_may_not():
     assert repr(shown) == "STALE: code changed. Nothing to see yet."
     with pytest.raises(KeyError, match="renamed"):
         table_if_any(result("current", MANIFEST), rows, {"x": "{x}"})
-
-
-def sample(x: int) -> int:
-    """A docstring."""
-    y = x < 2
-    return int(y)
-
-
-def test_an_excerpt_is_the_source_as_it_stands():
-    assert Excerpt(sample, "y = x", "return").text == "y = x < 2\nreturn int(y)"
-    beside = SourceBeside(
-        "Algorithm 0", [("1: compare & return", [Excerpt(sample, "y = x", "return")]), ("2: end", [])]
-    )
-    assert "y = x &lt; 2" in beside._repr_html_() and "1: compare &amp; return" in beside._repr_html_()
-    assert repr(beside).splitlines()[1] == "1: compare & return"
-
-
-@pytest.mark.parametrize("start, end", [("z = x", ""), ("y = x", "yield")])
-def test_an_excerpt_that_is_gone_is_an_error(start: str, end: str):
-    with pytest.raises(ValueError, match="in the source of sample|after 'y = x' in the source of sample"):
-        Excerpt(sample, start, end)

@@ -1,6 +1,11 @@
 """The desk: plans that cost nothing until they are released, states that release once, and claims that hold."""
 
+import contextlib
+import copy
 import math
+import random
+import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +18,8 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Sampling, Status
 from dpnotes.guarantees import Assumption, Basis
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive, run
 from dpnotes.oracles import minibatch, release
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
@@ -28,7 +35,7 @@ from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.states import flatten, restore
+from dpnotes.states import flatten, map_state, restore, select
 from dpnotes.streams import Streams
 
 RUNS, DIM, N = 3, 2, 8
@@ -156,7 +163,7 @@ def test_a_state_that_has_released_is_refused_whatever_stands_beside_its_meter(n
     _, following = oracle.estimate(after, x, streams, EVERY)
     assert bool((following.status == Status.OK).all())
     # The control: without the rule the noise of two answers is the same, and their difference is exact.
-    monkeypatch.setattr(release, "_check_once", lambda meter: None)
+    monkeypatch.setattr(release, "_on_time", lambda late, asked: asked)
     _, elsewhere = oracle.estimate(state, x / 2, streams, EVERY)
     if name == "clipped":
         silent = ClippedGradient(PROBLEM, 0.5, FixedNoise.none([9] * RUNS), mechanism=Exact())
@@ -165,6 +172,222 @@ def test_a_state_that_has_released_is_refused_whatever_stands_beside_its_meter(n
         _, two = silent.estimate(fresh, x / 2, streams, EVERY)
         exact, noise = one.gradient - two.gradient, estimate.gradient - one.gradient
         assert torch.allclose(estimate.gradient - elsewhere.gradient, exact, atol=1e-12) and noise.norm() > 0.01
+
+
+@each_oracle
+@pytest.mark.parametrize("how", ["cloned", "selected", "a new meter", "copied"])
+def test_no_copy_of_a_state_forgets_what_it_released(name: str, how: str):
+    oracle = ORACLES[name]()
+    state, x, streams = begun(oracle)
+    some = torch.tensor([True, False, True])
+    copies: dict[str, Callable[[], State]] = {
+        "cloned": lambda: map_state(torch.clone, state),
+        "selected": lambda: select(some, state, map_state(torch.clone, state)),
+        "a new meter": lambda: replace(state, meter=replace(state.meter)),
+        "copied": lambda: copy.deepcopy(state),
+    }
+    again = copies[how]()
+    after, _ = oracle.estimate(state, x, streams, EVERY)
+    with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
+        oracle.estimate(again, x, streams, EVERY)
+    assert bool((oracle.estimate(map_state(torch.clone, after), x, streams, EVERY)[1].status == Status.OK).all())
+
+
+def test_a_state_of_which_a_run_had_ended_is_driven_once():
+    schedules = [uniform(0.2, steps) for steps in (2, 5, 3)]
+    oracle, method = ClippedGradient(PROBLEM, 0.5, FixedNoise.of(schedules)), Descent(0.1)
+    _, x, streams = begun(oracle)
+    middle = drive(method, oracle, method.init(x, oracle), streams, 3)
+    assert middle.status.tolist() == [Status.FINISHED, 0, 0]
+    stored = copied(middle)
+    end = drive(method, oracle, middle, streams, 6)
+    with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
+        drive(method, oracle, middle, streams, 6)
+    assert same(drive(method, oracle, stored, streams, 6), end), "a checkpoint is replayed to the bit"
+
+
+@each_oracle
+def test_of_many_threads_one_is_given_the_release(name: str):
+    for trial in range(10):
+        oracle = ORACLES[name]()
+        state, x, streams = begun(oracle, trial)
+        ready, given = threading.Barrier(4), []
+
+        def ask(
+            oracle: Any = oracle, state: State = state, x: Tensor = x, streams: Streams = streams,
+            ready: threading.Barrier = ready, given: list = given,
+        ) -> None:  # fmt: skip
+            ready.wait()
+            with contextlib.suppress(ValueError):
+                given.append(oracle.estimate(state, x, streams, EVERY))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(given) == 1
+
+
+Held = tuple[Any, Any, Streams, list[int]]  # a state, its oracle, its streams and which runs it is of
+
+
+def something_done(choose: random.Random, method: Descent, pool: list[Held]) -> Held:
+    """What comes of a step, a few steps, a copy, a new meter, a mixture with another state, or some of the runs."""
+    state, oracle, streams, rows = choose.choice(pool)
+    other = choose.choice([other for other, _, _, runs in pool if runs == rows])
+    index = torch.tensor(sorted(choose.sample(range(len(rows)), choose.randint(1, len(rows)))))
+    some, meter = torch.tensor([choose.random() < 0.5 for _ in rows]), state.oracle.meter
+    acts: list[Callable[[], Any]] = [
+        lambda: method.step(state, oracle, streams)[0],
+        lambda: drive(method, oracle, state, streams, choose.randint(1, 3)),
+        lambda: map_state(torch.clone, state),
+        lambda: replace(state, oracle=replace(state.oracle, meter=replace(meter, calls=meter.calls.clone()))),
+        lambda: select(some, state, other),
+    ]
+    if (act := choose.randint(0, len(acts))) < len(acts):
+        return acts[act](), oracle, streams, rows
+    part = map_state(lambda t: t[index], state)
+    return part, oracle.take(index), streams.take(index), [rows[i] for i in index.tolist()]
+
+
+def drawn_twice(trial: int) -> bool:
+    """Whether any noise is drawn twice by who does 25 things at random to states: step, drive, copy, part, mix."""
+    choose, drawn = random.Random(trial), Counter[tuple[int, int]]()
+
+    class Counting(Gaussian):
+        def release(self, state: Any, request: Any, streams: Streams) -> Any:
+            released = super().release(state, request, streams)
+            keys = zip(streams.keys[:, 0].tolist(), request.call.tolist(), request.active.tolist(), strict=True)
+            drawn.update((key, call) for key, call, active in keys if active)
+            return released
+
+    schedules = [uniform(0.5, choose.randint(1, 8)) for _ in range(RUNS)]
+    oracle, method = ClippedGradient(PROBLEM, 1.0, FixedNoise.of(schedules), mechanism=Counting()), Descent(0.1)
+    _, x, streams = begun(oracle, trial)
+    pool: list[Held] = [(method.init(x, oracle), oracle, streams, [*range(RUNS)])]
+    for _ in range(25):
+        with contextlib.suppress(ValueError):
+            pool.append(something_done(choose, method, pool))
+    assert drawn, "something was released"
+    return max(drawn.values()) > 1
+
+
+def test_whatever_is_done_to_states_no_noise_is_drawn_twice(monkeypatch):
+    assert not any(drawn_twice(trial) for trial in range(20))
+    monkeypatch.setattr(release, "_on_time", lambda late, asked: asked)
+    assert sum(drawn_twice(trial) for trial in range(20)) > 15, "the control: without the rule nearly always"
+
+
+def test_a_release_that_failed_may_be_asked_for_again():
+    class Failing(Gaussian):
+        fails = True
+
+        def release(self, state: Any, request: Any, streams: Streams) -> Any:
+            if self.fails:
+                raise RuntimeError("interrupted")
+            return super().release(state, request, streams)
+
+    oracle = replace(ORACLES["clipped"](), mechanism=Failing())
+    state, x, streams = begun(oracle)
+    with pytest.raises(RuntimeError, match="interrupted"):
+        oracle.estimate(state, x, streams, EVERY)
+    Failing.fails = False
+    after, estimate = oracle.estimate(state, x, streams, EVERY)
+    expected = ORACLES["clipped"]()
+    assert torch.equal(estimate.gradient, expected.estimate(*begun(expected), EVERY)[1].gradient)
+    assert after.meter.calls.tolist() == [1] * RUNS
+
+
+# ---------------------------------------------------------------- what is claimed is what was promised
+def test_what_a_caller_does_to_a_tensor_afterwards_changes_no_claim():
+    std = rows(0.3)
+    oracle = MinibatchGradient(PROBLEM, FIXED, std, 0.5, 9, clipped=True)
+    state, x, streams = begun(oracle)
+    expected = MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True)
+    std.fill_(1e-3)
+    after, estimate = oracle.estimate(state, x, streams, EVERY)
+    same_noise = expected.estimate(*begun(expected), EVERY)[1]
+    assert torch.equal(estimate.gradient, same_noise.gradient)
+    assert oracle.guarantee(after, 1e-5, streams)[0] == expected.guarantee(expected.init(x), 1e-5, streams)[0]
+    with pytest.raises(ValueError, match="other terms"):  # a part is made of what stands there now
+        index = torch.tensor([0, 2])
+        part = oracle.take(index)
+        part.estimate(map_state(lambda t: t[index], after), x[index], streams.take(index), EVERY[:2])
+    budget = rows(50.0)
+    spent = Spider(VirtualSamples(population(), 10**6), Gaussian(), 1.0, budget, Refresh.every(4),
+                   BatchSizes(100, 10), 5.0, 5.0)  # fmt: skip
+    claim = spent.guarantee(spent.init(x), 1e-5, streams)[0]
+    budget.fill_(1e-3)
+    assert spent.guarantee(spent.init(x), 1e-5, streams)[0] == claim
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("Poisson", {"relation": Relation.ADD_OR_REMOVE, "divisor": 2.4}),
+        ("minibatch", {"noise_std": rows(0.6)}),
+        ("minibatch", {"noise_std": rows(0.3, 0.3, 0.6)}),
+        ("minibatch", {"num_steps": 8}),
+        ("minibatch", {"clipped": False}),
+        ("minibatch", {"sampling": Sampling.fixed_size(3, N)}),
+        ("clipped", {"relation": REPLACE}),
+        ("clipped", {"noise": FixedNoise.of([uniform(0.4, 9)] * RUNS)}),
+        ("clipped", {"mechanism": Gaussian("another one")}),
+        ("Spider", {"budget": rows(40.0)}),
+        ("Spider", {"relation": ZERO}),
+    ],
+)
+def test_a_state_of_another_oracle_is_no_ground_for_a_claim(name: str, change: dict[str, Any]):
+    oracle = ORACLES[name]()
+    other = replace(oracle, **change)
+    state, x, streams = begun(oracle)
+    after, _ = oracle.estimate(state, x, streams, EVERY)
+    later, _ = oracle.estimate(oracle.init(x), x, streams, EVERY)
+    for wrong in (lambda: other.guarantee(after, 1e-5, streams), lambda: other.estimate(after, x, streams, EVERY)):
+        with pytest.raises(ValueError, match="Expected state to be this oracle's: its releases were made on other"):
+            wrong()
+    with pytest.raises(ValueError, match="other terms"):
+        other.guarantee(restore(other.init(x), flatten(later)), 1e-5, streams)
+    assert len(replace(oracle).guarantee(after, 1e-5, streams)) == RUNS, "the control: equal terms"
+
+
+def test_a_claim_is_for_the_last_state_of_a_run():
+    """Whoever watches a run and asks for an estimate in its last step has released what the run does not know of."""
+    oracle, method = ORACLES["clipped"](), Descent(0.1)
+    _, x, streams = begun(oracle)
+
+    def asks_too(going: Tensor, state: Any, estimate: Any) -> None:
+        if int(state.steps[0]) == 2:
+            oracle.estimate(state.oracle, state.x, streams, EVERY)
+
+    with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
+        run(method, oracle, x, streams, delta=1e-5, max_steps=2, observe=asks_too)
+    assert len(run(method, oracle, x, streams, delta=1e-5, max_steps=2).guarantees) == RUNS, "the control"
+
+
+@each_oracle
+def test_a_plan_is_released_as_it_was_made(name: str):
+    oracle = ORACLES[name]()
+    state, x, streams = begun(oracle)
+    plan = oracle.plan(state, x, torch.tensor([True, False, True]))
+    forged = Plan(plan.state, plan.x, plan.asks, plan.granted, plan.status, plan.spent)
+    for wrong in (replace(plan, granted=EVERY), replace(plan, spent=state.meter.filter), forged):
+        with pytest.raises(ValueError, match="Expected plan to be this oracle's"):
+            oracle.release(wrong, streams)
+    with pytest.raises(ValueError, match="Expected plan to be this oracle's"):
+        forged.only(EVERY, plan.status)
+    parts: list[Callable[[Plan], Tensor]] = [
+        lambda plan: plan.x, lambda plan: plan.granted, lambda plan: plan.spent.reused, lambda plan: plan.spent.fresh,
+        lambda plan: plan.asks[0].noise_std, lambda plan: plan.asks[-1].noise_multiplier,
+    ]  # fmt: skip
+    for part in parts:
+        another = copy.deepcopy(ORACLES[name]())
+        altered = another.plan(another.init(x.clone()), x.clone(), EVERY)
+        part(altered).copy_(part(altered).clone())
+        with pytest.raises(ValueError, match="Expected plan to be released as it was made"):
+            another.release(altered, streams)
+    assert oracle.release(plan, streams)[0].meter.calls.tolist() == [1, 0, 1], "the control"
 
 
 # ---------------------------------------------------------------- nothing is looked at

@@ -613,10 +613,10 @@ def test_a_claim_names_its_bounds_and_a_refuted_one_claims_nothing():
     assert not any(c.holds for c in refuted) and "batches were longer" in str(refuted[0])
     assert all(c.epsilon == math.inf and c.nominal_epsilon < math.inf for c in refuted)
     assert all(c.epsilon == c.nominal_epsilon < math.inf for c in claims), "the control"
-    louder = replace(oracle, noise_multiplier=0.5, budget=budget(2, 30.0))
-    seen = walk(louder, x, streams, 5)
-    assert all(c.holds for c in louder.guarantee(seen[-1][0], 1e-6, streams))
-    refuted = oracle.guarantee(seen[-1][0], 1e-6, streams)
+    state = walk(oracle, x, streams, 5)[-1][0]
+    more = replace(state.meter, filter=replace(state.meter.filter, fresh=1.1 * oracle.budget))
+    assert all(c.holds for c in oracle.guarantee(state, 1e-6, streams))
+    refuted = oracle.guarantee(replace(state, meter=more), 1e-6, streams)
     assert not any(c.holds for c in refuted) and "spent no more than was declared" in str(refuted[0])
     clipped = exact(DataSetSamples(bowls(*data(3.0))), 1)
     state = walk(clipped, torch.zeros(1, DIM, dtype=torch.float64), Streams.of(0, ["a"]), 2)[-1][0]

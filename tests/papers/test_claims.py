@@ -19,18 +19,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import sympy
 
 import dpnotes
 from dpnotes import papers
 from dpnotes.theory import errata
 from dpnotes.theory.cache import Verdicts, sources
-from dpnotes.theory.claims import Claim
+from dpnotes.theory.claims import Claim, Severity
 from dpnotes.theory.inequalities import Monotone
 from dpnotes.theory.mutants import mutants, still_true
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import PaperSymbols
-from dpnotes.theory.verdicts import CONFIRMING, Kind, Verdict
+from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
 
 ROOT = Path(__file__).parents[2]
 SCOPES = {"checked", "algorithm", "no formula"}
@@ -102,7 +103,7 @@ def test_verdicts_are_the_expected_ones(paper: str):
 def test_corrections_are_confirmed_as_expected(paper: str):
     found = {name: str(verdict.kind) for name, verdict in corrections(paper).items()}
     assert found == {name: row["corrected"] for name, row in expected(paper).items() if row["corrected"]}
-    assert {Kind(kind) for kind in found.values()} <= CONFIRMING
+    assert {Kind(kind) for kind in found.values()} <= CONFIRMING | {Kind.RESTATED}
 
 
 @each_paper
@@ -110,7 +111,7 @@ def test_a_claim_has_an_erratum_exactly_when_it_is_not_confirmed(paper: str):
     for claim in papers.claims(paper):
         verdict = verdicts(paper)[claim.id]
         if verdict.kind != Kind.IMPROVABLE:  # what is true but weak may have a better statement beside it
-            wrong = not verdict.confirms and verdict.kind != Kind.NOT_CHECKABLE
+            wrong = verdict.kind not in CONFIRMING | SILENT
             assert (claim.erratum is not None) == wrong, f"{claim.id}: {verdict}"
 
 
@@ -266,7 +267,7 @@ def test_what_the_command_line_prints_is_one_plain_line_and_shows_the_difference
             assert text and text == " ".join(text.split()) and "\\" not in text, claim.id
         if claim.erratum is not None:
             assert claim.printed_text != claim.corrected_text and claim.printed != claim.corrected, claim.id
-            assert claim.erratum.wording.strip() and claim.erratum.version.strip(), claim.id
+            assert claim.erratum.wording.strip() and claim.erratum.version == claim.version, claim.id
 
 
 @each_paper
@@ -276,12 +277,108 @@ def test_citations(paper: str):
     assert card.doi in card.bibtex and card.bibtex.count("{") == card.bibtex.count("}")
 
 
+# ---------------------------------------------------------------- anchors
+@functools.cache
+def page() -> str:
+    return (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
+
+
+def published() -> list[str]:
+    """The ids that were ever published: the file only grows, and an id is neither renamed nor given away."""
+    return (Path(__file__).parents[1] / "anchors.txt").read_text(encoding="utf-8").split()
+
+
+def broken_links(names: list[str], text: str) -> set[str]:
+    """Ids whose anchor does not stand exactly once on a page."""
+    anchors = Counter(re.findall(r'<a id="([^"]+)"></a>', text))
+    return {name for name in names if anchors[name] != 1}
+
+
+def test_every_id_that_was_published_is_a_claim_with_its_anchor():
+    names = published()
+    assert names == sorted(set(names))
+    assert names == sorted(claim.id for claim in papers.claims()), "a new id is added, an old one stays"
+    assert not broken_links(names, page())
+    assert all(claim.anchor == claim.id and re.fullmatch(r"[\w.]+", claim.id) for claim in papers.claims())
+
+
+def test_control_a_renamed_claim_breaks_its_link_and_a_heading_is_no_anchor():
+    name = published()[0]
+    assert broken_links([name], page().replace(f'id="{name}"', f'id="{name}.renamed"')) == {name}
+    assert broken_links([name], re.sub(r'<a id="[^"]+"></a>', "", page())) == {name}
+    slugs = Counter(re.sub(r"[^\w-]", "", name.lower()) for name in published())  # what a heading would be linked as
+    assert slugs.keys().isdisjoint(published())
+
+
+@each_paper
+def test_every_claim_names_the_version_that_was_read(paper: str):
+    version = papers.paper(paper).version
+    assert version.strip() and all(claim.version == version for claim in papers.claims(paper))
+
+
+# ---------------------------------------------------------------- what is restated
+@each_paper
+def test_a_rate_is_restated_exactly_where_nothing_is_balanced(paper: str):
+    """By expanding both sides here; a control tunes what it restates, or states another power, and is checked."""
+    for claim in papers.claims(paper):
+        if isinstance(claim.statement, Rate):
+            assert (verdicts(paper)[claim.id].kind == Kind.RESTATED) == same_sides(claim.statement), claim.id
+        else:
+            assert verdicts(paper)[claim.id].kind != Kind.RESTATED, claim.id
+
+
+def same_sides(rate: Rate) -> bool:
+    """Whether a rate has nothing to tune, and its terms' products of powers are the printed ones."""
+    sides = []
+    for group in ([rate.value], rate.terms.values()):
+        total = sympy.expand(sympy.Add(*group).subs(dict.fromkeys(rate.normalised, 1)), power_base=True)
+        parts = total.args if isinstance(total, sympy.Max) else sympy.Add.make_args(total)
+        sides.append({sympy.powsimp(part.as_coeff_Mul()[1], force=True) for part in parts})
+    return not (rate.tuned or rate.constraints) and sides[0] == sides[1]
+
+
+def test_control_a_rate_that_restates_nothing_is_checked():
+    restated = Rate(_X, _X**2, {"a term": 3 * _X**2})
+    assert restated.verdict().kind == Kind.RESTATED and same_sides(restated)
+    assert restated.restate(_X**3).verdict().kind not in SILENT
+    other = PaperSymbols("example").symbol("y", "another number")
+    tuned = Rate(_X, _X, {"left": _X * other, "right": _X / other}, (other,))
+    assert tuned.verdict().kind == Kind.UP_TO_CONSTANTS
+
+
+def test_statements_print_their_regime():
+    printed = papers.claim("goldstein.own.independent")
+    assert printed.printed_text.endswith("d <= m") and "d \\leq m" in printed.printed
+    for claim in papers.claims():
+        statement = claim.statement
+        if getattr(statement, "regime", None) or getattr(statement, "conditions", None):
+            assert " for " in statement.plain() and "\\text{for }" in statement.latex(), claim.id
+
+
 def test_the_page_of_errata_is_current():
     with Verdicts() as known:
         cards = [papers.paper(key) for key in papers.PAPERS]
-        page = errata.page(cards, papers.claims(), known, dpnotes.__version__)
-    stored = (ROOT / "docs" / "errata.md").read_text(encoding="utf-8")
-    assert stored == page, "write it again: dpnotes check --errata --write"
+        current = errata.page(cards, papers.claims(), known, dpnotes.__version__)
+    assert page() == current, "write it again: dpnotes check --errata --write"
+
+
+def counts() -> str:
+    """What README says of all claims, from the verdicts."""
+    kinds = Counter(verdict.kind for paper in papers.PAPERS for verdict in verdicts(paper).values())
+    severities = Counter(claim.erratum.severity for claim in papers.claims() if claim.erratum)
+    confirmed = sum(kinds[kind] for kind in CONFIRMING)
+    listed = ", ".join(f"{severities[severity]} {severity}" for severity in Severity)
+    return (
+        f"Of {kinds.total()} claims {confirmed} are confirmed, {kinds[Kind.RESTATED]} restated (compared with the same "
+        f"formula, which proves nothing), {kinds[Kind.NOT_CHECKABLE]} not checkable, and the others have an erratum: "
+        f"{severities.total()} errata, of which {listed}."
+    )
+
+
+def test_readme_counts_the_verdicts():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert counts() in " ".join(readme.split())
+    assert counts().replace("restated", "confirmed") not in " ".join(readme.split())  # a control
 
 
 # ---------------------------------------------------------------- the slow suite

@@ -566,6 +566,7 @@ def test_training_that_ends_early_or_ignores_the_canary_is_refused():
         transcript_scores(Descent(0.5), oracle, start, streams, 3, answers=clipped_means, noise_std=0.0)
 
 
+@pytest.mark.slow
 def test_sizes_that_would_exhaust_memory_are_refused_or_cut_up():
     many = np.stack([np.linspace(0, 1, 30_000), np.full(30_000, 1 / 30_000)])
     blurred = MixturePair(many, np.array([[0.0], [1.0]]), 0.5)  # 4,000 cells times 30,000 components at once: 1 GB

@@ -178,6 +178,12 @@ def test_a_run_that_chooses_its_noise_never_overspends_and_ends_refused():
     assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-12)
 
 
+def test_only_a_schedule_that_is_known_to_fit_has_a_tolerance():
+    fixed = FixedNoise.of([schedules.exponential(0.8, 0.3, 3)])
+    assert ClippedGradient(problem(), 1.0, adaptive(1, 0.5)).desk.tolerance == 0
+    assert ClippedGradient(problem(), 1.0, fixed).desk.tolerance > 0, "the control"
+
+
 def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
     oracle, first, second = ClippedGradient(problem(), 1.0, adaptive(2, 0.5)), Ledger(), Ledger()
     half = train(oracle, start(oracle, 2), 4, first)
@@ -188,6 +194,7 @@ def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
     train(oracle, back, 200, second)
     assert (first.rho() + second.rho() <= 0.5 * (1 + 1e-12)).all()
     # The control: a run that comes back with its meter emptied spends its budget again.
+    back = restore(start(oracle, 2), stored)
     nothing = replace(back.oracle.meter, filter=oracle.init(back.x).meter.filter)
     forgetful, again = replace(back, oracle=replace(back.oracle, meter=nothing)), Ledger()
     train(oracle, forgetful, 200, again)

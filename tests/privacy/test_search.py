@@ -13,9 +13,11 @@ from dpnotes.core import Relation, Sampling
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, noisy_sgd
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, Event
-from dpnotes.privacy.mechanisms import laplace
+from dpnotes.privacy.factorisation import BandedSquareRoot
+from dpnotes.privacy.mechanisms import Gaussian, Laplace, laplace
 from dpnotes.privacy.search import Search, Selection, random_steps, select_stationary_point
-from dpnotes.privacy.selection import SelectionState
+from dpnotes.privacy.selection import AboveThreshold, SelectionState
+from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.streams import Streams
 
@@ -69,6 +71,18 @@ def test_computed_eigenvalues_may_differ_by_their_errors_too():
 
 
 # ---------------------------------------------------------------- slack
+def test_what_is_computed_may_be_off_by_its_error_beside_the_noise():
+    exact, computed = search(), search(eigenvalue_error=0.25)
+    per_unit = exact.eigenvalue_slack / exact.eigenvalue_sensitivity
+    assert computed.eigenvalue_slack == pytest.approx(per_unit * computed.eigenvalue_sensitivity + 0.25)
+    assert computed.gradient_slack == exact.gradient_slack, "the control"
+
+
+def test_the_search_draws_for_a_purpose_that_no_mechanism_has():
+    kinds = (Gaussian, Laplace, Tree, BandedSquareRoot, AboveThreshold)
+    assert search().mechanism.purpose not in {kind.purpose for kind in kinds}
+
+
 def test_the_slack_is_that_of_theorem_3_24():
     task = search(epsilon=0.5)
     unit = 8 * (math.log(4) + math.log(2 / 0.1)) / 0.5

@@ -88,6 +88,7 @@ def test_five_hundred_random_instances_agree_with_a_linear_program(block):
     assert not [seed for seed in range(50 * block, 50 * block + 50) if disagreements(seed)]
 
 
+@pytest.mark.slow
 def test_a_wrong_vertex_is_noticed():
     def spoil(vertices):
         first = vertices[0]

@@ -20,7 +20,7 @@ from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
-from dpnotes.papers.adaptive_batch.calculators import theorem
+from dpnotes.papers.adaptive_batch.calculators import THEOREM, theorem
 from dpnotes.privacy.calibration import tree_std
 from dpnotes.privacy.mechanisms import shared
 from dpnotes.privacy.tree import Tree
@@ -146,7 +146,7 @@ def theorem_3_11(
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
       failure: iota, in (0, 1).
-      constants: "paper", "corrected" or "one", see `calculators`.
+      constants: "paper", or "one" with noise that is private, see `calculators`; no proof gives others.
 
     Raises:
       ValueError: outside these domains, or if the theorem says nothing of so few examples.
@@ -157,7 +157,7 @@ def theorem_3_11(
       >>> round(found.accuracy, 5), round(found.threshold, 1), found.threshold > found.gradient_bound
       (0.00504, 3.9, True)
     """
-    validate.one_of(("paper", "corrected", "one"), constants=constants)
+    THEOREM.choose(constants)
     validate.positive(num_examples=num_examples, epsilon=epsilon, gradient_bound=gradient_bound)
     validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz, initial_gap=initial_gap)
     validate.at_least(1, dim=dim)

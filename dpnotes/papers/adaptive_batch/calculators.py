@@ -1,20 +1,41 @@
 """Theorem 3.11 of Liu and Talwar, its inverse and the noise of the tree, as functions of plain numbers or numpy arrays.
 
-Three sets of constants. `paper` is what is printed, with 1 for every hidden constant; its noise is not private (see
-the errata). `corrected` repairs what is wrong: noise for data sets that differ in one example, at the exact delta, for
-an algorithm that begins a new tree at each call of O1 (with one tree throughout it is too small, see alg2.reset); the
-first query of O1 is paid for; the units of the batch size and of the logarithms are mended. `one` is the best balance
-of the same terms, reached by kappa = max(G, alpha sqrt(d)/epsilon), with 1 for constants and logarithms; its noise is
-that of `corrected`.
+`constants="paper"` is what is printed, with 1 for every hidden constant; its noise is not private (see the errata), and
+`delta_reached` says by how much. `"one"` is the best balance of the same terms, the first query of O1 and the units
+mended, reached by kappa = max(G, alpha sqrt(d)/epsilon), with 1 for constants and logarithms; its noise is the
+accountant's, for data sets that differ in one example, for an algorithm that begins a new tree at each call of O1 (with
+one tree throughout it is too small, see alg2.reset). `"corrected"` is there for the tree alone: no proof gives the
+constants of the theorem.
 """
 
 from typing import Any
 
 import numpy as np
 
-from dpnotes.papers.adaptive_batch.notation import B, G, M, Sigma, alpha, b, d, delta, epsilon, iota, n, rho
-from dpnotes.theory.calculators import Calculator
+from dpnotes.papers.adaptive_batch.notation import (
+    COUNT,
+    SYMBOLS,
+    B,
+    G,
+    M,
+    Sigma,
+    alpha,
+    b,
+    d,
+    delta,
+    epsilon,
+    iota,
+    n,
+    rho,
+    t,
+    u,
+)
+from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
+from dpnotes.theory import blocks
+from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
+from dpnotes.theory.refusals import require, require_informative
 
+_least_noise = np.vectorize(gaussian_std, otypes=[float])  # of a Gaussian for a sensitivity of 1
 Terms = tuple[Any, Any, Any, Any, Any]
 
 
@@ -25,8 +46,7 @@ def _coefficients(G: Any, M: Any, B: Any, constants: str) -> Terms:
         return root, np.cbrt(product * G), root, G, G
     private = np.cbrt(product * G) + root
     sampling = product ** (2 / 9) * np.asarray(G) ** (5 / 9) + product ** (4 / 9) * np.asarray(G) ** (1 / 9)
-    first = 0.0 if constants == "paper" else G
-    return private, sampling, root, first, first
+    return private, sampling, root, 0.0, 0.0
 
 
 def _accuracy(n: Any, noise: Any, coefficients: Terms) -> Any:
@@ -43,43 +63,36 @@ def _threshold(alpha: Any, noise: Any, G: Any, M: Any, B: Any, constants: str) -
     return np.maximum(alpha * noise, floor)
 
 
-def _require(condition: Any, message: str) -> None:
-    if not np.all(condition):
-        raise ValueError(message)
-
-
 def theorem(
     n: Any, d: Any, epsilon: Any, delta: Any, G: Any, M: Any, rho: Any, B: Any, iota: Any, constants: str
 ) -> dict[str, Any]:
     """Accuracy and parameters of Theorem 3.11; gamma is taken equal to alpha.
 
     Raises:
-      ValueError: the accuracy is no better than G, which every point has; or a printed logarithm is not positive.
+      Vacuous: the accuracy is no better than G, which every point has.
+      OutsideRegime: a printed logarithm is not positive.
     """
     noise = np.sqrt(d) / epsilon
     coefficients = _coefficients(G, M, B, constants)
     alpha = _accuracy(n, noise, coefficients)
-    _require(alpha < G, f"Expected n={n!r} to be so large that alpha < G={G!r}: the theorem says nothing otherwise.")
+    require_informative("alpha", alpha, "G", G, why="every point has that, more examples are needed")
     scale, product = np.sqrt(rho * alpha), np.asarray(B, dtype=float) * M
     steps = np.maximum(product / alpha**2, 1.0)
+    kappa = _threshold(alpha, noise, G, M, B, constants)
+    batch_per_gradient = np.maximum(noise / alpha, kappa / alpha**2)
+    levels = _levels(np.ceil(steps))  # of the tree that a run has: a whole number of leaves may have a level more
     if constants == "paper":
         window_log = np.log(d * product / (rho * alpha * iota))
         threshold_log = np.log(d * product / (rho * iota))
         for name, value in (("rho*alpha*iota", window_log), ("rho*iota", threshold_log)):
-            _require(value > 0, f"Expected d*M*B > {name}: the printed logarithm is not positive.")
-    elif constants == "corrected":
-        window_log = threshold_log = np.maximum(np.log(d * steps / iota), 1.0)
+            require(value > 0, f"Expected d*M*B > {name}: the printed logarithm is not positive.")
+        batch = G * (noise / alpha + 1 / alpha**2)
     else:
         window_log = threshold_log = np.ones_like(alpha)
-    kappa = _threshold(alpha, noise, G, M, B, constants)
-    batch_per_gradient = np.maximum(noise / alpha, kappa / alpha**2)
-    if constants == "paper":
-        batch, sigma = G * (noise / alpha + 1 / alpha**2), alpha / np.sqrt(d)
-    else:
         batch = G * noise / alpha + (G / alpha) ** 2
-        # A mean moves by twice the largest norm over its batch when an example is replaced.
-        sensitivity = 2 * np.maximum(G / batch, 1 / batch_per_gradient)
-        sigma = sensitivity * np.sqrt(_levels(steps)) / _gaussian_parameter(epsilon, delta)
+    # A mean moves by twice the largest norm over its batch when an example is replaced.
+    leaf = 2 * np.maximum(G / batch, 1 / batch_per_gradient) * np.sqrt(levels)
+    sigma = alpha / np.sqrt(d) if constants == "paper" else leaf * _least_noise(epsilon, delta)
     private, sampling, root, first_private, first_sampling = coefficients
     share, count = noise / np.asarray(n, dtype=float), np.asarray(n, dtype=float)
     perturbation = alpha if constants == "one" else alpha / np.sqrt(np.log(d / np.asarray(iota)))
@@ -89,6 +102,7 @@ def theorem(
         "batch": batch,
         "batch_per_gradient": batch_per_gradient,
         "sigma": sigma,
+        "delta_reached": gaussian_delta(epsilon, sigma / leaf),
         "steps": steps,
         "window": M / scale * window_log,
         "threshold": alpha * threshold_log**3,
@@ -103,9 +117,9 @@ def sample_size(alpha: Any, d: Any, epsilon: Any, G: Any, M: Any, B: Any, consta
     """The n at which the accuracy is alpha, by bisection in its logarithm to a relative 1e-12.
 
     Raises:
-      ValueError: alpha is no better than G.
+      Vacuous: alpha is no better than G.
     """
-    _require(np.less(alpha, G), f"Expected alpha={alpha!r} < G={G!r}: the theorem says nothing otherwise.")
+    require_informative("alpha", alpha, "G", G)
     noise = np.sqrt(d) / epsilon
     coefficients = _coefficients(G, M, B, constants)
     private, sampling, steps, first_private, first_sampling = coefficients
@@ -134,11 +148,9 @@ def tree(G: Any, b: Any, Sigma: Any, epsilon: Any, delta: Any, constants: str) -
         sigma = 4 * sensitivity * np.sqrt(np.log(Sigma) * -np.log(delta)) / epsilon
     else:
         sensitivity = replaced
-        sigma = sensitivity * np.sqrt(levels) / _gaussian_parameter(epsilon, delta)
-    with np.errstate(divide="ignore"):
-        parameter = replaced * np.sqrt(levels) / sigma
-    reached = np.where(np.isinf(parameter), 1.0, _profile(epsilon, np.minimum(parameter, 1e6)))
-    return {"sigma": sigma, "sensitivity": sensitivity, "levels": levels, "delta_reached": reached[()]}
+        sigma = sensitivity * np.sqrt(levels) * _least_noise(epsilon, delta)
+    reached = gaussian_delta(epsilon, sigma / (replaced * np.sqrt(levels)))
+    return {"sigma": sigma, "sensitivity": sensitivity, "levels": levels, "delta_reached": reached}
 
 
 def crossover(n: Any, d: Any, G: Any, M: Any, B: Any, constants: str) -> dict[str, Any]:
@@ -154,67 +166,159 @@ def _levels(leaves: Any) -> Any:
     return np.frexp(np.floor(np.asarray(leaves, dtype=float)))[1].astype(float)[()]
 
 
-def _profile(epsilon: Any, parameter: Any) -> Any:
-    """delta(epsilon) of Gaussian DP with this parameter (Dong, Roth, Su 2022, Corollary 2.13)."""
-    from scipy.special import log_ndtr, ndtr
+def lower_bound(n: Any, d: Any, constants: str) -> dict[str, Any]:
+    """Of what every algorithm reaches without privacy, where G, M and B are 1; cited by the paper.
 
-    ratio = epsilon / parameter
-    return ndtr(parameter / 2 - ratio) - np.exp(epsilon + log_ndtr(-parameter / 2 - ratio))
+    Raises:
+      OutsideRegime: the dimension is too small for it.
+    """
+    alpha = np.asarray(n, dtype=float) ** (-1 / 3)
+    require(
+        np.greater_equal(d, alpha**-4.0 * (1 - 1e-12)),
+        "Expected d={d:g} >= alpha^-4={least:.4g}: the bound is for high dimension.",
+        d=d,
+        least=alpha**-4.0,
+    )
+    return {"alpha": alpha[()]}
 
 
-def _gaussian_parameter(epsilon: Any, delta: Any) -> Any:
-    """The largest parameter of Gaussian DP that gives (epsilon, delta), by bisection to a relative 1e-12."""
-    epsilon, delta = np.asarray(epsilon, dtype=float), np.asarray(delta, dtype=float)
-    shape = np.broadcast_shapes(epsilon.shape, delta.shape)
-    low, high = np.full(shape, np.log(1e-9)), np.log(np.sqrt(2 * np.broadcast_to(epsilon, shape)) + 80.0)
-    for _ in range(45):
-        middle = (low + high) / 2
-        above = _profile(epsilon, np.exp(middle)) > delta
-        low, high = np.where(above, low, middle), np.where(above, middle, high)
-    return np.exp(low)[()]
+def node(t: Any, rank: Any) -> dict[str, Any]:
+    """A node of NODE(t), largest first: TREE(t) is the sum of the noise of these.
+
+    >>> [(found["first"], found["last"]) for found in (NODE(t=13, rank=rank) for rank in (1, 2, 3))]
+    [(1.0, 8.0), (9.0, 12.0), (13.0, 13.0)]
+    """
+    first, last, count = blocks.block(t, rank, 2.0**53)
+    return {"first": first, "last": last, "num_nodes": count}
+
+
+def tree_size(Sigma: Any) -> dict[str, Any]:
+    """How large a tree of Sigma leaves is.
+
+    >>> TREE_SIZE(Sigma=8)
+    {'levels': 4.0, 'nodes': 15.0, 'most_nodes': 3.0}
+    """
+    levels, nodes, most = blocks.sizes(Sigma)
+    return {"levels": levels, "nodes": nodes, "most_nodes": most}
+
+
+_MOST_SIGNS = 10**6
+
+
+def _exponent(u: float, b: float) -> float:
+    from scipy.special import gammaln
+
+    signs = np.arange(b + 1)
+    weights = np.exp(gammaln(b + 1) - gammaln(signs + 1) - gammaln(b - signs + 1) - b * np.log(2))
+    return float(weights @ np.log1p(u - (1 - u) * (2 * signs - b) / b) / weights.sum())
+
+
+_exponents = np.vectorize(_exponent, otypes=[float])
+
+
+def lyapunov(u: Any, b: Any) -> dict[str, Any]:
+    """Of a step at the saddle f(x; z) = ((M - lambda) z - lambda) x^2/2 with signs z, eta = 1/M (own.lyapunov).
+
+    Negative: runs converge to the saddle. `minimum_batch` is M/(2 lambda), where it changes its sign for small lambda.
+
+    >>> [round(LYAPUNOV(u=0.05, b=b)["exponent"], 4) for b in (1, 9, 11)]
+    [-0.8047, -0.0052, 0.0063]
+    """
+    require(np.less_equal(b, _MOST_SIGNS), f"Expected b={{b:g}} <= {_MOST_SIGNS}: a sum over b + 1 outcomes.", b=b)
+    return {"exponent": _exponents(u, b)[()], "minimum_batch": 1 / (2 * np.asarray(u, dtype=float))[()]}
 
 
 # ---------------------------------------------------------------- calculators
-# `corrected` is the default, because the noise that the theorem prints is not private.
+# `paper` is not the default, because the noise that the theorem prints is not private.
+_ORDERS = ("one", "paper")
+_NO_PROOF = {"corrected": "the proof rests on Lemma 3.3, which is false as stated and leaves its constants in an Omega"}
 THEOREM = Calculator(
     theorem,
     (n, d, epsilon, delta, G, M, rho, B, iota),
     {
-        "alpha": "accuracy",
-        "kappa": "drift threshold",
-        "batch": "b, batch size of O1",
-        "batch_per_gradient": "b_t for a noisy gradient of norm 1; it is at least 1",
-        "sigma": "standard deviation of a node's noise; corrected: private if each call of O1 begins a new tree",
-        "steps": "T",
-        "window": "Gamma",
-        "threshold": "norm below which a saddle is suspected",
-        "perturbation": "zeta, scale of the perturbation there",
-        "step_size": "eta",
-        "private": "largest private term of alpha",
-        "sampling": "largest sampling term of alpha",
+        **accuracies(Measure.SECOND_ORDER, {"alpha": "accuracy"}),
+        **evaluations({"steps": "T"}),
+        **parameters(
+            {
+                "kappa": "drift threshold",
+                "batch": "b, batch size of O1",
+                "batch_per_gradient": "b_t for a noisy gradient of norm 1; it is at least 1",
+                "sigma": "standard deviation of a node's noise; one: private if each call of O1 begins a new tree",
+                "delta_reached": "delta at epsilon of that noise, for data sets that differ in one example",
+                "window": "Gamma",
+                "threshold": "norm below which a saddle is suspected",
+                "perturbation": "zeta, scale of the perturbation there",
+                "step_size": "eta",
+                "private": "largest private term of alpha",
+                "sampling": "largest sampling term of alpha",
+            }
+        ),
     },
-    ("corrected", "paper", "one"),
+    _ORDERS,
+    _NO_PROOF,
 )
 SAMPLE_SIZE = Calculator(
     sample_size,
     (alpha, d, epsilon, G, M, B),
-    {"n": "examples that reach alpha, real", "kappa": "drift threshold"},
-    ("corrected", "paper", "one"),
+    {**sample_sizes({"n": "examples that reach alpha, real"}), **parameters({"kappa": "drift threshold"})},
+    _ORDERS,
+    _NO_PROOF,
 )
 TREE = Calculator(
     tree,
     (G, b, Sigma, epsilon, delta),
-    {
-        "sigma": "standard deviation of a node's noise, for prefix sums: each call of O1 begins a new tree",
-        "sensitivity": "of a leaf",
-        "levels": "nodes that a leaf belongs to",
-        "delta_reached": "delta at epsilon of prefix sums, for data sets that differ in one example",
-    },
+    parameters(
+        {
+            "sigma": "standard deviation of a node's noise, for prefix sums: each call of O1 begins a new tree",
+            "sensitivity": "of a leaf",
+            "levels": "nodes that a leaf belongs to",
+            "delta_reached": "delta at epsilon of prefix sums, for data sets that differ in one example",
+        }
+    ),
     ("corrected", "paper"),
 )
 CROSSOVER = Calculator(
     crossover,
     (n, d, G, M, B),
-    {"epsilon": "where the private and the sampling term are equal", "alpha": "each of them there"},
-    ("corrected", "paper", "one"),
+    {
+        **parameters({"epsilon": "where the private and the sampling term are equal"}),
+        **accuracies(Measure.SECOND_ORDER, {"alpha": "each of them there"}),
+    },
+    _ORDERS,
+    _NO_PROOF,
+)
+LOWER_BOUND = Calculator(
+    lower_bound,
+    (n, d),
+    accuracies(Measure.SECOND_ORDER, {"alpha": "no algorithm does better"}, floor=True),
+    ("one",),
+    {"corrected": "the bound is cited as an Omega"},
+)
+rank = SYMBOLS.symbol("rank", "which node, largest first", domain=COUNT)
+signs = SYMBOLS.symbol("b", "batch size", domain=COUNT)
+NODE = Calculator(
+    node,
+    (t, rank),
+    parameters({"first": "first leaf of the node", "last": "last leaf", "num_nodes": "nodes in the sum TREE(t)"}),
+)
+TREE_SIZE = Calculator(
+    tree_size,
+    (Sigma,),
+    parameters(
+        {
+            "levels": "nodes that a leaf belongs to, at most",
+            "nodes": "nodes that are complete after Sigma leaves",
+            "most_nodes": "nodes in a sum, at most",
+        }
+    ),
+)
+LYAPUNOV = Calculator(
+    lyapunov,
+    (u, signs),
+    parameters(
+        {
+            "exponent": "mean logarithm of what a step multiplies the distance from the saddle by",
+            "minimum_batch": "M/(2 lambda)",
+        }
+    ),
 )

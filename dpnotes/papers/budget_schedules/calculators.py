@@ -12,14 +12,17 @@ from dpnotes.papers.budget_schedules.notation import (
     R,
     T,
     alpha,
+    beta,
     delta,
     epsilon,
+    gamma,
     gap,
     kappa,
     steps,
     t,
 )
-from dpnotes.theory.calculators import Calculator
+from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters
+from dpnotes.theory.refusals import require
 
 _LARGEST_EXPONENT = 600  # of e, with room for the other factors below the largest floating point number
 
@@ -90,14 +93,15 @@ def _dynamic(kappa: Any, alpha: Any) -> dict[str, Any]:
 
 
 def _schedule(t: Any, T: Any, kappa: Any, R: Any) -> dict[str, Any]:
-    if np.any(np.asarray(t) > np.asarray(T)):
-        raise ValueError(f"Expected t={t!r} <= T={T!r}.")
+    require(np.less_equal(t, T), "Expected t={t:g} <= T={T:g}.", t=t, T=T)
     half = 0.5 * _stable_log_inverse(kappa)
-    if np.any(half * (np.asarray(T) - t) > _LARGEST_EXPONENT):
-        raise ValueError(
-            f"Expected T={T!r} so small that the noise of step t={t!r}, of the order gamma^((t-T)/2), is a number; "
-            f"it passes e^{_LARGEST_EXPONENT}."
-        )
+    require(
+        half * (np.asarray(T) - t) <= _LARGEST_EXPONENT,
+        "Expected T={T:g} so small that the noise of step t={t:g}, of the order gamma^((t-T)/2), is a number; it "
+        f"passes e^{_LARGEST_EXPONENT}.",
+        t=t,
+        T=T,
+    )
     # sigma_t^2 = (gamma^{-T/2} - 1) gamma^{t/2} / (R (1 - sqrt gamma)), with the growing power taken into gamma^{t/2}.
     value = np.exp(half * (T - t)) * -np.expm1(-half * T) / (R * -np.expm1(-half))
     return {"noise_multiplier": np.sqrt(value), "squared_noise_multiplier": value}
@@ -123,34 +127,77 @@ def _gain(N: Any, kappa: Any, D: Any, G: Any, R: Any, M: Any, Delta: Any) -> dic
     }
 
 
+def _least_dynamic(kappa: Any, alpha: Any) -> dict[str, Any]:
+    square = np.asarray(kappa, dtype=float) ** 2 * alpha
+    share = square / (square + 1)
+    return {"lower": share / 4, "upper": 4 * share}
+
+
+def _momentum_step(beta: Any, gamma: Any, constants: str) -> dict[str, Any]:
+    """Theorem 4.6: the positive root of zeta = 1 - eta_0/4 - A eta_0^2, or of 1 - eta_0/2 - A eta_0^2 as corrected.
+
+    >>> round(MOMENTUM_STEP(beta=0.9, gamma=0.99, constants="paper")["eta_0"], 5)
+    0.00301
+    >>> MOMENTUM_STEP(beta=0.99, gamma=0.9)
+    Traceback (most recent call last):
+    dpnotes.theory.refusals.OutsideRegime: Expected beta=0.99 < gamma=0.9: the proof sums a series in beta/gamma.
+    """
+    if constants == "paper":
+        require(np.not_equal(beta, gamma), "Expected beta={beta:g} other than gamma={gamma:g}.", beta=beta, gamma=gamma)
+    else:
+        diverges = "Expected beta={beta:g} < gamma={gamma:g}: the proof sums a series in beta/gamma."
+        require(np.less(beta, gamma), diverges, beta=beta, gamma=gamma)
+    coefficient = beta * gamma / ((gamma - beta) ** 2 * (1 - np.asarray(beta, dtype=float)) ** 3)
+    scale = 8.0 if constants == "paper" else 4.0
+    return {"eta_0": (scale / (np.sqrt(1 + scale**2 * coefficient) + 1))[()], "A": coefficient[()]}
+
+
 _ERUB_OUTPUTS = {
-    "steps": "best number of steps, real",
-    "erub": "excess risk bound there, relative to the initial excess risk",
-    "integer_steps": "best integer number of steps, at least 1",
-    "integer_erub": "excess risk bound there",
+    **evaluations({"steps": "best number of steps, real"}),
+    **accuracies(Measure.EXCESS_RISK, {"erub": "excess risk bound there, relative to the initial excess risk"}),
+    **evaluations({"integer_steps": "best integer number of steps, at least 1"}),
+    **accuracies(Measure.EXCESS_RISK, {"integer_erub": "excess risk bound there"}),
 }
-ZCDP = Calculator(_zcdp, (epsilon, delta), {"rho": "zCDP parameter", "R": "budget 2 rho"})
+ZCDP = Calculator(_zcdp, (epsilon, delta), parameters({"rho": "zCDP parameter", "R": "budget 2 rho"}))
 UNIFORM = Calculator(_uniform, (kappa, alpha), _ERUB_OUTPUTS)
 DYNAMIC = Calculator(_dynamic, (kappa, alpha), _ERUB_OUTPUTS)
+LEAST_DYNAMIC = Calculator(
+    _least_dynamic,
+    (kappa, alpha),
+    {
+        **accuracies(Measure.EXCESS_RISK, {"lower": "the least dynamic bound is at least this"}, floor=True),
+        **accuracies(Measure.EXCESS_RISK, {"upper": "and at most this"}),
+    },
+)
 SCHEDULE = Calculator(
-    _schedule,
-    (t, T, kappa, R),
-    {"noise_multiplier": "sigma_t", "squared_noise_multiplier": "sigma_t^2"},
+    _schedule, (t, T, kappa, R), parameters({"noise_multiplier": "sigma_t", "squared_noise_multiplier": "sigma_t^2"})
+)
+MOMENTUM_STEP = Calculator(
+    _momentum_step,
+    (beta, gamma),
+    parameters({"eta_0": "largest relative step size", "A": "beta gamma/((gamma - beta)^2 (1 - beta)^3)"}),
+    ("corrected", "paper"),
 )
 CURVE = Calculator(
     _curve,
     (steps, kappa, alpha),
-    {"uniform": "excess risk bound of the uniform schedule", "dynamic": "of the dynamic schedule"},
+    accuracies(
+        Measure.EXCESS_RISK,
+        {"uniform": "excess risk bound of the uniform schedule", "dynamic": "of the dynamic schedule"},
+    ),
 )
 GAIN = Calculator(
     _gain,
     (N, kappa, D, G, R, M, gap),
     {
-        "gain": "least uniform over least dynamic bound",
-        "integer_gain": "the same with integer numbers of steps",
-        "uniform": "least uniform bound",
-        "dynamic": "least dynamic bound",
-        "alpha": "noise level",
+        **parameters(
+            {
+                "gain": "least uniform over least dynamic bound",
+                "integer_gain": "the same with integer numbers of steps",
+            }
+        ),
+        **accuracies(Measure.EXCESS_RISK, {"uniform": "least uniform bound", "dynamic": "least dynamic bound"}),
+        **parameters({"alpha": "noise level"}),
     },
 )
 

@@ -32,15 +32,21 @@ SYMBOLS = PaperSymbols(PAPER.key)
 ABOVE_ONE = Domain(1)
 FROM_ONE = Domain(1, math.inf, closed=True)
 
-N = SYMBOLS.symbol("N", "number of training examples", domain=COUNT, usual=(1, 1e4))
+N = SYMBOLS.symbol("N", "number of training examples", domain=COUNT, usual=(1, 1e4), common="num_examples")
 n = SYMBOLS.symbol("n", "batch size", domain=COUNT)
-D = SYMBOLS.symbol("D", "dimension of the parameters", domain=COUNT, usual=(1, 100))
+D = SYMBOLS.symbol("D", "dimension of the parameters", domain=COUNT, usual=(1, 100), common="dim")
 G = SYMBOLS.symbol(
-    "G", "Lipschitz constant of the loss of one example, or clipping norm", LOSS / LENGTH, usual=(0.1, 10)
+    "G",
+    "Lipschitz constant of the loss of one example, or clipping norm",
+    LOSS / LENGTH,
+    usual=(0.1, 10),
+    common="lipschitz",
 )
-M = SYMBOLS.symbol("M", "smoothness", LOSS / LENGTH**2)
+M = SYMBOLS.symbol("M", "smoothness", LOSS / LENGTH**2, common="smoothness")
 mu = SYMBOLS.symbol("mu", "constant of Polyak and Lojasiewicz", LOSS / LENGTH**2, usual=(0.1, 10))
-gap = SYMBOLS.symbol("Delta", "initial excess risk f(theta_1) - f(theta^*)", LOSS, usual=(0.1, 10))
+gap = SYMBOLS.symbol(
+    "Delta", "initial excess risk f(theta_1) - f(theta^*)", LOSS, usual=(0.1, 10), common="initial_gap"
+)
 kappa = SYMBOLS.symbol("kappa", "condition number M/mu", domain=ABOVE_ONE, usual=(1.001, 1e3))
 gamma = SYMBOLS.symbol(
     "gamma", "convergence rate 1 - 1/kappa; 1 - eta_0/kappa with momentum", domain=UNIT_INTERVAL, usual=(0.1, 0.999)
@@ -48,8 +54,10 @@ gamma = SYMBOLS.symbol(
 alpha = SYMBOLS.symbol("alpha", "D G^2 / (2 R M N^2 (f(theta_1) - f(theta^*)))", usual=(1e-6, 10))
 R = SYMBOLS.symbol("R", "privacy budget: twice the zCDP parameter", usual=(0.1, 10))
 rho = SYMBOLS.symbol("rho", "zCDP parameter")
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(1e-3, 50))
-delta = SYMBOLS.symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.3))
+epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(1e-3, 50), common="epsilon")
+delta = SYMBOLS.symbol(
+    "delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.3), common="delta"
+)
 order = SYMBOLS.symbol("a", "order of the Renyi divergence", domain=ABOVE_ONE)
 T = SYMBOLS.symbol("T", "number of steps", domain=COUNT, usual=(2, 80))
 steps = SYMBOLS.symbol("T", "number of steps, as a real number", usual=(1e-3, 10))

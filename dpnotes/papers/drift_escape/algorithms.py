@@ -21,7 +21,7 @@ from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.oracles.samples import Samples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
-from dpnotes.papers.drift_escape.calculators import PARAMETERS, RATE
+from dpnotes.papers.drift_escape.calculators import PARAMETERS, PLAN, largest_sensitivity
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.streams import Streams
@@ -245,7 +245,7 @@ def theorem_2(
     failure: float = 0.1,
     constants: str = "paper",
 ) -> Parameters:
-    """The parameters of Theorem 2, with those of Theorem 1 at the noise that its oracle then has.
+    """The parameters of Theorem 2, with those of Theorem 1 at the noise that its oracle then has and draws.
 
     They are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above M^2 / rho,
     which is an error here, and n = 1e20 gives 0.06. The batches add up to more than n besides: a run ends with
@@ -262,7 +262,7 @@ def theorem_2(
       risk_range: U, above 0.
       failure: omega, in (0, 1).
       constants: "paper" (with c1 = c2 = 1 for the constants of the noise, which the paper leaves open), "corrected" or
-        "one" (with noise that is private), see `calculators`.
+        "one" (with the accountant's noise, for which the escape is planned), see `calculators`.
 
     Raises:
       ValueError: outside these domains, saying which inequality failed.
@@ -271,8 +271,8 @@ def theorem_2(
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
       >>> theorem_2(1e12, 100, 1.0, 1e-6, **sizes)
       Traceback (most recent call last):
-      ValueError: Expected M=1 >= sqrt(rho alpha)=3.72174: the error alpha is too large by a factor 13.85 for the
-      assumption of Section 2.
+      dpnotes.theory.refusals.OutsideRegime: Expected M=1 >= sqrt(rho alpha)=3.72174: the error alpha is too large by
+      a factor 13.85 for the assumption of Section 2.
       >>> round(theorem_2(1e20, 100, 1.0, 1e-6, **sizes).escape.accuracy, 3)
       0.06
     """
@@ -281,20 +281,22 @@ def theorem_2(
     validate.at_least(1, dim=dim)
     validate.between(0, 1, delta=delta, failure=failure)
     sizes = {"G": gradient_bound, "M": smoothness, "rho": hessian_lipschitz, "U": risk_range}
-    found = RATE(n=num_examples, d=dim, epsilon=epsilon, delta=delta, **sizes, constants=constants)
-    escape = theorem_1(
-        float(found["sigma"]), float(found["r"]), dim, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz,
-        risk_range=risk_range, failure=failure, constants=constants,
-    )  # fmt: skip
+    found = PLAN(n=num_examples, d=dim, epsilon=epsilon, delta=delta, **sizes, constants=constants)
+    kappa, first, later = float(found["kappa"]), float(found["b_1"]), float(found["b_2"])
     printed = constants == "paper"
     # The printed variance is c1 G^2 log(1/delta) / (b1 epsilon)^2, and the sensitivity 2 G / b1.
     multiplier = math.sqrt(math.log(1 / delta)) / (2 * epsilon) if printed else gaussian_std(epsilon, delta)
+    drawn = multiplier * float(largest_sensitivity(first, later, kappa, gradient_bound, smoothness))
+    escape = theorem_1(
+        float(found["sigma"]), drawn, dim, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz,
+        risk_range=risk_range, failure=failure, constants=constants,
+    )  # fmt: skip
     return Parameters(
         escape,
         gradient_bound,
-        float(found["kappa"]),
-        float(found["b_1"]),
-        float(found["b_2"]),
+        kappa,
+        first,
+        later,
         multiplier,
         f"Theorem 2, constants={constants}",
     )

@@ -1,13 +1,17 @@
 """Calculators: parameters, rates and sample sizes of the drift escape paper, as functions of plain numbers.
 
-Where the paper leaves a constant open (C, s, those in an O) it is an argument or 1. Sets of constants: `paper`, as
-printed; `corrected`, as the errata and the results derived here have them; `one`, all constants and logarithms 1. The
-two circular systems are solved to `TOLERANCE`: mu of (5), which occurs in its own entries, by iteration, and the error
-of Theorems 2 and 3, on which the oracle's noise depends, by bisection.
+Sets of constants: `paper`, as printed, with 1 for what an O hides; `corrected`, what the proofs give with their
+constants and logarithms, of which C and s, which the paper leaves open, are arguments; `one`, all constants and
+logarithms 1. The error of Theorems 2, 3 and 4 has no corrected constants: their O hides C, s and the logarithm mu.
+`algorithms.theorem_2` has parameters with all of them, and noise that is private.
+
+The two circular systems are solved to `TOLERANCE`: mu of (5), which occurs in its own entries, by iteration, and the
+error of Theorems 2 and 3, on which the oracle's noise depends, by bisection.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +26,7 @@ from dpnotes.papers.drift_escape.notation import (
     d,
     delta,
     epsilon,
+    kappa,
     m,
     n,
     omega,
@@ -32,8 +37,11 @@ from dpnotes.papers.drift_escape.notation import (
     s,
     sigma,
 )
-from dpnotes.theory.calculators import Calculator
+from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
+from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
+from dpnotes.theory.refusals import NoRoot, require, require_informative
 
+_least_noise = np.vectorize(gaussian_std, otypes=[float])  # of a Gaussian for a sensitivity of 1
 TOLERANCE = 1e-12  # relative
 _MOST_STEPS = 1000
 
@@ -43,26 +51,15 @@ def _floats(*values: Any) -> tuple[Any, ...]:
     return tuple(np.asarray(value, dtype=float)[()] for value in values)
 
 
-def _shown(value: Any, where: Any) -> float:
-    """The first entry of an array, or the number, for which a condition holds."""
-    return float(np.broadcast_to(value, np.shape(where))[where].flat[0]) if np.ndim(where) else float(value)
-
-
-def _require(condition: Any, text: Callable[[Any], str]) -> None:
-    failed = ~np.asarray(condition)
-    if failed.any():
-        raise ValueError(text(failed))
-
-
 def _check_smoothness(smoothness: Any, curvature: Any) -> None:
     """The assumption M >= sqrt(rho alpha), without which (4) gives a step size above 1/M."""
-    _require(
+    require(
         smoothness >= curvature,
-        lambda bad: (
-            f"Expected M={_shown(smoothness, bad):.6g} >= sqrt(rho alpha)={_shown(curvature, bad):.6g}: the error "
-            f"alpha is too large by a factor {_shown((curvature / smoothness) ** 2, bad):.4g} for the assumption of "
-            "Section 2."
-        ),
+        "Expected M={M:.6g} >= sqrt(rho alpha)={curvature:.6g}: the error alpha is too large by a factor {factor:.4g} "
+        "for the assumption of Section 2.",
+        M=smoothness,
+        curvature=curvature,
+        factor=(curvature / smoothness) ** 2,
     )
 
 
@@ -118,12 +115,12 @@ def _entries(found: dict[str, Any], given: dict[str, Any], constants: str) -> An
     if constants == "paper":
         root = C**0.25 * np.sqrt(psi / rho)
         inner = np.log(4 * root / (s * eta * r))
-        _require(
+        require(
             (inner > 0) & (found["Q"] > 0),
-            lambda bad: (
-                f"Expected S/(eta r) > 1 and N > omega/2, got log(S/(eta r))={_shown(inner, bad):.4g} and "
-                f"Q={_shown(found['Q'], bad):.4g}: the logarithms of (5) and (71) have no value as printed."
-            ),
+            "Expected S/(eta r) > 1 and N > omega/2, got log(S/(eta r))={inner:.4g} and Q={Q:.4g}: the logarithms of "
+            "(5) and (71) have no value as printed.",
+            inner=inner,
+            Q=found["Q"],
         )
         level = np.maximum(np.log(4 * found["T"] / omega), 0)
         first = np.log(9 * d / (C**0.25 * eta * np.sqrt(s * rho * psi)) * inner) / s
@@ -151,12 +148,13 @@ def _parameters(
         mu = np.ones(np.broadcast_shapes(*(np.shape(value) for value in given.values())))[()]
         for _ in range(_MOST_STEPS):
             new = _entries(_at(mu, given, constants), given, constants)
-            settled = np.all(np.abs(new - mu) <= TOLERANCE * new)
+            settled = np.abs(new - mu) <= TOLERANCE * new
             mu = new
-            if settled:
+            if np.all(settled):
                 break
         else:
-            raise ValueError(f"Expected (5) to have a fixed point, got mu={np.max(mu):.6g} after {_MOST_STEPS} steps.")
+            no_fixed_point = f"Expected (5) to have a fixed point, got mu={{mu:.6g}} after {_MOST_STEPS} steps."
+            require(settled, no_fixed_point, NoRoot, mu=mu)
         found = _at(mu, given, constants)
     _check_smoothness(M, np.sqrt(rho * found["alpha"]))
     return {name: np.asarray(value)[()] for name, value in found.items()}
@@ -184,23 +182,15 @@ def _constants(d: Any, delta: Any, epsilon: Any, constants: str) -> tuple[float,
     """alpha over psi, chi over psi, the 2 of the batches, and the logarithms of sigma^2 and of r^2."""
     if constants == "one":
         return 1.0, 1.0, 1.0, 1.0, 1.0
-    private = np.log(1 / np.asarray(delta, dtype=float))[()]
     if constants == "paper":
-        _require(
-            d > 1,
-            lambda bad: (
-                f"Expected d={_shown(d, bad):.6g} > 1: the data noise of Lemma 7 has the factor log(d), as printed, "
-                "and so would be 0."
-            ),
+        require(
+            np.greater(d, 1),
+            "Expected d={d:.6g} > 1: the data noise of Lemma 7 has the factor log(d), as printed, and so would be 0.",
+            d=d,
         )
-        return 16.0, 4.0, 2.0, np.log(d) ** 2, private
-    _require(
-        epsilon <= private,
-        lambda bad: (
-            f"Expected epsilon={_shown(epsilon, bad):.6g} <= log(1/delta)={_shown(private, bad):.6g}: the noise of "
-            "Algorithm 2 is private with fixed constants only there."
-        ),
-    )
+        return 16.0, 4.0, 2.0, np.log(d) ** 2, np.log(1 / np.asarray(delta, dtype=float))[()]
+    # A release has twice the sensitivity that the paper's formulas have, an example replaced, and the least noise.
+    private = (2 * epsilon * _least_noise(epsilon, delta)) ** 2
     return 4.0, 1.0, 2.0, (1 + np.log(d) / math.log(2)) ** 2, private
 
 
@@ -248,14 +238,16 @@ def _excess(error: Any, numbers: tuple[Any, ...], constant: Any, constants: str)
 def _bisect(excess: Callable[[Any], Any], start: Any, what: str) -> Any:
     """Where a falling function crosses 1, by bisection in the logarithm around a start."""
     start = np.asarray(start, dtype=float)[()]
-    low, high = np.log(start), np.log(start)
+    low = high = np.log(start)
+    up = down = start > 0
     for _ in range(60):
         up, down = excess(np.exp(high)) > 1, excess(np.exp(low)) < 1
         if not (np.any(up) or np.any(down)):
             break
         high, low = np.where(up, high + 4, high)[()], np.where(down, low - 4, low)[()]
     else:
-        raise ValueError(f"Expected a root {what}, got none within 240 powers of e of {np.max(start):.3g}.")
+        nowhere = f"Expected a root {what}, got none within 240 powers of e of {{start:.3g}}."
+        require(~(up | down), nowhere, NoRoot, start=start)
     while np.any(high - low > TOLERANCE):
         middle = (low + high) / 2
         above = excess(np.exp(middle)) > 1
@@ -275,10 +267,20 @@ def _closed_form(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any,
     return sampling + privacy + (G**2 * M**4 * U**3 * d / (np.sqrt(rho) * count * scale**2)) ** (2 / 17)
 
 
+def largest_sensitivity(b_1: Any, b_2: Any, kappa: Any, G: Any, M: Any) -> Any:
+    """Of an estimate: a fresh gradient and all differences until the next, an example replaced.
+
+    The difference of a move is `2 M |move| / b_2` at most, and squared moves add up to kappa: noise that is so many
+    times the sensitivity of each release is as many times this in all.
+    """
+    return 2 * np.sqrt((G / b_1) ** 2 + M**2 * kappa / b_2**2)
+
+
 def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: str) -> dict[str, Any]:
     """All parameters at an error."""
     n, d, epsilon, G, M, rho, U, m = numbers
     alpha_over, chi_over, k, data, private = constant
+    require_informative("alpha", error, "G", G, why="every point has that, there are too few examples for more")
     psi = error / alpha_over
     chi = chi_over * psi
     eta = np.sqrt(rho * error) / M**2
@@ -292,31 +294,16 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
     r = np.sqrt(private / m * (G**2 / b1**2 + M**2 * kappa / b2**2)) / epsilon
     _check_smoothness(M, np.sqrt(rho * error))
     for name, batch in (("b_1", b1), ("b_2", b2)):
-        _require(
-            batch >= 1,
-            lambda bad, name=name, batch=batch: (
-                f"Expected {name}={_shown(batch, bad):.4g} >= 1: there are too few examples for a batch of one."
-            ),
-        )
+        too_few = f"Expected {name}={{batch:.4g}} >= 1: there are too few examples for a batch of one."
+        require(batch >= 1, too_few, batch=batch)
     steps = U / (eta * chi**2)
-    _require(
-        error < G,
-        lambda bad: (
-            f"Expected alpha={_shown(error, bad):.4g} < G={_shown(G, bad):.4g}: every point has a gradient that small, "
-            "there are too few examples for more."
-        ),
-    )
-    _require(
+    require(
         b1 <= n,
-        lambda bad: (
-            f"Expected b_1={_shown(b1, bad):.4g} <= n={_shown(n, bad):.6g}: a fresh gradient takes more examples than "
-            "there are."
-        ),
+        "Expected b_1={b_1:.4g} <= n={n:.6g}: a fresh gradient takes more examples than there are.",
+        b_1=b1,
+        n=n,
     )
-    _require(
-        steps >= 1,
-        lambda bad: f"Expected T={_shown(steps, bad):.4g} >= 1: the batches are for less than one step.",
-    )
+    require(steps >= 1, "Expected T={T:.4g} >= 1: the batches are for less than one step.", T=steps)
     found = {
         "alpha": error,
         "eta": eta,
@@ -327,6 +314,8 @@ def _described(error: Any, numbers: tuple[Any, ...], constant: Any, constants: s
         "R": U * eta / kappa,
         "sigma": sigma,
         "r": r,
+        # Each of m clients adds noise of its own, which is sqrt(m) times that of their mean.
+        "delta_reached": gaussian_delta(epsilon, np.sqrt(m) * r / largest_sensitivity(b1, b2, kappa, G, M)),
     }
     return {name: np.asarray(value)[()] for name, value in found.items()}
 
@@ -367,18 +356,35 @@ def _samples(
     return _shared_samples(alpha, d, epsilon, delta, G, M, rho, U, 1, constants)
 
 
+def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any, kappa: Any) -> dict[str, Any]:
+    """The alpha at which (83) holds, or (95) with m clients: chi = alpha, every constant 1, kappa as given.
+
+    >>> round(ROOT(n=1e12, d=100, epsilon=1.0, G=1.0, M=1.0, rho=1.0, U=1.0, m=1, kappa=1e-6)["alpha"], 6)
+    0.000136
+    """
+    *numbers, kappa = _floats(n, d, epsilon, G, M, rho, U, m, kappa)
+    fresh_data, fresh_private, difference_data, difference_private = _coefficients((1.0,) * 5, *numbers)
+
+    def excess(error: Any) -> Any:
+        fresh = fresh_data * np.sqrt(error) / kappa + fresh_private * error / kappa**2
+        return (fresh + kappa * (difference_data * error**-2.5 + difference_private * error**-5.0)) / error**2
+
+    error = _bisect(excess, _closed_form(*numbers), "of (83)")
+    require_informative("alpha", error, "G", G)
+    return {"alpha": np.asarray(error)[()]}
+
+
 # ---------------------------------------------------------------- Theorem 4
 def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, constants: str) -> dict[str, Any]:
     a, m, n, d, epsilon = _floats(a, m, n, d, epsilon)
     count, scale = m * n, np.sqrt(m) * n * epsilon
     # The norm of a Hessian needs 2d where the paper has d (Lemma 14).
     needed = 4 / 9 * np.log((8 if constants == "paper" else 16) * d / omega_s)
-    _require(
+    require(
         count >= needed,
-        lambda bad: (
-            f"Expected m n={_shown(count, bad):.6g} >= {_shown(needed, bad):.4g}: the condition of Theorem 4 on the "
-            "number of examples."
-        ),
+        "Expected m n={count:.6g} >= {needed:.4g}: the condition of Theorem 4 on the number of examples.",
+        count=count,
+        needed=needed,
     )
     gradient = np.sqrt(d) / (scale * a**1.25)
     curvature = np.sqrt(a) + 1 / np.sqrt(count) + d / (scale * a**1.25)
@@ -387,6 +393,7 @@ def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, const
         out = a + 1 / count + 1 / np.sqrt(count) + a / np.sqrt(count) + gradient + hessian
     else:
         out = np.maximum(a + 1 / np.sqrt(count) + gradient, curvature**2)
+    require_informative("alpha_out", out, "G", 1.0)
     return {
         "alpha_out": np.asarray(out)[()],
         "loss": np.asarray(out / a)[()],
@@ -395,62 +402,92 @@ def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, const
     }
 
 
-_CONSTANTS = ("corrected", "paper", "one")
-_RATE_OUTPUTS = {
-    "alpha": "error that is reached",
-    "eta": "step size",
-    "kappa": "threshold of the drift: as printed (paper), or balanced (corrected, one)",
-    "b_1": "batch of a fresh gradient",
-    "b_2": "batch of a gradient difference",
-    "T": "steps that the batches count with",
-    "R": "fresh gradients that the batches count with",
-    "sigma": "scale of the data noise",
-    "r": "standard deviation of the Gaussian noise, each coordinate, at most",
+_CONSTANTS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
+_HIDDEN = {"corrected": "the theorem's O hides C and s of (4), which nobody gives, and the logarithm mu of (5)"}
+_REACHED = accuracies(Measure.SECOND_ORDER, {"alpha": "error that is reached"})
+_PARAMETERS = {
+    **evaluations({"T": "steps that the batches count with"}),
+    **parameters(
+        {
+            "eta": "step size",
+            "kappa": "threshold of the drift: as printed (paper), or balanced (corrected, one)",
+            "b_1": "batch of a fresh gradient",
+            "b_2": "batch of a gradient difference",
+            "R": "fresh gradients that the batches count with",
+            "sigma": "scale of the data noise",
+            "r": "standard deviation of the Gaussian noise, each coordinate, at most; an order of magnitude",
+            "delta_reached": "delta at epsilon of that noise, for data sets that differ in one example",
+        }
+    ),
 }
-_SAMPLE_OUTPUTS = {"n": "examples (of each client) that the error needs", **_RATE_OUTPUTS}
-del _SAMPLE_OUTPUTS["alpha"]
+_RATE_OUTPUTS = {**_REACHED, **_PARAMETERS}
+_SAMPLE_OUTPUTS = {**sample_sizes({"n": "examples (of each client) that the error needs"}), **_PARAMETERS}
 
 REPEATS = Calculator(
     _repeats,
     (omega0,),
-    {
-        "Q": "attempts, as a real number",
-        "attempts": "attempts, rounded up",
-        "failure": "(3/4)^Q, the bound of the probability that all Q fail",
-    },
+    parameters(
+        {
+            "Q": "attempts, as a real number",
+            "attempts": "attempts, rounded up",
+            "failure": "(3/4)^Q, the bound of the probability that all Q fail",
+        }
+    ),
     ("corrected", "paper"),
 )
 PARAMETERS = Calculator(
     _parameters,
     (C, s, sigma, r, d, M, rho, U, omega),
     {
-        "mu": "logarithmic factor, the fixed point of (5)",
-        "iota": "s mu",
-        "psi": "level of the noise",
-        "chi": "bound of the error of a gradient",
-        "alpha": "error that is reached",
-        "eta": "step size",
-        "T_esc": "steps of an attempt to escape",
-        "S": "drift that counts as an escape",
-        "F_esc": "decrease by an escape",
-        "N": "saddles at most",
-        "Q": "attempts at each",
-        "T": "steps at most",
+        **_REACHED,
+        **evaluations({"T": "steps at most"}),
+        **parameters(
+            {
+                "mu": "logarithmic factor, the fixed point of (5)",
+                "iota": "s mu",
+                "psi": "level of the noise",
+                "chi": "bound of the error of a gradient",
+                "eta": "step size",
+                "T_esc": "steps of an attempt to escape",
+                "S": "drift that counts as an escape",
+                "F_esc": "decrease by an escape",
+                "N": "saddles at most",
+                "Q": "attempts at each",
+            }
+        ),
     },
     _CONSTANTS,
 )
-RATE = Calculator(_rate, (n, d, epsilon, delta, G, M, rho, U), _RATE_OUTPUTS, _CONSTANTS)
-SHARED_RATE = Calculator(_shared_rate, (n, d, epsilon, delta, G, M, rho, U, m), _RATE_OUTPUTS, _CONSTANTS)
-SAMPLES = Calculator(_samples, (alpha, d, epsilon, delta, G, M, rho, U), _SAMPLE_OUTPUTS, _CONSTANTS)
-SHARED_SAMPLES = Calculator(_shared_samples, (alpha, d, epsilon, delta, G, M, rho, U, m), _SAMPLE_OUTPUTS, _CONSTANTS)
+RATE = Calculator(_rate, (n, d, epsilon, delta, G, M, rho, U), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
+SHARED_RATE = Calculator(_shared_rate, (n, d, epsilon, delta, G, M, rho, U, m), _RATE_OUTPUTS, _ORDERS, _HIDDEN)
+ROOT = Calculator(_root, (n, d, epsilon, G, M, rho, U, m, kappa), _REACHED)
+SAMPLES = Calculator(_samples, (alpha, d, epsilon, delta, G, M, rho, U), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN)
+SHARED_SAMPLES = Calculator(
+    _shared_samples, (alpha, d, epsilon, delta, G, M, rho, U, m), _SAMPLE_OUTPUTS, _ORDERS, _HIDDEN
+)
+# What `algorithms.theorem_2` takes its oracle from: its batches, with the accountant's noise. The error of an escape at
+# that noise is Theorem 1's.
+PLAN = replace(
+    RATE,
+    outputs={**_RATE_OUTPUTS, **parameters({"alpha": "what the batches balance"})},
+    constants=_CONSTANTS,
+    missing={},
+)
 SELECTION = Calculator(
     _selection,
     (a, m, n, d, epsilon, omega_s),
     {
-        "alpha_out": "error of the selected point, up to constants and logarithms",
-        "loss": "the same over alpha",
-        "d_gradient": "dimension up to which noisy gradients cost nothing",
-        "d_hessian": "dimension up to which noisy Hessians cost nothing",
+        **accuracies(
+            Measure.SECOND_ORDER, {"alpha_out": "error of the selected point, up to constants and logarithms"}
+        ),
+        **parameters(
+            {
+                "loss": "the same over alpha",
+                "d_gradient": "dimension up to which noisy gradients cost nothing",
+                "d_hessian": "dimension up to which noisy Hessians cost nothing",
+            }
+        ),
     },
-    ("corrected", "paper"),
+    _ORDERS,
+    {"corrected": "the O of Theorem 4 hides its constants and logarithms"},
 )

@@ -29,15 +29,25 @@ FROM_ONE = Domain(1, math.inf, closed=True)
 _GRADIENT = LOSS / LENGTH
 
 # ---------------------------------------------------------------- the problem
-G = SYMBOLS.symbol("G", "Lipschitz constant of the loss of one example", _GRADIENT, usual=(0.1, 10))
-M = SYMBOLS.symbol("M", "smoothness", LOSS / LENGTH**2, usual=(0.1, 10))
-rho = SYMBOLS.symbol("rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10))
-U = SYMBOLS.symbol("U", "bound of F - F^* everywhere", LOSS)
-d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e4))
-n = SYMBOLS.symbol("n", "number of examples, of each client where there are several", domain=COUNT, usual=(10, 1e6))
+G = SYMBOLS.symbol("G", "Lipschitz constant of the loss of one example", _GRADIENT, usual=(0.1, 10), common="lipschitz")
+M = SYMBOLS.symbol("M", "smoothness", LOSS / LENGTH**2, usual=(0.1, 10), common="smoothness")
+rho = SYMBOLS.symbol(
+    "rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10), common="hessian_lipschitz"
+)
+U = SYMBOLS.symbol("U", "bound of F - F^* everywhere", LOSS, common="initial_gap")
+d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e4), common="dim")
+n = SYMBOLS.symbol(
+    "n",
+    "number of examples, of each client where there are several",
+    domain=COUNT,
+    usual=(10, 1e6),
+    common="num_examples",
+)
 m = SYMBOLS.symbol("m", "number of clients", domain=COUNT, usual=(1, 100))
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(0.1, 10))
-delta = SYMBOLS.symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-9, 0.1))
+epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(0.1, 10), common="epsilon")
+delta = SYMBOLS.symbol(
+    "delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-9, 0.1), common="delta"
+)
 alpha = SYMBOLS.symbol(
     "alpha", "error: gradient at most alpha, curvature at least -sqrt(rho alpha)", _GRADIENT, usual=(1e-3, 1)
 )

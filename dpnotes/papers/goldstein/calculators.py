@@ -1,19 +1,22 @@
 """Sample sizes, accuracies and parameters of Kornowski, Liu and Talwar (2025) as functions of plain numbers.
 
-The paper states orders of magnitude: every constant is 1 here. `constants="corrected"`, the default, has the errata
-mended and sqrt(ln(1/delta)) beside epsilon, `"paper"` the printed formulas without their hidden logarithms, `"one"` the
-errata mended and no logarithms.
+The paper states orders of magnitude. `constants="paper"` has the printed formulas with 1 for what they hide, `"one"`
+the same with the errata mended and no logarithms: of neither is the noise private. `"corrected"` is what a proof gives,
+with every constant: `_proved_single_pass` says from which lemmas. Where there is none, that is an error.
 """
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dpnotes.papers.goldstein.notation import (
+    COUNT,
     G0,
     G1,
+    SYMBOLS,
     D,
     L,
     M,
@@ -25,38 +28,45 @@ from dpnotes.papers.goldstein.notation import (
     d,
     delta,
     epsilon,
+    index,
     n,
     sensitivity,
     spread,
     whole_period,
 )
-from dpnotes.theory.calculators import Calculator
+from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
+from dpnotes.theory import blocks
+from dpnotes.theory.calculators import (
+    Calculator,
+    Measure,
+    Output,
+    Role,
+    accuracies,
+    evaluations,
+    parameters,
+    sample_sizes,
+)
+from dpnotes.theory.refusals import Vacuous, require, require_informative
 
 _TOLERANCE = 1e-12  # of a bisection, relative
+# Of a Gaussian at its least private: elementwise, for arrays.
+_least_noise = np.vectorize(gaussian_std, otypes=[float])
 
 
 # ---------------------------------------------------------------- the domain of a theorem
-def _require(holds: Any, name: str, value: Any, condition: str) -> None:
-    """Refuse numbers outside the domain of a theorem, naming the first that is."""
-    inside = np.asarray(holds)
-    if not inside.all():
-        bad = np.broadcast_to(np.asarray(value, dtype=float), inside.shape)[~inside].flat[0]
-        raise ValueError(f"Expected {name}={bad:g} {condition}.")
-
-
 def _domain(alpha: Any, beta: Any, Phi: Any, L: Any) -> None:
-    limit = Phi / L
     # The division rounds: alpha = Phi/L itself must pass.
-    _require(alpha <= limit * (1 + 1e-12), "alpha", alpha, "<= Phi/L: the theorems assume it")
-    _at_most_lipschitz(beta, L)
+    require(alpha <= Phi / L * (1 + 1e-12), "Expected alpha={alpha:g} <= Phi/L: the theorems assume it.", alpha=alpha)
+    _below_lipschitz(beta, L)
 
 
-def _at_most_lipschitz(beta: Any, L: Any) -> None:
-    _require(beta <= L, "beta", beta, "<= L: every point is L-stationary")
+def _below_lipschitz(beta: Any, L: Any) -> None:
+    require_informative("beta", beta, "L", L, closed=True)
 
 
 def _far(d: Any, alpha: Any, R: Any) -> None:
-    _require(R * np.sqrt(d) >= alpha * (1 - 1e-12), "R", R, ">= alpha/sqrt(d): nearer points are stationary already")
+    nearer = "Expected R={R:g} >= alpha/sqrt(d): the bound is vacuous, nearer points are stationary already."
+    require(R * np.sqrt(d) >= alpha * (1 - 1e-12), nearer, Vacuous, R=R)
 
 
 def _floats(*values: Any) -> tuple[Any, ...]:
@@ -111,11 +121,6 @@ def _size(name: str, d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: A
     return sum(term * beta**-power for term, power in _terms(name, d, alpha, epsilon, Phi, L))
 
 
-def _effective(epsilon: Any, delta: Any, constants: str) -> Any:
-    """Privacy enters every rate as epsilon/sqrt(ln(1/delta)); the paper hides the root."""
-    return epsilon / np.sqrt(-np.log(delta)) if constants == "corrected" else epsilon
-
-
 def _smoothing_size(d: Any, alpha: Any, beta: Any, epsilon: Any, L: Any, R: Any, constants: str) -> Any:
     power = 4 / 3 if constants == "paper" else 1.0
     return R ** (1 / 3) * L**power * d ** (2 / 3) / (epsilon * alpha ** (1 / 3) * beta)
@@ -127,18 +132,19 @@ def _sizes(
     d, alpha, beta, epsilon, delta, Phi, L, R = _floats(d, alpha, beta, epsilon, delta, Phi, L, R)
     _domain(alpha, beta, Phi, L)
     _far(d, alpha, R)
-    epsilon = _effective(epsilon, delta, constants)
     found = {name: _size(name, d, alpha, beta, epsilon, Phi, L) for name in _METHODS}
     return {**found, "lasry_lions": _smoothing_size(d, alpha, beta, epsilon, L, R, constants)}
 
 
-def _one_size(name: str) -> Callable[..., dict[str, Any]]:
+def _one_size(name: str, proved: Callable[..., Any] | None = None) -> Callable[..., dict[str, Any]]:
     def size(
         d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
     ) -> dict[str, Any]:
+        if constants == "corrected" and proved is not None:
+            return {"n": proved(d, alpha, beta, epsilon, delta, Phi, L)}
         d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
         _domain(alpha, beta, Phi, L)
-        return {"n": _size(name, d, alpha, beta, _effective(epsilon, delta, constants), Phi, L)}
+        return {"n": _size(name, d, alpha, beta, epsilon, Phi, L)}
 
     return size
 
@@ -147,9 +153,9 @@ def _lasry_lions(
     d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, L: Any, R: Any, constants: str
 ) -> dict[str, Any]:
     d, alpha, beta, epsilon, delta, L, R = _floats(d, alpha, beta, epsilon, delta, L, R)
-    _at_most_lipschitz(beta, L)
+    _below_lipschitz(beta, L)
     _far(d, alpha, R)
-    size = _smoothing_size(d, alpha, beta, _effective(epsilon, delta, constants), L, R, constants)
+    size = _smoothing_size(d, alpha, beta, epsilon, L, R, constants)
     return {"n": size, "lambda": alpha / (3 * L)}
 
 
@@ -159,14 +165,13 @@ def _accuracies(
 ) -> dict[str, Any]:
     n, d, alpha, epsilon, delta, Phi, L = _floats(n, d, alpha, epsilon, delta, Phi, L)
     _domain(alpha, L, Phi, L)
-    epsilon = _effective(epsilon, delta, constants)
     return {name: _accuracy(_terms(name, d, alpha, epsilon, Phi, L), n, L, name) for name in _METHODS}
 
 
 def _accuracy(terms: _Terms, n: Any, L: Any, name: str) -> Any:
     """The beta at which the sum of terms is n, by bisection in the logarithm."""
     least = sum(term * L**-power for term, power in terms)
-    _require(n >= least, "n", n, f"large enough for beta <= L in {name}: below it the theorem says nothing")
+    require(n >= least, f"Expected n={{n:g}} large enough for beta <= L in {name}: the bound is vacuous.", Vacuous, n=n)
     alone = [(term / n) ** (1 / power) for term, power in terms]
     if len(terms) == 1:
         return np.minimum(alone[0], L)[()]
@@ -181,9 +186,99 @@ def _accuracy(terms: _Terms, n: Any, L: Any, name: str) -> Any:
 
 
 # ---------------------------------------------------------------- parameters
-def _single_parameters(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, constants: str) -> dict[str, Any]:
-    d, alpha, beta, epsilon, Phi, L = _floats(d, alpha, beta, epsilon, Phi, L)
+def _tree_levels(num_leaves: Any) -> Any:
+    """How many nodes hold a leaf. frexp is exact, the logarithm is not: mantissa * 2^exponent, from 1/2 to 1."""
+    return np.frexp(num_leaves)[1]
+
+
+def _sharp_smoothness(d: Any, alpha: Any, L: Any) -> Any:
+    """Of a loss that is smoothed over a ball, at its worst (own.smoothing_smoothness)."""
+    from scipy.special import gammaln
+
+    return 2 * np.exp(gammaln(d / 2 + 1) - gammaln((d + 1) / 2)) / math.sqrt(math.pi) * L / alpha
+
+
+def _resets(steps: Any, period: Any) -> tuple[Any, Any]:
+    """How many steps are resets, and how many increments."""
+    resets = np.ceil(np.asarray(steps) / period)
+    return resets, np.maximum(np.ceil(steps) - resets, 0.0)
+
+
+def _proved_steps(d: Any, alpha: Any, beta: Any, Phi: Any, L: Any, least_block: Any) -> dict[str, Any]:
+    """The steps, where the oracle's error is at most beta/6.
+
+    The radius alpha is shared by smoothing and the way of a block. Of Proposition 2.6, as corrected, with G1 <= L + G0,
+    each of gap/(D T), (5/2) G1/sqrt(M) and 2 G0 is at most beta/3.
+    """
+    radius = alpha / 2
+    block = np.ceil(np.maximum(np.maximum((7.5 * (L + beta / 6) / beta) ** 2, np.sqrt(d)), least_block))
+    move = radius / block
+    gap = Phi + L * radius * d / (d + 1)  # own.smoothing_error
+    likely = np.maximum(np.log(360 * d * L / beta), 1.0)  # clipping moves the mean by at most 6 d L e^-likely: beta/60
+    return {
+        "T": block * np.ceil(3 * gap / (move * beta) / block),
+        "D": move,
+        "Sigma": np.floor(block / np.sqrt(d)),
+        "M": block,
+        # Hoeffding's inequality for vectors: all but e^-likely of the means of so many estimates are not clipped.
+        "m": np.ceil(2 * d * likely),
+        "m_reset": np.ceil(8 * d**2 * likely),
+        "clip_reset": 2 * L + 0 * move,
+        "clip_increment": 6 * np.sqrt(d) * L / block,
+    }
+
+
+def _proved_single_pass(
+    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any
+) -> tuple[dict[str, Any], Any]:
+    """Theorem 3.1 with every constant, and the sensitivity of a leaf.
+
+    Directions are shared by neighbours and by the two points of an increment, and the mean of a sample's directions is
+    clipped (own.coupled, own.common, own.clipping): so the sensitivity holds always, and is twice the clipping norm
+    over the minibatch. Variances are those of Lemma 3.6, of which the directions are at most as much again; they are to
+    be at most (0.15 beta)^2, and what clipping moves the mean beta/60. With B1 = Sigma and B2 = 1 the increment's
+    sensitivity, 12 sqrt(d) L/M, is the larger one, and 12 sqrt(d)/M + 144 (d levels noise/M)^2 <= (0.15 beta/L)^2.
+    """
     _domain(alpha, beta, Phi, L)
+    noise, share = _least_noise(epsilon, delta), (0.15 * beta / L) ** 2
+    levels = 0 * share + 1.0
+    while True:
+        private = 24 * d * levels * noise
+        block = (12 * np.sqrt(d) + np.sqrt(144 * d + private**2 * share)) / (2 * share)
+        found = _proved_steps(d, alpha, beta, Phi, L, block)
+        more = _tree_levels(found["Sigma"])
+        if np.all(more <= levels):
+            break
+        levels = np.maximum(more, levels)
+    resets, increments = _resets(found["T"], found["Sigma"])
+    sensitivity = 2 * found["clip_increment"]
+    return {
+        "n": resets * found["Sigma"] + increments,
+        **found,
+        "B1": found["Sigma"],
+        "B2": 1.0 + 0 * block,
+        "sigma": sensitivity * np.sqrt(more) * noise,
+    }, sensitivity
+
+
+def _single_parameters(
+    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
+) -> dict[str, Any]:
+    d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
+    _domain(alpha, beta, Phi, L)
+    if constants == "corrected":
+        found, sensitivity = _proved_single_pass(d, alpha, beta, epsilon, delta, Phi, L)
+    else:
+        found = _single_order(d, alpha, beta, epsilon, Phi, L, constants)
+        # Exact smoothed gradients, which any number of directions only approaches.
+        increment = 4 * _sharp_smoothness(d, alpha, L) * found["D"] / found["B2"]
+        sensitivity = np.maximum(2 * L / found["B1"], increment)
+    levels = _tree_levels(found["Sigma"])
+    reached = gaussian_delta(epsilon, found["sigma"] / (sensitivity * np.sqrt(np.maximum(levels, 1))))
+    return {**found, "sensitivity": sensitivity, "delta_reached": reached}
+
+
+def _single_order(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, constants: str) -> dict[str, Any]:
     root = np.sqrt(d)
     if constants == "paper":
         steps = _size("single_pass", d, alpha, beta, epsilon, Phi, L)
@@ -203,8 +298,6 @@ def _single_parameters(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L:
         period = alpha / (move * root)
         directions = d + 0 * move
         block = alpha / move
-    noise = L / (period * epsilon) + L * move * root / (alpha * epsilon)
-    first_order = alpha**2 / (move**2 * d) if constants == "paper" else 1.0 + 0 * move
     return {
         "n": 2 * steps,
         "T": steps,
@@ -213,10 +306,42 @@ def _single_parameters(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L:
         "B1": period,
         "B2": 1.0 + 0 * move,
         "M": block,
-        "sigma": noise,
+        "sigma": L / (period * epsilon) + L * move * root / (alpha * epsilon),
         "m": directions,
-        "m_first_order": first_order,
+        "m_first_order": alpha**2 / (move**2 * d) if constants == "paper" else 1.0 + 0 * move,
     }
+
+
+def _proved_multi_pass(
+    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any
+) -> tuple[dict[str, Any], Any, Any]:
+    """Theorem 4.1 with every constant, and the sensitivities of a reset and of an increment.
+
+    As `_proved_single_pass`, but each query is of all n samples: no minibatch errs, and all releases compose to one
+    Gaussian. Its noise is shared out so that the error d (sigma1^2 + Sigma sigma2^2) is least.
+    """
+    _domain(alpha, beta, Phi, L)
+    found, noise = _proved_steps(d, alpha, beta, Phi, L, 0.0), _least_noise(epsilon, delta)
+    resets, increments = _resets(found["T"], found["Sigma"])
+    # Root of the number of releases times n times their sensitivity; and what a sigma weighs in the error.
+    first, second = (
+        np.sqrt(np.maximum(count, 1.0)) * 2 * clip
+        for count, clip in ((resets, found["clip_reset"]), (increments, found["clip_increment"]))
+    )
+    weight_first, weight_second = np.sqrt(d), np.sqrt(d * found["Sigma"])
+    error = first * weight_first + second * weight_second
+    share, directions = (0.15 * beta) ** 2, L**2 / 4 + 2 * np.sqrt(d) * L**2 / found["M"]
+    size = np.ceil((directions + np.sqrt(directions**2 + 4 * (noise * error) ** 2 * share)) / (2 * share))
+    return (
+        {
+            "n": size,
+            **found,
+            "sigma1": np.sqrt(first / weight_first * error) * noise / size,
+            "sigma2": np.sqrt(second / weight_second * error) * noise / size,
+        },
+        2 * found["clip_reset"] / size,
+        2 * found["clip_increment"] / size,
+    )
 
 
 def _multi_parameters(
@@ -224,11 +349,28 @@ def _multi_parameters(
 ) -> dict[str, Any]:
     d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
     _domain(alpha, beta, Phi, L)
-    root, logarithm = np.sqrt(d), -np.log(delta)
+    if constants == "corrected":
+        found, at_reset, at_increment = _proved_multi_pass(d, alpha, beta, epsilon, delta, Phi, L)
+    else:
+        found = _multi_order(d, alpha, beta, epsilon, delta, Phi, L, constants)
+        at_reset = 2 * L / found["n"]
+        at_increment = 4 * _sharp_smoothness(d, alpha, L) * found["D"] / found["n"]
+    resets, increments = _resets(found["T"], found["Sigma"])
+    costs = resets * (at_reset / found["sigma1"]) ** 2 + increments * (at_increment / found["sigma2"]) ** 2
+    reached = gaussian_delta(epsilon, 1 / np.sqrt(costs))
+    return {**found, "sensitivity1": at_reset, "sensitivity2": at_increment, "delta_reached": reached}
+
+
+def _multi_order(
+    d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
+) -> dict[str, Any]:
+    root = np.sqrt(d)
+    logarithm = -np.log(delta) if constants == "paper" else 1.0
     size = _size("multi_pass_empirical", d, alpha, beta, epsilon, Phi, L) * np.sqrt(logarithm)
     if constants == "paper":
         move, steps = alpha**2 * beta**2 / L**2, Phi * L**2 / (alpha**2 * beta**3)
-        _require(alpha >= move * root, "beta", beta, "small enough for Sigma = L^2/(alpha beta^2 sqrt(d)) >= 1")
+        large = "Expected beta={beta:g} small enough for Sigma = L^2/(alpha beta^2 sqrt(d)) >= 1."
+        require(alpha >= move * root, large, beta=beta)
     else:
         move = np.minimum(alpha * beta**2 / L**2, alpha / root)
         steps = Phi / (move * beta)
@@ -254,21 +396,35 @@ def _multi_parameters(
 
 def _tree_noise(Sigma: Any, S: Any, epsilon: Any, delta: Any, constants: str) -> dict[str, Any]:
     Sigma, S, epsilon, delta = _floats(Sigma, S, epsilon, delta)
-    logarithm = -np.log(delta)
-    # frexp is exact, the logarithm is not: Sigma = mantissa * 2^exponent with a mantissa in [1/2, 1).
-    num_levels = np.frexp(Sigma)[1]
+    levels = _tree_levels(Sigma)
     if constants == "paper":
-        _require(np.asarray(Sigma) >= 2, "Sigma", Sigma, ">= 2: the printed noise for one step is 0")
-        return {"sigma": 4 * S * np.sqrt(np.log(Sigma) * logarithm) / epsilon, "levels": num_levels}
-    noise = S * np.sqrt(num_levels / 2) * (np.sqrt(logarithm + epsilon) + np.sqrt(logarithm)) / epsilon
-    return {"sigma": noise, "levels": num_levels}
+        require(Sigma >= 2, "Expected Sigma={Sigma:g} >= 2: the printed noise for one step is 0.", Sigma=Sigma)
+        noise = 4 * S * np.sqrt(np.log(Sigma) * -np.log(delta)) / epsilon
+    else:
+        noise = S * np.sqrt(levels) * _least_noise(epsilon, delta)
+    reached = gaussian_delta(epsilon, noise / (S * np.sqrt(levels)))
+    return {"sigma": noise, "levels": levels, "delta_reached": reached}
+
+
+def _node(t: Any, Sigma: Any, rank: Any, constants: str) -> dict[str, Any]:
+    """A node of NODE(t), largest first.
+
+    >>> NODE(t=8, Sigma=8, rank=1)
+    {'first': 1.0, 'last': 8.0, 'num_nodes': 1.0}
+    >>> NODE(t=8, Sigma=8, rank=1, constants="paper"), NODE(t=7, Sigma=8, rank=1, constants="paper")
+    ({'first': 1.0, 'last': 4.0, 'num_nodes': 3.0}, {'first': 1.0, 'last': 4.0, 'num_nodes': 3.0})
+    """
+    require(np.less_equal(t, Sigma), "Expected t={t:g} <= Sigma={Sigma:g}.", t=t, Sigma=Sigma)
+    exponent = np.frexp(np.asarray(Sigma, dtype=float) - (1 if constants == "paper" else 0))[1] - 1
+    first, last, count = blocks.block(t, rank, 2.0**exponent)
+    return {"first": first, "last": last, "num_nodes": count}
 
 
 def _conversion(
     Phi: Any, alpha: Any, D: Any, T: Any, M: Any, G0: Any, G1: Any, s: Any, constants: str
 ) -> dict[str, Any]:
     Phi, alpha, D, T, M, G0, G1, s = _floats(Phi, alpha, D, T, M, G0, G1, s)
-    _require(M * D <= alpha * (1 + 1e-12), "M", M, "<= alpha/D: a block must stay within alpha")
+    require(M * D <= alpha * (1 + 1e-12), "Expected M={M:g} <= alpha/D: a block must stay within alpha.", M=M)
     first, second = (1.5, 1.0) if constants == "paper" else (2.5, 2.0)
     gap = Phi / (D * T)
     return {
@@ -292,29 +448,14 @@ def _crossovers(d: Any, alpha: Any, beta: Any, epsilon: Any, Phi: Any, L: Any, R
 
 
 # ---------------------------------------------------------------- plain oracles with every constant
-def _gaussian_ratio(epsilon: Any, delta: Any) -> Any:
-    """The largest mean, in standard deviations, at which a Gaussian is (epsilon, delta)-DP, by bisection."""
-    from scipy.special import log_ndtr, ndtr  # scipy costs a fifth of a second, and few callers need it
-
-    low = np.sqrt(2.0) * (np.sqrt(epsilon - np.log(delta)) - np.sqrt(-np.log(delta)))  # what zCDP allows
-    high = 10 * (low + 1) + np.sqrt(2 * epsilon)
-    for _ in range(40):
-        middle = (low + high) / 2
-        needed = ndtr(middle / 2 - epsilon / middle) - np.exp(epsilon + log_ndtr(-middle / 2 - epsilon / middle))
-        safe = needed <= delta
-        low, high = np.where(safe, middle, low), np.where(safe, high, middle)
-    return low  # the private side of the root
-
-
 def _explicit(
     d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str
 ) -> dict[str, Any]:
     d, alpha, beta, epsilon, delta, Phi, L = _floats(d, alpha, beta, epsilon, delta, Phi, L)
     _domain(alpha, beta, Phi, L)
-    _require(epsilon <= 500, "epsilon", epsilon, "<= 500: exp(epsilon) must be a number")
     regret = 2.5 if constants == "corrected" else 2.0
     gap = Phi + L * alpha * d / (d + 1)
-    ratio = _gaussian_ratio(epsilon, delta)
+    ratio = 1 / _least_noise(epsilon, delta)
     noise = 4 * d / ratio**2  # d sigma^2 B^2/L^2, for the sensitivity 2L/B
 
     def cost(logarithm: Any) -> Any:
@@ -346,99 +487,175 @@ def _explicit(
 
 
 # ---------------------------------------------------------------- as calculators
-_SETS = ("corrected", "paper", "one")
+def _proved_size(proved: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *problem: proved(*_floats(*problem))[0]["n"]
+
+
+def _explicit_size(name: str) -> Callable[..., Any]:
+    """At radius alpha in all, half of it for smoothing."""
+    return lambda d, alpha, *rest: _explicit(d, np.asarray(alpha) / 2, *rest, constants="corrected")[name]
+
+
+_SETS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
+_HIDDEN = {"corrected": "the proof hides its constants in an O, and gives none"}
+_SOME_HIDDEN = {"corrected": "not every method here has a proof that gives its constants: ask for one of them"}
 _PROBLEM = (d, alpha, beta, epsilon, delta, Phi, L)
-_SAMPLES = {name: f"sample size: {what}" for name, (_, what) in _METHODS.items()}
+
+
+def _measure(method: str) -> Measure:
+    return Measure.GOLDSTEIN_EMPIRICAL if method.endswith("empirical") else Measure.GOLDSTEIN
+
+
+_SAMPLES = sample_sizes({name: f"sample size: {what}" for name, (_, what) in _METHODS.items()})
+_SIZE = sample_sizes({"n": "sample size"})
 _PARAMETERS = {
-    "n": "sample size",
-    "T": "steps",
-    "D": "largest move per step",
-    "Sigma": "steps between two resets",
-    "M": "steps in a block",
-    "m": "directions per sample and point",
+    **_SIZE,
+    **evaluations({"T": "steps"}),
+    **parameters(
+        {"D": "largest move per step", "Sigma": "steps between two resets", "M": "steps in a block"},
+    ),
+    **evaluations(
+        {
+            "m": "directions per sample and point (corrected: of an increment)",
+            "m_reset": "directions at a reset (of one pass: corrected)",
+        }
+    ),
+    **parameters(
+        {
+            "clip_reset": "norm at which a sample's mean over directions is clipped at a reset (corrected)",
+            "clip_increment": "the same of an increment (corrected)",
+            "delta_reached": "delta at epsilon, an example replaced: what the noise is worth",
+        }
+    ),
 }
 SIZES = Calculator(
-    _sizes, (*_PROBLEM, R), {**_SAMPLES, "lasry_lions": "sample size: Theorem B.5, component-wise, empirical"}, _SETS
+    _sizes,
+    (*_PROBLEM, R),
+    {**_SAMPLES, **sample_sizes({"lasry_lions": "sample size: Theorem B.5, component-wise, empirical"})},
+    _ORDERS,
+    _SOME_HIDDEN,
 )
-SINGLE_PASS = Calculator(_one_size("single_pass"), _PROBLEM, {"n": "sample size"}, _SETS)
-MULTI_PASS = Calculator(_one_size("multi_pass_empirical"), _PROBLEM, {"n": "sample size"}, _SETS)
-PLAIN_SINGLE_PASS = Calculator(_one_size("plain_single_pass"), _PROBLEM, {"n": "sample size"}, _SETS)
-PLAIN_MULTI_PASS = Calculator(_one_size("plain_multi_pass_empirical"), _PROBLEM, {"n": "sample size"}, _SETS)
+SINGLE_PASS = Calculator(_one_size("single_pass", _proved_size(_proved_single_pass)), _PROBLEM, _SIZE, _SETS)
+MULTI_PASS = Calculator(_one_size("multi_pass_empirical", _proved_size(_proved_multi_pass)), _PROBLEM, _SIZE, _SETS)
+PLAIN_SINGLE_PASS = Calculator(_one_size("plain_single_pass", _explicit_size("n_single_pass")), _PROBLEM, _SIZE, _SETS)
+PLAIN_MULTI_PASS = Calculator(
+    _one_size("plain_multi_pass_empirical", _explicit_size("n_multi_pass")), _PROBLEM, _SIZE, _SETS
+)
 LASRY_LIONS = Calculator(
     _lasry_lions,
     (d, alpha, beta, epsilon, delta, L, R),
-    {"n": "sample size", "lambda": "smoothing parameter"},
-    _SETS,
+    {**_SIZE, **parameters({"lambda": "smoothing parameter"})},
+    _ORDERS,
+    _HIDDEN,
 )
 ACCURACY = Calculator(
     _accuracies,
     (n, d, alpha, epsilon, delta, Phi, L),
-    {name: f"beta: {what}" for name, (_, what) in _METHODS.items()},
-    _SETS,
+    {name: Output(f"beta: {what}", Role.ACCURACY, _measure(name)) for name, (_, what) in _METHODS.items()},
+    _ORDERS,
+    _SOME_HIDDEN,
 )
 SINGLE_PASS_PARAMETERS = Calculator(
     _single_parameters,
-    (d, alpha, beta, epsilon, Phi, L),
+    _PROBLEM,
     {
         **_PARAMETERS,
-        "B1": "minibatch at a reset",
-        "B2": "minibatch at an increment",
-        "sigma": "noise per coordinate",
-        "m_first_order": "directions with gradients",
+        **parameters(
+            {
+                "B1": "minibatch at a reset",
+                "B2": "minibatch at an increment",
+                "sigma": "noise of a node, per coordinate",
+                "sensitivity": "of a leaf: of clipped means (corrected), of exact smoothed gradients (paper, one)",
+            }
+        ),
+        **evaluations({"m_first_order": "directions with gradients (paper, one)"}),
     },
-    ("corrected", "paper"),
+    _SETS,
 )
+# With gradients: the proof that is made explicit above is of function values.
+_FIRST_ORDER = {"constants": _ORDERS, "missing": _HIDDEN}
+SINGLE_PASS_FIRST_ORDER = replace(SINGLE_PASS, **_FIRST_ORDER)
+SINGLE_PASS_PARAMETERS_FIRST_ORDER = replace(SINGLE_PASS_PARAMETERS, **_FIRST_ORDER)
 MULTI_PASS_PARAMETERS = Calculator(
     _multi_parameters,
     _PROBLEM,
     {
         **_PARAMETERS,
-        "sigma1": "noise at a reset",
-        "sigma2": "noise at an increment",
-        "m_accuracy": "directions that accuracy asks for, as printed",
-        "m_reset": "directions that a reset's sensitivity asks for",
-        "m_increment": "directions that an increment's sensitivity asks for",
+        **parameters(
+            {
+                "sigma1": "noise at a reset",
+                "sigma2": "noise at an increment",
+                "sensitivity1": "of a reset: of clipped means (corrected), of exact smoothed gradients (paper, one)",
+                "sensitivity2": "of an increment",
+            }
+        ),
+        **evaluations(
+            {
+                "m_accuracy": "directions that accuracy asks for, as printed (paper, one)",
+                "m_increment": "directions that an increment's sensitivity asks for (paper, one)",
+            }
+        ),
     },
-    ("corrected", "paper"),
+    _SETS,
 )
 TREE_NOISE = Calculator(
     _tree_noise,
     (whole_period, sensitivity, epsilon, delta),
-    {"sigma": "noise per node and coordinate", "levels": "nodes that hold a query"},
+    parameters(
+        {
+            "sigma": "noise per node and coordinate",
+            "levels": "nodes that hold a query",
+            "delta_reached": "delta at epsilon: what the noise is worth",
+        }
+    ),
+    ("corrected", "paper"),
+)
+NODE = Calculator(
+    _node,
+    (index, whole_period, SYMBOLS.symbol("rank", "which node, largest first", domain=COUNT)),
+    parameters({"first": "first query of the node", "last": "last query", "num_nodes": "nodes in NODE(t)"}),
     ("corrected", "paper"),
 )
 CONVERSION = Calculator(
     _conversion,
     (Phi, alpha, D, T, M, G0, G1, spread),
     {
-        "bound": "Proposition 2.6",
-        "unbiased_bound": "for a conditionally unbiased oracle, own result",
-        "eta": "step size of the online learner",
+        **accuracies(
+            Measure.GOLDSTEIN,
+            {"bound": "Proposition 2.6", "unbiased_bound": "for a conditionally unbiased oracle, own result"},
+        ),
+        **parameters({"eta": "step size of the online learner"}),
     },
     ("corrected", "paper"),
 )
 CROSSOVERS = Calculator(
     _crossovers,
     (d, alpha, beta, epsilon, Phi, L, R),
-    {
-        "epsilon_privacy_free": "privacy is free in one pass from here on",
-        "epsilon_generalisation": "one pass pays less for privacy than many for generalisation from here on",
-        "d_generalisation": "one pass pays less for sampling than many for generalisation from here on",
-        "beta_plain_single_pass": "one plain pass pays less for privacy than Theorem 3.1 from here on",
-        "d_plain_single_pass": "one plain pass pays less for privacy than many for generalisation from here on",
-        "d_lasry_lions": "many plain passes pay less than Theorem B.5 from here on",
-    },
+    parameters(
+        {
+            "epsilon_privacy_free": "privacy is free in one pass from here on",
+            "epsilon_generalisation": "one pass pays less for privacy than many for generalisation from here on",
+            "d_generalisation": "one pass pays less for sampling than many for generalisation from here on",
+            "beta_plain_single_pass": "one plain pass pays less for privacy than Theorem 3.1 from here on",
+            "d_plain_single_pass": "one plain pass pays less for privacy than many for generalisation from here on",
+            "d_lasry_lions": "many plain passes pay less than Theorem B.5 from here on",
+        }
+    ),
 )
 EXPLICIT = Calculator(
     _explicit,
     _PROBLEM,
     {
-        "n_single_pass": "samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded",
-        "B": "its minibatch",
-        "T_single_pass": "its steps",
-        "n_multi_pass": "samples with which many plain passes are proved to, for the empirical objective",
-        "T_multi_pass": "their steps",
-        "ratio": "sensitivity over noise that (epsilon, delta) allows one Gaussian",
+        **sample_sizes(
+            {"n_single_pass": "samples with which one plain pass is proved to reach beta at radius 2 alpha, unrounded"}
+        ),
+        **parameters({"B": "its minibatch"}),
+        **evaluations({"T_single_pass": "its steps"}),
+        **sample_sizes(
+            {"n_multi_pass": "samples with which many plain passes are proved to, for the empirical objective"}
+        ),
+        **evaluations({"T_multi_pass": "their steps"}),
+        **parameters({"ratio": "sensitivity over noise that (epsilon, delta) allows one Gaussian"}),
     },
     ("corrected", "best"),
 )

@@ -35,14 +35,18 @@ _FRACTION = Domain(0, 1, closed=True)
 _GRADIENT = LOSS / LENGTH
 
 # What a user has: the problem, the target, the budget.
-d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e3))
-n = SYMBOLS.symbol("n", "number of samples", domain=_FROM_ONE)
+d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e3), common="dim")
+n = SYMBOLS.symbol("n", "number of samples", domain=_FROM_ONE, common="num_examples")
 alpha = SYMBOLS.symbol("alpha", "Goldstein radius", LENGTH)
 beta = SYMBOLS.symbol("beta", "bound on the norm of the least Goldstein subgradient", _GRADIENT)
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(1, 1e6))
-delta = SYMBOLS.symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.25))
-Phi = SYMBOLS.symbol("Phi", "initial gap F(x_0) - inf F, or a bound on it", LOSS, usual=(0.1, 10))
-L = SYMBOLS.symbol("L", "Lipschitz constant of the loss of every sample", _GRADIENT, usual=(0.1, 10))
+epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(1, 1e6), common="epsilon")
+delta = SYMBOLS.symbol(
+    "delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-12, 0.25), common="delta"
+)
+Phi = SYMBOLS.symbol("Phi", "initial gap F(x_0) - inf F, or a bound on it", LOSS, usual=(0.1, 10), common="initial_gap")
+L = SYMBOLS.symbol(
+    "L", "Lipschitz constant of the loss of every sample", _GRADIENT, usual=(0.1, 10), common="lipschitz"
+)
 R = SYMBOLS.symbol("R", "distance to a minimiser, or diameter of the outputs", LENGTH)
 zeta = SYMBOLS.symbol("zeta", "failure probability of generalisation", domain=UNIT_INTERVAL)
 

@@ -105,6 +105,7 @@ def theorem_3_1_noise(
         C=norm_bound,
         c_1=max(c_1, 2 * c_1 * epsilon / window),  # the window is judged below, not refused
         c_2=c_2,
+        constants="paper",
     )
     statement = f"epsilon = {epsilon:g} < c_1 T B^2/n^2 = {window:.4g} (c_1 = {c_1:g})"
     premise = Assumption(statement, "checked", epsilon < window)
@@ -271,19 +272,10 @@ def clipped_noisy_sgd(
     validate.positive(step_size=step_size)
     validate.same_length(x=x, noise=noise, streams=streams)
     oracle = MinibatchGradient(
-        problem,
-        sampling,
-        per_run.column(noise, "std", x.device),
-        norm_bound,
-        num_steps,
-        relation,
-        clipped=True,
-        bound_basis=bound_basis,
-        check=0,
-        augment=augment,
-        divisor=divisor,
+        problem, sampling, per_run.column(noise, "std", x.device), norm_bound, num_steps, relation,
+        clipped=True, bound_basis=bound_basis, check=0, augment=augment, divisor=divisor,
         mechanism=shared(Gaussian(), [choice.std for choice in noise]),
-    )
+    )  # fmt: skip
     # With one step more a run notices that it has finished.
     ends, method = num_steps + 1, Descent(step_size)
     return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)
@@ -363,19 +355,10 @@ def noisy_sgd(
     validate.positive(step_size=step_size)
     validate.same_length(x=x, noise=noise, streams=streams)
     oracle = MinibatchGradient(
-        problem,
-        sampling,
-        per_run.column(noise, "std", x.device),
-        norm_bound,
-        num_steps,
-        relation,
-        clipped=False,
-        bound_basis=bound_basis,
-        check=check,
-        augment=augment,
-        divisor=divisor,
+        problem, sampling, per_run.column(noise, "std", x.device), norm_bound, num_steps, relation,
+        clipped=False, bound_basis=bound_basis, check=check, augment=augment, divisor=divisor,
         mechanism=shared(Gaussian(), [choice.std for choice in noise]),
-    )
+    )  # fmt: skip
     # With one step more a run notices that it has finished.
     ends, method = num_steps + 1, Descent(step_size)
     return run(method, oracle, x, streams, delta=delta, max_steps=ends, observe=observe, not_covered=not_covered)

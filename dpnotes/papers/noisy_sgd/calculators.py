@@ -1,8 +1,14 @@
 """Avdiukhin et al. (2024), arXiv:2410.06878: their formulas as functions of numbers.
 
-Three sets of constants: `corrected` (the formulas that the claims confirm, with the factors of the proofs), `paper`
-(as printed, units or not), `one` (the corrected formulas with every factor 1). The absolute constants that the paper
-does not give (c, c_1, c_2, c_eta) are arguments.
+Sets of constants: `corrected` (what the claims confirm, with the factors of the proofs, and the exact accountant's
+noise), `given` (the same with noise by Theorem 3.1, with the c_1 and c_2 of the caller), `paper` (as printed, units or
+not), `one` (the corrected formulas with every factor 1). The absolute constants that the paper does not give (c, c_1,
+c_2, c_eta) are arguments.
+
+Theorem 3.1 says that there are c_1 and c_2, for batches drawn at random, and no proof gives them. So `corrected` is for
+whole batches, B = n, where the least noise is known exactly, and takes no account of c_1 and c_2; the accuracy does not
+depend on B anyhow. `delta_reached` says what any noise is worth: exactly for whole batches, and for smaller ones, as if
+nothing had been gained by drawing them, at most that; `SPENT` asks the accountant of batches of fixed size.
 """
 
 from collections.abc import Callable
@@ -11,48 +17,84 @@ from typing import Any
 import numpy as np
 
 from dpnotes.papers.noisy_sgd import notation as s
-from dpnotes.theory.calculators import Calculator
+from dpnotes.privacy.calibration import gaussian_delta, gaussian_std
+from dpnotes.theory.calculators import Calculator, Measure, accuracies, evaluations, parameters, sample_sizes
+from dpnotes.theory.refusals import NoRoot, require, require_informative
 
 SETS = ("corrected", "paper", "one")
+NOISE_SETS = (*SETS, "given")
+_least_noise = np.vectorize(gaussian_std, otypes=[float])  # of a Gaussian for a sensitivity of 1
 TOLERANCE = 1e-12  # relative, of closed loops
 _ROUNDS = 200
 
 
-def _first(values: Any, wrong: Any) -> float:
-    """The first entry of values at which something is wrong, for a message."""
-    return float(np.broadcast_to(values, np.shape(wrong))[wrong].flat[0])
-
-
-def _require(holds: Any, message: Callable[[Any], str]) -> None:
-    wrong = ~np.asarray(holds)
-    if wrong.any():
-        raise ValueError(message(wrong))
-
-
 def _require_batch(B: Any, n: Any) -> None:
-    _require(
-        np.less_equal(B, n),
-        lambda wrong: f"Expected B={_first(B, wrong):g} <= n={_first(n, wrong):g}: a batch of data.",
-    )
+    require(np.less_equal(B, n), "Expected B={B:g} <= n={n:g}: a batch of data.", B=B, n=n)
 
 
 def _require_two(n: Any) -> None:
-    _require(np.greater(n, 1), lambda wrong: "Expected n > 1: two data sets that differ in one of n examples.")
+    require(np.greater(n, 1), "Expected n > 1: two data sets that differ in one of n examples.")
 
 
 # ---------------------------------------------------------------- noise and gradients
-def _privacy_noise(n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, c_1: Any, c_2: Any) -> dict[str, Any]:
+def _require_whole(B: Any, n: Any) -> None:
+    require(
+        np.equal(B, n),
+        "Expected B={B:g} = n={n:g}: of smaller batches no proof gives c_1 and c_2; constants='given' takes yours.",
+        B=B,
+        n=n,
+    )
+
+
+def _reached(B: Any, epsilon: Any, C: Any, Delta: Any, T: Any) -> Any:
+    """Delta at epsilon of T steps on whole batches."""
+    return gaussian_delta(epsilon, Delta * B / (2 * C * np.sqrt(np.ceil(T))))
+
+
+def _privacy_noise(
+    n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, c_1: Any, c_2: Any, constants: str
+) -> dict[str, Any]:
     _require_batch(B, n)
     largest = c_1 * T * (B / n) ** 2
-    _require(
-        np.less(epsilon, largest),
-        lambda wrong: (
-            f"Expected epsilon={_first(epsilon, wrong):g} < c_1 T B^2/n^2 = {_first(largest, wrong):g}: "
-            "the condition of Theorem 3.1 fails."
-        ),
-    )
-    noise = c_2 * C * np.sqrt(-T * np.log(delta)) / (n * epsilon)
-    return {"Delta": noise, "noise_multiplier": noise * B / C, "largest_epsilon": largest}
+    if constants == "corrected":  # an example that is replaced moves a mean of gradients by 2 C/n
+        _require_whole(B, n)
+        noise = 2 * C * np.sqrt(T) * _least_noise(epsilon, delta) / n
+    else:
+        noise = c_2 * C * np.sqrt(-T * np.log(delta)) / (n * epsilon)
+        require(
+            np.less(epsilon, largest),
+            "Expected epsilon={epsilon:g} < c_1 T B^2/n^2 = {largest:g}: the condition of Theorem 3.1 fails.",
+            epsilon=epsilon,
+            largest=largest,
+        )
+    return {
+        "Delta": noise,
+        "noise_multiplier": noise * B / C,
+        "largest_epsilon": largest,
+        "delta_reached": _reached(B, epsilon, C, noise, T),
+    }
+
+
+def _spent(n: float, T: float, B: float, epsilon: float, delta: float, C: float, Delta: float) -> tuple[float, float]:
+    """Epsilon at delta, and delta at epsilon, of batches of fixed size."""
+    from dpnotes.core import WHOLE, Relation, Sampling
+    from dpnotes.papers.accountant import delta_at
+    from dpnotes.privacy.accounting import account
+    from dpnotes.privacy.events import Event
+
+    sampling = WHOLE if B == n else Sampling.fixed_size(int(B), int(n))
+    events = [Event(float(Delta * B / (2 * C)), Relation.REPLACE_ONE, sampling, int(T))]
+    return account(events, float(delta)).epsilon, delta_at(events, float(epsilon))
+
+
+_spent_each = np.vectorize(_spent, otypes=[float, float])
+
+
+def _worth(n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, Delta: Any) -> dict[str, Any]:
+    """What the accountant finds of T steps with noise Delta, an example replaced; seconds each."""
+    _require_batch(B, n)
+    at_delta, at_epsilon = _spent_each(n, T, B, epsilon, delta, C, Delta)
+    return {"epsilon_reached": at_delta[()], "delta_reached": at_epsilon[()]}
 
 
 def _spread(sigma: Any, n: Any) -> Any:
@@ -103,15 +145,18 @@ def _transcript_delta(delta: Any, failure: Any) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------- the closed loop of Theorem 3.5
-def _settle(step: Callable[[Any], Any], start: Any) -> Any:
-    """The fixed point of a contraction of logarithms, to `TOLERANCE`."""
+def _settle(step: Callable[[Any], Any], start: Any, several: int = 0) -> Any:
+    """The fixed point of a contraction of logarithms, to `TOLERANCE`; the last `several` axes settle together."""
     here = start
+    settled = np.asarray(False)
     for _ in range(_ROUNDS):
         there = step(here)
-        if np.all(np.abs(there - here) <= TOLERANCE):
+        settled = np.abs(there - here) <= TOLERANCE
+        if np.all(settled):
             return there
         here = there
-    raise ValueError(f"Expected the loop of alpha, T and C to have a root, none within {_ROUNDS} rounds.")
+    no_root = f"Expected the loop of alpha, T and C to have a root, none within {_ROUNDS} rounds."
+    require(settled.all(axis=tuple(range(np.ndim(settled) - several, np.ndim(settled)))), no_root, NoRoot)
 
 
 def _factors(constants: str) -> tuple[float, float]:
@@ -124,27 +169,43 @@ def _noise_floor(
     c_1: Any, c_2: Any, c_eta: Any, constants: str,
 ) -> Any:  # fmt: skip
     """The least Delta: at least sigma/sqrt(B), within the window of epsilon, and with a step size of at most 1/L."""
-    window = c_2 * C / B * np.sqrt(-np.log(delta) / (c_1 * epsilon))
-    floor = np.maximum(np.maximum(sigma / np.sqrt(B), window), alpha * np.sqrt(c_eta / dim))
+    floor = np.maximum(sigma / np.sqrt(B), alpha * np.sqrt(c_eta / dim))
+    if constants != "corrected":
+        floor = np.maximum(floor, c_2 * C / B * np.sqrt(-np.log(delta) / (c_1 * epsilon)))
     if constants == "paper":  # eta <= 1/(sigma sqrt(T))
         floor = np.maximum(floor, 8 * sigma * np.sqrt(f_max / (L * dim)))
     return floor
 
 
+def _reach(
+    scale: float, dim: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, c_2: Any, c_eta: Any, constants: str
+) -> tuple[Any, Any]:
+    """Numerator and denominator of alpha^2 n / C, for a real number of steps; the noise itself cancels."""
+    inside = scale / c_eta * L * f_max * dim
+    if constants == "corrected":
+        return np.sqrt(inside) * 2 * _least_noise(epsilon, delta), 1.0
+    return c_2 * np.sqrt(inside * -np.log(delta)), epsilon
+
+
 def _loop(
     n: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
-    c: Any, c_1: Any, c_2: Any, c_eta: Any, constants: str,
+    c: Any, c_1: Any, c_2: Any, c_eta: Any, constants: str, gradients: str = "",
 ) -> dict[str, Any]:  # fmt: skip
     _require_batch(B, n)
+    if constants == "corrected":
+        _require_whole(B, n)
     scale, more = _factors(constants)
     dim = np.asarray(d, dtype=float) + more
     size = np.asarray(n, dtype=float)
-    # Delta cancels: alpha^2 = reach * C.
-    reach = c_2 * np.sqrt(scale / c_eta * L * f_max * dim * -np.log(delta)) / (size * epsilon)
+    top, bottom = _reach(scale, dim, epsilon, delta, L, f_max, c_2, c_eta, constants)
+    most = top / (size * bottom)
     found: dict[str, Any] = {}
 
     def step(log_steps: Any) -> Any:
-        first, second = _gradient_terms(size, np.exp(log_steps), delta, L, f_max, sigma, c, c_eta, constants)
+        reach = most * _rounding_up(np.exp(log_steps), constants)
+        first, second = _gradient_terms(
+            size, np.exp(log_steps), delta, L, f_max, sigma, c, c_eta, gradients or constants
+        )
         alpha = (reach * second + np.sqrt((reach * second) ** 2 + 4 * reach * first)) / 2
         bound = first + alpha * second
         noise = _noise_floor(size, B, epsilon, delta, L, f_max, sigma, alpha, bound, dim, c_1, c_2, c_eta, constants)
@@ -154,35 +215,36 @@ def _loop(
 
     _settle(step, np.zeros(np.broadcast(size, dim, epsilon, L, f_max, sigma, B, delta).shape) + 5.0)
     _require_alpha(found["alpha"], found["T"], delta, L, f_max, rho, constants)
-    return {name: found[name] for name in ("alpha", "eta", "T", "Delta", "C")}
+    found["delta_reached"] = _reached(B, epsilon, found["C"], found["Delta"], found["T"])
+    return {name: found[name] for name in ("alpha", "eta", "T", "Delta", "C", "delta_reached")}
+
+
+def _rounding_up(steps: Any, constants: str) -> Any:
+    """Noise for the whole number of steps that a run has, over that for their real number."""
+    return np.sqrt(1 + 1 / steps) if constants == "corrected" else 1.0
 
 
 def _deterministic_loop(
     n: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
-    c_1: Any, c_2: Any, c_eta: Any,
+    c_1: Any, c_2: Any, c_eta: Any, constants: str,
 ) -> dict[str, Any]:  # fmt: skip
     _require_two(n)
-    return _loop(n, d, B, epsilon, delta, L, f_max, sigma, rho, 1.0, c_1, c_2, c_eta, "deterministic")
+    return _loop(n, d, B, epsilon, delta, L, f_max, sigma, rho, 1.0, c_1, c_2, c_eta, constants, "deterministic")
 
 
 def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any, constants: str) -> None:
-    largest = np.sqrt(2 * L * f_max) if constants == "paper" else np.sqrt(L * f_max / np.log(T / delta))
-    reason = (
-        "beyond, x_0 itself has so small a gradient"
-        if constants == "paper"
-        else "beyond, the step size has another form"
-    )
-    _require(
-        np.less_equal(alpha, largest),
-        lambda wrong: f"Expected alpha={_first(alpha, wrong):.4g} <= {_first(largest, wrong):.4g}: {reason}.",
-    )
+    first = np.sqrt(2 * L * np.asarray(f_max))
+    require_informative("alpha", alpha, "sqrt(2 L f_max)", first, why="x_0 itself has that", closed=True)
+    if constants != "paper":
+        largest = np.sqrt(L * f_max / np.log(T / delta))
+        another = "Expected alpha={alpha:.4g} <= {largest:.4g}: beyond, the step size has another form."
+        require(np.less_equal(alpha, largest), another, alpha=alpha, largest=largest)
     flat = L**2 / rho
-    _require(
+    require(
         np.less_equal(alpha, flat),
-        lambda wrong: (
-            f"Expected alpha={_first(alpha, wrong):.4g} <= L^2/rho = {_first(flat, wrong):.4g}: "
-            "beyond, no eigenvalue is below -sqrt(rho alpha)."
-        ),
+        "Expected alpha={alpha:.4g} <= L^2/rho = {flat:.4g}: beyond, no eigenvalue is below -sqrt(rho alpha).",
+        alpha=alpha,
+        flat=flat,
     )
 
 
@@ -190,24 +252,35 @@ def _sample_size(
     alpha: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
     c: Any, c_1: Any, c_2: Any, c_eta: Any, constants: str,
 ) -> dict[str, Any]:  # fmt: skip
-    scale, more = _factors(constants)
-    dim = np.asarray(d, dtype=float) + more
-    reach = c_2 * np.sqrt(scale / c_eta * L * f_max * dim * -np.log(delta)) / (epsilon * np.asarray(alpha) ** 2)
+    scale, extra = _factors(constants)
+    dim = np.asarray(d, dtype=float) + extra
+    top, bottom = _reach(scale, dim, epsilon, delta, L, f_max, c_2, c_eta, constants)
+    reach = top / (bottom * np.asarray(alpha) ** 2)
     found: dict[str, Any] = {}
 
     def step(logs: Any) -> Any:
-        size, steps = np.exp(logs)
+        size, steps = np.moveaxis(np.exp(logs), -1, 0)
         first, second = _gradient_terms(size, steps, delta, L, f_max, sigma, c, c_eta, constants)
-        bound = first + alpha * second
-        noise = _noise_floor(size, B, epsilon, delta, L, f_max, sigma, alpha, bound, dim, c_1, c_2, c_eta, constants)
-        found.update(n=reach * bound, C=bound, Delta=noise, T=scale * L * f_max * dim * noise**2 / (c_eta * alpha**4))
-        return np.log(np.stack(np.broadcast_arrays(found["n"], found["T"])))
+        bound, batch = first + alpha * second, size if constants == "corrected" else B
+        noise = _noise_floor(
+            size, batch, epsilon, delta, L, f_max, sigma, alpha, bound, dim, c_1, c_2, c_eta, constants
+        )
+        more = scale * L * f_max * dim * noise**2 / (c_eta * alpha**4)
+        found.update(n=reach * bound * _rounding_up(more, constants), C=bound, Delta=noise, T=more)
+        return np.log(np.stack(np.broadcast_arrays(found["n"], found["T"]), axis=-1))
 
     shape = np.broadcast(alpha, dim, epsilon, L, f_max, sigma, B, delta).shape
-    _settle(step, np.zeros((2, *shape)) + 5.0)
+    _settle(step, np.zeros((*shape, 2)) + 5.0, several=1)
+    whole = (
+        "Expected B={B:g} >= n={n:g}: whole batches; of smaller ones no proof gives c_1 and c_2 (constants='given')."
+    )
+    if constants == "corrected":
+        require(np.greater_equal(B, found["n"]), whole, B=B, n=found["n"])
+        B = found["n"]
     _require_batch(B, found["n"])
     _require_alpha(alpha, found["T"], delta, L, f_max, rho, constants)
-    return {name: found[name] for name in ("n", "T", "Delta", "C")}
+    found["delta_reached"] = _reached(B, epsilon, found["C"], found["Delta"], found["T"])
+    return {name: found[name] for name in ("n", "T", "Delta", "C", "delta_reached")}
 
 
 # ---------------------------------------------------------------- selection, Section 3.4
@@ -224,69 +297,91 @@ def _selection(d: Any, epsilon: Any, L: Any, rho: Any, f_max: Any, constants: st
     return {"n": np.maximum(gradient, eigenvalue), "gradient": gradient, "eigenvalue": eigenvalue}
 
 
+_WORTH = "delta at epsilon of whole batches with that noise, an example replaced; of smaller ones at most"
 _FREE = (s.c, s.c_1, s.c_2, s.c_eta)
 failure = s.SYMBOLS.symbol("failure", "probability that some gradient exceeds C", domain=s.UNIT_INTERVAL)
 PRIVACY_NOISE = Calculator(
     _privacy_noise,
     (s.n, s.T, s.B, s.epsilon, s.delta, s.C, s.c_1, s.c_2),
-    {
-        "Delta": "noise of a coordinate of the mean gradient",
-        "noise_multiplier": "Delta B/C",
-        "largest_epsilon": "c_1 T B^2/n^2",
-    },
+    parameters(
+        {
+            "Delta": "noise of a coordinate of the mean gradient",
+            "noise_multiplier": "Delta B/C",
+            "largest_epsilon": "c_1 T B^2/n^2",
+            "delta_reached": _WORTH,
+        }
+    ),
+    ("corrected", "paper"),
+)
+SPENT = Calculator(
+    _worth,
+    (s.n, s.T, s.B, s.epsilon, s.delta, s.C, s.Delta),
+    parameters(
+        {
+            "epsilon_reached": "epsilon at delta of T steps with noise Delta, by the accountant, an example replaced",
+            "delta_reached": "delta at epsilon",
+        }
+    ),
 )
 GRADIENT_BOUND = Calculator(
     _gradient_bound,
     (s.n, s.T, s.delta, s.L, s.f_max, s.sigma, s.alpha, s.c, s.c_eta),
-    {"C": "bound of the gradients' norms"},
+    parameters({"C": "bound of the gradients' norms"}),
     SETS,
 )
 SENSITIVITY = Calculator(
     _sensitivity,
     (s.n, s.B, s.sigma),
-    {
-        "sample": "how far a sample's gradient is from the mean gradient",
-        "difference": "how far gradients of exchanged samples are apart",
-        "batch": "sensitivity of the mean gradient of a batch of fixed size, one example replaced",
-    },
+    parameters(
+        {
+            "sample": "how far a sample's gradient is from the mean gradient",
+            "difference": "how far gradients of exchanged samples are apart",
+            "batch": "sensitivity of the mean gradient of a batch of fixed size, one example replaced",
+        }
+    ),
 )
-TOTAL_DELTA = Calculator(
-    _total_delta,
-    (s.epsilon, s.delta, failure),
-    {"delta": "delta of the whole; 1 where the argument says nothing"},
-    SETS,
-)
-TRANSCRIPT_DELTA = Calculator(
-    _transcript_delta, (s.delta, failure), {"delta": "delta of the whole; 1 where the argument says nothing"}
-)
+_TOTAL = parameters({"delta": "delta of the whole; 1 where the argument says nothing"})
+TOTAL_DELTA = Calculator(_total_delta, (s.epsilon, s.delta, failure), _TOTAL, SETS)
+TRANSCRIPT_DELTA = Calculator(_transcript_delta, (s.delta, failure), _TOTAL)
+_RUN = {
+    **evaluations({"T": "number of iterations, to be rounded up"}),
+    **parameters(
+        {
+            "Delta": "noise of a coordinate of the mean gradient",
+            "C": "bound of the gradients' norms",
+            "delta_reached": _WORTH,
+        }
+    ),
+}
 _LOOP_OUTPUTS = {
-    "alpha": "gradient norm",
-    "eta": "step size",
-    "T": "number of iterations, to be rounded up",
-    "Delta": "noise of a coordinate of the mean gradient",
-    "C": "bound of the gradients' norms",
+    **accuracies(Measure.SECOND_ORDER_EMPIRICAL, {"alpha": "gradient norm"}),
+    **parameters({"eta": "step size"}),
+    **_RUN,
 }
 CLOSED_LOOP = Calculator(
-    _loop, (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE), _LOOP_OUTPUTS, SETS
+    _loop, (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE), _LOOP_OUTPUTS, NOISE_SETS
 )
 DETERMINISTIC_LOOP = Calculator(
     _deterministic_loop,
     (s.n, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, s.c_1, s.c_2, s.c_eta),
-    {**_LOOP_OUTPUTS, "C": "half of how far gradients of exchanged samples are apart"},
+    {**_LOOP_OUTPUTS, **parameters({"C": "half of how far gradients of exchanged samples are apart"})},
+    ("corrected", "given"),
 )
 SAMPLE_SIZE = Calculator(
     _sample_size,
     (s.alpha, s.d, s.B, s.epsilon, s.delta, s.L, s.f_max, s.sigma, s.rho, *_FREE),
-    {"n": "number of examples", **{k: v for k, v in _LOOP_OUTPUTS.items() if k in ("T", "Delta", "C")}},
-    SETS,
+    {**sample_sizes({"n": "number of examples"}), **_RUN},
+    NOISE_SETS,
 )
 SELECTION = Calculator(
     _selection,
     (s.d, s.epsilon, s.L, s.rho, s.f_max),
-    {
-        "n": "number of examples that selection needs",
-        "gradient": "for the gradient norm",
-        "eigenvalue": "for the smallest eigenvalue",
-    },
+    sample_sizes(
+        {
+            "n": "number of examples that selection needs",
+            "gradient": "for the gradient norm",
+            "eigenvalue": "for the smallest eigenvalue",
+        }
+    ),
     SETS,
 )

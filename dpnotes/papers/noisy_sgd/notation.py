@@ -34,21 +34,27 @@ STEP = LENGTH**2 / LOSS
 ABOVE_ONE = Domain(1)
 FROM_ONE = Domain(1, math.inf, closed=True)
 
-n = SYMBOLS.symbol("n", "number of examples", domain=COUNT, usual=(2, 1e6))
-d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e6))
+n = SYMBOLS.symbol("n", "number of examples", domain=COUNT, usual=(2, 1e6), common="num_examples")
+d = SYMBOLS.symbol("d", "dimension", domain=COUNT, usual=(1, 1e6), common="dim")
 B = SYMBOLS.symbol("B", "batch size", domain=COUNT, usual=(1, 1e3))
 T = SYMBOLS.symbol("T", "number of iterations", domain=COUNT, usual=(10, 1e6))
-epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(0.1, 8))
-delta = SYMBOLS.symbol("delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-8, 0.1))
+epsilon = SYMBOLS.symbol("epsilon", "privacy loss", usual=(0.1, 8), common="epsilon")
+delta = SYMBOLS.symbol(
+    "delta", "failure probability of privacy", domain=UNIT_INTERVAL, usual=(1e-8, 0.1), common="delta"
+)
 delta_t = SYMBOLS.symbol(
     "delta_t", "failure probability of one iteration, delta/T", domain=UNIT_INTERVAL, latex="\\tilde{\\delta}"
 )
 ell = SYMBOLS.symbol(
     "ell", "a logarithm: of 1/delta, of T/delta, of nT", domain=ABOVE_ONE, latex="\\ell", usual=(1, 30)
 )
-L = SYMBOLS.symbol("L", "smoothness", SMOOTHNESS, usual=(0.1, 10))
-rho = SYMBOLS.symbol("rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10))
-f_max = SYMBOLS.symbol("f_max", "bound of f(x_0) - f(x*)", LOSS, latex="f_{\\max}", usual=(1e-8, 10))
+L = SYMBOLS.symbol("L", "smoothness", SMOOTHNESS, usual=(0.1, 10), common="smoothness")
+rho = SYMBOLS.symbol(
+    "rho", "Lipschitz constant of the Hessian", LOSS / LENGTH**3, usual=(0.1, 10), common="hessian_lipschitz"
+)
+f_max = SYMBOLS.symbol(
+    "f_max", "bound of f(x_0) - f(x*)", LOSS, latex="f_{\\max}", usual=(1e-8, 10), common="initial_gap"
+)
 sigma = SYMBOLS.symbol("sigma", "scale of a sample's gradient around the gradient", GRADIENT, usual=(1e-6, 10))
 alpha = SYMBOLS.symbol("alpha", "gradient norm of the stationary point that is looked for", GRADIENT, usual=(0.01, 10))
 eta = SYMBOLS.symbol("eta", "step size", STEP, usual=(1e-6, 1))

@@ -17,6 +17,7 @@ from dpnotes.papers.adaptive_batch.algorithms import (
     stochastic_spider,
     theorem_3_11,
 )
+from dpnotes.papers.adaptive_batch.calculators import SAMPLE_SIZE
 from dpnotes.privacy.search import Search, random_steps, select_stationary_point
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.sensing import QuadraticSensing
@@ -69,16 +70,30 @@ def test_runs_of_their_own_accuracy_are_one_batch():
 
 def test_the_paper_s_parameters_are_vacuous_and_its_noise_is_not_private():
     sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
-    for n, constants in ((1e8, "paper"), (1e9, "paper"), (1e9, "corrected")):
-        found = theorem_3_11(n, 100, 1.0, DELTA, **sizes, constants=constants)
+    for n in (1e8, 1e9):
+        found = theorem_3_11(n, 100, 1.0, DELTA, **sizes, constants="paper")
         assert found.threshold > found.gradient_bound, "every point is taken for a saddle"
     samples, x, claims = VirtualSamples(DATA, 10**10), SADDLE[:1], {}
-    for constants in ("paper", "corrected"):
+    for constants in ("paper", "one"):
         # Privacy asks for more examples than sampling does.
         oracle = spider_of([theorem_3_11(1e10, 100, 0.01, DELTA, **sizes, constants=constants)], samples)
         (claims[constants],) = oracle.guarantee(oracle.init(x), DELTA, Streams.of(0, ["a"]))
-    assert claims["corrected"].epsilon == pytest.approx(0.01, rel=1e-6)
+    assert claims["one"].epsilon == pytest.approx(0.01, rel=1e-6) and claims["one"].epsilon <= 0.01
     assert claims["paper"].epsilon > 0.1
+    with pytest.raises(ValueError, match="'corrected' to be one of: one, paper; the proof rests on Lemma 3.3"):
+        theorem_3_11(1e10, 100, 0.01, DELTA, **sizes, constants="corrected")
+
+
+def test_the_noise_is_for_the_tree_that_a_run_has():
+    """T is rounded up to a power of two: the tree has a level more than the real T."""
+    sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
+    steps = 2**16 - 0.5
+    n = SAMPLE_SIZE(alpha=steps**-0.5, d=100, epsilon=1.0, G=1.0, M=1.0, B=1.0)["n"]
+    found = theorem_3_11(n, 100, 1.0, DELTA, **sizes, constants="one")
+    assert found.max_leaves == 2**16
+    oracle = spider_of([found], VirtualSamples(DATA, 10**18))
+    (claim,) = oracle.guarantee(oracle.init(SADDLE[:1]), DELTA, Streams.of(0, ["a"]))
+    assert 0.999 < claim.epsilon <= 1.0
 
 
 def test_the_printed_lines_can_be_run():
@@ -159,7 +174,7 @@ def test_what_is_wrong_is_said_with_by_how_much():
         choice(-1.0)
     with pytest.raises(ValueError, match="runs share their mechanism"):
         spider_of([choice(), choice(epsilon=math.inf)], VirtualSamples(DATA, 10**14))
-    with pytest.raises(ValueError, match="the theorem says nothing"):
+    with pytest.raises(ValueError, match="the bound is vacuous"):
         theorem_3_11(100.0, 10, 1.0, DELTA, **SIZES)
     with pytest.raises(ValueError, match="parameters: 2"):
         stochastic_spider(samples, [choice(), choice()], SADDLE, streams, delta=DELTA)

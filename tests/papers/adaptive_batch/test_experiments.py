@@ -390,6 +390,7 @@ def test_the_rule_on_what_is_needed(frame, verdict):
     assert necessity.decide(frame, necessity.QUICK).verdict == verdict
 
 
+@pytest.mark.slow
 def test_a_tiny_necessity_runs():
     spec = changed(necessity.QUICK, accuracy=0.05, repeats=4)
     table = necessity.summary(frame_of(necessity, spec))

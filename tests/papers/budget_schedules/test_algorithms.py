@@ -187,6 +187,7 @@ print((peak(40) - alone) / 39 / bytes_per_run(problem))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
 def test_the_declared_memory_of_a_run_is_what_it_takes():
     done = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True)

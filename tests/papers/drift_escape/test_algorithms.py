@@ -19,6 +19,7 @@ from dpnotes.papers.drift_escape.algorithms import (
     theorem_1,
     theorem_2,
 )
+from dpnotes.papers.drift_escape.calculators import PLAN
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
@@ -84,6 +85,24 @@ def test_the_paper_s_parameters_are_vacuous():
     assert claims["corrected"].epsilon == pytest.approx(1.0, rel=1e-6)
     assert claims["paper"].epsilon > 2, "with 1 for its constants"
     assert theorem_1(1e-8, 1e-10, 100, **UNIT, s=10.0).attempt_length > 1e8
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("constants", ["paper", "corrected", "one"])
+def test_the_escape_is_planned_for_the_noise_that_is_drawn(constants: str, epsilon: float):
+    n = 1e24 if constants == "paper" else 1e20
+    found = theorem_2(n, 100, epsilon, DELTA, gradient_bound=1.0, **UNIT, constants=constants)
+    # A fresh gradient, and the differences until their squared moves add up to kappa, drawn as Algorithm 2 draws them.
+    moves = torch.full((1000,), math.sqrt(found.drift_threshold / 1000), dtype=torch.float64)
+    drawn = found.noise_multiplier * torch.cat([torch.tensor([2 / found.first_batch]), 2 * moves / found.batch]).norm()
+    planned = PLAN(n=n, d=100, epsilon=epsilon, delta=DELTA, G=1.0, M=1.0, rho=1.0, U=1.0, constants=constants)
+    at = {"dim": 100, **UNIT, "constants": constants}
+    expected = theorem_1(planned["sigma"], float(drawn), **at)
+    assert found.escape.accuracy == pytest.approx(expected.accuracy, rel=1e-9)
+    control = theorem_1(planned["sigma"], float(drawn) / 1.95, **at)
+    assert abs(control.accuracy / found.escape.accuracy - 1) > 1e-3, "less noise is another plan"
+    if constants != "one":
+        assert float(drawn) == pytest.approx(planned["r"], rel=1e-9)
 
 
 def test_kappa_balances_what_privacy_or_sampling_asks_for():

@@ -14,6 +14,7 @@ from scipy import stats
 from dpnotes.papers import claim, claims
 from dpnotes.papers.noisy_sgd import calculators
 from dpnotes.papers.noisy_sgd import notation as s
+from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.evaluation import substitute
 from dpnotes.theory.symbols import expand
@@ -44,7 +45,7 @@ def test_what_breaks_privacy_is_named():
     # What these refute is an argument: for batches of a fixed size there is another one (own.sensitivity).
     for name in ("thm3.3.privacy", "lemma3.2.noise"):
         erratum = claim(f"noisy_sgd.{name}").erratum
-        assert erratum is not None and erratum.severity == Severity.RATE and "own.sensitivity" in erratum.wording
+        assert erratum is not None and erratum.severity == Severity.PROOF and "own.sensitivity" in erratum.wording
 
 
 # ---------------------------------------------------------------- evidence
@@ -342,14 +343,21 @@ SETTING = {
     "d": 1000, "B": 500, "epsilon": 1.0, "delta": 1e-6, "L": 1.0, "f_max": 1.0, "sigma": 1.0, "rho": 1.0,
     "c": 1.0, "c_1": 1.0, "c_2": 1.0, "c_eta": 0.1,
 }  # fmt: skip
+GIVEN = {**SETTING, "constants": "given"}
 SIZE = 1_000_000
 
 
 def test_privacy_noise_is_the_moments_accountants():
-    found = calculate("thm3.1.noise", n=50_000, T=10_000, B=512, epsilon=0.5, delta=1e-5, C=2.5, c_1=1.0, c_2=1.0)
+    numbers = {"n": 50_000, "T": 10_000, "epsilon": 0.5, "delta": 1e-5, "C": 2.5, "c_1": 1.0, "c_2": 1.0}
+    found = calculate("thm3.1.noise", **numbers, B=512, constants="paper")
     assert found["Delta"] == pytest.approx(2.5 * math.sqrt(10_000 * math.log(1e5)) / (50_000 * 0.5))
     assert found["noise_multiplier"] == pytest.approx(512 / 50_000 * math.sqrt(10_000 * math.log(1e5)) / 0.5)
     assert found["largest_epsilon"] == pytest.approx(1.048576)
+    private = calculate("thm3.1.noise", **numbers, B=50_000)
+    assert private["Delta"] == pytest.approx(5.0 * 100 * gaussian_std(0.5, 1e-5) / 50_000)
+    assert private["delta_reached"] == pytest.approx(1e-5) and private["delta_reached"] <= 1e-5
+    with pytest.raises(ValueError, match="Expected B=512 = n=50000: of smaller batches no proof gives c_1 and c_2"):
+        calculate("thm3.1.noise", **numbers, B=512)
 
 
 def test_gradient_bounds():
@@ -379,7 +387,7 @@ def test_total_delta_of_the_experiments():
     assert calculate("thm3.3.privacy", epsilon=8.0, delta=0.01, failure=0.01, constants="paper")["delta"] == 0.02
 
 
-@pytest.mark.parametrize("constants", ["corrected", "paper", "one"])
+@pytest.mark.parametrize("constants", ["given", "paper", "one"])
 def test_the_closed_loop_satisfies_its_equations(constants):
     found = calculate("thm3.5.alpha", n=SIZE, **SETTING, constants=constants)
     alpha, eta, steps, noise, bound = (found[k] for k in ("alpha", "eta", "T", "Delta", "C"))
@@ -391,7 +399,7 @@ def test_the_closed_loop_satisfies_its_equations(constants):
     assert eta <= 1 + 1e-9 and noise**2 >= 1 / 500 - 1e-12 and steps * 500**2 / SIZE**2 >= 1 - 1e-9
     again = calculate(
         "lemma3.2.bound", n=SIZE, T=round(steps), delta=1e-6, L=1.0, f_max=1.0, sigma=1.0, alpha=alpha, c=1.0,
-        c_eta=0.1, constants=constants,
+        c_eta=0.1, constants="corrected" if constants == "given" else constants,
     )  # fmt: skip
     assert bound == pytest.approx(again["C"], rel=1e-3)
     if constants != "one":
@@ -399,13 +407,23 @@ def test_the_closed_loop_satisfies_its_equations(constants):
         assert alpha**2 == pytest.approx(law, rel=1e-9)
 
 
-@pytest.mark.parametrize("constants", ["corrected", "paper", "one"])
+@pytest.mark.parametrize("constants", ["corrected", "given", "paper", "one"])
 def test_sample_size_and_accuracy_are_inverse_to_each_other(constants):
-    sizes = np.array([1e6, 3e6, 1e7, 1e8])
-    alpha = calculate("thm3.5.alpha", n=sizes, **SETTING, constants=constants)["alpha"]
+    sizes = np.array([3e6, 5e6, 1e7, 1e8])
+    batches, most = (sizes, 1e30) if constants == "corrected" else (500, 500)
+    alpha = calculate("thm3.5.alpha", n=sizes, **{**SETTING, "B": batches}, constants=constants)["alpha"]
     assert (np.diff(alpha) < 0).all()
-    back = calculate("thm3.5.parameters", alpha=alpha, **SETTING, constants=constants)
+    back = calculate("thm3.5.parameters", alpha=alpha, **{**SETTING, "B": most}, constants=constants)
     assert back["n"] == pytest.approx(sizes, rel=1e-8)
+
+
+def test_the_closed_loop_with_the_accountants_noise_satisfies_its_equations():
+    found = calculate("thm3.5.alpha", n=SIZE * 10, **{**SETTING, "B": SIZE * 10})
+    alpha, eta, steps, noise, bound = (found[k] for k in ("alpha", "eta", "T", "Delta", "C"))
+    assert noise == pytest.approx(2 * bound * math.sqrt(steps + 1) * gaussian_std(1.0, 1e-6) / (SIZE * 10), rel=1e-9)
+    assert steps == pytest.approx(64 / (eta * alpha**2), rel=1e-9)
+    assert eta == pytest.approx(0.1 * alpha**2 / (1001 * noise**2), rel=1e-9) and eta <= 1 + 1e-9
+    assert found["delta_reached"] == pytest.approx(1e-6, rel=1e-2) and found["delta_reached"] <= 1e-6
 
 
 def test_slopes_of_the_closed_loop_are_those_of_the_theorem():
@@ -425,18 +443,22 @@ def test_slopes_of_the_closed_loop_are_those_of_the_theorem():
 
 def test_the_closed_loop_is_vectorised():
     sizes, dims = np.meshgrid(np.array([1e7, 1e8, 1e9]), np.array([10, 1000]))
-    found = calculate("thm3.5.alpha", **{**SETTING, "d": dims}, n=sizes)
-    one = calculate("thm3.5.alpha", **{**SETTING, "d": int(dims[1, 2])}, n=float(sizes[1, 2]))
+    found = calculate("thm3.5.alpha", **{**SETTING, "d": dims}, n=sizes, constants="given")
+    one = calculate("thm3.5.alpha", **{**SETTING, "d": int(dims[1, 2])}, n=float(sizes[1, 2]), constants="given")
     assert {k: v[1, 2] for k, v in found.items()} == pytest.approx(one, rel=1e-10)
     assert type(one["alpha"]) is float
 
 
 def test_the_deterministic_sensitivity_needs_no_initial_gap():
     """own.rate: alpha grows with sigma^{1/2}, and f_max enters by the power 1/4 only."""
-    found = calculate("own.rate", n=SIZE, **{k: v for k, v in SETTING.items() if k != "c"})
+    found = calculate("own.rate", n=SIZE, **{k: v for k, v in SETTING.items() if k != "c"}, constants="given")
     assert found["C"] == pytest.approx(math.sqrt(math.log(1 + (math.e - 1) * SIZE)) * SIZE / (SIZE - 1))
-    assert found["alpha"] < calculate("thm3.5.alpha", n=SIZE, **SETTING)["alpha"]
-    numbers = {k: v for k, v in SETTING.items() if k != "c"} | {"n": 10 * SIZE, "sigma": np.array([0.1, 10.0])}
+    assert found["alpha"] < calculate("thm3.5.alpha", n=SIZE, **SETTING, constants="given")["alpha"]
+    numbers = {k: v for k, v in SETTING.items() if k != "c"} | {
+        "constants": "given",
+        "n": 10 * SIZE,
+        "sigma": np.array([0.1, 10.0]),
+    }
     low, high = calculate("own.rate", **numbers)["alpha"]
     assert high / low == pytest.approx(10.0, rel=1e-9)
     numbers |= {"sigma": 1.0, "f_max": np.array([1.0, 16.0])}
@@ -468,14 +490,29 @@ def test_selection_sizes():
     [
         (
             "thm3.1.noise",
-            {"n": 1000, "T": 10, "B": 10, "epsilon": 1.0, "delta": 1e-5, "C": 1.0, "c_1": 1.0, "c_2": 1.0},
+            {
+                "n": 1000,
+                "T": 10,
+                "B": 10,
+                "epsilon": 1.0,
+                "delta": 1e-5,
+                "C": 1.0,
+                "c_1": 1.0,
+                "c_2": 1.0,
+                "constants": "paper",
+            },
             r"Expected epsilon=1 < c_1 T B\^2/n\^2 = 0.001: the condition of Theorem 3.1 fails\.",
         ),
         ("thm3.5.alpha", {**SETTING, "n": 100}, r"Expected B=500 <= n=100: a batch of data\."),
-        ("thm3.5.alpha", {**SETTING, "n": 2000}, r"Expected alpha=.* <= .*: beyond, the step size has another form\."),
-        ("thm3.5.alpha", {**SETTING, "n": SIZE, "rho": 100.0}, r"Expected alpha=.* <= L\^2/rho = 0\.01: beyond"),
+        ("thm3.5.alpha", {**GIVEN, "n": 2000}, r"Expected alpha=.* <= sqrt\(2 L f_max\)=1.414: the bound is vacuous"),
+        (
+            "thm3.5.alpha",
+            {**GIVEN, "n": 80_000},
+            r"Expected alpha=.* <= .*: beyond, the step size has another form\.",
+        ),
+        ("thm3.5.alpha", {**GIVEN, "n": SIZE, "rho": 100.0}, r"Expected alpha=.* <= L\^2/rho = 0\.01: beyond"),
         ("thm3.5.alpha", {**SETTING, "n": SIZE, "delta": 1.5}, r"Expected 0 < delta=1.5 < 1\."),
-        ("thm3.5.parameters", {**SETTING, "alpha": 5.0}, r"Expected B=500 <= n=|Expected alpha="),
+        ("thm3.5.parameters", {**GIVEN, "alpha": 5.0}, r"Expected B=500 <= n=|Expected alpha="),
         ("own.sensitivity", {"n": 1, "B": 1, "sigma": 1.0}, r"Expected n > 1"),
         ("thm3.5.alpha", {**SETTING, "n": SIZE, "constants": "mine"}, r"Expected constants='mine' to be one of"),
     ],
@@ -488,8 +525,8 @@ def test_calculators_refuse_what_is_outside(name, numbers, message):
 @pytest.mark.parametrize(
     ("name", "numbers"),
     [
-        ("thm3.5.alpha", {**SETTING, "n": SIZE}),
-        ("thm3.5.parameters", {**SETTING, "alpha": 0.1}),
+        ("thm3.5.alpha", {**GIVEN, "n": SIZE}),
+        ("thm3.5.parameters", {**GIVEN, "alpha": 0.1}),
         ("sec3.4.n", {"d": 10, "epsilon": 1.0, "L": 1.0, "rho": 1.0, "f_max": 1.0}),
         ("own.sensitivity", {"n": 1000, "B": 10, "sigma": 1.0}),
     ],

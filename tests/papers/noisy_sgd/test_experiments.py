@@ -120,6 +120,7 @@ def test_slopes_that_are_too_uncertain_or_runs_that_left_without_noise_are_not_r
     assert slopes.decide(lost, slopes.PAPER).reason == "1 of 740 runs diverged"
 
 
+@pytest.mark.slow
 def test_a_tiny_suite_of_slopes_runs():
     ranges = {"n": [6e4, 7e4], "d": [2000.0, 3000.0]}
     spec = changed(slopes.QUICK, ranges=ranges, points=2, repeats=2)
@@ -251,6 +252,7 @@ def test_the_rule_on_appendix_c(own, control, verdict):
     assert appendix_c.decide(frame, appendix_c.QUICK).verdict == verdict
 
 
+@pytest.mark.slow
 def test_a_tiny_cell_of_appendix_c_runs_and_outliers_have_mean_0_and_variance_1():
     spec = changed(appendix_c.QUICK, outliers=[0.0, 0.1], ratios=[1.0, 1e4], repeats=2)
     assert appendix_c.decide(frame_of(appendix_c, spec), spec).verdict == "reproduced"

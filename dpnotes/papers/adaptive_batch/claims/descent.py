@@ -147,7 +147,7 @@ at("alg2.threshold.sign", "Algorithm 2, line 9", "The threshold is at least the 
     Inequality(gamma, gamma * log(y) ** 3, {gamma: (1e-3, 1)}, example={gamma: 1, y: 0.2}),
     "y = B M d/(rho omega); it is 0.2 at B = M = 1, d = 2, rho = 100, omega = 0.1.",
     (
-        Severity.CONSTANT,
+        Severity.EDGE,
         "Where the argument is below 1, the threshold is negative, and no saddle is ever perturbed; max(1, "
         "log(...))^3 would do.",
         gamma * Max(1, log(y)) ** 3,

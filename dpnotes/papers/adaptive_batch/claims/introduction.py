@@ -4,6 +4,7 @@ from typing import Any
 
 from sympy import Integer, Rational, oo, sqrt
 
+from dpnotes.papers.adaptive_batch.calculators import LOWER_BOUND
 from dpnotes.papers.adaptive_batch.notation import *
 from dpnotes.theory.asymptotics import Limit
 from dpnotes.theory.claims import Severity
@@ -109,5 +110,7 @@ at("sec1.2.decrease", "Section 1.2, advantage of adaptive batches", "Which steps
     ),
 )
 at("sec1.1.lower_bound", "Section 1.1", "Lower bound without privacy")(
-    Uncheckable("alpha = Omega(n^(-1/3)) without privacy, for d >= alpha^(-4)", Reason.CITED), "Arjevani et al. (2023)."
+    Uncheckable("alpha = Omega(n^(-1/3)) without privacy, for d >= alpha^(-4)", Reason.CITED),
+    "Arjevani et al. (2023).",
+    calculation=LOWER_BOUND,
 )

@@ -5,7 +5,7 @@ from typing import Any
 
 from sympy import Add, Integer, Max, Rational, log, sqrt
 
-from dpnotes.papers.adaptive_batch.calculators import CROSSOVER, SAMPLE_SIZE
+from dpnotes.papers.adaptive_batch.calculators import CROSSOVER, LYAPUNOV, SAMPLE_SIZE
 from dpnotes.papers.adaptive_batch.claims.accuracy import counts, first_query, printed_kappa, printed_sampling
 from dpnotes.papers.adaptive_batch.claims.introduction import chosen, ground_origin, ground_up, small_noise
 from dpnotes.papers.adaptive_batch.notation import *
@@ -101,6 +101,7 @@ at.own("lyapunov", "Exponent of a step at a saddle, batch 1")(
     "f(x; z) = ((M - lambda) z - lambda) x^2/2 with z = 1 or -1, eta = 1/M: x is multiplied by 1 + u + (1 - u) or 1 + "
     "u - (1 - u), where u = lambda/M. Below lambda = M/4 the exponent is negative: unbiased steps converge to the "
     "saddle.",
+    calculation=LYAPUNOV,
 )
 
 # E ln(1 + y) <= E (y - y^2/2 + y^3/3) for the factor 1 + y = 1 + u - (1 - u) xi, xi a mean of b signs, u = lambda/M.
@@ -132,8 +133,10 @@ def exponent(batch: int, ratio: Rational) -> Any:
 at.own("exponent_below", "Exponent at nine signs")(
     Identity(lyapunov, -Rational(52, 10000), exponent(9, Rational(1, 20)), digits=4),
     "lambda = M/20, batch 9 < M/(2 lambda) = 10: exact.",
+    calculation=LYAPUNOV,
 )
 at.own("exponent_above", "Exponent at eleven signs")(
     Identity(lyapunov, Rational(63, 10000), exponent(11, Rational(1, 20)), digits=4),
     "lambda = M/20, batch 11 > M/(2 lambda) = 10: exact.",
+    calculation=LYAPUNOV,
 )

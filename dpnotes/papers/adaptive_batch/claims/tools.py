@@ -6,7 +6,7 @@ from sympy import Eq, Integer, Piecewise, Sum, floor, log, sqrt
 
 from dpnotes.papers.adaptive_batch.calculators import TREE
 from dpnotes.papers.adaptive_batch.notation import *
-from dpnotes.theory.claims import Severity
+from dpnotes.theory.claims import Breach, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.statements import Identity
@@ -29,7 +29,7 @@ at("thm2.2.sigma", "Theorem 2.2", "Noise of the tree mechanism")(
     "A leaf belongs to floor(log2 Sigma) + 1 nodes; zCDP of so many Gaussian releases gives (epsilon, delta)-DP at "
     "the noise on the left, sigma_zCDP, which is enough; at one leaf 4.22 is needed, of 5.35.",
     (
-        Severity.PRIVACY,
+        Severity.EDGE,
         "log(Sigma) should be the number of nodes that a leaf belongs to, floor(log2 Sigma) + 1: with one leaf, and "
         "only there at a moderate epsilon, privacy fails, since the printed noise is 0. From two leaves on, the "
         "constant 4 makes up for the difference as long as epsilon <= 4 log(1/delta), which should be a condition: at "
@@ -85,6 +85,7 @@ at("alg1.levels", "Algorithm 1, line 2", "Levels of the tree")(
         "l should run to floor(log2 Sigma) + 1. With 1 <= l <= log Sigma the root is missing, so that for Sigma = 2^K "
         "the last release has the noise of the one before, and their difference has none.",
         num_levels,
+        Breach(1, 1e-6, 1, "8 leaves, NODE mended: the difference of releases 8 and 7 is exact"),
     ),
 )
 
@@ -125,6 +126,7 @@ at("alg1.node", "Algorithm 1, line 14, with lines 11 to 17", "Number of nodes in
         "And i should begin at 0: from 1 on the largest interval is half of the tree, so that for Sigma = 8 NODE(8) "
         "is NODE(7), and the last leaf is without noise of its own. NODE(t) has as many nodes as t has ones in binary.",
         t - Sum(floor(t / 2**level), (level, 1, t)),
+        Breach(1, 1e-6, 1, "16 leaves, as printed: no release has noise"),
     ),
 )
 
@@ -135,9 +137,10 @@ at("alg2.first", "Algorithm 2, lines 2, 11 and 13, with Algorithm 1", "Number of
     "Algorithm 2 begins at t = 0 and adds TREE(0) to its first gradient, while Algorithm 1 has TREE(1) to "
     "TREE(Sigma), mended as in alg1.node: NODE(0) is empty.",
     (
-        Severity.PRIVACY,
-        "TREE(t) should be TREE(t + 1), and Sigma at least T + 1: as printed, the first gradient, of all b examples, "
-        "is released without noise.",
+        Severity.EDGE,
+        "TREE(t) should be TREE(t + 1), and Sigma at least T + 1. Algorithm 1 takes t from 1 to Sigma only, so that "
+        "TREE(0), which the first release asks for, does not exist; evaluated all the same, NODE(0) is empty, and "
+        "the first gradient, of all b examples, goes out without noise.",
         t - Sum(floor(t / 2**level), (level, 1, t)),
     ),
 )
@@ -153,7 +156,7 @@ at("lemma2.4.norm", "Lemma 2.4, last line", "A sum of norm-sub-Gaussian vectors"
     "The lemma bounds the tail at t by min(1, 2 d exp(-x)), x = t^2/(c^2 V), with V the sum of the squared scales. In "
     "units of c^2 V, 2 exp(-x/(2 zeta^2)) is above that where it is at the kink x = log(2 d).",
     (
-        Severity.TYPOGRAPHICAL,
+        Severity.EDGE,
         "log(d) should be log(2d): in one dimension the printed scale is 0.",
         constant * log(2 * d) / (2 * log(2)),
     ),

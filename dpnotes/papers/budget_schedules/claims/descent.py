@@ -306,6 +306,7 @@ at("thm4.5.upper", "Theorem 4.5, proof", "Upper bound of the least dynamic bound
         subject=dynamic_min,
     ),
     "The minimum is alpha K^2/(1 + alpha K^2) with K <= 2 kappa.",
+    calculation=calculators.LEAST_DYNAMIC,
 )
 at("thm4.5.lower", "Theorem 4.5, proof", "Lower bound of the least dynamic bound")(
     Inequality(
@@ -317,6 +318,7 @@ at("thm4.5.lower", "Theorem 4.5, proof", "Lower bound of the least dynamic bound
         subject=dynamic_min,
     ),
     "The minimum is alpha K^2/(1 + alpha K^2) with K >= kappa, so that the factor 1/4 is not needed.",
+    calculation=calculators.LEAST_DYNAMIC,
 )
 at("thm4.5.rate", "Theorem 4.5, eq. (11)", "Rate of the dynamic schedule")(
     Ratio(dynamic_exact, kappa**2 / (kappa**2 + 1 / alpha), far, where=by_curvature, subject=dynamic_min),
@@ -329,7 +331,7 @@ at("thm4.5.kappa", "Theorem 4.5", "Condition on kappa")(
     Inequality(Integer(0), alpha * (1 - 1 / flat), {flat: (1, 1e3), alpha: (1e-6, 1)}, "<"),
     "Lemma 4.4 needs q_1 = gamma^{T-1} alpha > 0, here at T = 2, while the theorem allows kappa >= 1.",
     (
-        Severity.TYPOGRAPHICAL,
+        Severity.EDGE,
         "kappa >= 1 should be kappa > 1: at kappa = 1 the influence of all steps but the last is 0, and the schedule "
         "divides by it.",
         Inequality(Integer(0), alpha * (1 - 1 / kappa), {alpha: (1e-6, 1)}, "<"),

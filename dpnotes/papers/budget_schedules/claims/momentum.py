@@ -5,6 +5,7 @@ from typing import Any
 import sympy
 from sympy import Add, Derivative, Integer, Ne, Rational, Sum, diff, log, sqrt
 
+from dpnotes.papers.budget_schedules.calculators import MOMENTUM_STEP
 from dpnotes.papers.budget_schedules.notation import *
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
@@ -136,7 +137,9 @@ coefficient = SYMBOLS.symbol("A", "beta gamma / ((gamma - beta)^2 (1 - beta)^3)"
 largest_step = 8 / (sqrt(1 + 64 * coefficient) + 1)
 root = (sqrt(Rational(1, 16) + 4 * coefficient) - Rational(1, 4)) / (2 * coefficient)
 at("thm4.6.step", "Theorem 4.6", "Largest step size")(
-    Identity(step_limit, largest_step, root), "The positive root of 1 - eta_0/4 - A eta_0^2, the zeta of the proof."
+    Identity(step_limit, largest_step, root),
+    "The positive root of 1 - eta_0/4 - A eta_0^2, the zeta of the proof.",
+    calculation=MOMENTUM_STEP,
 )
 
 statement_zeta = 1 - eta0**2 / (beta * (1 - beta) ** 3) - eta0 / 4

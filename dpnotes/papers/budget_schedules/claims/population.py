@@ -33,7 +33,7 @@ at("thm4.9.batch", "Theorem 4.9", "Batch size")(
     Inequality(N * sqrt(R), N, {N: (1, 1e6), R: (0.01, 100)}, example={N: 1000, R: 4}),
     "n = max(N sqrt(R), 1) is a batch of at most N examples.",
     (
-        Severity.TYPOGRAPHICAL,
+        Severity.EDGE,
         "N sqrt(R) is above N for R > 1, and not small against N for moderate R (0.63 N in the paper's experiments); "
         "R <= 1 is needed.",
         Inequality(N * sqrt(R), N, {N: (1, 1e6), R: (0.01, 100)}, conditions=(R <= 1,)),

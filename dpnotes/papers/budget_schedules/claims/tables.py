@@ -84,9 +84,10 @@ at("table1.momentum_schedule", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCDP
     Ratio(schedule, gamma ** ((steps - x) / 2) / R, {steps: (10, 1), x: (1, 1)}, "O", **growing),
     "Lemma 4.4 with influences that grow like gamma^{T-t}; gamma = 9/10, R = 2/5.",
     (
-        Severity.RATE,
+        Severity.TYPOGRAPHICAL,
         "sigma_t^2 goes like 1/sqrt(q_t): the exponents should be -(T + t)/2 for t <= That and (t - T)/2 for t > "
-        "That. The shape as printed is the reciprocal one, with most noise where it harms most.",
+        "That. The shape as printed is the reciprocal one, with most noise where it harms most. Lemma 4.4, which the "
+        "row stands for, has it right, and the bound of the row is that of the right shape.",
         gamma ** ((x - steps) / 2) / R,
     ),
 )

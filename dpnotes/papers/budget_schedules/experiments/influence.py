@@ -21,7 +21,7 @@ from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, subset
 from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.states import map_state
+from dpnotes.states import flatten, restore
 from dpnotes.streams import Streams
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             added = (added_std * streams.normal("added noise", step, problem.dim)).to(inputs.dtype)
             for shift in (added, -added):
                 # A copy: what if the path had gone on from here with the same noise? Nothing of it is published.
-                shifted = replace(map_state(torch.clone, states[step]), x=states[step].x + shift)
+                copy = restore(states[step], flatten(states[step]))
+                shifted = replace(copy, x=copy.x + shift)
                 end = drive(method, oracle, shifted, streams, spec["num_steps"] + 1)
                 finished &= end.status == Status.FINISHED
                 losses.append(problem.evaluate(end.x, inputs, labels)[0])

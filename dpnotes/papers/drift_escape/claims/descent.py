@@ -18,7 +18,19 @@ product = SYMBOLS.symbol("-g (g + nu)", "product of gradient and estimate", (LOS
 noise = SYMBOLS.symbol("nu", "the same component of the noise", LOSS / LENGTH, domain=Domain(), latex="\\nu")
 grad = SYMBOLS.symbol("g", "a component of the gradient", LOSS / LENGTH, domain=Domain())
 example = {grad: 1, noise: 2}
-at("lemma3", "Lemma 3, (49) to (51)", "Product of gradient and estimate")(
+step_smoothness = SYMBOLS.symbol("eta M", "step size times smoothness", domain=Domain(0, 1, closed=True))
+change = SYMBOLS.symbol("F(x_t) - F(x_{t-1})", "change of the risk in a step", LOSS, latex="F(x_t)-F(x_{t-1})")
+at("lemma3", "Lemma 3, eq. (6)", "Descent in one step")(
+    Inequality(
+        -eta * grad * (grad + noise) + M * eta**2 * (grad + noise) ** 2 / 2,
+        -eta / 2 * grad**2 + eta / 2 * noise**2,
+        {step_smoothness: (1e-3, 1), grad: (0.01, 10), noise: (0.01, 10)},
+        where={M: step_smoothness / eta},
+        subject=change,
+    ),
+    "M-smoothness along the step -eta (g + nu), component by component, with eta M <= 1; (6) sums t such steps.",
+)
+at("lemma3.product", "Lemma 3, proof, (49) to (51)", "Product of gradient and estimate")(
     Identity(product, noise**2 / 2 - grad**2 / 2 - (grad + noise) ** 2 / 2, -grad * (grad + noise), example=example),
     "Component by component. The index of the estimate in (49) to (51) should be t, since x_t = x_{t-1} - eta g_t.",
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sympy import Rational, exp, log, sqrt
+from sympy import Integer, Rational, exp, log, sqrt
 
 from dpnotes.papers.drift_escape.calculators import SELECTION, SHARED_RATE, SHARED_SAMPLES
 from dpnotes.papers.drift_escape.claims.descent import fails
@@ -248,7 +248,7 @@ at("thm4.cross.sampling", "eq. (10), fourth term", "Cross term of alpha and the 
     (
         Severity.TYPOGRAPHICAL,
         "sqrt(alpha)/sqrt(m n); up to constants nothing changes, since a cross term is at most the larger of its two "
-        "squares. The cross term d/(sqrt(m) n epsilon alpha^(5/4) sqrt(m n)) is missing for the same reason.",
+        "squares.",
         sqrt(a) / sqrt(m * n),
     ),
 )
@@ -257,6 +257,19 @@ at("thm4.cross.privacy", "eq. (10), sixth term", "Cross term of alpha and the no
         cross, d / (data * a ** Rational(3, 4)), sqrt(a * square), {square: d**2 / (data**2 * a ** Rational(5, 2))}
     ),
     "The geometric mean of alpha and the last term of (10)." + as_read,
+)
+
+noise_square = d**2 / (data**2 * a ** Rational(5, 2))
+example = {a: 0.01, m: 1, n: 10**4, data: 10**4, d: 10}
+at("thm4.cross.third", "eq. (10)", "Cross term of the deviation and the noise of the Hessian")(
+    Identity(cross, Integer(0), sqrt(square / (m * n)), {square: noise_square}, example=example),
+    "The geometric mean of 1/(m n) and the last term of (10), which has seven terms and not this one." + as_read,
+    (
+        Severity.TYPOGRAPHICAL,
+        "The third cross term of the square, d/(sqrt(m) n epsilon alpha^(5/4) sqrt(m n)), is missing in (10). Up to "
+        "constants nothing changes, since it is at most the larger of its two squares, which are there.",
+        d / (data * a ** Rational(5, 4) * sqrt(m * n)),
+    ),
 )
 
 learned = (sqrt(d) / data) ** Rational(2, 5)

@@ -1,6 +1,6 @@
 """Escapes: Sections 1 and 3, and the parameters of Section 4 with their proofs (Appendix D)."""
 
-from sympy import Add, Integer, Max, Rational, exp, integrate, log, pi, sqrt
+from sympy import Add, Integer, Max, Rational, erfc, exp, integrate, log, pi, sqrt
 
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, REPEATS
 from dpnotes.papers.drift_escape.notation import *
@@ -185,7 +185,7 @@ at("eq43", "above (43)", "Failure probabilities of one step of the induction")(
     ),
     "In units of e^-iota; L stands for log(S/(eta r)).",
     (
-        Severity.CONSTANT,
+        Severity.EDGE,
         "It takes d log(S/(eta r)) >= 1: the inner logarithm of (5) has to be replaced by its maximum with 1.",
         Inequality(
             6 * d * (T - 1) * Max(1, log_inner) + 4 * d * Max(1, log_inner) + 2,
@@ -226,8 +226,7 @@ at("eq32.hessian", "eq. (36) and (37)", "Change of the Hessian within the ball")
     "Both runs at the saddle, where the curvature is -sqrt(rho alpha) or less; iota > 1.",
     (
         Severity.TYPOGRAPHICAL,
-        "(36) should subtract the Hessian H at the saddle, as Lemma 17 does, and have a norm. (In (32), 'at most' "
-        "should be 'at least'.)",
+        "(36) should subtract the Hessian H at the saddle, as Lemma 17 does, and have a norm.",
         Inequality(
             rho * radius * integrate(y * way + (1 - y) * other_way, (y, 0, 1)),
             rho * radius,
@@ -281,6 +280,64 @@ at("lemma18.lower", "Lemma 18, eq. (30)", "Probability that the perturbation is 
     "probability of less than beta eta r/10; (1 + eta gamma)^T_esc >= 2^mu >= 2, x stands for eta gamma.",
 )
 
+of_bound = SYMBOLS.symbol("r_t/r", "noise over its bound", domain=Domain(0, 1, closed=True), usual=(1e-3, 1))
+of_least = SYMBOLS.symbol("r_t/r_min", "noise over its least value", domain=FROM_ONE, usual=(1, 100))
+threshold_over_deviation = sqrt((1 + growth_rate / 2) / (1 - (1 + growth_rate) ** (-2 * T))) / 20
+doubled = ((1 + growth_rate) ** T >= 2,)
+escape_region = {growth_rate: (1e-3, 1), T: (1, 1e4)}
+below, above = (
+    SYMBOLS.symbol(f"Pr at r_t {side}", "a probability", latex=f"\\Pr_{{r_t {tex}}}")
+    for side, tex in (("<= r", "\\leq r"), (">= r_min", "\\geq r_{\\min}"))
+)
+at("lemma18.level", "Lemma 18, eq. (30), and (5), with Lemma 7", "The perturbation at a noise below its bound")(
+    Inequality(
+        erfc(threshold_over_deviation / of_bound / sqrt(2)),
+        Rational(2, 3),
+        escape_region,
+        ">=",
+        conditions=doubled,
+        example={of_bound: 0.1, growth_rate: 1, T: 1},
+        subject=below,
+    ),
+    "As for (30), exactly: the chance that a Gaussian exceeds beta eta r/10, at the noise r_t of a step. Lemma 7 "
+    "bounds r_t by r from above only, and Theorem 2 uses (30) and (5) at this r.",
+    (
+        Severity.PROOF,
+        "(30) and (5) need the noise from below, Lemma 7 gives r from above: with a tenth of r the probability is "
+        "below 2/3. With r_min <= r_t in their place both hold; the fresh gradient's noise, sqrt(c_1 log(1/delta)) "
+        "G/(b_1 epsilon), is such a bound, but it is drawn once for many steps (thm2.noise).",
+        Inequality(
+            erfc(threshold_over_deviation / of_least / sqrt(2)),
+            Rational(2, 3),
+            escape_region,
+            ">=",
+            conditions=doubled,
+            subject=above,
+        ),
+    ),
+)
+
+step_failure = 6 * d * T * log_inner * exp(-iota)
+example = {d: 1, T: 1, log_inner: 1, iota: 10, way: 0.5}
+at("eq32", "eq. (32)", "Probability of the induction")(
+    Inequality(
+        1 - way * step_failure, 1 - step_failure, {d: (1, 1000), way: (1e-3, 1)}, example=example, subject=probability
+    ),
+    "Each of t steps fails with probability at most 6 d log(S/(eta r)) e^-iota, here w of it; L stands for log(S/(eta "
+    "r)), T for t.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "'At most' should be 'at least': (32) is what the induction shows, and (31) needs it from below.",
+        Inequality(
+            1 - way * step_failure,
+            1 - step_failure,
+            {d: (1, 1000), way: (1e-3, 1)},
+            ">=",
+            subject=probability,
+        ),
+    ),
+)
+
 drift_bound = SYMBOLS.symbol("drift bound", "lower bound of the drift", LENGTH, latex="\\|\\hat{x}\\|/2")
 scale = SYMBOLS.symbol("beta", "(1 + eta gamma)^T_esc/sqrt(2 eta gamma)", latex="\\beta")
 first = SYMBOLS.symbol("part 1", "one of two parts", LENGTH, latex="part_1")
@@ -317,7 +374,7 @@ at("eq47.doubling", "below (47)", "1 + x > 2^x")(
     Inequality(2**small, 1 + small, {small: (1e-6, 1)}, "<", example={small: 1}),
     "Claimed for all x in (0, 1]; used to turn (1 + eta sqrt(rho alpha))^T_esc into 2^mu.",
     (
-        Severity.TYPOGRAPHICAL,
+        Severity.EDGE,
         "There is equality at x = 1; the weak inequality is all that is needed.",
         Inequality(2**small, 1 + small, {small: (1e-6, 1)}),
     ),

@@ -3,11 +3,11 @@
 from typing import Any
 
 import sympy
-from sympy import Add, Integer, Max, Rational, Sum, log, sqrt
+from sympy import Add, Eq, Integer, Max, Mod, Piecewise, Rational, Sum, log, sqrt
 
-from dpnotes.papers.drift_escape.calculators import RATE, SAMPLES
+from dpnotes.papers.drift_escape.calculators import RATE, ROOT, SAMPLES
 from dpnotes.papers.drift_escape.claims.descent import estimate
-from dpnotes.papers.drift_escape.claims.escape import one_third, ratio
+from dpnotes.papers.drift_escape.claims.escape import one_third, other_way, ratio, way
 from dpnotes.papers.drift_escape.notation import *
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.claims import Section, Severity
@@ -39,6 +39,65 @@ at("alg2.differences", "Algorithm 2, line 10", "Noise of a gradient difference")
         {"Gaussian mechanism": (2 * M * move / b2 * sqrt(2 * log_delta) / epsilon) ** 2},
     ),
     "Definition 7 with the sensitivity 2 M |x_{t-1} - x_{t-2}|/b_2.",
+)
+
+step = SYMBOLS.symbol("t", "a step", domain=COUNT)
+summed = SYMBOLS.symbol("differences in g_t", "differences that the estimate of step t sums", latex="k_t")
+
+
+def differences(steps: int, threshold: int, *, printed: bool) -> dict[int, int]:
+    """How many differences the estimate of each step sums, for moves of length 1.
+
+    Algorithm 2 executed: drift and time move on after a difference only, as printed, or after a fresh gradient, too.
+    """
+    counts: dict[int, int] = {}
+    drift, time = threshold, 1
+    while time <= steps:
+        is_fresh = drift >= threshold
+        if is_fresh:
+            counts[time], drift = 0, 0
+        else:
+            counts[time] = counts.get(time - 1, 0) + 1
+        if not (printed and is_fresh):
+            drift, time = drift + 1, time + 1
+    return counts
+
+
+counted_differences = differences(12, 4, printed=False)
+at("alg2.update", "Algorithm 2, lines 12 and 13", "Differences that an estimate sums")(
+    Identity(
+        summed,
+        step,
+        Piecewise(*((Integer(count), Eq(step, time)) for time, count in counted_differences.items())),
+        instances=tuple({step: time} for time in counted_differences),
+    ),
+    "Algorithm 2 executed for moves of length 1 and kappa = 4. As printed, drift and time move on in the else branch "
+    "only: a fresh gradient's step is taken again at once, and g_{t-1} with one more difference replaces it. Derived: "
+    "both lines after both branches, as in Algorithm 3.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "Lines 12 and 13 should stand below both branches, as lines 17 and 18 of Algorithm 3 do, and as drift_t in the "
+        "proofs of Lemmas 7 and 8 has it. Printed in the else branch, no estimate carries a fresh gradient: it is "
+        "overwritten in the next pass, and g_t sums t differences from an undefined g_0. Privacy is not touched, "
+        "since both branches add their noise.",
+        Mod(step - 1, 4),
+    ),
+)
+
+squared_moves = SYMBOLS.symbol("sum |move|^2", "squared moves since the last fresh gradient", LENGTH**2)
+example = {kappa: 1, way: 1, other_way: 1, radius: 1}
+shares_region = {way: (1e-3, 1), other_way: (1e-3, 1), **{x: (0.1, 10) for x in (radius, kappa, U, chi)}}
+at("lemma7.jump", "Lemma 7, proof, with Algorithm 1, line 11", "Drift when an attempt to escape is repeated")(
+    Inequality(kappa * way + (radius * other_way) ** 2, kappa, shares_region, example=example, subject=squared_moves),
+    "The moves that the drift counts, w kappa, and one jump back to the tested point, v of the radius S, since the "
+    "last fresh gradient. The proof bounds the sum by kappa almost surely.",
+    (
+        Severity.PROOF,
+        "A repeated attempt begins at the tested point: the oracle is asked there after a point up to S away, and the "
+        "drift, which adds eta^2 |g|^2, does not know of it. What the oracle's state is then is not said. With the "
+        "actual move in the drift, or the state of the tested point restored, Lemma 7 stands; else S^2 is added.",
+        kappa + radius**2,
+    ),
 )
 
 lips = SYMBOLS.symbol("K", "number of steps since the last fresh gradient")
@@ -96,6 +155,30 @@ at("lemma8", "Lemma 8", "Number of fresh gradients")(
     ),
     "R kappa/(6 eta) - 5 T eta chi^2 <= U, with T of (72). The lemma says O, but T carries logarithms: O~.",
 )
+fall = 4 * chi * radius + M * radius**2 / 2
+total_decrease = SYMBOLS.symbol("total decrease", "sum of the decreases of all pieces of the path", LOSS)
+example = {U: 1, N: 1, Q: 1, way: 1, other_way: 1, chi: 0.1, radius: 1, M: 1}
+at(
+    "lemma8.resets", "Appendix E.2, the sum over all indices", "Decrease of the risk over a path with repeated attempts"
+)(
+    Inequality(
+        U * way + N * Q * fall * other_way,
+        U,
+        {**shares_region, N: (1, 100), Q: (1, 100)},
+        example=example,
+        subject=total_decrease,
+    ),
+    "The sum telescopes to w U; at each of N Q jumps back to the tested point, where the gradient is at most 4 chi, "
+    "the risk rises again by what the attempt had won, v (4 chi S + M S^2/2), which the pieces of the path may spend "
+    "again.",
+    (
+        Severity.PROOF,
+        "The decreases are summed as if the path were one: when a failed attempt has won something, the jump back to "
+        "the tested point loses it, and U bounds the sum only with these losses. The count of fresh gradients, O(U "
+        "eta/kappa), is not proved; a fresh gradient at every repeat would cost the rate.",
+        U + N * Q * fall,
+    ),
+)
 
 
 def bracket(count: Any, scale: Any) -> Any:
@@ -135,6 +218,7 @@ def bracket_in_alpha(count: Any, scale: Any) -> Any:
 at("eq83", "eq. (83)", "Noise level in terms of alpha")(
     Identity(alpha**2, bracket_in_alpha(*single), bracket(*single), where={chi: alpha, eta: sqrt(rho * alpha) / M**2}),
     "(82) with eta = sqrt(rho alpha)/M^2 and chi = alpha.",
+    calculation=ROOT,
 )
 
 
@@ -344,7 +428,7 @@ at("thm2.noise", "eq. (3) and Condition 1, as Theorem 2 uses them", "Correlation
     "Algorithm 2 adds to the noise of the last fresh gradient, of variance sigma^2, that of each difference, of "
     "variance r^2 here: steps k and k + 1 after it share all but the last.",
     (
-        Severity.CONSTANT,
+        Severity.PROOF,
         "Lemmas 1, 3, 13, 18 and 19 take the noise of each step to be fresh, with mean 0 given the past; that of "
         "Algorithm 2 is a sum, nearly the same from step to step. Lemma 4 survives, by Cauchy-Schwarz; for Lemmas 1 "
         "and 18 a version for sums of martingale differences is missing.",

@@ -92,7 +92,7 @@ at("def7", "Definition 7, first sentence", "Privacy loss of the Gaussian mechani
     "Two Gaussians z standard deviations apart: with epsilon = z^2/2 - z v the failure probability is at least 1 - "
     "exp(-v^2/2), since Phi(v) - e^epsilon Phi(v - z) is.",
     (
-        Severity.PRIVACY,
+        Severity.EDGE,
         "The sentence says any sigma > 0; the formula holds for epsilon < 1 only, as the next sentence assumes. "
         "(z^2/2 + z sqrt(2 log(1/delta)), delta) holds for every sigma: the least over orders a = 1 + t of the Renyi "
         "bound a z^2/2 + log(1/delta)/(a - 1).",
@@ -119,7 +119,7 @@ at("thm2.privacy", "Theorem 2, with Algorithm 2, line 5", "Privacy of a fresh gr
     ),
     "The printed noise makes z = 2 epsilon/sqrt(c_1 log(1/delta)); the theorem asks for epsilon > 0 only.",
     (
-        Severity.PRIVACY,
+        Severity.EDGE,
         "No constants c_1, c_2 serve for all epsilon: it takes epsilon of order log(1/delta) at most. For epsilon <= "
         "log(1/delta) the constant 6 + 4 sqrt(2) = 11.7 is enough.",
         Inequality(

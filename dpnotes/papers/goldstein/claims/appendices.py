@@ -111,7 +111,7 @@ at("thmC.2", "Theorem C.2", "Concentration of vectors")(
     "d = 1 and one variable X = 1 or -1, which is 1-norm-sub-Gaussian: |X| >= v with probability 1 for v <= 1. The "
     "printed bound at c sqrt(log(d/gamma)) = v is gamma = d exp(-v^2/c^2).",
     (
-        Severity.CONSTANT,
+        Severity.EDGE,
         "log(d/gamma) should be log(2d/gamma), as in Jin et al. (2019): at d = 1 the printed bound gives an event of "
         "probability 1 a probability below 1, for every c.",
         Inequality(Integer(1), 2 * d * exp(-((v / c) ** 2)), {d: (1, 1), c: (1.2012, 100)}, where={d: Integer(1)}),

@@ -5,7 +5,7 @@ from sympy import Integer, Min, Mod, Sum, exp, expand, floor, log, loggamma, pi,
 from dpnotes.papers.goldstein import calculators as calculate
 from dpnotes.papers.goldstein.notation import *
 from dpnotes.theory.asymptotics import Ratio
-from dpnotes.theory.claims import Severity
+from dpnotes.theory.claims import Breach, Severity
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.statements import Identity, Reason, Uncheckable
 
@@ -73,7 +73,7 @@ at("prop2.5.sigma", "Proposition 2.5", "Noise of the tree")(
     "A period of 2^(q - 1) steps: every query is in at most q nodes, so that q S^2/(2 sigma^2)-zCDP holds; this is "
     "the noise at which it gives (epsilon, delta), for epsilon = u ln(1/delta).",
     (
-        Severity.PRIVACY,
+        Severity.EDGE,
         "Only a period of one step is affected: its noise is 4 S sqrt(log 1 ...) = 0, that is none. The number of "
         "nodes that hold a query is floor(log2 Sigma) + 1; with it, and for epsilon <= ln(1/delta), the constant can "
         "be 1.71.",
@@ -90,7 +90,7 @@ at("prop2.5.epsilon", "Proposition 2.5", "Noise of the tree for a large privacy 
     "The first release alone is one Gaussian of ratio mu = S/sigma. At mu = sqrt(2 epsilon) its least delta is 1/2 - "
     "e^epsilon Q(sqrt(2 epsilon)), more than 1/4 for every epsilon >= 1; so delta <= 1/4 needs more noise.",
     (
-        Severity.PRIVACY,
+        Severity.EDGE,
         "Noise of the order 1/epsilon is too little for large epsilon: (epsilon, delta) with delta <= 1/4 and epsilon "
         ">= 1 needs sigma > S/sqrt(2 epsilon), which 4 S sqrt(log Sigma log(1/delta))/epsilon is not once epsilon > "
         "32 log Sigma log(1/delta). Theorem 3.1 allows every epsilon > 0. Assume epsilon <= log(1/delta), or add the "
@@ -122,7 +122,9 @@ at("alg1.node", "Algorithm 1, function NODE", "Queries that the nodes of an inde
         "= 0), which T, with levels up to log Sigma + 1, should have. For other Sigma the ceiling asks for nodes that "
         "T does not have, (1, 4) for Sigma = 5; floor(log Sigma) is right in both places.",
         Min(index, Sum(2 ** (levels - level), (level, 0, levels))),
+        Breach(1, 1e-6, 1, "a period of 8: the difference of releases 8 and 7 is exact"),
     ),
+    calculation=calculate.NODE,
 )
 
 since_reset = index - whole_period * floor((index - 1) / whole_period)
@@ -131,9 +133,9 @@ at("alg3.index", "Algorithms 3 and 5, last line", "Index at which the tree is as
     Identity(position, Mod(index, whole_period), since_reset, {}, periods),
     "Queries since the last reset, which is at t mod Sigma = 1, with that of step t; Sigma = 8.",
     (
-        Severity.PRIVACY,
-        "At every multiple of Sigma the index is 0, for which NODE is empty: the gradient is released without noise. "
-        "It should be ((t - 1) mod Sigma) + 1.",
+        Severity.EDGE,
+        "It should be ((t - 1) mod Sigma) + 1. At every multiple of Sigma the index is 0, and Algorithm 1 has TREE(1) "
+        "to TREE(Sigma) only; evaluated all the same, NODE(0) is empty, and the gradient goes out without noise.",
         Mod(index - 1, whole_period) + 1,
     ),
 )
@@ -154,13 +156,13 @@ at("prop2.6", "Proposition 2.6", "Online to nonconvex")(
     "What the steps of the proof give, not a counterexample. Summed over T/M blocks and divided by D T: the initial "
     "gap, the regret (2D)^2/(2 eta) + eta M G1^2/2 of a block that starts anywhere in the ball, and errors of at most "
     "2 D G0 a step.",
-    (Severity.CONSTANT, wording_26, corrected_26),
+    (Severity.PROOF, wording_26, corrected_26),
     calculation=calculate.CONVERSION,
 )
 at("eq18", "Appendix A, eq. (18)", "Mean norm of a block's gradients")(
     Identity(proved, printed_26, derived_26, by_eta, example={Phi: 1, D: 2, T: 100, G1: 1, M: 25, G0: 1}),
     "What the steps of the proof give, as for Proposition 2.6.",
-    (Severity.CONSTANT, f"As Proposition 2.6: {wording_26}", corrected_26),
+    (Severity.PROOF, f"As Proposition 2.6: {wording_26}", corrected_26),
 )
 at("lemmaA.1", "Appendix A, Lemma A.1", "Regret of a block that starts at 0")(
     Inequality(

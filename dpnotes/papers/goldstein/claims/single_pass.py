@@ -247,7 +247,7 @@ at("lemma3.5.sigma", "Lemma 3.5", "Noise of one pass")(
     Rate(sigma, sigma_lemma, stated_tree),
     "Proposition 2.5 with the sensitivities of Lemma 3.4. (Its delta and that lemma's failures share delta; the O "
     "hides the factor.)",
-    (Severity.PRIVACY, log_wording, sigma_lemma * sqrt(ell_sum)),
+    (Severity.CONSTANT, log_wording, sigma_lemma * sqrt(ell_sum)),
 )
 
 one_pass_variance = L**2 / B1 + L**2 * d**2 / (B1 * m) + L**2 * d * D**2 * period / (alpha**2 * B2)

@@ -196,8 +196,8 @@ at("corB.5.distance", "Corollary B.5", "Distance after which the objective has d
 )
 
 share = SYMBOLS.symbol("share", "decrease of a bucket over F, on average")
-least = {first_share: Rational(1, 4), second_share: Rational(1, 2), third_share: Rational(1, 3)}
-escaping = first_share * second_share * third_share * longer
+least = {first_share: Rational(1, 4), second_share: Rational(1, 2)}
+escaping = first_share * second_share * longer / 3
 at("lemmaB.12.share", "Lemma B.12, proof", "Share of the buckets that decrease the objective")(
     Inequality(
         escaping - Rational(1, 100), Rational(1, 10), {longer: (1, 10)}, ">=", least, example={longer: 1}, subject=share

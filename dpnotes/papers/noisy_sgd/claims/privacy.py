@@ -75,7 +75,9 @@ at("thm1.1.calls", "Theorem 1.1", "Number of stochastic gradients, informally")(
 
 # ---------------------------------------------------------------- Section 3.1: privacy
 at("thm3.1", "Theorem 3.1", "Clipped SGD is private")(
-    Uncheckable("clipped SGD with this noise is (epsilon, delta)-DP", Reason.CITED), "Abadi et al. (2016), Theorem 1."
+    Uncheckable("clipped SGD with this noise is (epsilon, delta)-DP", Reason.CITED),
+    "Abadi et al. (2016), Theorem 1.",
+    calculation=calculators.SPENT,
 )
 
 log_delta = log(1 / delta)
@@ -161,7 +163,7 @@ at("lemma3.2.noise", "Lemma 3.2, as used in Theorem 3.3", "The gradient bound an
     "f_i = L |x|^2/2 + <a_i, x> with eta = 1/L = 1/(sigma sqrt(T)), which the lemma allows: after one step the "
     "gradient is minus the last noise (and the a_i), whose mean square is d Delta^2; Delta of Theorem 3.3.",
     (
-        Severity.RATE,
+        Severity.PROOF,
         "Neither the step size nor the bound of Lemma 3.2 knows the privacy noise Delta, but Theorem 3.3 uses it for "
         "Algorithm 2, which adds that noise. At eta = 1/L on a quadratic, gradients are as large as Delta sqrt(d), "
         "above C as soon as d T log(1/delta) > (n epsilon)^2 (up to constants): then P(E) is about 0, not 1 - delta, "
@@ -196,7 +198,7 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
     "|grad f(x_t)|^2/Delta^2 has a chi-squared law, independently in each of T - 1 iterations; Delta of Theorem 3.3. "
     "(In the example the window of epsilon is met by B = 100, c_1 = 1.)",
     (
-        Severity.RATE,
+        Severity.PROOF,
         "See lemma3.2.noise: at the step sizes that the lemma allows a large gradient may be certain. At those of "
         "Theorem 3.5, the stationary gradient on this quadratic exceeds alpha sqrt(log(1/delta_t)) with probability "
         "delta_t at most.",
@@ -240,7 +242,7 @@ at("thm3.3.privacy", "Theorem 3.3, with its proof", "Privacy without clipping, a
     "probability at most delta. K = e^epsilon; the event has probabilities q and p with clipping, at most u more "
     "under D and v less under D' without.",
     (
-        Severity.RATE,
+        Severity.PROOF,
         "Conditioning on the event that no gradient is large is not privacy conditioned on it. The two facts give "
         "(epsilon, delta + (1 + e^epsilon) delta), and no better: (0.61, 0.20) is (ln 3, 0.01)-DP, and moving 0.01 on "
         "each side gives 0.62 - 3 * 0.19 = 0.05, not 0.02. (epsilon, 2 delta) can be saved by an event of the "

@@ -153,7 +153,7 @@ class Parameters:
 
 
 def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) -> Parameters:
-    """Theorem 3.5 with the corrected constants, given n, d, epsilon, delta and the constants of the class.
+    """Theorem 3.5 with the corrected constants and c_2 as given, from n, d, epsilon, delta and the class.
 
     Delta cancels in alpha. It is the least that lets the step size be 1/L, and the batch is the smallest that allows
     this Delta: `sigma / sqrt(B) <= Delta` and `epsilon < c_1 T B^2 / n^2`. Then `T = 64 L f_max / alpha^2`, the least
@@ -171,11 +171,11 @@ def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) 
         "n": num_examples, "d": wells.dim, "epsilon": epsilon, "delta": delta, "L": wells.smoothness,
         "f_max": wells.f_max, "sigma": wells.sigma, "rho": wells.hessian_lipschitz, **CONSTANTS,
     }  # fmt: skip
-    free = CLOSED_LOOP(B=num_examples, **given)
+    free = CLOSED_LOOP(B=num_examples, **given, constants="given")
     noise, bound = float(free["Delta"]), float(free["C"])
     window = CONSTANTS["c_2"] * bound / noise * math.sqrt(-math.log(delta) / (CONSTANTS["c_1"] * epsilon))
     batch_size = math.ceil(max((wells.sigma / noise) ** 2, window))
-    found = CLOSED_LOOP(B=batch_size, **given)
+    found = CLOSED_LOOP(B=batch_size, **given, constants="given")
     alpha, step, steps, std, bound = (float(found[name]) for name in ("alpha", "eta", "T", "Delta", "C"))
     return Parameters(alpha, step, math.ceil(steps), std, bound, batch_size)
 

@@ -1,0 +1,91 @@
+"""What the accountants say, as functions of plain numbers."""
+
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpnotes import validate
+from dpnotes.theory.calculators import Calculator, parameters
+from dpnotes.theory.refusals import require
+from dpnotes.theory.symbols import COUNT, PaperSymbols
+
+if TYPE_CHECKING:
+    from dpnotes.privacy.accounting import Accountant
+    from dpnotes.privacy.events import Event
+
+SYMBOLS = PaperSymbols("privacy")
+noise_multiplier = SYMBOLS.symbol("noise_multiplier", "noise over sensitivity, an example replaced")
+num_steps = SYMBOLS.symbol("num_steps", "number of releases", domain=COUNT)
+batch_size = SYMBOLS.symbol("batch_size", "batch size, num_examples for whole batches", domain=COUNT)
+num_examples = SYMBOLS.symbol("num_examples", "number of examples", domain=COUNT, common="num_examples")
+epsilon = SYMBOLS.symbol("epsilon", "privacy loss", common="epsilon")
+
+
+def delta_at(events: "Iterable[Event]", epsilon: float, accountant: "Accountant | None" = None) -> float:
+    """The least delta at which releases that were fixed in advance are (epsilon, delta)-DP, up to a millionth.
+
+    Args:
+      events: as `privacy.accounting.account`.
+      epsilon: above 0.
+      accountant: as `account`.
+
+    Returns:
+      delta, on the private side: `account(events, delta)` is at most epsilon. 1 where no delta below it is found, and
+      never below 1e-300.
+
+    Raises:
+      CombinationError, ValueError: as `account`.
+
+    Example:
+      >>> from dpnotes.core import Relation
+      >>> from dpnotes.privacy.accounting import account
+      >>> from dpnotes.privacy.events import Event
+      >>> spent = [Event(10.0, Relation.ZERO_OUT, count=100), Event(20.0, Relation.ZERO_OUT)]
+      >>> f"{delta_at(spent, 4.4):.3e}"
+      '9.318e-06'
+      >>> account(spent, delta_at(spent, 4.4)).epsilon <= 4.4
+      True
+    """
+    from dpnotes.privacy.accounting import account
+
+    validate.positive(epsilon=epsilon)
+    events = list(events)
+    low, high = math.log(1e-300), 0.0
+
+    def enough(logarithm: float) -> bool:
+        return account(events, math.exp(logarithm), accountant).epsilon <= epsilon
+
+    if enough(low):
+        return math.exp(low)
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return math.exp(high)
+
+
+def _delta_of_one(noise_multiplier: float, num_steps: int, batch_size: int, num_examples: int, epsilon: float) -> float:
+    from dpnotes.core import WHOLE, Relation, Sampling
+    from dpnotes.privacy.events import Event
+
+    sampling = WHOLE if batch_size == num_examples else Sampling.fixed_size(int(batch_size), int(num_examples))
+    events = [Event(float(noise_multiplier), Relation.REPLACE_ONE, sampling, int(num_steps))]
+    return delta_at(events, float(epsilon))
+
+
+_delta_of_each = np.vectorize(_delta_of_one, otypes=[float])
+
+
+def _delta(noise_multiplier: Any, num_steps: Any, batch_size: Any, num_examples: Any, epsilon: Any) -> dict[str, Any]:
+    too_large = "Expected batch_size={batch:g} <= num_examples={size:g}."
+    require(np.less_equal(batch_size, num_examples), too_large, batch=batch_size, size=num_examples)
+    return {"delta": _delta_of_each(noise_multiplier, num_steps, batch_size, num_examples, epsilon)[()]}
+
+
+# Of equal releases; `delta_at` takes any list of events.
+DELTA = Calculator(
+    _delta,
+    (noise_multiplier, num_steps, batch_size, num_examples, epsilon),
+    parameters({"delta": "the least delta at epsilon that the accountant finds, batches of fixed size"}),
+)

@@ -1,0 +1,176 @@
+"""Liu and Talwar (2024), arXiv:2410.07502v1: one run, as one would write it on a board.
+
+Read it first. `algorithms.py` does the same for many runs at once, with guarantees and refusals; `tests/papers/
+test_reference.py` holds the two together. What begins with `private_` is known to the data holder alone; all else in a
+step is released or follows from what is. A number in `printed` makes that line the paper's own, where ours differs.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Sum(NamedTuple):
+    """What became of the sum of the first t terms."""
+
+    t: int
+    blocks: list[tuple[int, int]]  # first and last leaf of each: NODE(t)
+    private_sum: Tensor  # (d,)
+    private_noise: Tensor  # (d,), TREE(t): who knows it knows the sum
+    released: Tensor  # (d,), X_t
+    paid: float  # zCDP of the examples of term t
+    left: int  # terms
+
+
+class Step(NamedTuple):
+    """What became of step t."""
+
+    t: int
+    fresh: bool  # whether O1 was asked, or O2
+    batch: int  # examples of this step
+    blocks: list[tuple[int, int]]  # of the tree, whose noise is in the estimate
+    private_grad: Tensor  # (d,), grad_t
+    estimate: Tensor  # (d,), grad_t + TREE(t), released
+    saddle: bool  # whether x_t is taken for one
+    x: Tensor  # (d,), x_{t+1}
+    drift: float  # drift_{t+1}, in units of loss over length
+    paid: float  # zCDP of the examples of this step
+    left: int  # examples
+
+
+def clipped(rows: Tensor, longest: float) -> Tensor:
+    """Vectors `(examples, d)`, those that are longer scaled down to `longest`.
+
+    >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
+    lengths = rows.norm(dim=1, keepdim=True)
+    return torch.where(lengths > longest, rows * (longest / lengths), rows)
+
+
+def node(t, Sigma, printed=frozenset()):
+    """NODE(t) of Algorithm 1: the blocks that the leaves 1 ... t fall into, first and last leaf, largest first.
+
+    Args:
+      t: leaf.
+      Sigma: length of the longest sum.
+      printed: {12}: without the largest block; {14}: `k' <= k`, which is never so.
+
+    >>> node(13, 16), node(8, 8), node(8, 8, printed={12}), node(13, 16, printed={14})
+    ([(1, 8), (9, 12), (13, 13)], [(1, 8)], [(1, 4), (5, 6), (7, 7)], [])
+    """
+    S, k = [], 0  # 11
+    levels = (Sigma - 1).bit_length() if 12 in printed else Sigma.bit_length()  # printed: ceil(log2 Sigma)
+    for level in reversed(range(levels)):  # 12
+        end = k + 2**level  # 13: k'
+        if end <= (k if 14 in printed else t):  # 14
+            S, k = [*S, (k + 1, end)], end  # 15
+    return S  # ours: printed without
+
+
+def touched(leaf, Sigma):
+    """How many of the blocks in NODE(1) ... NODE(Sigma) hold this leaf: so often its examples pay.
+
+    >>> [touched(leaf, 8) for leaf in range(1, 9)], touched(1, 7)
+    ([4, 3, 3, 2, 3, 2, 2, 1], 3)
+    """
+    numbers = [(2**level, math.ceil(leaf / 2**level)) for level in range(Sigma.bit_length())]
+    return sum(number % 2 == 1 and number * size <= Sigma for size, number in numbers)  # an even one is never a NODE
+
+
+def tree_mechanism(terms, Sigma, sigma, s, noise, printed=frozenset()):
+    """Algorithm 1 "Tree Mechanism", with the sums of Theorem 2.2 that it is for.
+
+    Args:
+      terms: at most Sigma, `(d,)` each, of examples that no other term has.
+      Sigma: length of the longest sum.
+      sigma: standard deviation of each coordinate of a block's noise, in the units of a term.
+      s: how far an example that is replaced moves its term.
+      noise: from the last leaf of a block to a draw of N(0, I_d): no two blocks that are used end at one leaf.
+      printed: as for `node`.
+
+    Yields:
+      A `Sum`. The generator's value is why it ended, and the last one that was released.
+
+    >>> sums = tree_mechanism(torch.ones(4, 1), 4, 1.0, 1.0, lambda end: torch.tensor([10.0**-end]))
+    >>> [(each.blocks, round(float(each.released), 4), each.paid) for each in sums][2:]
+    [([(1, 2), (3, 3)], 3.011, 1.0), ([(1, 4)], 4.0001, 0.5)]
+    """
+    zeta, private_sum, released = {}, 0.0, None
+    for t, term in enumerate(terms, start=1):  # 4
+        blocks = node(t, Sigma, printed)
+        zeta |= {(u, v): sigma * noise(v) for u, v in blocks if (u, v) not in zeta}  # 3: when a block is first used
+        private_noise = sum((zeta[block] for block in blocks), torch.zeros_like(term))  # 5: TREE(t)
+        private_sum = private_sum + term
+        released = private_sum + private_noise
+        paid = touched(t, Sigma) * (s / sigma) ** 2 / 2
+        yield Sum(t, blocks, private_sum, private_noise, released, paid, Sigma - t)
+    return "FINISHED", released  # 7
+
+
+def stochastic_spider(
+    gradients, x, n, T, b, c, kappa, sigma, Sigma, G, M, threshold, Gamma, zeta, noise, kick, printed=frozenset()
+):
+    """Algorithm 2 "Stochastic Spider", with the oracles of Algorithm 3.
+
+    Args:
+      gradients: from x and places to `(places, d)`: the gradients, in units of loss over length, of the examples at
+        these places of an order in which each example stands once.
+      x: `(d,)`, x_0, chosen without looking at the data.
+      n: number of examples.
+      T: number of steps.
+      b: batch of O1. A batch is rounded up to a whole number.
+      c: b_t = max(c |grad~_{t-1}|, 1) is the batch of O2; in Lemma 3.8 c is `max(sqrt(d) / (alpha epsilon), kappa /
+        alpha^2)`, and |grad~_t| is printed, which is not known before b_t is.
+      kappa: drift at which O1 is asked, in units of loss over length.
+      sigma: standard deviation of each coordinate of a block's noise, in units of loss over length.
+      Sigma: length of the longest sum of the tree; a longer one is begun anew.
+      G: the longest gradient, in units of loss over length.
+      M: smoothness, in units of loss over length squared. The step size is 1 / M.
+      threshold: `gamma log^3(B M d / (rho omega))`, in units of loss over length.
+      Gamma: steps until the next perturbation.
+      zeta: length of a perturbation, about, in units of loss over length.
+      noise: from 1, 2, ... to draws of N(0, I_d), for the blocks of the tree.
+      kick: from t to a draw of N(0, I_d), for the perturbation.
+      printed: {3}: more than b examples have to be left, whatever the batch is; {9}: the last direction is compared,
+        not the estimate at x_t; {10}: the drift is forgotten, although O1 was not asked; {13}: one tree for the whole
+        run, in which step 0 has no leaf.
+
+    Yields:
+      A `Step`. The generator's value is why it ended, and the last point; the theorem is about the list of all.
+
+    >>> data = torch.tensor([[0.1], [-0.1]]).repeat(20, 1)
+    >>> found = stochastic_spider(
+    ...     lambda x, z: x.sin() + data[z.start : z.stop], torch.ones(1), n=40, T=4, b=10, c=10.0, kappa=1.0, sigma=0.1,
+    ...     Sigma=4, G=1.0, M=2.0, threshold=0.1, Gamma=3, zeta=0.1, noise=lambda i: torch.ones(1), kick=torch.ones,
+    ... )
+    >>> [(step.fresh, step.batch, step.blocks, step.left) for step in found]
+    [(True, 10, [(1, 1)], 30), (False, 10, [(1, 2)], 20), (True, 10, [(1, 1)], 10), (False, 4, [(1, 2)], 6)]
+    """
+    drift, frozen, used, tau, before, private_grad, last = kappa, 1, 0, 0, x, 0.0, math.inf  # 2
+    for t in range(T):  # 3
+        fresh = bool(drift >= kappa) or t - tau == Sigma  # 4; ours: or the tree is full
+        longest = G if fresh else M * (x - before).norm()  # of an example's term
+        batch = math.ceil(b if fresh else max(c * longest, 1))
+        if n - used <= b if 3 in printed else n - used < batch:
+            return "DATA_EXHAUSTED", x  # 3
+        z, used = range(used, used + batch), used + batch
+        if fresh:
+            private_grad, drift, tau = clipped(gradients(x, z), longest).mean(dim=0), 0.0, t  # 5: O1; a new tree
+        else:
+            private_grad = private_grad + clipped(gradients(x, z) - gradients(before, z), longest).mean(dim=0)  # 7: O2
+        root, leaf = (0, t) if 13 in printed else (tau, t - tau + 1)
+        blocks = node(leaf, Sigma)
+        estimate = private_grad + sigma * sum(noise(root + end) for _, end in blocks)  # 13: TREE; by its last leaf
+        saddle = bool((last if 9 in printed else estimate.norm()) <= threshold) and frozen <= 0  # 9
+        frozen = Gamma if saddle else frozen - 1  # 5, 7, 10
+        drift = 0.0 if saddle and 10 in printed else drift  # 10
+        direction = estimate + zeta / math.sqrt(len(x)) * kick(t) if saddle else estimate  # 11: no data in the kick
+        before, x, last = x, x - direction / M, direction.norm()  # 15
+        drift = drift + M * (x - before).norm()  # 15: |direction|
+        paid = touched(leaf, Sigma) * (2 * longest / batch / sigma) ** 2 / 2  # an example that is replaced moves by 2
+        yield Step(t, fresh, batch, blocks, private_grad, estimate, saddle, x, float(drift), float(paid), n - used)
+    return "FINISHED", x  # 17: printed: x_1 ... x_T, which were yielded

@@ -1,0 +1,172 @@
+"""Private Stochastic Optimization for Achieving Second-Order Stationary Points, arXiv:2505.15647: one run on a board.
+
+Read it first. `algorithms.py` does the same for many runs at once, with guarantees and refusals; `tests/papers/
+test_reference.py` holds the two together. What begins with `private_` is known to the data holder alone; all else in a
+step is released or follows from what is. A number in `printed` makes that line the paper's own, where ours differs;
+Algorithm 1 and Algorithm 2 have numbers, and sets, of their own.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Release(NamedTuple):
+    """What became of query t of the oracle, and all that it remembers."""
+
+    t: int
+    asked: Tensor  # (d,), x_{t-1}
+    fresh: bool  # whether O1 was asked, or O2
+    batch: int  # examples of this query
+    private_mean: Tensor  # (d,)
+    g: Tensor  # (d,), released
+    drift: float  # in units of length squared
+    paid: float  # zCDP of the examples of this query
+    left: int  # examples
+
+
+class Step(NamedTuple):
+    """A move of Algorithm 1, and the query that it follows."""
+
+    q: int  # attempt; 0: descending
+    tau: int  # step of the attempt
+    esc: bool  # whether it left the ball
+    x: Tensor  # (d,), x_t
+    t: int
+    asked: Tensor
+    fresh: bool
+    batch: int
+    private_mean: Tensor
+    g: Tensor
+    drift: float
+    paid: float
+    left: int
+
+
+def clipped(rows: Tensor, longest: float) -> Tensor:
+    """Vectors `(examples, d)`, those that are longer scaled down to `longest`.
+
+    >>> clipped(torch.tensor([[3.0, 4.0], [0.3, 0.4]]), 1.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
+    lengths = rows.norm(dim=1, keepdim=True)
+    return torch.where(lengths > longest, rows * (longest / lengths), rows)
+
+
+def adaptive_dp_spider(
+    models: Iterable[tuple[Tensor, Any]], gradients, n, b1, b2, kappa, G, M, multiplier, eta, noise, printed=frozenset()
+):
+    """Algorithm 2 "Adaptive DP-SPIDER".
+
+    Args:
+      models: x_0, x_1, ..., each `(d,)` and with the `Release` to go on from, None to begin anew; they may depend on
+        what was yielded for those before.
+      gradients: from x and places to `(places, d)`: the gradients, in units of loss over length, of the examples at
+        these places of an order in which each example stands once.
+      n: number of examples.
+      b1: batch of O1. A batch is rounded up to a whole number.
+      b2: batch of O2.
+      kappa: drift at which O1 is asked, in units of length squared.
+      G: the longest gradient, in units of loss over length.
+      M: smoothness, in units of loss over length squared.
+      multiplier: the noise over how far an example that is replaced moves the mean; printed is `sqrt(c_1 log(1 /
+        delta)) / epsilon`.
+      eta: step size of the moves, in units of length squared over loss; of the printed line 12 alone.
+      noise: from t = 1, 2, ... to a draw of N(0, I_d).
+      printed: {5}, {10}: an example that is replaced is taken to move a mean by half of what it does; {12}: moves are
+        taken to be `eta |g|` long, which a jump back is not.
+
+    Yields:
+      A `Release`. The generator's value is why it ended.
+
+    >>> data, points = torch.tensor([[0.1], [-0.1]]).repeat(20, 1), [torch.ones(1), torch.zeros(1), torch.ones(1)]
+    >>> sums = adaptive_dp_spider(
+    ...     zip(points, [None] * 3), lambda x, z: x.sin() + data[z.start : z.stop], 40, 16, 4, 0.5, 1.0, 1.0, 2.0, 0.1,
+    ...     noise=lambda t: torch.ones(1),
+    ... )
+    >>> [(step.fresh, step.batch, step.paid, step.left) for step in sums]
+    [(True, 16, 0.125, 24), (True, 16, 0.125, 8)]
+    """
+    used = 0
+    for t, (x, last) in enumerate(models, start=1):  # 2, 13
+        move = (x - last.asked).norm() if last else math.inf
+        length = eta * last.g.norm() if last and 12 in printed else move
+        drift = last.drift + length**2 if last else kappa  # 12, before the next query: now the move is known; 1
+        fresh = bool(drift >= kappa)  # 3
+        longest = G if fresh else M * move  # of an example's term
+        batch = math.ceil(b1 if fresh else b2)  # 4, 9
+        if used + batch > n:
+            return "DATA_EXHAUSTED"  # ours: an example is used once
+        z, used = range(used, used + batch), used + batch
+        terms = gradients(x, z) if fresh else gradients(x, z) - gradients(last.asked, z)
+        private_mean = clipped(terms, longest).mean(dim=0)
+        moves = 1 if (5 if fresh else 10) in printed else 2
+        released = private_mean + multiplier * (moves * longest / batch) * noise(t)  # 5, 10: xi_t
+        g = released if fresh else last.g + released  # 6, 11: the noise adds up
+        drift = 0.0 if fresh else float(drift)  # 7
+        paid = (2 / moves / multiplier) ** 2 / 2 if longest > 0 else 0.0  # a move of 0 has no answer to pay for
+        yield Release(t, x, fresh, batch, private_mean, g, drift, paid, n - used)
+
+
+def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=frozenset()):
+    """Algorithm 1 "Gaussian Perturbed Stochastic Gradient Descent".
+
+    Args:
+      oracle: `P_Grad_Oracle`: from models to `Release`s, as `adaptive_dp_spider`.
+      x: `(d,)`, x_0, chosen without looking at the data.
+      eta: step size, in units of length squared over loss.
+      chi: a gradient of at most 3 chi is small, in units of loss over length.
+      Q: attempts.
+      S: radius, in units of length.
+      T_esc: steps of an attempt.
+      repeat: what becomes of the oracle in a further attempt, of which the paper says nothing: "refresh", it begins
+        anew; "restore", it remembers what it did at x~, the query there included.
+      printed: {9}: nothing becomes of it, it sees a jump; {11}: the first step of an attempt asks once more at x~;
+        {21}: the last point is returned, not x~, which was tested.
+
+    Yields:
+      A `Step`; one that a restored oracle need not be asked for has the t of its query. The generator's value is why it
+      ended, and the point that is returned.
+
+    >>> def oracle(models):  # of the loss x^2 / 2, without data
+    ...     return (Release(t, x, True, 1, x, x, 0.0, 0.0, 0) for t, (x, _) in enumerate(models, start=1))
+    >>> steps = drift_escape(oracle, torch.tensor([1.0]), eta=0.5, chi=0.1, Q=2, S=0.2, T_esc=2)
+    >>> [(step.t, step.q, step.tau, float(step.x)) for step in steps]
+    [(1, 0, 0, 0.5), (2, 0, 0, 0.25), (3, 1, 1, 0.125), (4, 1, 2, 0.0625), (5, 2, 1, 0.125), (6, 2, 2, 0.0625)]
+    """
+    last: Any = None
+
+    def models():  # where the next query is, and what the oracle then remembers
+        while True:
+            yield x, last
+
+    queries = oracle(models())
+    for last in queries:  # 2, 3, 4
+        if last.g.norm() > 3 * chi:  # 5, 22
+            x = x - eta * last.g  # 24
+            yield Step(0, 0, False, x, *last)
+            continue
+        tested, saved, esc = x, last, False  # 7: x~
+        for q in range(1, Q + 1):  # 8
+            x, known = tested, (q == 1 or repeat == "restore") and 11 not in printed  # 9
+            if q > 1 and 9 not in printed:
+                last = saved._replace(paid=0.0) if repeat == "restore" else None
+            for tau in range(1, T_esc + 1):  # 10
+                if tau > 1 or not known:
+                    last = next(queries, None)  # 11
+                    if last is None:
+                        return "DATA_EXHAUSTED", x
+                x = x - eta * last.g  # 12
+                esc = bool((x - tested).norm() >= S)  # 13, 14
+                yield Step(q, tau, esc, x, *last)
+                if esc:
+                    break  # 15
+            if esc:
+                break  # 18, 19
+        if not esc:  # 20
+            return "FINISHED", x if 21 in printed else tested  # 21
+    return "DATA_EXHAUSTED", x

@@ -1,0 +1,932 @@
+"""Two implementations of each algorithm: the library's and its plain reference, whole paths on the same draws.
+
+`CASES` says how many steps a path has, how far its numbers are apart at most, and whether they are the same to the bit.
+A mutated line on either side makes the comparison fail, and every line that can be had as printed matters.
+"""
+
+import ast
+import inspect
+import math
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import islice, zip_longest
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.core import FRESH, Constant, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.methods import descent, drift_escape, spider_descent
+from dpnotes.methods.drift_escape import Repeat
+from dpnotes.oracles import clipped, minibatch, samples, spider
+from dpnotes.oracles.batches import draw
+from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, DataSetSamples, VirtualSamples, WrittenOut, shuffled
+from dpnotes.papers.adaptive_batch import algorithms as adaptive
+from dpnotes.papers.adaptive_batch import reference as adaptive_reference
+from dpnotes.papers.budget_schedules import algorithms as schedules
+from dpnotes.papers.budget_schedules import reference as schedules_reference
+from dpnotes.papers.drift_escape import algorithms as escape
+from dpnotes.papers.drift_escape import reference as escape_reference
+from dpnotes.papers.noisy_sgd import algorithms as noisy
+from dpnotes.papers.noisy_sgd import reference as noisy_reference
+from dpnotes.privacy import filter as filters
+from dpnotes.privacy import mechanisms, search, selection, tree
+from dpnotes.privacy.mechanisms import laplace
+from dpnotes.privacy.museum import module_with_line_replaced
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import exponential
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+from tests.attack.mutants import Mutant, mutants_of
+
+DIM, ENOUGH = 3, 10**4
+STREAMS = Streams.of("reference", ["run"])
+ORIGIN = torch.zeros(DIM, dtype=torch.float64)
+START = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+MARGIN = 1 + 2.0**-40  # of `oracles.spider`, whose noise is so much more than its multiplier says
+
+Record = dict[str, Any]  # name to a number, a vector or a decision
+Path = Iterable[Record]  # the last one says how it ended, unless it was left before
+
+
+def normal(purpose: str, call: int) -> Tensor:
+    return STREAMS.normal(purpose, call, DIM)[0]
+
+
+# ---------------------------------------------------------------- what is minimised
+@dataclass(frozen=True, eq=False)
+class Hills:
+    """`sum_k cos x_k + a_k sin x_k` with an a of every example, `(examples, dim)`; a problem of the library."""
+
+    a: Tensor
+    dim: int = DIM
+    keeps_examples_apart: bool = True
+    constants: dict[str, Constant] = field(default_factory=dict)
+
+    @property
+    def num_examples(self) -> int:
+        return len(self.a)
+
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> WrittenOut:
+        return WrittenOut(self.of(x[:, None], examples))
+
+    def of(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
+        """The gradients of examples at `x` `(..., dim)`."""
+        return -x.sin() + (self.a if examples is None else self.a[examples]) * x.cos()
+
+    def take(self, index: Tensor) -> "Hills":
+        return self
+
+
+def hills(num_examples: int) -> tuple[Hills, Callable[..., Tensor]]:
+    a = 0.6 * Streams.of("hills", ["a"]).normal("a", 0, num_examples * DIM).view(-1, DIM)
+    return Hills(a), Hills(a).of
+
+
+def in_order(gradients: Callable[..., Tensor], num_examples: int) -> Callable[..., Tensor]:
+    """The gradients by place, in the order in which `DataSetSamples` has the examples."""
+    order = shuffled(torch.arange(num_examples)[None], num_examples, STREAMS, ORDER_PURPOSE)[0]
+    return lambda x, places: gradients(x, order[torch.tensor(places) % num_examples])
+
+
+POPULATION = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]))
+
+
+def virtual() -> Callable[..., Tensor]:
+    """The mean gradient of a batch of `VirtualSamples`, as that of one example; the next places are the next call."""
+    seen: list[int] = []
+
+    def gradients(x: Tensor, places: range) -> Tensor:
+        seen.extend({places.start} - {*seen})
+        size = torch.tensor([float(len(places))], dtype=torch.float64)
+        return POPULATION.fresh(size, STREAMS, PURPOSE, seen.index(places.start)).gradient(x[None])
+
+    return gradients
+
+
+# ---------------------------------------------------------------- paths
+def walked(steps: Iterator[Any], *names: str, **also: Callable[[Any], Any]) -> Iterator[Record]:
+    """What a reference's steps say under these names, and its value."""
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as stop:
+            yield {"end": stop.value}
+            return
+        yield {name: getattr(step, name) for name in names} | {name: of(step) for name, of in also.items()}
+
+
+class Watch:
+    """An observer of the library's single run: a record of every release."""
+
+    def __init__(self, **of: Callable[..., Any]) -> None:
+        self.of, self.records = of, list[Record]()
+
+    def __call__(self, going: Tensor, state: Any, estimate: Any) -> None:
+        if estimate.status[0] == Status.OK:
+            self.records.append({name: of(state, estimate) for name, of in self.of.items()})
+
+    def path(self, runs: Any) -> list[Record]:
+        status = Status(int(runs.state.status[0]))
+        return self.records if status == Status.OK else [*self.records, {"end": (status.name, runs.x[0])}]
+
+
+def released(state: Any, estimate: Any) -> Tensor:
+    return estimate.gradient[0]
+
+
+def rho(state: Any, estimate: Any) -> float:
+    return float(estimate.price.rho()[0])
+
+
+def point(state: Any, estimate: Any) -> Tensor:
+    return state.x[0]
+
+
+def apart(one: Any, other: Any) -> float:
+    """How far two numbers or vectors are apart; infinite if they are something else, and not the same."""
+    if isinstance(one, Tensor | float) or isinstance(other, Tensor | float):
+        one, other = torch.as_tensor(one, dtype=torch.float64), torch.as_tensor(other, dtype=torch.float64)
+        if one.shape != other.shape:
+            return math.inf
+        far = float((one - other).abs().max())
+        return math.inf if math.isnan(far) else far
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return max(apart(*pair) for pair in zip(one, other, strict=True))
+    return 0.0 if one == other else math.inf
+
+
+def distance(one: Path, other: Path, most: float = math.inf) -> float:
+    """The same of two paths, as far as it takes to see that it is more than `most`; infinite if one ends before."""
+    far = 0.0
+    for left, right in zip_longest(one, other, fillvalue={}):
+        far = max(far, *(apart(left[name], right[name]) for name in left)) if left.keys() == right.keys() else math.inf
+        if far > most:
+            break
+    return far
+
+
+@dataclass(frozen=True)
+class Case:
+    """A path that the library and a reference go.
+
+    Args:
+      library: goes it.
+      reference: goes it with the functions of a module, or with a mutated copy of them.
+      module: the reference.
+      functions: of the reference, that this path is made of.
+      steps: how many there are.
+      within: how far the two paths are apart at most; 0: the same to the bit.
+    """
+
+    library: Callable[[], Path]
+    reference: Callable[[Any], Path]
+    module: ModuleType
+    functions: tuple[str, ...]
+    steps: int
+    within: float = 1e-10
+
+
+# ---------------------------------------------------------------- budget_schedules
+SPREAD, FIFTY = hills(50), exponential(0.9, 0.05, 40)
+
+
+def library_descends(momentum: float, share: float) -> Path:
+    noise = FixedNoise.of([FIFTY])
+    noise = FixedNoise(noise.multipliers, noise.num_steps, share * noise.budget)
+    watch = Watch(
+        g=released,
+        x=point,
+        m=lambda state, estimate: state.average[0] if momentum else estimate.gradient[0],
+        paid=lambda *step: 2 * rho(*step),
+        left=lambda state, _: float(2 * (noise.budget - state.oracle.meter.spent)[0]),
+    )
+    return watch.path(
+        schedules.private_gradient_descent(
+            SPREAD[0], noise, START[None], STREAMS, clip=1.3, step_size=0.3, delta=1e-6, momentum=momentum,
+            observe=watch, max_steps=100,
+        )
+    )  # fmt: skip
+
+
+def reference_descends(module: Any, momentum: float, share: float, **more: Any) -> Path:
+    steps = module.private_gradient_descent(
+        SPREAD[1], START, FIFTY.noise_multipliers.tolist(), 2 * share * FIFTY.rho, 1.3, 0.3,
+        lambda t: normal("gaussian mechanism", t - 1), momentum, **more,
+    )  # fmt: skip
+    return walked(steps, "g", "x", "m", "paid", "left")
+
+
+# ---------------------------------------------------------------- noisy_sgd
+FIXED, POISSON = Sampling.fixed_size(10, 50), Sampling.poisson(0.2)
+
+
+def library_samples(clip: bool, sampling: Sampling) -> Path:
+    door = noisy.clipped_noisy_sgd if clip else noisy.noisy_sgd
+    relation = Relation.REPLACE_ONE if sampling == FIXED else Relation.ZERO_OUT
+    choice = noisy.NoiseChoice(0.2, 1.0, 1e-6, "by hand")
+    of = {"g": released, "x": point, "paid": rho}
+    left = lambda state, _: budget - float(state.oracle.meter.spent[0])  # noqa: E731
+    budget = 40 * ((2 if sampling == FIXED else 1) * 1.3 / 10 / 0.2) ** 2 / 2
+    longer = {} if clip else {"longer": lambda state, _: int(state.oracle.meter.exceeded[0])}
+    watch = Watch(**of, left=left, **longer)
+    return watch.path(
+        door(
+            SPREAD[0], [choice], START[None], STREAMS, sampling=sampling, norm_bound=1.3, step_size=0.3, num_steps=40,
+            delta=1e-6, relation=relation, observe=watch,
+        )
+    )  # fmt: skip
+
+
+def reference_samples(module: Any, clip: bool, sampling: Sampling, **more: Any) -> Path:
+    def batch(t: int) -> Tensor:
+        drawn = draw(sampling, 50, STREAMS, "minibatch: examples", torch.tensor([t]))
+        assert drawn.examples is not None
+        return drawn.examples[0][drawn.present[0]]
+
+    function, seen = (module.clipped_noisy_sgd if clip else module.noisy_sgd), [0]
+
+    def longer(step: Any) -> int:
+        seen[0] += step.private_longer
+        return seen[0]
+
+    steps = function(
+        SPREAD[1], START, batch, 10, 40, 1.3, 0.2, 0.3, lambda t: normal("gaussian mechanism", t),
+        moves=2.0 if sampling == FIXED else 1.0, **more,
+    )  # fmt: skip
+    return walked(steps, "g", "x", "paid", "left", **({} if clip else {"longer": longer}))
+
+
+# ---------------------------------------------------------------- selection
+SOUGHT: dict[str, Any] = {"epsilon": 0.5, "alpha": 0.01, "k": 6, "beta": 0.05}
+SIZES: dict[str, Any] = {"rho": 0.5, "C": 1.5, "L": 0.8, "n": 10**5}
+
+
+def laplace_of(purpose: str) -> Callable[[str, int], float]:
+    return lambda kind, call: float(laplace(STREAMS, f"{purpose}: {kind}", call)[0])
+
+
+def close(purpose: str, threshold: float, sensitivity: float) -> list[float]:
+    """Six values: five that the noise leaves below the threshold, one that it lifts above it, all by a billionth."""
+    noise = laplace_of(purpose)
+    level = threshold + 2 * sensitivity / 0.5 * noise("threshold", 0)
+    just = [level - 4 * sensitivity / 0.5 * noise("question", i) for i in range(6)]
+    return [value - 1e-9 for value in just[:5]] + [just[5] + 1e-9]
+
+
+VALUES = close("above threshold", 10.0, 1.5)
+
+
+def library_asks() -> Path:
+    asked = selection.AboveThreshold(0.5, 10.0, 1.5, Relation.REPLACE_ONE)
+    everyone, records = torch.tensor([True]), list[Record]()
+    state, price = asked.begin(asked.init(STREAMS), STREAMS, everyone)
+    for place, value in enumerate(VALUES):
+        number = torch.tensor([[value]], dtype=torch.float64)
+        question = Sensitive(number, torch.ones(1), Relation.REPLACE_ONE, "proved")
+        state, yes = asked.ask(state, question, STREAMS, everyone)
+        records.append({"yes": bool(yes), "paid": 0.0 if place else float(price.rho()), "left": 0.0})
+        if bool(state.halted):
+            break
+    return [*records, {"end": ("FINISHED", len(records) - 1)}]
+
+
+def reference_asks(module: Any) -> Path:
+    return walked(module.above_threshold(VALUES, 10.0, 1.5, 0.5, laplace_of("above threshold")), "yes", "paid", "left")
+
+
+MARGINS = close("search: stationary point", 0.0, 1.0)
+_SLACK = 8 * math.log(6 * 2 / 0.05) / 0.5
+# The norm decides of every second point, the eigenvalue of the others; the last one is close in both.
+NORMS = [0.01 + 3e-5 * (_SLACK - m - 99 * (i % 2) * (i < 5)) for i, m in enumerate(MARGINS)]
+EIGENVALUES = [-(0.005**0.5) + 1.6e-5 * (m + 99 * (1 - i % 2) * (i < 5) - _SLACK) for i, m in enumerate(MARGINS)]
+
+
+def library_selects() -> Path:
+    named = {"hessian_lipschitz": 0.5, "norm_bound": 1.5, "smoothness": 0.8, "num_examples": 10**5}
+    sought = search.Search(epsilon=0.5, alpha=0.01, **named, num_candidates=6, failure=0.05)
+    places = [torch.tensor([[float(place)]]) for place in range(6)]
+    found = search.select_stationary_point(
+        sought, places, lambda x: torch.tensor([NORMS[int(x)]], dtype=torch.float64),
+        lambda x: torch.tensor([EIGENVALUES[int(x)]], dtype=torch.float64), STREAMS,
+    )  # fmt: skip
+    asked, index = int(found.asked), int(found.index) if bool(found.found) else None
+    prices = [float(found.price.rho()), *[0.0] * (asked - 1)]
+    answers = [{"yes": place == index, "paid": prices[place], "left": 0.0} for place in range(asked)]
+    return [*answers, {"end": ("FINISHED", index)}]
+
+
+def reference_selects(module: Any) -> Path:
+    points = range(6)
+    steps = module.select_stationary_point(
+        points, NORMS.__getitem__, EIGENVALUES.__getitem__, **SOUGHT, **SIZES,
+        laplace=laplace_of("search: stationary point"),
+    )  # fmt: skip
+    return walked(steps, "yes", "paid", "left")
+
+
+# ---------------------------------------------------------------- the tree
+TERMS = Streams.of("terms", ["run"]).normal("terms", 0, 45 * DIM).view(45, DIM)
+
+
+def library_sums() -> Path:
+    mechanism, total, records = tree.Tree(45), ORIGIN, list[Record]()
+    state = mechanism.init(ORIGIN[None])
+    for call, term in enumerate(TERMS):
+        answer = Sensitive(term[None], torch.tensor([0.3], dtype=torch.float64), Relation.REPLACE_ONE, "proved", FRESH)
+        asked = Release(answer, torch.tensor([2.0]).double(), torch.tensor([call]), torch.tensor([True]))
+        state, value, price = mechanism.release(state, asked, STREAMS)
+        total = total + value[0]
+        blocks = [2**level for level in reversed(range(6)) if (call + 1) >> level & 1]  # the binary expansion
+        records.append({"released": total, "paid": float(price.rho()), "left": 44 - call, "blocks": blocks})
+    return [*records, {"end": ("FINISHED", total)}]
+
+
+def reference_sums(module: Any, **more: Any) -> Path:
+    noise = lambda end: normal("tree mechanism", end - 1)  # noqa: E731
+    steps = module.tree_mechanism(TERMS, 45, 2.0, 0.3, noise, **more)
+    return walked(steps, "released", "paid", "left", blocks=lambda step: [v - u + 1 for u, v in step.blocks])
+
+
+# ---------------------------------------------------------------- adaptive_batch
+MANY = hills(3000)
+
+
+@dataclass(frozen=True)
+class Spider:
+    """A setting of Algorithm 2 of adaptive_batch."""
+
+    parameters: adaptive.Parameters
+    x: Tensor
+    virtual: bool
+    as_printed: bool = False
+    total: int = 3000
+
+
+def of_data(**more: Any) -> adaptive.Parameters:
+    given: dict[str, Any] = {
+        "accuracy": 0.1, "gradient_bound": 1.0, "smoothness": 1.25, "hessian_lipschitz": 1.0, "drift_threshold": 0.6,
+        "first_batch": 60.5, "batch_per_gradient": 150.0, "noise_multiplier": 1.5, "num_steps": 120, "step_size": 0.8,
+        "threshold": 0.3, "window": 4.5, "perturbation": 0.2, "max_leaves": 13, "origin": "by hand",
+    }  # fmt: skip
+    return adaptive.Parameters(**given | more)
+
+
+OF_POPULATION = of_data(
+    gradient_bound=4.0, smoothness=4.0, step_size=0.25, num_steps=120, first_batch=1e5, batch_per_gradient=3e4,
+    threshold=0.2, window=20.0, noise_multiplier=15.0, perturbation=0.1, drift_threshold=4.0, max_leaves=64,
+)  # fmt: skip
+
+
+def library_spiders(setting: Spider) -> Path:
+    source = VirtualSamples(POPULATION, setting.total) if setting.virtual else DataSetSamples(MANY[0])
+    fires: list[int] = [0]
+
+    def saddle(state: Any, _: Any) -> bool:
+        fires.append(int(state.perturbations[0]))
+        return fires[-1] > fires[-2]
+
+    watch = Watch(
+        estimate=released, x=point, paid=rho, saddle=saddle,
+        fresh=lambda state, _: int(state.oracle.belief.terms[0]) == 1,
+        left=lambda state, _: setting.total - int(state.oracle.meter.used[0]),
+    )  # fmt: skip
+    return watch.path(
+        adaptive.stochastic_spider(
+            source, setting.parameters, setting.x[None], STREAMS, delta=1e-6, observe=watch,
+            as_printed=setting.as_printed,
+        )
+    )  # fmt: skip
+
+
+def spider_steps(module: Any, setting: Spider, printed: frozenset[int] = frozenset(), **more: Any) -> Iterator[Any]:
+    p = setting.parameters
+    given: dict[str, Any] = {
+        "gradients": virtual() if setting.virtual else in_order(MANY[1], 3000), "x": setting.x, "n": setting.total,
+        "T": p.num_steps, "b": p.first_batch, "c": p.batch_per_gradient, "kappa": p.drift_threshold,
+        "sigma": p.noise_multiplier * p.term_sensitivity * MARGIN, "Sigma": p.max_leaves, "G": p.gradient_bound,
+        "M": p.smoothness, "threshold": p.threshold, "Gamma": p.window, "zeta": p.perturbation,
+        "noise": lambda i: normal("tree mechanism", i - 1),
+        "kick": lambda t: normal("spider descent: saddle perturbation", t),
+    }  # fmt: skip
+    return module.stochastic_spider(**given | more, printed=printed | ({9, 10} if setting.as_printed else set()))
+
+
+def reference_spiders(module: Any, setting: Spider) -> Path:
+    return walked(spider_steps(module, setting), "estimate", "x", "paid", "saddle", "fresh", "left")
+
+
+# ---------------------------------------------------------------- drift_escape
+@dataclass(frozen=True)
+class Escape:
+    """A setting of Algorithms 1 and 2 of drift_escape."""
+
+    parameters: escape.Parameters
+    x: Tensor
+    virtual: bool
+    repeat: Repeat = "refresh"
+    total: int = 3000
+
+    @property
+    def as_printed(self) -> bool:
+        """Lines 9 and 21 of Algorithm 1."""
+        return self.repeat == "go on"
+
+
+def escapes(
+    bound: float, attempts: int = 3, threshold: float = 0.5, drift: float = 0.05, radius: float = 0.9
+) -> escape.Parameters:
+    """With gradients of at most `bound` and as smooth."""
+    return escape.Parameters(
+        escape.Escape(
+            accuracy=0.2, smoothness=bound, hessian_lipschitz=1.0, step_size=0.4 / bound, threshold=threshold,
+            attempt_length=6, radius=radius, attempts=attempts, num_steps=1000, origin="by hand",
+        ),
+        gradient_bound=bound, drift_threshold=drift, first_batch=90.5, batch=20.0, noise_multiplier=1.5,
+        origin="by hand",
+    )  # fmt: skip
+
+
+def library_escapes(setting: Escape) -> Path:
+    source = VirtualSamples(POPULATION, setting.total) if setting.virtual else DataSetSamples(MANY[0])
+    points, used = [setting.x], [0]
+
+    def asked(state: Any, _: Any) -> Tensor:
+        points.append(state.x[0])
+        return points[-2]
+
+    def fresh(state: Any, estimate: Any) -> bool:
+        used.append(int(state.oracle.meter.used[0]))
+        return int(estimate.num_gradients[0]) == used[-1] - used[-2]
+
+    watch = Watch(
+        asked=asked, g=released, paid=rho, fresh=fresh, escapes=lambda state, _: int(state.escapes[0]),
+        attempt=lambda state, _: (int(state.attempt[0]), int(state.elapsed[0])),
+        left=lambda state, _: setting.total - int(state.oracle.meter.used[0]),
+    )  # fmt: skip
+    return watch.path(
+        escape.drift_escape(
+            source, setting.parameters, setting.x[None], STREAMS, delta=1e-6, repeat=setting.repeat, observe=watch,
+            return_tested=not setting.as_printed,
+        )
+    )  # fmt: skip
+
+
+def escape_steps(
+    module: Any, setting: Escape, printed: frozenset[int] = frozenset(), of_oracle: frozenset[int] = frozenset()
+) -> Iterator[Any]:
+    p, e = setting.parameters, setting.parameters.escape
+    oracle = partial(
+        module.adaptive_dp_spider, gradients=virtual() if setting.virtual else in_order(MANY[1], 3000),
+        n=setting.total, b1=p.first_batch, b2=p.batch, kappa=p.drift_threshold, G=p.gradient_bound, M=e.smoothness,
+        multiplier=p.noise_multiplier * MARGIN, eta=e.step_size, printed=of_oracle,
+        noise=lambda t: normal("gaussian mechanism", t - 1),
+    )  # fmt: skip
+    return module.drift_escape(
+        oracle, setting.x, e.step_size, e.threshold / 3, e.attempts, e.radius, e.attempt_length,
+        "restore" if setting.repeat == "restore" else "refresh",
+        printed=printed | ({9, 21} if setting.as_printed else set()),
+    )  # fmt: skip
+
+
+def reference_escapes(module: Any, setting: Escape) -> Iterator[Record]:
+    t, paid, escaped, rules = 0, 0.0, 0, setting.parameters.escape
+    restored = int(setting.repeat == "restore")
+
+    def attempt(step: Any) -> tuple[int, int]:
+        """Where the library stands after this step: where it failed, in the next attempt."""
+        again = step.tau == rules.attempt_length and not step.esc and step.q < rules.attempts
+        return (0 if step.esc else step.q + again), restored if again else step.tau
+
+    steps = walked(
+        escape_steps(module, setting), "t", "asked", "g", "paid", "fresh", "left", escapes=lambda step: step.esc,
+        attempt=attempt,
+    )  # fmt: skip
+    for record in steps:
+        # A step that follows a restored query released nothing.
+        if "end" not in record:
+            paid, escaped = paid + record["paid"], escaped + record["escapes"]
+        if record.pop("t", t + 1) > t:
+            yield record if "end" in record else record | {"paid": paid, "escapes": escaped}
+            t, paid = t + 1, 0.0
+
+
+# ---------------------------------------------------------------- the table
+DATA, SADDLE = Spider(of_data(), START, False), Spider(OF_POPULATION, ORIGIN, True, total=10**9)
+SINGLE = Spider(of_data(batch_per_gradient=2.0, noise_multiplier=0.2), START, False)
+PRINTED = Spider(of_data(), START, False, True)
+# So many examples that none is left after the hundredth step.
+EXACTLY = replace(SADDLE, total=10**9 - next(islice(spider_steps(adaptive_reference, SADDLE), 99, None)).left)
+CASES: dict[str, Case] = {
+    "descent": Case(
+        partial(library_descends, 0.0, 1.0), partial(reference_descends, momentum=0.0, share=1.0),
+        schedules_reference, ("private_gradient_descent", "clipped"), 40,
+    ),
+    "momentum, until the budget is gone": Case(
+        partial(library_descends, 0.9, 0.4), partial(reference_descends, momentum=0.9, share=0.4),
+        schedules_reference, ("private_gradient_descent", "clipped"), 25,
+    ),
+    "clipped noisy SGD": Case(
+        partial(library_samples, True, FIXED), partial(reference_samples, clip=True, sampling=FIXED),
+        noisy_reference, ("clipped_noisy_sgd",), 40,
+    ),
+    "clipped noisy SGD, Poisson": Case(
+        partial(library_samples, True, POISSON), partial(reference_samples, clip=True, sampling=POISSON),
+        noisy_reference, ("clipped_noisy_sgd",), 40,
+    ),
+    "noisy SGD": Case(
+        partial(library_samples, False, FIXED), partial(reference_samples, clip=False, sampling=FIXED),
+        noisy_reference, ("noisy_sgd",), 40,
+    ),
+    "noisy SGD, Poisson": Case(
+        partial(library_samples, False, POISSON), partial(reference_samples, clip=False, sampling=POISSON),
+        noisy_reference, ("noisy_sgd",), 40,
+    ),
+    "AboveThreshold": Case(library_asks, reference_asks, noisy_reference, ("above_threshold",), 6, 0.0),
+    "selection": Case(
+        library_selects, reference_selects, noisy_reference, ("select_stationary_point", "above_threshold"), 6, 0.0,
+    ),
+    "tree": Case(library_sums, reference_sums, adaptive_reference, ("tree_mechanism", "node", "touched"), 45),
+    "Stochastic Spider": Case(
+        partial(library_spiders, DATA), partial(reference_spiders, setting=DATA),
+        adaptive_reference, ("stochastic_spider", "clipped", "node", "touched"), 99,
+    ),
+    "Stochastic Spider, from a saddle": Case(
+        partial(library_spiders, SADDLE), partial(reference_spiders, setting=SADDLE),
+        adaptive_reference, ("stochastic_spider",), 120,
+    ),
+    "Stochastic Spider, batches of one": Case(
+        partial(library_spiders, SINGLE), partial(reference_spiders, setting=SINGLE),
+        adaptive_reference, ("stochastic_spider",), 99,
+    ),
+    "Stochastic Spider, until no example is left": Case(
+        partial(library_spiders, EXACTLY), partial(reference_spiders, setting=EXACTLY),
+        adaptive_reference, ("stochastic_spider",), 100,
+    ),
+    "Stochastic Spider, 9 and 10 as printed": Case(
+        partial(library_spiders, PRINTED), partial(reference_spiders, setting=PRINTED),
+        adaptive_reference, ("stochastic_spider",), 102,
+    ),
+}  # fmt: skip
+DESCENDING = Escape(escapes(4.0, threshold=1e-300), START, True, total=10**9)
+ESCAPES: dict[str, tuple[Escape, int]] = {
+    "refresh": (Escape(escapes(1.25, drift=50.0), START, False), 29),
+    "refresh, from a saddle": (Escape(escapes(4.0, radius=0.3), ORIGIN, True, total=10**9), 81),
+    "refresh, until the data are gone": (Escape(escapes(1.25, attempts=40), START, False), 75),
+    "restore": (Escape(escapes(1.25), START, False, "restore"), 26),
+    "restore, from a saddle": (Escape(escapes(4.0, radius=0.3), ORIGIN, True, "restore", 10**9), 16),
+    "go on, 9 and 21 as printed": (Escape(escapes(1.25), START, False, "go on"), 28),
+    "go on, descending until the data are gone": (Escape(escapes(1.25, threshold=1e-300), START, False, "go on"), 110),
+    "until no example is left": (
+        replace(
+            DESCENDING,
+            total=10**9 - next(islice(escape_steps(escape_reference, DESCENDING), 19, None)).left,
+        ),
+        20,
+    ),
+}
+for _name, (_setting, _steps) in ESCAPES.items():
+    CASES[f"drift escape, {_name}"] = Case(
+        partial(library_escapes, _setting), partial(reference_escapes, setting=_setting), escape_reference,
+        ("drift_escape", "adaptive_dp_spider", "clipped"), _steps,
+    )  # fmt: skip
+
+
+@cache
+def path(name: str) -> list[Record]:
+    return [*CASES[name].library()]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_library_goes_the_path_of_its_reference(name: str):
+    case, found = CASES[name], path(name)
+    assert len([record for record in found if "end" not in record]) == case.steps
+    assert distance(found, case.reference(case.module)) <= case.within
+
+
+def test_control_a_difference_is_seen_in_numbers_in_decisions_and_at_the_end():
+    found = path("Stochastic Spider")
+    for place, name, instead in ((70, "estimate", ORIGIN), (70, "fresh", None), (70, "left", 0), (-1, "end", None)):
+        broken = [dict(record) for record in found]
+        broken[place][name] = instead
+        assert distance(found, broken) > 1e-3
+    assert distance(found, found[:-1]) == distance(found[:-1], found) == math.inf
+
+
+# ---------------------------------------------------------------- lines as printed
+ONE = torch.ones(1, dtype=torch.float64)
+
+
+def of_schedules(module: Any, printed: set[int], rows: Tensor, sigmas: list[float]) -> list[Any]:
+    draws = lambda t: 0 * ONE  # noqa: E731
+    given = (lambda x: rows - x, 0 * ONE, sigmas, 1.0, 1.0, 0.1, draws)
+    return [*module.private_gradient_descent(*given, printed=printed)]
+
+
+def long_gradient_moves_the_mean_too_far(module: Any, printed: set[int]) -> bool:
+    """An example with a gradient of 50 moves the mean of four by more than G / 4."""
+    without, included = torch.zeros(4, 1, dtype=torch.float64), torch.tensor([[50.0], [0], [0], [0]]).double()
+    moved = (of_schedules(module, printed, rows, [2.0])[0].g for rows in (included, without))
+    return float(next(moved) - next(moved)) > 1 / 4
+
+
+def last_step_is_lost(module: Any, printed: set[int]) -> bool:
+    """Of four steps that each cost a fourth of the budget."""
+    return len(of_schedules(module, printed, torch.zeros(4, 1).double(), [2.0] * 4)) == 3
+
+
+def lone_example_moves_the_mean_by_C(function: str) -> Callable[[Any, set[int]], bool]:
+    """The only one in its Poisson batch, of an expected size of 10: by C / 10 it may."""
+
+    def check(module: Any, printed: set[int]) -> bool:
+        batch = lambda t: torch.tensor([0])  # noqa: E731
+        given = (lambda x, _: ONE[None], 0 * ONE, batch, 10, 1, 1.0, 1.0, 0.1, lambda t: 0 * ONE)
+        return float(next(getattr(module, function)(*given, printed=printed)).g) == pytest.approx(1.0)
+
+    return check
+
+
+def sums(module: Any, printed: set[int]) -> list[Any]:
+    return [*module.tree_mechanism(TERMS[:8], 8, 2.0, 0.3, lambda end: normal("tree mechanism", end), printed=printed)]
+
+
+def eighth_term_has_no_noise(module: Any, printed: set[int]) -> bool:
+    """TREE(8) is TREE(7): the difference of the two sums is the term, which is private."""
+    seventh, eighth = sums(module, printed)[6:]
+    assert module.node(9, 9, printed) == [(1, 8), (9, 9)], "a sum of nine has the block of eight"
+    return eighth.blocks == seventh.blocks != [] and bool((eighth.private_noise == seventh.private_noise).all())
+
+
+def no_term_has_noise(module: Any, printed: set[int]) -> bool:
+    return all(bool((each.released == each.private_sum).all()) and each.blocks == [] for each in sums(module, printed))
+
+
+def examples_are_taken_that_are_not_there(module: Any, printed: set[int]) -> bool:
+    """More than b are left, but fewer than the batch of a difference; and with no more than b left it is the end."""
+    *steps, last = spider_steps(module, DATA, frozenset(printed), c=1000.0)
+    early = [*spider_steps(module, DATA, frozenset(printed), b=1500.0)]
+    return last.left < 0 and all(step.left > 60.5 for step in steps) and len(early) == 1
+
+
+def saddle_where_the_estimate_is_large(module: Any, printed: set[int]) -> bool:
+    saddles = [step for step in spider_steps(module, DATA, frozenset(printed), threshold=0.12) if step.saddle]
+    return any(float(step.estimate.norm()) > 0.12 for step in saddles)
+
+
+def drift_is_forgotten(module: Any, printed: set[int]) -> bool:
+    """After the first saddle that O2 was asked at, it is the length of one move, and O1 was not asked."""
+    steps = [*spider_steps(module, DATA, frozenset(printed))]
+    place = next(place for place, step in enumerate(steps) if step.saddle and not step.fresh)
+    return steps[place].drift == pytest.approx(1.25 * float((steps[place].x - steps[place - 1].x).norm()))
+
+
+def first_release_is_the_private_mean(module: Any, printed: set[int]) -> bool:
+    first, second, *_ = spider_steps(module, DATA, frozenset(printed), sigma=2.0)
+    assert not printed or torch.allclose(second.estimate - second.private_grad, 2 * normal("tree mechanism", 0))
+    return first.blocks == [] and bool((first.estimate - first.private_grad == 0).all())
+
+
+SLOW_DRIFT = Escape(escapes(1.25, drift=50.0), START, False)
+
+
+def second_attempt_sees_a_jump(module: Any, printed: set[int]) -> bool:
+    """Its first query is a difference over the way back."""
+    first = next(s for s in escape_steps(module, SLOW_DRIFT, frozenset(printed)) if (s.q, s.tau) == (2, 1))
+    return not first.fresh
+
+
+def first_step_of_an_attempt_asks_again(module: Any, printed: set[int]) -> bool:
+    """For b2 examples, at the point where the last query was: what it hears is 0, and known before."""
+    steps = [*escape_steps(module, SLOW_DRIFT, frozenset(printed))]
+    place = next(place for place, step in enumerate(steps) if step.q)
+    again, asked = steps[place], steps[place].t - steps[place - 1].t
+    return asked == 2 and bool((again.private_mean == 0).all()) and not again.fresh
+
+
+def last_point_is_returned(module: Any, printed: set[int]) -> bool:
+    *steps, end = walked(escape_steps(module, SLOW_DRIFT, frozenset(printed)), "x")
+    assert end["end"][0] == "FINISHED"
+    return bool((end["end"][1] == steps[-1]["x"]).all())
+
+
+def noise_is_half_of_what_it_should_be(fresh: bool) -> Callable[[Any, set[int]], bool]:
+    def check(module: Any, printed: set[int]) -> bool:
+        steps = escape_steps(module, SLOW_DRIFT, of_oracle=frozenset(printed))
+        return next(step for step in steps if step.fresh == fresh).paid == pytest.approx(4 * 0.5 / 1.5**2)
+
+    return check
+
+
+def jump_is_no_drift(module: Any, printed: set[int]) -> bool:
+    """The drift that is counted for the way back is that of a move that was not made."""
+    steps = [*escape_steps(module, SLOW_DRIFT, frozenset({9}), frozenset(printed))]
+    place = next(place for place, step in enumerate(steps) if (step.q, step.tau) == (2, 1))
+    before = steps[place - 1]
+    return steps[place].drift - before.drift == pytest.approx(0.32**2 * float(before.g @ before.g))
+
+
+Check = Callable[[Any, set[int]], bool]
+LINES: dict[tuple[ModuleType, str, int], Check] = {
+    (schedules_reference, "private_gradient_descent", 1): long_gradient_moves_the_mean_too_far,
+    (schedules_reference, "private_gradient_descent", 2): last_step_is_lost,
+    (noisy_reference, "clipped_noisy_sgd", 4): lone_example_moves_the_mean_by_C("clipped_noisy_sgd"),
+    (noisy_reference, "noisy_sgd", 3): lone_example_moves_the_mean_by_C("noisy_sgd"),
+    (adaptive_reference, "node", 12): eighth_term_has_no_noise,
+    (adaptive_reference, "node", 14): no_term_has_noise,
+    (adaptive_reference, "stochastic_spider", 3): examples_are_taken_that_are_not_there,
+    (adaptive_reference, "stochastic_spider", 9): saddle_where_the_estimate_is_large,
+    (adaptive_reference, "stochastic_spider", 10): drift_is_forgotten,
+    (adaptive_reference, "stochastic_spider", 13): first_release_is_the_private_mean,
+    (escape_reference, "drift_escape", 9): second_attempt_sees_a_jump,
+    (escape_reference, "drift_escape", 11): first_step_of_an_attempt_asks_again,
+    (escape_reference, "drift_escape", 21): last_point_is_returned,
+    (escape_reference, "adaptive_dp_spider", 5): noise_is_half_of_what_it_should_be(True),
+    (escape_reference, "adaptive_dp_spider", 10): noise_is_half_of_what_it_should_be(False),
+    (escape_reference, "adaptive_dp_spider", 12): jump_is_no_drift,
+}
+
+
+@pytest.mark.parametrize(("module", "function", "line"), LINES, ids=lambda part: getattr(part, "__package__", None))
+def test_a_line_as_printed_does_what_it_says(module: ModuleType, function: str, line: int):
+    check = LINES[module, function, line]
+    assert check(module, {line}) and not check(module, set())
+
+
+def test_every_line_that_can_be_printed_is_in_the_table():
+    found = {
+        (module, name, line.value)
+        for module in {module for module, _, _ in LINES}
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        for node in ast.walk(ast.parse(inspect.getsource(function)))
+        if isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]) == "printed"
+        for line in ast.walk(node.left)
+        if isinstance(line, ast.Constant)
+    }
+    assert found == set(LINES)
+
+
+# ---------------------------------------------------------------- mutated lines of the references
+NUMBER = 12  # of each function
+NO_TIE = "no two numbers of a run are equal"
+EQUIVALENT: dict[tuple[str, str, str], str] = {
+    ("budget_schedules", "torch.zeros_like(x)", "(torch).ones_like(x)"): "1 - beta^0 = 0 times m_1 is 0 for every m_1",
+    ("budget_schedules", "rho <= left + 1e-9 * R", "(rho) < (left + 1e-9 * R)"): NO_TIE,
+    ("budget_schedules", "1e-9 * R", "((1e-9) / (R))"): "an allowance for rounding, either way",
+    ("noisy_sgd", "lengths > C", "(lengths) >= (C)"): NO_TIE,
+    ("noisy_sgd", "rows.norm(dim=1) > C", "(rows.norm(dim=1)) >= (C)"): NO_TIE,
+    ("noisy_sgd", "private_value + nu >= private_threshold", "(private_value + nu) > (private_threshold)"): NO_TIE,
+    ("adaptive_batch", "lengths > longest", "(lengths) >= (longest)"): "scaled to the length that it has",
+    ("adaptive_batch", "0", "(0 + 1)"): "tau, which the first step sets",
+    ("adaptive_batch", "0.0", "(0.0 + 1)"): "private_grad, which the first step sets",
+    (
+        "adaptive_batch",
+        "(last if 9 in printed else estimate.norm()) <= threshold",
+        "(last if 9 in printed else estimate.norm()) < (threshold)",
+    ): NO_TIE,
+    ("drift_escape", "last.g.norm() > 3 * chi", "(last.g.norm()) >= (3 * chi)"): NO_TIE,
+    ("drift_escape", "(x - tested).norm() >= S", "((x - tested).norm()) > (S)"): NO_TIE,
+    ("drift_escape", "False", "True"): "esc, which every attempt sets",
+}
+
+
+def mutants(module: ModuleType) -> dict[str, list[Mutant]]:
+    """All mutants of the listings by function; not of defaults and examples."""
+    source, found = inspect.getsource(module), {}
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    for mutant in mutants_of(module.__name__, source):
+        for function in functions:
+            if function.body[1].lineno <= mutant.line <= (function.end_lineno or 0):
+                found.setdefault(function.name, []).append(mutant)
+    return found
+
+
+def mutated(module: ModuleType, mutant: Mutant) -> ModuleType:
+    copy = ModuleType(module.__name__)
+    exec(mutant.source(inspect.getsource(module)), copy.__dict__)
+    return copy
+
+
+def is_noticed(module: ModuleType, function: str, mutant: Mutant) -> bool:
+    """Whether a path of the library, or what a printed line does, is another one."""
+    broken = mutated(module, mutant)
+    for name, case in CASES.items():
+        if case.module is module and function in case.functions:
+            try:
+                if distance(path(name), islice(case.reference(broken), 4 * case.steps), case.within) > case.within:
+                    return True
+            except Exception:  # whatever a mutant raises, it is seen
+                return True
+    for (of, name, line), check in LINES.items():
+        if of is module and (name == function or function in ("clipped", "touched")):
+            try:
+                if not check(broken, {line}) or check(broken, set()):
+                    return True
+            except Exception:
+                return True
+    return False
+
+
+def unnoticed(module: ModuleType, number: int | None = None) -> list[tuple[str, str, str]]:
+    found = []
+    for function, many in mutants(module).items():
+        shuffled_many = random.Random(f"{module.__name__}.{function}").sample(many, len(many))
+        few = [mutant for mutant in shuffled_many[:number] if not is_noticed(module, function, mutant)]
+        found += [(mutant.file.split(".")[2], mutant.old, mutant.new) for mutant in few]
+    return found
+
+
+MODULES = [schedules_reference, noisy_reference, adaptive_reference, escape_reference]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__package__)
+def test_a_mutated_line_of_a_reference_is_noticed(module: ModuleType):
+    assert set(unnoticed(module, NUMBER)) <= set(EQUIVALENT)
+
+
+@pytest.mark.slow
+def test_every_mutant_of_a_reference_is_noticed_or_equivalent():
+    """Each that is said to be equivalent once: a text that stands twice has two mutants."""
+    assert sorted(mutant for module in MODULES for mutant in unnoticed(module)) == sorted(EQUIVALENT)
+
+
+def test_control_a_listing_that_is_the_same_is_not_noticed():
+    for module in MODULES:
+        function, (mutant, *_) = max(mutants(module).items(), key=lambda item: len(item[1]))
+        assert not is_noticed(module, function, replace(mutant, new=mutant.old))
+
+
+# ---------------------------------------------------------------- mutated lines of the library
+AWAY: list[tuple[str, ModuleType, str, str, str]] = [
+    ("momentum, until the budget is gone", descent, "Descent.step",
+     "weight = (1 - self.momentum) / (1 - self.momentum ** (state.steps + 1).double())",
+     "weight = (1 - self.momentum) / (1 - self.momentum ** (state.steps + 2).double())"),
+    ("descent", clipped, "ClippedGradient.answer",
+     "scale = self.clip / self.problem.num_examples / norms.clamp_min(self.clip)",
+     "scale = self.clip / self.problem.num_examples / norms.clamp_min(2 * self.clip)"),
+    ("momentum, until the budget is gone", filters, "Filter.grant",
+     "reused = reused + cost", "reused = reused + 0.9 * cost"),
+    ("clipped noisy SGD", mechanisms, "Gaussian.release",
+     "noise = streams.normal(self.purpose, request.call, value.shape[1])",
+     "noise = streams.normal(self.purpose, request.call + 1, value.shape[1])"),
+    ("clipped noisy SGD, Poisson", minibatch, "MinibatchGradient.answer",
+     "weights = self.norm_bound / divisor / norms.clamp_min(self.norm_bound)",
+     "weights = self.norm_bound / divisor / norms.clamp_min(1.1 * self.norm_bound)"),
+    ("noisy SGD", minibatch, "MinibatchGradient.answer",
+     "longer = sample.present & ~(gradients.norms() <= self.norm_bound)  # NaN is longer",
+     "longer = sample.present & ~(gradients.norms() <= 1.1 * self.norm_bound)"),
+    ("AboveThreshold", selection, "AboveThreshold.begin",
+     "noise = drawn * (2 * self.sensitivity / self.epsilon)", "noise = drawn * (self.sensitivity / self.epsilon)"),
+    ("AboveThreshold", selection, "AboveThreshold.ask",
+     "noise = drawn * (4 * self.sensitivity / self.epsilon)", "noise = drawn * (2 * self.sensitivity / self.epsilon)"),
+    ("selection", search, "select_stationary_point",
+     "most_norm = search.alpha + search.gradient_slack", "most_norm = search.alpha"),
+    ("tree", tree, "Tree.release",
+     "released = released - old if released is drawn else released.sub_(old)",
+     "released = released - old if released is drawn else released"),
+    ("Stochastic Spider", samples, "DataSetBatch._mean",
+     "kept = torch.where(norms.isfinite(), torch.where(norms > most, most / norms, 1.0), 0.0)",
+     "kept = torch.where(norms.isfinite(), 1.0, 0.0)"),
+    ("Stochastic Spider, from a saddle", spider, "BatchSizes.wanted",
+     "later = (self.per_gradient * bound).clamp_min(self.least)",
+     "later = (0.9 * self.per_gradient * bound).clamp_min(self.least)"),
+    ("Stochastic Spider, from a saddle", spider, "Refresh.due",
+     "due = (terms == 0) | (drift >= self.threshold)", "due = (terms == 0) | (drift >= 1.1 * self.threshold)"),
+    ("Stochastic Spider, from a saddle", spider_descent, "StochasticSpider.step",
+     "saddle = moves & (tested <= settings.threshold) & (state.frozen <= 0)",
+     "saddle = moves & (tested <= settings.threshold) & (state.frozen <= 1)"),
+    ("Stochastic Spider, 9 and 10 as printed", spider_descent, "StochasticSpider.step",
+     "tested = state.previous if self.as_printed else norms(direction)", "tested = norms(direction)"),
+    ("drift escape, refresh, from a saddle", spider, "Spider.believe",
+     "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])", "gradient = values[0]"),
+    ("drift escape, refresh, from a saddle", drift_escape, "DriftEscape.step",
+     "escaped = testing & (norms(x - anchor) >= settings.radius)",
+     "escaped = testing & (norms(x - anchor) >= 2 * settings.radius)"),
+    ("drift escape, refresh", drift_escape, "DriftEscape.step",
+     "oracle_state = _restorable(oracle).rollback(oracle_state, oracle_state, again, refresh=True)", "pass"),
+    ("drift escape, refresh", drift_escape, "DriftEscape.step", "x = select(done, anchor, x)", "pass"),
+    ("drift escape, restore, from a saddle", drift_escape, "DriftEscape.step",
+     "back = anchor - (step_size * anchor_gradient).to(anchor)", "back = anchor"),
+]  # fmt: skip
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, line: str, instead: str) -> None:
+    """Put what a line of a module becomes into the place of the function or the method that it is of."""
+    *owners, last = name.split(".")
+    there, broken = module, module_with_line_replaced(module, line, instead)
+    for owner in owners:
+        there, broken = getattr(there, owner), getattr(broken, owner)
+    monkeypatch.setattr(there, last, getattr(broken, last))
+
+
+@pytest.mark.parametrize(("name", "module", "function", "line", "instead"), AWAY, ids=lambda part: str(part)[:40])
+def test_a_mutated_line_of_the_library_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, name: str, module: ModuleType, function: str, line: str, instead: str
+):
+    case = CASES[name]
+    replaced(monkeypatch, module, function, line, instead)
+    assert distance(case.library(), case.reference(case.module), case.within) > case.within

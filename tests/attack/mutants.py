@@ -2,22 +2,24 @@
 
 A mutant changes one thing on one line: a sign, a bound, an index, a clamp that is dropped, a purpose or a state that is
 swapped. It is written into a copy of the repository, the tests of its part run there (`PARTS`), and it is killed if one
-of them fails. A mutant is named by its file, line and number on that line, so a run goes on where an earlier one ended.
+of them fails. Which lines are changed follows from what they say, not from where they stand: code that comes or goes
+elsewhere leaves the others in the sample, and a run goes on where an earlier one ended.
 """
 
 import ast
 import csv
 import os
-import random
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
+from hashlib import blake2b
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -75,10 +77,11 @@ PARTS: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """One change of one line: what was there and what is there instead, from one column to another."""
+    """One change of a line that says so: what was there and what is there instead, from one column to another."""
 
     file: str
     line: int
+    said: str
     number: int
     start: int
     stop: int
@@ -207,21 +210,30 @@ def mutants_of(path: str, text: str) -> list[Mutant]:
                     continue
                 others = found.setdefault(changed.lineno, [])
                 columns = changed.col_offset, changed.end_col_offset or 0
-                others.append(Mutant(path, changed.lineno, len(others), *columns, old, new))
+                said = lines[changed.lineno - 1].decode().strip()
+                others.append(Mutant(path, changed.lineno, said, len(others), *columns, old, new))
     return [mutant for line in sorted(found) for mutant in found[line]]
 
 
 def chosen(number: int = NUMBER, seed: int = SEED) -> list[Mutant]:
-    """So many mutants, at most one a line, every line that can be changed equally likely, in a random order."""
-    lines: dict[tuple[str, int], list[Mutant]] = {}
+    """So many mutants, at most one a line, every line that can be changed equally likely, in a random order.
+
+    A line has its number by a hash of what it says, and of which of the lines of its module that say so it is.
+    """
+    drawn: list[tuple[int, Mutant]] = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            name = str(path.relative_to(ROOT))
-            for mutant in mutants_of(name, path.read_text()):
-                lines.setdefault((name, mutant.line), []).append(mutant)
-    draw = random.Random(seed)
-    places = draw.sample(sorted(lines), min(number, len(lines)))
-    return [draw.choice(lines[place]) for place in places]
+            name, text = str(path.relative_to(ROOT)), path.read_text()
+            lines: dict[int, list[Mutant]] = {}
+            for mutant in mutants_of(name, text):
+                lines.setdefault(mutant.line, []).append(mutant)
+            seen = Counter[str]()
+            for _, others in sorted(lines.items()):
+                said = others[0].said
+                digest = blake2b(f"{seed}/{name}/{said}/{seen[said]}".encode(), digest_size=8).digest()
+                drawn.append((lot := int.from_bytes(digest), others[lot % len(others)]))
+                seen[said] += 1
+    return [mutant for _, mutant in sorted(drawn, key=lambda one: one[0])[:number]]
 
 
 # ---------------------------------------------------------------- against the tests
@@ -342,6 +354,7 @@ class Outcome:
 
     file: str
     line: int
+    said: str
     number: int
     old: str
     new: str
@@ -378,7 +391,8 @@ def judged(mutant: Mutant, copy: Path, limit: float, tests: list[str]) -> Outcom
         killed_by, seconds = tested(copy, tests, limit)
     finally:
         path.write_text(whole)
-    return Outcome(mutant.file, mutant.line, mutant.number, mutant.old, mutant.new, killed_by, round(seconds, 1))
+    named = mutant.file, mutant.line, mutant.said, mutant.number, mutant.old, mutant.new
+    return Outcome(*named, killed_by, round(seconds, 1))
 
 
 def _with(copies: SimpleQueue[Path], act: Callable[[Path], Any]) -> Any:
@@ -403,9 +417,13 @@ def attack(
     Raises:
       RuntimeError: if the tests of a part fail without a mutant.
     """
-    known = {(o.file, o.line, o.number, o.old, o.new): o for o in read(table)}
-    keys = [(m.file, m.line, m.number, m.old, m.new) for m in mutants]
-    left = [mutant for mutant, key in zip(mutants, keys, strict=True) if key not in known]
+    known, left = dict[Mutant, Outcome](), list(mutants)
+    for outcome in read(table):  # its line may stand elsewhere by now
+        same = [m for m in left if (m.file, m.said, m.new) == (outcome.file, outcome.said, outcome.new)]
+        if same:
+            nearest = min(same, key=lambda mutant: abs(mutant.line - outcome.line))
+            known[nearest] = replace(outcome, line=nearest.line)
+            left.remove(nearest)
     with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(workers) as pool:
         copies: SimpleQueue[Path] = SimpleQueue()
         for number in range(workers if left else 0):
@@ -428,11 +446,11 @@ def attack(
             return _with(copies, lambda copy: judged(mutant, copy, coverage.limit(tests), tests))
 
         for mutant, outcome in zip(left, pool.map(one, left), strict=True):
-            known[mutant.file, mutant.line, mutant.number, mutant.old, mutant.new] = outcome
-            write([known[key] for key in keys if key in known], table)
+            known[mutant] = outcome
+            write([known[mutant] for mutant in mutants if mutant in known], table)
             fate = f"killed by {outcome.killed_by}" if outcome.killed_by else "SURVIVED"
             report(f"{mutant.name}: {mutant.old} -> {mutant.new}: {fate} ({outcome.seconds:.0f} s)")
-    return [known[key] for key in keys]
+    return [known[mutant] for mutant in mutants]
 
 
 def verdict(outcomes: list[Outcome]) -> list[str]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -124,20 +124,57 @@ class Spec:
 
 @dataclass(frozen=True)
 class Decision:
-    """What came out, by the rule that stands in the spec; all three are acceptable outcomes.
+    """What came out, by the rule that stands in the spec; "not run" and "stale" are what a store says without one.
 
     >>> print(Decision("undecided", "the interval [-0.2, 0.1] contains 0"))
     undecided: the interval [-0.2, 0.1] contains 0
     """
 
-    verdict: Literal["reproduced", "not reproduced", "undecided"]
+    verdict: Literal["reproduced", "not reproduced", "undecided", "not run", "stale"]
     reason: str
 
     def __post_init__(self) -> None:
-        validate.one_of(("reproduced", "not reproduced", "undecided"), verdict=self.verdict)
+        validate.one_of(("reproduced", "not reproduced", "undecided", "not run", "stale"), verdict=self.verdict)
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.reason}"
+
+
+NOT_STATED = "not stated"
+
+
+class Setting(NamedTuple):
+    """One thing that a figure of the paper was made with, beside ours.
+
+    Args:
+      what: its name, such as "repeats".
+      paper: as the paper says it, or `NOT_STATED`.
+      ours: the same of a spec, in the same words where it is the same.
+      why: the reason why ours differs, or of our choice where the paper says nothing.
+    """
+
+    what: str
+    paper: str
+    ours: "Callable[[Spec], str]"
+    why: str = ""
+
+    def differs(self, spec: Spec) -> bool:
+        """Whether the paper says something else."""
+        return self.paper not in (NOT_STATED, self.ours(spec))
+
+
+class PaperFigure(NamedTuple):
+    """A figure of the paper that an experiment makes again.
+
+    Args:
+      name: such as "Figure 1, left".
+      shows: what the paper says that it shows, with the numbers that are printed.
+      settings: what it was made with.
+    """
+
+    name: str
+    shows: str
+    settings: tuple[Setting, ...]
 
 
 @dataclass(frozen=True)
@@ -203,6 +240,7 @@ class Experiment:
         are followed from there.
       data: one string a data set, such as "mnist sha256:..."; a change makes the result stale.
       cpu_only: its cells compute on the CPU whatever `Context.device` says, and the runner gives them no GPU.
+      figure: the paper's own, if it has one.
     """
 
     paper: str
@@ -218,6 +256,7 @@ class Experiment:
     modules: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     cpu_only: bool = False
+    figure: PaperFigure | None = None
 
     def __post_init__(self) -> None:
         _check_name(paper=self.paper, name=self.name)
@@ -235,6 +274,19 @@ class Experiment:
         """The spec of one profile; an error names the profiles that there are."""
         validate.one_of(tuple(self.specs), profile=profile)
         return self.specs[profile]
+
+    def setting(self, profile: str) -> str:
+        """What a picture of this profile has to say of itself: how it differs from the paper's, or whose it is."""
+        spec = self.spec(profile)
+        if self.figure is None:
+            repeats = spec.parameters.get("repeats")
+            return f"our own experiment, profile {profile}" + (f", {repeats} repeats" if repeats else "")
+        other = [
+            f"{one.what} {one.ours(spec)} (paper: {one.paper})" for one in self.figure.settings if one.differs(spec)
+        ]
+        if not other:
+            return f"the paper's setting as far as it is stated, profile {profile}"
+        return f"not the paper's setting, profile {profile}: {'; '.join(other)}"
 
     def all_modules(self) -> tuple[str, ...]:
         """Names of the modules that the result rests on, imports not yet followed."""

@@ -222,7 +222,7 @@ class Result:
       state: "current", "stale" (spec, code or data changed since) or "missing".
       changes: of a stale result, what changed, by kind: "spec", "code", "data", "format". `dpnotes verify` can make one
         current of which only the code changed.
-      decision: by the rule in the spec; undecided unless the result is current.
+      decision: by the rule in the spec; "not run" or "stale" unless the result is current.
     """
 
     experiment: Experiment
@@ -284,11 +284,11 @@ def load(experiment: Experiment, profile: str) -> Result:
             f"or compute it again: {command(spec)}"
         ) from error
     if table is None:
-        return Result(experiment, spec, frame_of({}), {}, "missing", {}, Decision("undecided", "missing result"))
+        return Result(experiment, spec, frame_of({}), {}, "missing", {}, Decision("not run", command(spec)))
     frame, manifest = frame_of(table.columns), table.manifest
     changes = Fingerprint.of(experiment, profile).changes(manifest)
     if changes:
-        decision = Decision("undecided", f"stale result, {' and '.join(changes)} changed")
+        decision = Decision("stale", f"{' and '.join(changes)} changed")
         return Result(experiment, spec, frame, manifest, "stale", changes, decision)
     return Result(experiment, spec, frame, manifest, "current", {}, Decision(**manifest["decision"]))
 

@@ -348,7 +348,7 @@ def _draw_balance(data: Mapping[str, Any], lines: Any, names: Any) -> None:
         tag = ", ".join(number[name] for name in group)
         meets = any(name in data["weights"] for name in group)
         if meets:
-            colour, line = plots.COLOURS[style % 6], plots.LINES[style % 6]
+            colour, line, _ = plots.look(style)
             colours.update(dict.fromkeys(group, colour))
             lines.plot(centre + ends, height + slope * ends, color=colour, linestyle=line, linewidth=3, zorder=4)
             far = 0.88 * SPAN if abs(slope) * 0.88 * SPAN < 0.88 * HEIGHT else 0.85 * HEIGHT / abs(slope)

@@ -1,12 +1,13 @@
 """Pictures in one style: a few drawing functions for matplotlib axes, and PNG bytes out of a figure.
 
-Colours are those of Okabe and Ito, which readers with any colour vision tell apart, and every colour comes with a line
-style and a marker of its own. Data on log scales are drawn as log10 on linear axes: that redraws three times as fast as
-a log axis. Nothing here touches pyplot or a global setting, so a figure is the same wherever it is drawn.
+Colours are those of Okabe and Ito, which readers with any colour vision tell apart, and no two series that share one
+share their line style or marker. Data on log scales are drawn as log10 on linear axes: that redraws three times as fast
+as a log axis. Nothing here touches pyplot or a global setting, so a figure is the same wherever it is drawn.
 """
 
 import base64
 import io
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.transforms import ScaledTranslation
 from numpy.typing import ArrayLike
 from PIL import Image
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), "-")
+LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-GREY = "#595959"
+GREY, RED = "#595959", "#B00020"
 Log = Literal["", "x", "y", "xy"]
 
 
@@ -49,6 +51,22 @@ def new_figure(
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, len(widths), width_ratios=widths, squeeze=False)[0]
     return figure, tuple(axes)
+
+
+def make_room(figure: Figure) -> None:
+    """Make a drawn figure as much higher as its legends and what is said above and below it take.
+
+    >>> figure, (axes,) = new_figure()
+    >>> curve(axes, [1, 2], [3, 4], label="a line")
+    >>> label(axes, legend=True)
+    >>> make_room(figure)
+    >>> bool(figure.get_figheight() > 3.6)
+    True
+    """
+    figure.canvas.draw()
+    legends = [legend.get_window_extent().height for axes in figure.axes if (legend := axes.get_legend())]
+    said = [text.get_window_extent().height for text in figure.texts]
+    figure.set_figheight(figure.get_figheight() + (max(legends, default=0) + sum(said)) / figure.dpi)
 
 
 def png(figure: Figure) -> bytes:
@@ -115,6 +133,8 @@ class Picture:
 def label(axes: Axes, x: str = "", y: str = "", title: str = "", legend: bool = False) -> None:
     """Give axes their words and the common look, after drawing: a heat map gets no grid, a legend knows its curves.
 
+    The legend stands below the axes, where it covers no data.
+
     >>> _, (axes,) = new_figure()
     >>> label(axes, x="step", y="influence")
     >>> axes.get_xlabel()
@@ -129,7 +149,21 @@ def label(axes: Axes, x: str = "", y: str = "", title: str = "", legend: bool = 
         axes.grid(False)
     axes.set_axisbelow(True)
     if legend:
-        axes.legend(frameon=False, fontsize=9)
+        _legend_below(axes)
+
+
+def _legend_below(axes: Axes) -> None:
+    figure = axes.get_figure(root=True)
+    handles, names = axes.get_legend_handles_labels()
+    if figure is None or not names:
+        return
+    entry = 0.5 + 0.065 * max(map(len, names))  # inches, of a line with its name
+    columns = max(1, int(figure.get_figwidth() * axes.get_position().width / entry))
+    below = ScaledTranslation(0, -0.45 if axes.get_xlabel() else -0.28, figure.dpi_scale_trans)
+    axes.legend(
+        handles, names, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=axes.transAxes + below,
+        ncols=min(columns, len(names)), frameon=False, fontsize=8.5, borderaxespad=0, columnspacing=1.2,
+    )  # fmt: skip
 
 
 def power_of_ten(exponent: int) -> str:
@@ -185,6 +219,7 @@ def curve(
     style: int = 0,
     log: Log = "",
     marked: bool = False,
+    floor: float | None = None,
 ) -> None:
     """Draw one curve, with a band from the lower to the upper end of its interval.
 
@@ -194,24 +229,70 @@ def curve(
       y: `(points,)`.
       interval: lower and upper ends, `(points,)` each.
       label: name in the legend.
-      style: place in the list of colours, line styles and markers.
+      style: place in the list of looks.
       log: which of "x" and "y" to draw as log10; pair it with `log_axis`. Values <= 0 leave a gap.
       marked: put a marker at every point.
+      floor: with y on a log scale, where values <= 0 are marked by a hollow triangle that points down.
 
     >>> _, (axes,) = new_figure()
     >>> curve(axes, [1, 10], [1, 100], label="bound", log="xy")
     >>> axes.lines[0].get_ydata().tolist()
     [0.0, 2.0]
     """
-    style %= len(COLOURS)
-    x = _scaled(x, "x" in log)
+    x, (colour, line, marker) = _scaled(x, "x" in log), look(style)
     if interval is not None:
         low, high = (_scaled(end, "y" in log) for end in interval)
-        axes.fill_between(x, low, high, color=COLOURS[style], alpha=0.2, linewidth=0)
+        axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
     axes.plot(
-        x, _scaled(y, "y" in log), color=COLOURS[style], linestyle=LINES[style], linewidth=1.8,
-        marker=MARKERS[style] if marked else None, markersize=5, label=label,
+        x, _scaled(y, "y" in log), color=colour, linestyle=line, linewidth=1.8,
+        marker=marker if marked else None, markersize=5, label=label,
     )  # fmt: skip
+    if floor is not None and (none := (np.asarray(y) <= 0)).any():
+        axes.plot(x[none], np.full(none.sum(), math.log10(floor)), "v", color=colour, fillstyle="none", clip_on=False)
+
+
+def points(
+    axes: Axes,
+    x: ArrayLike,
+    y: ArrayLike,
+    label: str | None = None,
+    style: int = 0,
+    log: Log = "",
+    size: float = 5,
+    hollow: bool = False,
+) -> None:
+    """Draw marks alone, of the look that a marked `curve` of this style has.
+
+    Args:
+      axes: where to draw.
+      x: `(points,)`.
+      y: `(points,)`.
+      label: name in the legend.
+      style: place in the list of looks.
+      log: as for `curve`.
+      size: of a mark, in points.
+      hollow: leave the marks unfilled.
+
+    >>> _, (axes,) = new_figure()
+    >>> points(axes, [1, 10], [1, 100], log="x")
+    >>> axes.lines[0].get_xdata().tolist()
+    [0.0, 1.0]
+    """
+    colour, _, marker = look(style)
+    axes.plot(
+        _scaled(x, "x" in log), _scaled(y, "y" in log), marker, color=colour, markersize=size, label=label,
+        fillstyle="none" if hollow else "full",
+    )  # fmt: skip
+
+
+def look(style: int) -> tuple[str, Any, str]:
+    """Colour, line style and marker: no two of 49 styles share both colour and marker, nor colour and line.
+
+    >>> look(0), look(7)
+    (('#0072B2', '-', 'o'), ('#0072B2', '--', 's'))
+    """
+    turn, place = divmod(style, len(COLOURS))
+    return COLOURS[place], LINES[(place + turn) % len(LINES)], MARKERS[(place + turn) % len(MARKERS)]
 
 
 def heat_map(
@@ -276,8 +357,16 @@ def footnote(figure: Figure, text: str) -> None:
     >>> figure, _ = new_figure()
     >>> footnote(figure, "not accounted: PCA, scaling, T search")
     """
-    width = int(figure.get_figwidth() * 15)
-    figure.supxlabel("\n".join(textwrap.wrap(text, width)), x=0.01, ha="left", fontsize=8, color=GREY)
+    figure.supxlabel(_wrapped(figure, text), x=0.01, ha="left", fontsize=8, color=GREY)
+
+
+def headline(figure: Figure, text: str) -> None:
+    """Say something above everything, for instance that a setting is not the paper's.
+
+    >>> figure, _ = new_figure()
+    >>> headline(figure, "not the paper's setting: 2 classes (paper: 10)")
+    """
+    figure.suptitle(_wrapped(figure, text), x=0.01, ha="left", fontsize=8, color=RED)
 
 
 def stamp(axes: Axes, text: str) -> None:
@@ -288,7 +377,7 @@ def stamp(axes: Axes, text: str) -> None:
     """
     axes.text(
         0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", rotation=18,
-        fontsize=34, fontweight="bold", color="#B00020", alpha=0.45, zorder=10,
+        fontsize=34, fontweight="bold", color=RED, alpha=0.45, zorder=10,
     )  # fmt: skip
 
 
@@ -306,6 +395,10 @@ def wipe(axes: Axes) -> None:
             artist.remove()
     axes.containers.clear()  # of bars: each would keep its place in the legend
     axes.relim()
+
+
+def _wrapped(figure: Figure, text: str) -> str:
+    return "\n".join(textwrap.wrap(text, int(figure.get_figwidth() * 15)))
 
 
 def _set_ticks(axes: Axes, which: Literal["x", "y"], ticks: list[float], names: list[str]) -> None:

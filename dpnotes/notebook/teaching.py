@@ -6,22 +6,14 @@ All of it prints or shows text that is the same in every run, so that a stored n
 import html
 import math
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from dpnotes.experiments import store
 from dpnotes.theory.claims import Claim
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
-    from dpnotes.notebook.plots import Picture
     from dpnotes.notebook.widgets import Explorer
-
-T = TypeVar("T")
 
 
 # ---------------------------------------------------------------- exercises
@@ -193,6 +185,8 @@ def _cell(text: str) -> str:
 def claims_table(claims: Iterable[Claim]) -> Table:
     """Each claim as printed with the verdict computed now; below it what we would print, with its own verdict.
 
+    What is derived here, and printed nowhere, is ours from the beginning.
+
     Args:
       claims: of one paper or of several.
 
@@ -202,129 +196,11 @@ def claims_table(claims: Iterable[Claim]) -> Table:
     """
     rows = []
     for claim in claims:
-        rows.append([f"{claim.title} ({claim.locator})", "printed", f"${claim.printed}$", str(claim.check())])
+        whose = "ours" if claim.derived_here else "printed"
+        rows.append([f"{claim.title} ({claim.locator})", whose, f"${claim.printed}$", str(claim.check())])
         correction = claim.correction()
         if correction is not None:
             rows.append(["", "ours", f"${correction.printed}$", str(correction.check())])
         elif claim.erratum is not None:
             rows.append(["", "ours", "to be left out", ""])
     return Table(["claim", "", "statement", "verdict"], rows)
-
-
-def results_table(frame: "pd.DataFrame", formats: Mapping[str, str], caption: str = "") -> Table:
-    """Columns of a data frame as text.
-
-    Args:
-      frame: the rows to show.
-      formats: heading to the column's name and how to write it, as in a format string: `"{num_steps:d}"`; several
-        columns may share a cell, `"{mean:.3f} ± {error:.3f}"`.
-      caption: what it is a table of.
-
-    >>> import pandas as pd
-    >>> results_table(pd.DataFrame({"n": [250], "mean": [0.1234]}), {"N": "{n}", "loss": "{mean:.2f}"})
-    N    loss
-    250  0.12
-    """
-    texts = [[form.format(**row) for form in formats.values()] for row in frame.to_dict("records")]
-    rows = [["–" if text == "nan" else text for text in row] for row in texts]
-    return Table([*formats], rows, caption)
-
-
-def provenance(result: store.Result) -> str:
-    """Where a result comes from, in lines to print under its figure or table.
-
-    Args:
-      result: as loaded from the store; a stale or missing one says so first.
-    """
-    stamp = store.stamp(result)
-    lines = [stamp] if stamp else []
-    if result.manifest:
-        manifest = result.manifest
-        commit = (manifest["git_commit"] or "unknown")[:12] + (
-            ", with uncommitted changes" if manifest["git_dirty"] else ""
-        )
-        machines = "; ".join(sorted({_machine(environment) for environment in manifest["environments"]}))
-        lines += [
-            f"{manifest['experiment']}, profile {result.spec.profile}, key {manifest['key'][:12]}",
-            f"code {commit}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
-        ]
-    lines += [result.pedigree] if result.pedigree else []
-    lines += [f"not accounted: {text}" for text in result.unaccounted]
-    return "\n".join(textwrap.fill(line, 110, subsequent_indent="  ") for line in lines)
-
-
-def picture(result: store.Result, figure: "Figure", description: str) -> "Picture":
-    """Finish the figure of a result: its stamp if it is not current; below, its code and what was not paid for.
-
-    Args:
-      result: what the figure shows.
-      figure: of `plots.new_figure`.
-      description: what there is to see in it.
-    """
-    from dpnotes.notebook import plots
-
-    stamp = store.stamp(result)
-    if stamp:
-        for axes in figure.axes:
-            plots.stamp(axes, stamp.partition(":")[0])
-        description = f"{stamp}. {description}"
-    unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""
-    if below := "; ".join(text for text in (result.pedigree, unaccounted) if text):
-        plots.footnote(figure, below)
-    return plots.Picture(figure, description)
-
-
-def picture_if_any(
-    result: store.Result,
-    draw: Callable[..., Any],
-    describe: Callable[[], str],
-    widths: Sequence[float] = (1,),
-    size: tuple[float, float] = (7.2, 3.8),
-) -> "Picture":
-    """Draw a result, or leave the axes empty under its stamp: where it is missing, or stale and of other columns.
-
-    Args:
-      result: as loaded from the store.
-      draw: `draw(*axes)`, called if there are rows.
-      describe: what there is to see, likewise.
-      widths: relative widths of the panels.
-      size: in inches.
-    """
-    from dpnotes.notebook import plots
-
-    figure, panels = plots.new_figure(widths, size)
-
-    def drawn() -> str:
-        draw(*panels)
-        return describe()
-
-    return picture(result, figure, _if_any(result, drawn, "Nothing to see yet."))
-
-
-def table_if_any(
-    result: store.Result, rows: Callable[["pd.DataFrame"], "pd.DataFrame"], formats: Mapping[str, str]
-) -> Table:
-    """A `results_table` of a result, or its headings alone: where it is missing, or stale and of other columns.
-
-    Args:
-      result: as loaded from the store.
-      rows: from the result's frame to the rows to show, called if there are any.
-      formats: as in `results_table`.
-    """
-    stamp = store.stamp(result) or ""
-    return _if_any(result, lambda: results_table(rows(result.frame), formats, stamp), Table([*formats], [], stamp))
-
-
-def _if_any(result: store.Result, show: Callable[[], T], nothing: T) -> T:
-    if result.state == "missing":
-        return nothing
-    try:
-        return show()
-    except KeyError:
-        if not result.stale:
-            raise
-        return nothing  # a column was renamed since
-
-
-def _machine(environment: Mapping[str, Any]) -> str:
-    return f"torch {environment['versions']['torch']} on {environment['name']}"

@@ -158,6 +158,8 @@ class Explorer:
             axes.set_axis_on()
             plots.wipe(axes)
         self._draw(data, *self.axes)
+        if not self._laid_out:
+            plots.make_room(self.figure)
         picture = plots.png(self.figure)
         if not self._laid_out:  # from here on the axes stay where they are: cheaper, and nothing jumps
             self.figure.set_layout_engine("none")

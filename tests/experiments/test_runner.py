@@ -234,7 +234,7 @@ def test_a_changed_spec_makes_it_stale(toy: ModuleType):
     result = store.load(with_spec(toy, num_runs=6), "quick")
     assert result.stale and result.reason == "spec changed: num_runs"
     assert store.stamp(result) == "STALE: spec changed"
-    assert result.decision == Decision("undecided", "stale result, spec changed")
+    assert result.decision == Decision("stale", "spec changed")
 
 
 def test_a_changed_rule_makes_it_stale(toy: ModuleType):
@@ -286,7 +286,7 @@ def test_missing_result_says_so(toy: ModuleType):
     result = store.load(toy.EXPERIMENT, "paper")
     assert result.state == "missing" and result.frame.empty
     assert store.stamp(result) == "MISSING: dpnotes run toy.mean --profile paper"
-    assert result.decision == Decision("undecided", "missing result")
+    assert result.decision == Decision("not run", "dpnotes run toy.mean --profile paper")
 
 
 def test_status_of_every_state(folder: Path, toy: ModuleType):

@@ -2,23 +2,9 @@
 
 from typing import Any
 
-import pandas as pd
 import pytest
 
-from dpnotes.experiments import Context, Decision, Experiment, Spec, store
-from dpnotes.notebook import plots
-from dpnotes.notebook.teaching import (
-    Exercise,
-    Table,
-    claims_table,
-    near,
-    picture,
-    picture_if_any,
-    predict,
-    provenance,
-    results_table,
-    table_if_any,
-)
+from dpnotes.notebook.teaching import Exercise, Table, claims_table, near, predict
 from dpnotes.papers.budget_schedules.claims import CLAIMS
 from dpnotes.theory.claims import select
 
@@ -92,108 +78,6 @@ def test_the_claims_table_computes_its_verdicts():
     assert [row[3].split(":")[0] for row in table.rows] == ["exact", "contradicted", "exact"]
 
 
-def test_the_results_table_formats_columns():
-    frame = pd.DataFrame({"n": [250, 1000], "mean": [0.5, 0.25], "error": [0.01, 0.02], "unused": [1, 2]})
-    table = results_table(frame, {"N": "{n:,}", "loss": "{mean:.2f} ± {error:.2f}"}, caption="Loss")
-    assert repr(table) == "Loss\nN      loss\n250    0.50 ± 0.01\n1,000  0.25 ± 0.02"
-
-
-def result(state: str, manifest: dict[str, Any]) -> store.Result:
-    spec = Spec("toy", "mean", "quick", {"decision_rule": "always"})
-
-    def run_cell(spec: Spec, cell: dict[str, Any], context: Context) -> dict[str, Any]:
-        return {"x": 1}
-
-    experiment = Experiment(
-        paper="toy",
-        name="mean",
-        title="A toy",
-        question="?",
-        specs={"quick": spec},
-        cells=lambda spec: [{}],
-        run_cell=run_cell,
-        decide=lambda frame, spec: Decision("reproduced", ""),
-        unaccounted=("the scaling",),
-    )
-    changes = {"code": "dpnotes.core"} if state == "stale" else {}
-    return store.Result(experiment, spec, pd.DataFrame(), manifest, state, changes, Decision("undecided", ""))  # type: ignore[arg-type]
-
-
-MANIFEST = {
-    "experiment": "toy.mean",
-    "key": "0123456789abcdef",
-    "git_commit": "fedcba9876543210",
-    "git_dirty": True,
-    "environments": [{"device": "cpu", "name": "a processor", "versions": {"torch": "2.13.0"}}],
-    "cell_seconds": 12.3,
-}
-
-
-def test_provenance_of_a_current_result():
-    assert provenance(result("current", MANIFEST)).splitlines() == [
-        "toy.mean, profile quick, key 0123456789ab",
-        "code fedcba987654, with uncommitted changes; torch 2.13.0 on a processor; 12 s of computing",
-        "run with this code",
-        "not accounted: the scaling",
-    ]
-
-
-def test_a_verified_result_says_so_with_its_cells_and_its_commit():
-    record = {"cells": [{"arm": "a"}, {"arm": "b"}], "git_commit": "abcdef9876543210", "git_dirty": False}
-    shown = result("current", MANIFEST | {"cells": 9, "verified": record})
-    expected = "verified at abcdef987654: 2 of 9 cells run again, the same numbers"
-    assert provenance(shown).splitlines()[2] == expected
-    figure, _ = plots.new_figure()
-    picture(shown, figure, "A line.")
-    assert " ".join(figure.get_supxlabel().split()) == f"{expected}; not accounted: the scaling"
-    assert not result("stale", MANIFEST | {"cells": 9, "verified": record}).pedigree
-
-
-def test_provenance_says_first_when_a_result_is_stale_or_missing():
-    assert provenance(result("stale", MANIFEST)).startswith("STALE: code changed\n")
-    assert provenance(result("missing", {})).splitlines() == [
-        "MISSING: dpnotes run toy.mean --profile quick",
-        "not accounted: the scaling",
-    ]
-
-
-def test_the_picture_of_a_result_says_what_has_to_be_said():
-    def finished(state: str) -> tuple[str, list[str], str]:
-        figure, (axes,) = plots.new_figure()
-        shown = picture(result(state, MANIFEST), figure, "A line.")
-        return repr(shown), [text.get_text() for text in axes.texts], figure.get_supxlabel()
-
-    assert finished("current") == ("A line.", [], "run with this code; not accounted: the scaling")
-    assert finished("stale") == ("STALE: code changed. A line.", ["STALE"], "not accounted: the scaling")
-
-
-def test_a_missing_result_has_empty_axes_and_a_table_without_rows():
-    def refuse(*_: Any) -> Any:
-        raise AssertionError("there is nothing to draw")
-
-    missing = result("missing", {})
-    shown = picture_if_any(missing, refuse, refuse, widths=(1, 2))
-    assert repr(shown) == "MISSING: dpnotes run toy.mean --profile quick. Nothing to see yet."
-    assert [text.get_text() for axes in shown.figure.axes for text in axes.texts] == ["MISSING"] * 2
-    table = table_if_any(missing, refuse, {"x": "{x}"})
-    assert (table.columns, table.rows) == (["x"], []) and table.caption.startswith("MISSING")
-
-
-@pytest.mark.parametrize("state, said", [("current", ""), ("stale", "STALE: code changed")])
-def test_any_other_result_is_drawn_and_tabulated(state: str, said: str):
-    shown = picture_if_any(result(state, MANIFEST), lambda axes: plots.curve(axes, [1, 2], [3, 4]), lambda: "A line.")
-    assert len(shown.figure.axes[0].lines) == 1 and repr(shown) == f"{said}. A line.".removeprefix(". ")
-    table = table_if_any(result(state, MANIFEST), lambda frame: pd.DataFrame({"x": [1.5]}), {"x": "{x:.2f}"})
-    assert table.rows == [["1.50"]] and table.caption == said
-
-
-def test_a_stale_result_may_lack_a_column_and_a_current_one_may_not():
-    def rows(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame[["renamed"]]
-
-    table = table_if_any(result("stale", MANIFEST), rows, {"x": "{x}"})
-    assert table.rows == [] and table.caption == "STALE: code changed"
-    shown = picture_if_any(result("stale", MANIFEST), lambda axes: rows(result("stale", MANIFEST).frame), lambda: "")
-    assert repr(shown) == "STALE: code changed. Nothing to see yet."
-    with pytest.raises(KeyError, match="renamed"):
-        table_if_any(result("current", MANIFEST), rows, {"x": "{x}"})
+def test_what_is_derived_here_is_ours_and_not_printed():
+    own = [claim for claim in CLAIMS if claim.derived_here]
+    assert own and {row[1] for row in claims_table(own).rows} == {"ours"}

@@ -14,6 +14,7 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run
+from dpnotes.papers.budget_schedules.experiments import figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
@@ -220,4 +221,5 @@ EXPERIMENT = Experiment(
         "The influence is a difference of exact training losses: the figure is covered by no guarantee.",
     ),
     data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()),
+    figure=figures.LEFT,
 )

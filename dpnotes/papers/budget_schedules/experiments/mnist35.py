@@ -11,6 +11,7 @@ from dpnotes.core import Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
+from dpnotes.papers.budget_schedules.experiments import figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
 from dpnotes.problems import preprocessing
@@ -298,4 +299,5 @@ EXPERIMENT = Experiment(
         "The losses and accuracies shown are exact statistics of private data, covered by no guarantee.",
     ),
     data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()),
+    figure=figures.MIDDLE_AND_RIGHT,
 )

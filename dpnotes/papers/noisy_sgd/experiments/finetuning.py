@@ -12,7 +12,7 @@ from torch import nn
 
 from dpnotes.experiments import Context, Experiment, Spec
 from dpnotes.experiments.spec import Cell
-from dpnotes.papers.noisy_sgd.experiments import curves
+from dpnotes.papers.noisy_sgd.experiments import curves, figures
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
 from dpnotes.problems import text
 from dpnotes.problems.architectures import load_pretrained, resnet18
@@ -131,6 +131,7 @@ CIFAR100 = Experiment(
         "noise.",
     ),
     data=tuple(map(str, (*CIFAR100_FILES, *RESNET18_FILES))),
+    figure=figures.finetuning("Figure 2a", "CIFAR-100", "ResNet-18 with ImageNet's weights"),
 )
 COLA = Experiment(
     paper="noisy_sgd",
@@ -159,5 +160,6 @@ COLA = Experiment(
     decide=curves.decide,
     unaccounted=_GAPS,
     data=tuple(map(str, (*cola.FILES, *text.BERT_FILES))),
+    figure=figures.finetuning("Figure 2b", "CoLA", "uncased BERT-base with its published weights"),
 )
 EXPERIMENTS = (CIFAR100, COLA)

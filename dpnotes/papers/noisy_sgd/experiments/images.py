@@ -5,8 +5,8 @@ So that an edit of one spec makes no other result stale, none of the code that a
 
 from typing import Any
 
-from dpnotes.experiments import Experiment, Spec
-from dpnotes.papers.noisy_sgd.experiments import cifar10, curves
+from dpnotes.experiments import NOT_STATED, Experiment, PaperFigure, Spec
+from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, figures
 from dpnotes.problems.datasets.cifar import CIFAR10_JPEG_FILES
 
 _CLOSE, _MARGIN, _DROP = [4.0, 8.0], 0.05, 0.02
@@ -86,7 +86,12 @@ def _network(name: str, norm: str, width: int = 64) -> dict[str, Any]:
 
 
 def _experiment(
-    name: str, title: str, question: str, gaps: tuple[str, ...], profiles: dict[str, dict[str, Any]]
+    name: str,
+    title: str,
+    question: str,
+    gaps: tuple[str, ...],
+    figure: PaperFigure,
+    profiles: dict[str, dict[str, Any]],
 ) -> Experiment:
     return Experiment(
         paper="noisy_sgd",
@@ -99,14 +104,17 @@ def _experiment(
         decide=curves.decide,
         unaccounted=(*gaps, *_COMMON_GAPS),
         data=tuple(map(str, CIFAR10_JPEG_FILES)),
+        figure=figure,
     )
 
 
+_FIGURE_1A = figures.cifar10("Figures 1a (test) and 3a (training)")
 CONVNET = _experiment(
     "convnet",
     "Figures 1a and 3a: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
     "Does accuracy grow with epsilon, and is it close to that without privacy at 4 and 8?",
     (*_NOMINAL, *_MEASURED),
+    _FIGURE_1A,
     {
         "quick": {**_QUICK, "network": _network("convnet", "batch", 4)},
         "paper": {**_PAPER, "network": _network("convnet", "batch")},
@@ -117,6 +125,7 @@ CONVNET_MORE = _experiment(
     "Figures 1a and 3a, CIFAR-10 (JPEG-coded): seven further repeats, which make ten",
     "Does accuracy grow with epsilon, and is it close to that without privacy at 4 and 8?",
     (*_NOMINAL, *_MEASURED),
+    _FIGURE_1A,
     {"paper": {**_PAPER, "network": _network("convnet", "batch"), "first_repeat": 3, "repeats": 7}},
 )
 CONVNET_CLIPPED = _experiment(
@@ -124,6 +133,7 @@ CONVNET_CLIPPED = _experiment(
     "The ConvNet on CIFAR-10 (JPEG-coded) with group normalisation, clipping at 2.5 and calibrated noise",
     "What is left of Figure 1a where the guarantee holds?",
     _MEASURED,
+    _FIGURE_1A,
     {
         "quick": {**_QUICK, "network": _network("convnet", "group", 4), "clipped": True},
         "paper": {**_PAPER, "network": _network("convnet", "group"), "clipped": True},
@@ -134,6 +144,9 @@ CONVNET_LEMMA = _experiment(
     "Figure 3b: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C of Lemma 3.2",
     "Does accuracy grow with epsilon where C is the theorem's?",
     _NOMINAL,
+    figures.cifar10(
+        "Figure 3b", "lower accuracy than with C = 2.5; curves, no number is printed", bound="of Lemma 3.2"
+    ),
     {
         "paper": {
             **_PAPER,
@@ -149,6 +162,7 @@ RESNET18 = _experiment(
     "Figure 1b: ResNet-18 on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
     "Does accuracy grow with epsilon, and is it close to that without privacy at 4 and 8?",
     (*_NOMINAL, *_MEASURED, "The paper does not state C for ResNet-18; the ConvNet's is taken."),
+    figures.cifar10("Figure 1b", bound=NOT_STATED),
     {"paper": {**_PAPER, "network": _network("resnet18", "batch")}},
 )
 EXPERIMENTS = (CONVNET, CONVNET_MORE, CONVNET_CLIPPED, CONVNET_LEMMA, RESNET18)

@@ -1,0 +1,204 @@
+"""Results of experiments as a notebook shows them: what was asked and found, and how it was run beside the paper.
+
+No picture and no table of a result leaves here without its setting: the profile, and all in which it differs from the
+paper's. What was not run has no verdict.
+"""
+
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpnotes.experiments import Experiment, store
+from dpnotes.notebook.teaching import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from dpnotes.notebook.plots import Picture
+
+T = TypeVar("T")
+_COLUMNS = 110
+
+
+class Results:
+    """The results of a paper's experiments, and which of them were shown.
+
+    Args:
+      experiments: of the paper.
+
+    >>> from dpnotes.papers.budget_schedules.experiments import EXPERIMENTS
+    >>> results = Results(EXPERIMENTS)
+    >>> found = results.show("erub_gain")  # doctest: +ELLIPSIS
+    question: Do the bounds of Theorems 4.3 and 4.5, at their exact minima, differ by a factor ln N?
+    ...
+    >>> results.outcomes().columns
+    ['experiment', 'profile', 'outcome']
+    """
+
+    def __init__(self, experiments: Iterable[Experiment]) -> None:
+        self._experiments = {experiment.name: experiment for experiment in experiments}
+        self._shown: list[store.Result] = []
+
+    def show(self, name: str) -> store.Result:
+        """Print what was asked, by which rule it is decided, what came out and where it comes from.
+
+        The result is that of the paper profile if it is current, else of the quick one if there is one.
+
+        Raises:
+          KeyError: no such experiment.
+        """
+        experiment = self._experiments[name]
+        found = [store.load(experiment, profile) for profile in ("paper", "quick") if profile in experiment.specs]
+        result = next((one for one in found if one.state == "current"), found[-1])
+        parts = {"question": experiment.question, "rule": result.spec["decision_rule"], "outcome": result.decision}
+        for title, text in parts.items():
+            print(_filled(f"{title}: {text}"))
+        print(provenance(result))
+        if result is not found[0]:
+            print(f"profile paper: {store.stamp(found[0])}")
+        self._shown.append(result)
+        return result
+
+    def outcomes(self) -> Table:
+        """What came out of those that were shown; what was not run says so."""
+        rows = [[one.experiment.title, one.spec.profile, one.decision.verdict] for one in self._shown]
+        return Table(["experiment", "profile", "outcome"], rows)
+
+    def outstanding(self) -> Table:
+        """Profiles without a current result, and the command that computes it."""
+        found = [store.load(one, profile) for one in self._experiments.values() for profile in one.specs]
+        rows = [[one.experiment.title, one.spec.profile, stamp] for one in found if (stamp := store.stamp(one))]
+        return Table(["experiment", "profile", "state"], rows)
+
+
+def setting(result: store.Result) -> str:
+    """What every picture and table of a result says of itself, what it is not first."""
+    stamp = store.stamp(result)
+    return "; ".join([*([stamp] if stamp else []), result.experiment.setting(result.spec.profile)])
+
+
+def compared(result: store.Result) -> Table:
+    """The paper's figure beside ours: what it was made with, what it shows, and why ours differs.
+
+    Raises:
+      ValueError: if the paper has no such figure.
+    """
+    figure, spec = result.experiment.figure, result.spec
+    if figure is None:
+        raise ValueError(f"Expected experiment={result.experiment.id!r} to be one of the paper's figures.")
+    rows = [
+        [one.what, one.paper, ours := one.ours(spec), one.why if ours != one.paper else ""] for one in figure.settings
+    ]
+    rows.append(["what it shows", figure.shows, str(result.decision), ""])
+    return Table(["", "paper", "ours", "why different"], rows, f"{figure.name}; {setting(result)}")
+
+
+def results_table(frame: "pd.DataFrame", formats: Mapping[str, str], caption: str = "") -> Table:
+    """Columns of a data frame as text.
+
+    Args:
+      frame: the rows to show.
+      formats: heading to the column's name and how to write it, as in a format string: `"{num_steps:d}"`; several
+        columns may share a cell, `"{mean:.3f} ± {error:.3f}"`.
+      caption: what it is a table of.
+
+    >>> import pandas as pd
+    >>> results_table(pd.DataFrame({"n": [250], "mean": [0.1234]}), {"N": "{n}", "loss": "{mean:.2f}"})
+    N    loss
+    250  0.12
+    """
+    texts = [[form.format(**row) for form in formats.values()] for row in frame.to_dict("records")]
+    rows = [["–" if text == "nan" else text for text in row] for row in texts]
+    return Table([*formats], rows, caption)
+
+
+def provenance(result: store.Result) -> str:
+    """Where a result comes from, in lines to print under its figure or table.
+
+    Args:
+      result: as loaded from the store; a stale or missing one says so first.
+    """
+    stamp = store.stamp(result)
+    lines = [stamp] if stamp else []
+    if result.manifest:
+        manifest = result.manifest
+        commit = (manifest["git_commit"] or "unknown")[:12] + (
+            ", with uncommitted changes" if manifest["git_dirty"] else ""
+        )
+        machines = "; ".join(sorted({_machine(environment) for environment in manifest["environments"]}))
+        lines += [
+            f"{manifest['experiment']}, profile {result.spec.profile}, key {manifest['key'][:12]}",
+            f"code {commit}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
+        ]
+    lines += [result.pedigree] if result.pedigree else []
+    lines += [f"not accounted: {text}" for text in result.unaccounted]
+    return "\n".join(map(_filled, lines))
+
+
+def picture(
+    result: store.Result,
+    draw: Callable[..., Any],
+    describe: Callable[[], str],
+    widths: Sequence[float] = (1,),
+    size: tuple[float, float] = (7.2, 3.8),
+) -> "Picture":
+    """Draw a result under its setting; below it its code, and what was not paid for.
+
+    The axes stay empty where a result is missing, or stale and of other columns.
+
+    Args:
+      result: as loaded from the store.
+      draw: `draw(*axes)`, called if there are rows.
+      describe: what there is to see, likewise.
+      widths: relative widths of the panels.
+      size: in inches.
+    """
+    from dpnotes.notebook import plots
+
+    figure, panels = plots.new_figure(widths, size)
+
+    def drawn() -> str:
+        draw(*panels)
+        return describe()
+
+    description = _if_any(result, drawn, "Nothing to see yet.")
+    plots.headline(figure, setting(result))
+    if stamp := store.stamp(result):
+        for axes in figure.axes:
+            plots.stamp(axes, stamp.partition(":")[0])
+    unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""
+    if below := "; ".join(text for text in (result.pedigree, unaccounted) if text):
+        plots.footnote(figure, below)
+    plots.make_room(figure)
+    return plots.Picture(figure, f"{setting(result)}. {description}")
+
+
+def table(result: store.Result, rows: "Callable[[pd.DataFrame], pd.DataFrame]", formats: Mapping[str, str]) -> Table:
+    """Rows of a result under its setting; the headings alone where it is missing, or stale and of other columns.
+
+    Args:
+      result: as loaded from the store.
+      rows: from the result's frame to the rows to show, called if there are any.
+      formats: as in `results_table`.
+    """
+    above = setting(result)
+    return _if_any(result, lambda: results_table(rows(result.frame), formats, above), Table([*formats], [], above))
+
+
+def _if_any(result: store.Result, show: Callable[[], T], nothing: T) -> T:
+    if result.state == "missing":
+        return nothing
+    try:
+        return show()
+    except KeyError:
+        if not result.stale:
+            raise
+        return nothing  # a column was renamed since
+
+
+def _filled(text: str) -> str:
+    return textwrap.fill(text, _COLUMNS, subsequent_indent="  ")
+
+
+def _machine(environment: Mapping[str, Any]) -> str:
+    return f"torch {environment['versions']['torch']} on {environment['name']}"

@@ -1,0 +1,236 @@
+"""Results as a notebook shows them: each with its setting; what was not run has no verdict."""
+
+import ast
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from dpnotes.cli import all_experiments
+from dpnotes.experiments import (
+    NOT_STATED,
+    Context,
+    Decision,
+    Experiment,
+    PaperFigure,
+    Setting,
+    Spec,
+    store,
+)
+from dpnotes.notebook import plots, results
+
+NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
+OWN = "our own experiment, profile quick"
+FIGURE = PaperFigure(
+    "Figure 7",
+    "a line",
+    (
+        Setting("repeats", "100", lambda spec: f"{spec['repeats']}", "time"),
+        Setting("step size", "0.1", lambda spec: "0.1"),
+        Setting("batch", NOT_STATED, lambda spec: "16", "our choice"),
+    ),
+)
+
+
+def test_the_results_table_formats_columns():
+    frame = pd.DataFrame({"n": [250, 1000], "mean": [0.5, 0.25], "error": [0.01, 0.02], "unused": [1, 2]})
+    table = results.results_table(frame, {"N": "{n:,}", "loss": "{mean:.2f} ± {error:.2f}"}, caption="Loss")
+    assert repr(table) == "Loss\nN      loss\n250    0.50 ± 0.01\n1,000  0.25 ± 0.02"
+
+
+def result(state: str, manifest: dict[str, Any], figure: PaperFigure | None = None, repeats: int = 100) -> store.Result:
+    spec = Spec("toy", "mean", "quick", {"decision_rule": "always"} | ({"repeats": repeats} if figure else {}))
+
+    def run_cell(spec: Spec, cell: dict[str, Any], context: Context) -> dict[str, Any]:
+        return {"x": 1}
+
+    experiment = Experiment(
+        paper="toy",
+        name="mean",
+        title="A toy",
+        question="?",
+        specs={"quick": spec},
+        cells=lambda spec: [{}],
+        run_cell=run_cell,
+        decide=lambda frame, spec: Decision("reproduced", ""),
+        unaccounted=("the scaling",),
+        figure=figure,
+    )
+    changes = {"code": "dpnotes.core"} if state == "stale" else {}
+    return store.Result(experiment, spec, pd.DataFrame(), manifest, state, changes, Decision("undecided", ""))  # type: ignore[arg-type]
+
+
+MANIFEST = {
+    "experiment": "toy.mean",
+    "key": "0123456789abcdef",
+    "git_commit": "fedcba9876543210",
+    "git_dirty": True,
+    "environments": [{"device": "cpu", "name": "a processor", "versions": {"torch": "2.13.0"}}],
+    "cell_seconds": 12.3,
+}
+
+
+def test_provenance_of_a_current_result():
+    assert results.provenance(result("current", MANIFEST)).splitlines() == [
+        "toy.mean, profile quick, key 0123456789ab",
+        "code fedcba987654, with uncommitted changes; torch 2.13.0 on a processor; 12 s of computing",
+        "run with this code",
+        "not accounted: the scaling",
+    ]
+
+
+def test_a_verified_result_says_so_with_its_cells_and_its_commit():
+    record = {"cells": [{"arm": "a"}, {"arm": "b"}], "git_commit": "abcdef9876543210", "git_dirty": False}
+    shown = result("current", MANIFEST | {"cells": 9, "verified": record})
+    expected = "verified at abcdef987654: 2 of 9 cells run again, the same numbers"
+    assert results.provenance(shown).splitlines()[2] == expected
+    drawn = results.picture(shown, lambda axes: None, lambda: "A line.")
+    assert " ".join(drawn.figure.get_supxlabel().split()) == f"{expected}; not accounted: the scaling"
+    assert not result("stale", MANIFEST | {"cells": 9, "verified": record}).pedigree
+
+
+def test_provenance_says_first_when_a_result_is_stale_or_missing():
+    assert results.provenance(result("stale", MANIFEST)).startswith("STALE: code changed\n")
+    assert results.provenance(result("missing", {})).splitlines() == [
+        "MISSING: dpnotes run toy.mean --profile quick",
+        "not accounted: the scaling",
+    ]
+
+
+def test_the_picture_of_a_result_says_what_has_to_be_said():
+    def finished(state: str) -> tuple[str, str, list[str], str]:
+        shown = results.picture(result(state, MANIFEST), lambda axes: None, lambda: "A line.")
+        (axes,) = shown.figure.axes
+        said = shown.figure.get_suptitle(), [text.get_text() for text in axes.texts], shown.figure.get_supxlabel()
+        return repr(shown), *said
+
+    assert finished("current") == (f"{OWN}. A line.", OWN, [], "run with this code; not accounted: the scaling")
+    stale = f"STALE: code changed; {OWN}"
+    assert finished("stale") == (f"{stale}. A line.", stale, ["STALE"], "not accounted: the scaling")
+
+
+def test_what_is_not_the_papers_setting_is_said_on_picture_and_table():
+    shown = result("current", MANIFEST, FIGURE, repeats=3)
+    said = "not the paper's setting, profile quick: repeats 3 (paper: 100)"
+    drawn = results.picture(shown, lambda axes: None, lambda: "A line.")
+    assert drawn.figure.get_suptitle() == said and repr(drawn) == f"{said}. A line."
+    assert results.table(shown, lambda frame: pd.DataFrame({"x": [1]}), {"x": "{x}"}).caption == said
+    same = results.setting(result("current", MANIFEST, FIGURE))
+    assert same == "the paper's setting as far as it is stated, profile quick"
+
+
+def test_the_comparison_says_what_differs_and_why():
+    table = results.compared(result("current", MANIFEST, FIGURE, repeats=3))
+    assert table.rows == [
+        ["repeats", "100", "3", "time"],
+        ["step size", "0.1", "0.1", ""],
+        ["batch", NOT_STATED, "16", "our choice"],
+        ["what it shows", "a line", "undecided: ", ""],
+    ]
+    with pytest.raises(ValueError, match="Expected experiment='toy.mean' to be one of the paper's figures"):
+        results.compared(result("current", MANIFEST))
+
+
+def test_a_missing_result_has_empty_axes_and_a_table_without_rows():
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("there is nothing to draw")
+
+    missing = result("missing", {})
+    shown = results.picture(missing, refuse, refuse, widths=(1, 2))
+    assert repr(shown) == f"MISSING: dpnotes run toy.mean --profile quick; {OWN}. Nothing to see yet."
+    assert [text.get_text() for axes in shown.figure.axes for text in axes.texts] == ["MISSING"] * 2
+    table = results.table(missing, refuse, {"x": "{x}"})
+    assert (table.columns, table.rows) == (["x"], []) and table.caption.startswith("MISSING")
+
+
+@pytest.mark.parametrize("state, said", [("current", OWN), ("stale", f"STALE: code changed; {OWN}")])
+def test_any_other_result_is_drawn_and_tabulated(state: str, said: str):
+    shown = results.picture(result(state, MANIFEST), lambda axes: plots.curve(axes, [1, 2], [3, 4]), lambda: "A line.")
+    assert len(shown.figure.axes[0].lines) == 1 and repr(shown) == f"{said}. A line."
+    table = results.table(result(state, MANIFEST), lambda frame: pd.DataFrame({"x": [1.5]}), {"x": "{x:.2f}"})
+    assert table.rows == [["1.50"]] and table.caption == said
+
+
+def test_a_stale_result_may_lack_a_column_and_a_current_one_may_not():
+    def rows(frame: pd.DataFrame) -> pd.DataFrame:
+        return frame[["renamed"]]
+
+    table = results.table(result("stale", MANIFEST), rows, {"x": "{x}"})
+    assert table.rows == [] and table.caption == f"STALE: code changed; {OWN}"
+    shown = results.picture(result("stale", MANIFEST), lambda axes: rows(result("stale", MANIFEST).frame), lambda: "")
+    assert repr(shown) == f"STALE: code changed; {OWN}. Nothing to see yet."
+    with pytest.raises(KeyError, match="renamed"):
+        results.table(result("current", MANIFEST), rows, {"x": "{x}"})
+
+
+# ---------------------------------------------------------------- the notebooks
+def test_every_figure_of_a_paper_says_how_ours_differs():
+    figures = {one.id: one for one in all_experiments() if one.figure}
+    assert {"budget_schedules.influence", "budget_schedules.mnist35", "noisy_sgd.convnet"} <= figures.keys()
+    for experiment in figures.values():
+        for profile, spec in experiment.specs.items():
+            assert experiment.figure
+            assert all(one.why for one in experiment.figure.settings if one.differs(spec)), experiment.id
+            assert profile in experiment.setting(profile)
+    quick = figures["noisy_sgd.convnet"].setting("quick")
+    for word in ("not the paper's", "classes 2 (paper: 10)", "pixels a side 16 (paper: 32)", "images 1,000", "runs 2"):
+        assert word in quick
+
+
+def cells_of_results(notebook: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The cells that read the frame of a result that was shown, or hand it on, with their source."""
+    found, names = [], set[str]()
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] != "code":
+            continue
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and "shown.show(" in ast.unparse(node.value):
+                names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+        if used & names:
+            found.append((source, cell))
+    return found
+
+
+def unstamped(notebook: dict[str, Any]) -> list[str]:
+    """Pictures and tables of results without their setting."""
+    settings = [one.setting(profile) for one in all_experiments() for profile in one.specs]
+    wrong = []
+    for source, cell in cells_of_results(notebook):
+        for output in cell["outputs"]:
+            data = output.get("data", {})
+            text = "".join(data.get("text/plain", ""))
+            if ("image/png" in data or "text/html" in data) and not any(setting in text for setting in settings):
+                wrong.append(source)
+    return wrong
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("0[1-9]*.ipynb")), ids=lambda path: path.stem)
+def test_no_picture_or_table_of_a_result_lacks_its_setting(path: Path):
+    notebook = json.loads(path.read_text())
+    shown = cells_of_results(notebook)
+    assert shown or not any("shown.show(" in "".join(cell["source"]) for cell in notebook["cells"])
+    assert not unstamped(notebook)
+    for _, cell in shown:  # the control: the same without its words
+        for output in cell["outputs"]:
+            if "image/png" in output.get("data", {}):
+                output["data"]["text/plain"] = "Two curves."
+                assert unstamped(notebook)
+
+
+@pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("0[1-9]*.ipynb")), ids=lambda path: path.stem)
+def test_what_was_not_run_has_no_verdict(path: Path):
+    missing = {one.title for one in all_experiments() if not any(_stored(one, profile) for profile in one.specs)}
+    for cell in json.loads(path.read_text())["cells"]:
+        if "".join(cell["source"]) == "shown.outcomes()":
+            text = "".join(cell["outputs"][0]["data"]["text/plain"])
+            rows = [line for line in text.splitlines() if any(line.startswith(title) for title in missing)]
+            assert all(row.endswith("not run") for row in rows)
+
+
+def _stored(experiment: Experiment, profile: str) -> bool:
+    return store.load(experiment, profile).state == "current"

@@ -178,6 +178,24 @@ class Notebook:
             self.page.wait_for_timeout(100)
         return False
 
+    def steppers(self) -> list["Locator"]:
+        """The listings that are stepped through."""
+        return self.page.locator(".dpnotes-stepper").all()
+
+    def step(self, stepper: "Locator", key: str, seconds: float = 5) -> tuple[str, str]:
+        """Press `key` on a stepper's slider and wait for another step; the readout and the lines that are marked."""
+        before = self.shown(stepper)
+        stepper.locator(".noUi-handle").focus()
+        self.page.keyboard.press(key)
+        deadline = time.monotonic() + seconds
+        while self.shown(stepper) == before and time.monotonic() < deadline:
+            self.page.wait_for_timeout(50)
+        return self.shown(stepper)
+
+    def shown(self, stepper: "Locator") -> tuple[str, str]:
+        """The readout of a stepper, and the lines that are marked."""
+        return stepper.locator(".dpnotes-readout").inner_text(), "\n".join(stepper.locator("mark").all_inner_texts())
+
     def errors(self) -> list[str]:
         """Outputs that are errors or warnings, errors of explorers, and mathematics that could not be set."""
         return self.page.evaluate("""() => [

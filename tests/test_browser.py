@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
@@ -19,6 +20,9 @@ from browser import Notebook, jupyterlab, launch
 
 from dpnotes import doctor
 from dpnotes.notebook.write import METADATA
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator
 
 pytestmark = pytest.mark.browser
 FOLDER = Path(__file__).parents[1] / "notebooks"
@@ -96,7 +100,35 @@ def another_theorem_brings_its_own_sliders(notebook: Notebook) -> None:
     assert notebook.move_slider(explorer, 0, "ArrowRight", 2)
 
 
-ALSO = {"errata.ipynb": a_row_opens_its_derivation, "rates.ipynb": another_theorem_brings_its_own_sliders}
+def the_listing_is_stepped_through(notebook: Notebook, stepper: "Locator") -> None:
+    first = notebook.shown(stepper)
+    second = notebook.step(stepper, "ArrowRight")
+    assert second[0] != first[0] and "private" in second[0] and second[1], "a step has panes, and lines that ran"
+    assert notebook.step(stepper, "ArrowLeft") == first, "one goes back to what was there"
+    for box in stepper.locator("input[type=checkbox]").all():
+        for _ in range(2):
+            box.focus()
+            notebook.page.keyboard.press("Space")
+            notebook.wait_until_idle()
+        notebook.page.wait_for_timeout(200)
+        assert notebook.shown(stepper) == first, "a printed line that is turned off again leaves nothing behind"
+
+
+def the_first_release_as_printed_has_no_noise(notebook: Notebook) -> None:
+    (stepper,) = notebook.steppers()
+    first = notebook.shown(stepper)
+    stepper.locator("input[type=checkbox]").nth(2).focus()
+    notebook.page.keyboard.press("Space")
+    notebook.wait_until_idle()
+    notebook.page.wait_for_timeout(200)
+    assert notebook.shown(stepper) != first
+
+
+ALSO = {
+    "errata.ipynb": a_row_opens_its_derivation,
+    "rates.ipynb": another_theorem_brings_its_own_sliders,
+    "03_adaptive_batch.ipynb": the_first_release_as_printed_has_no_noise,
+}
 
 
 @pytest.mark.parametrize("name", [path.name for path in NOTEBOOKS])
@@ -109,6 +141,8 @@ def test_the_notebook_runs_and_its_widgets_work(opened, name: str):
                 explorer, 0, "ArrowLeft", 3
             )
             assert moved, f"explorer {number}: readout and picture did not both follow its first slider"
+        for stepper in notebook.steppers():
+            the_listing_is_stepped_through(notebook, stepper)
         if name in ALSO:
             ALSO[name](notebook)
         notebook.wait_until_idle()

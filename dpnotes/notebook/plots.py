@@ -159,7 +159,7 @@ def _legend_below(axes: Axes) -> None:
         return
     entry = 0.5 + 0.065 * max(map(len, names))  # inches, of a line with its name
     columns = max(1, int(figure.get_figwidth() * axes.get_position().width / entry))
-    below = ScaledTranslation(0, -0.45 if axes.get_xlabel() else -0.28, figure.dpi_scale_trans)
+    below = ScaledTranslation(0, -0.52 if axes.get_xlabel() else -0.28, figure.dpi_scale_trans)
     axes.legend(
         handles, names, loc="upper left", bbox_to_anchor=(0, 0), bbox_transform=axes.transAxes + below,
         ncols=min(columns, len(names)), frameon=False, fontsize=8.5, borderaxespad=0, columnspacing=1.2,
@@ -360,13 +360,18 @@ def footnote(figure: Figure, text: str) -> None:
     figure.supxlabel(_wrapped(figure, text), x=0.01, ha="left", fontsize=8, color=GREY)
 
 
-def headline(figure: Figure, text: str) -> None:
+def headline(figure: Figure, text: str, grave: bool = True) -> None:
     """Say something above everything, for instance that a setting is not the paper's.
+
+    Args:
+      figure: what it is said of.
+      text: what is said.
+      grave: whether a reader may be misled without it.
 
     >>> figure, _ = new_figure()
     >>> headline(figure, "not the paper's setting: 2 classes (paper: 10)")
     """
-    figure.suptitle(_wrapped(figure, text), x=0.01, ha="left", fontsize=8, color=RED)
+    figure.suptitle(_wrapped(figure, text), x=0.01, ha="left", fontsize=8, color=RED if grave else GREY)
 
 
 def stamp(axes: Axes, text: str) -> None:

@@ -162,8 +162,10 @@ def picture(
         return describe()
 
     description = _if_any(result, drawn, "Nothing to see yet.")
-    plots.headline(figure, setting(result))
-    if stamp := store.stamp(result):
+    stamp, whose = store.stamp(result), result.experiment.figure
+    differs = whose is not None and any(one.differs(result.spec) for one in whose.settings)
+    plots.headline(figure, setting(result), grave=bool(stamp) or differs)
+    if stamp:
         for axes in figure.axes:
             plots.stamp(axes, stamp.partition(":")[0])
     unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""

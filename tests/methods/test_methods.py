@@ -154,6 +154,16 @@ def test_runs_with_settings_of_their_own_are_the_runs_one_by_one_and_resumed_one
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in flatten(whole).items())
 
 
+def test_runs_that_have_ended_are_not_stepped_and_not_observed():
+    runs, streams, x = 3, Streams.of("ends", range(3)), start(3)
+    source = oracle(runs, Tree(64), torch.full((3,), 10**9))
+    method, seen = StochasticSpider(torch.tensor([3, 9, 5]), 0.3, 0.2, 3, 0.1), []
+    drive(
+        method, source, method.init(x, source), streams, 12, observe=lambda going, state, _: seen.append(going.tolist())
+    )
+    assert seen[0] == [0, 1, 2] and [1] in seen and all(0 not in going for going in seen[4:])
+
+
 # ---------------------------------------------------------------- drift escape
 def by_loops(method: DriftEscape, source: Any, x: Tensor, streams: Streams, most: int) -> tuple[Tensor, int, bool]:
     """Algorithm 1 of drift escape for one run, with its nested loops: the end, how often it asked, did it return."""

@@ -37,7 +37,7 @@ from dpnotes.privacy.accounting import (
     epsilon_to_rho,
     rho_to_epsilon,
 )
-from dpnotes.privacy.calibration import gaussian_std, laplace_std, noise_multiplier, tree_std
+from dpnotes.privacy.calibration import gaussian_delta, gaussian_std, laplace_std, noise_multiplier, tree_std
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from dpnotes.sampling import ALLOWED, CombinationError, check_combination
 
@@ -737,3 +737,13 @@ def test_the_closed_form_needs_no_accountant_and_what_one_said_is_remembered(mon
 def test_bad_input_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_few_quiet_laplace_releases_cost_less_in_divergence_than_their_epsilons():
+    event = Event(20.0, ZERO_OUT, count=50, noise="laplace")
+    assert account([event], 1e-5, "RDP").epsilon < 50 / 20, "an order's divergence, not its bound, is what is added up"
+
+
+def test_one_negative_multiplier_among_many_is_refused():
+    with pytest.raises(ValueError, match=r"Expected noise_multiplier=-1.0 >= 0"):
+        gaussian_delta(1.0, np.array([2.0, -1.0]))

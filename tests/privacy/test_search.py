@@ -110,6 +110,16 @@ def test_points_at_the_edge_are_answered_rightly_but_for_the_failure():
     assert float((inside.index != 3).double().mean()) > 0.5
 
 
+def test_with_hardly_any_noise_the_edge_is_the_threshold_itself():
+    task = search(epsilon=1e9)
+    for inside, outside in (
+        ((task.alpha + task.gradient_slack, 0.0), (task.alpha + task.gradient_slack + 1e-5, 0.0)),
+        ((0.0, task.smallest_eigenvalue + task.eigenvalue_slack), (0.0, task.smallest_eigenvalue - 1e-5)),
+    ):
+        selection = found(task, [outside[0], inside[0] - 1e-5], [outside[1], inside[1] + 1e-5])
+        assert (selection.index == 1).all()
+
+
 # ---------------------------------------------------------------- what it finds
 def test_both_must_hold():
     task = search()

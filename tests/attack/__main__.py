@@ -76,8 +76,8 @@ def run_mutants(number: int) -> Part:
     outcomes = mutants.attack(mutants.chosen(number), report=lambda line: print(line, flush=True))
     killed, explained = sum(bool(o.killed_by) for o in outcomes), sum(bool(o.why) for o in outcomes)
     return [
-        f"{len(outcomes)} mutants of one line in `oracles/`, `privacy/` and `methods/`: {explained} change nothing that "
-        f"is promised (`tests/attack/mutants.csv` says why of each); of the others {killed} "
+        f"{len(outcomes)} mutants of one line in `oracles/`, `privacy/` and `methods/`: {explained} change nothing "
+        f"that is promised (`tests/attack/mutants.csv` says why of each); of the others {killed} "
         f"({killed / (len(outcomes) - explained):.1%}) are killed by the tests of their part."
     ], mutants.verdict(outcomes)
 

@@ -379,8 +379,7 @@ def _distance_of_piece(slopes: Tensor, values: Tensor, piece: int) -> float:
     system = torch.cat([normals.mT, needed[None]]).numpy()
     target = np.eye(1, len(system), len(system) - 1)[0]
     rest = system @ nnls(system, target)[0] - target
-    distance = math.inf if abs(rest[-1]) < 1e-12 else float(np.linalg.norm(rest[:-1] / rest[-1]))
-    return distance
+    return math.inf if abs(rest[-1]) < 1e-12 else float(np.linalg.norm(rest[:-1] / rest[-1]))
 
 
 def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:

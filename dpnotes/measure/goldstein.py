@@ -210,10 +210,11 @@ def certify_goldstein(
     validate.same_length(x=x, streams=streams)
     balls = [_Ball(gradient, x[run], radius, streams.take(slice(run, run + 1)), call) for run in range(len(x))]
     found = [_shorten(ball, num_samples, num_rounds) for ball in balls]
-    norm, uniform = (torch.tensor([f[i] for f in found], dtype=torch.float64, device=x.device) for i in (0, 1))
-    outcome = torch.tensor([f[2] for f in found], device=x.device)
+    norm = torch.tensor([each[0] for each in found], dtype=torch.float64, device=x.device)
+    uniform = torch.tensor([each[1] for each in found], dtype=torch.float64, device=x.device)
+    outcome = torch.tensor([each[2] for each in found], device=x.device)
     num_gradients = torch.tensor([ball.num_gradients for ball in balls], device=x.device)
-    points, weights = (tuple(f[i] for f in found) for i in (3, 4))
+    points, weights = tuple(each[3] for each in found), tuple(each[4] for each in found)
     return GoldsteinCertificate(radius, norm, uniform, outcome, num_gradients, points, weights)
 
 

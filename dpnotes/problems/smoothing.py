@@ -21,6 +21,9 @@ from torch import Tensor
 
 from dpnotes import validate
 
+# Beyond c = 10 the terms fall fast, some `6 sqrt(dim)` of them; below they do not, and scipy (1.17) does not fail yet.
+_LONG_SERIES = 10.0
+
 
 def smoothing_constant(dim: int) -> float:
     """kappa: the mean of a 1-Lipschitz function over a ball of radius alpha is `kappa / alpha`-smooth.
@@ -98,15 +101,28 @@ def smoothed_norm(distance: Tensor, radius: float, dim: int) -> tuple[Tensor, Te
     half = dim / 2
     inner, outer = np.minimum(at, 1) ** 2, np.maximum(at, 1) ** -2.0
 
-    def series(a: float, b: float, c: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The hypergeometric function and its derivative."""
-        return special.hyp2f1(a, b, c, z), a * b / c * special.hyp2f1(a + 1, b + 1, c + 1, z)
-
-    near, near_slope = series(-0.5, -half - 0.5, half, inner)
-    far, far_slope = series(-0.5, 0.5 - half, half + 1, outer)
+    near, near_slope = _hypergeometric(-0.5, -half - 0.5, half, inner)
+    far, far_slope = _hypergeometric(-0.5, 0.5 - half, half + 1, outer)
     value = np.where(at < 1, dim / (dim + 1) * near, at * far)
     slope = np.where(at < 1, dim / (dim + 1) * 2 * at * near_slope, far - 2 * outer * far_slope)
     return torch.as_tensor(radius * value).to(distance), torch.as_tensor(slope).to(distance)
+
+
+def _hypergeometric(a: float, b: float, c: float, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss' hypergeometric function and its derivative, for z in [0, 1]."""
+
+    def function(a: float, b: float, c: float) -> np.ndarray:
+        if c < _LONG_SERIES:
+            return special.hyp2f1(a, b, c, z)
+        total = term = np.ones_like(z)
+        order = 0
+        while float(np.abs(term).max(initial=0)) > np.finfo(float).eps / 16:
+            term = term * ((a + order) * (b + order) / ((c + order) * (order + 1))) * z
+            total = total + term
+            order += 1
+        return total
+
+    return function(a, b, c), a * b / c * function(a + 1, b + 1, c + 1)
 
 
 def _scaled(t: Tensor, radius: float, dim: int) -> np.ndarray:

@@ -307,6 +307,7 @@ def multi_pass(
       >>> found.num_steps, found.period, found.window, round(found.budget, 4)
       (27888, 290, 581, 0.028)
     """
+    validate.or_none(validate.at_least, 1, num_steps=num_steps)
     z = _noise(num_examples, dim, epsilon, delta, radius, lipschitz, initial_gap, failure)
     beta = (math.sqrt(initial_gap / radius) * lipschitz * dim**0.75 * z / num_examples) ** (2 / 3)
     beta = min(max(beta, lipschitz / math.sqrt(num_examples)), lipschitz)
@@ -368,6 +369,7 @@ def plain(
       (1122, 17, 102, 1)
     """
     validate.one_of(("one", "many"), passes=passes)
+    validate.or_none(validate.at_least, 1, num_steps=num_steps)
     z = _noise(num_examples, dim, epsilon, delta, radius, lipschitz, initial_gap, 0.0)
     one, gap = passes == "one", initial_gap + lipschitz * radius * dim / (dim + 1)
     batch = max(1, math.ceil(2 * z * math.sqrt(dim))) if one else num_examples

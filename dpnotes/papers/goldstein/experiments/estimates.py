@@ -1,4 +1,4 @@
-"""Means, and slopes of power laws through them, with their standard errors."""
+"""Exponents of power laws through means, with their standard errors."""
 
 import math
 from dataclasses import dataclass
@@ -33,27 +33,38 @@ class Estimated:
         return f"{self.value:+.3f} ({self.standard_error:.3f})"
 
 
-def slope(knob: ArrayLike, means: ArrayLike, standard_errors: ArrayLike) -> Estimated:
-    """The exponent b of `mean ~ knob^b` by least squares of logarithms, with the errors of the means carried through.
+def exponents(means: ArrayLike, standard_errors: ArrayLike, **knobs: ArrayLike) -> dict[str, Estimated]:
+    """The exponents of `mean ~ knob_1^b_1 knob_2^b_2 ...` by least squares of logarithms, with the errors of the means.
 
-    The means of different values of the knob share no draws, so that their errors are independent.
+    The means share no draws, so that their errors are independent.
 
     Args:
-      knob: `(values,)`, above 0, at least two different ones.
       means: `(values,)`, above 0.
       standard_errors: `(values,)`, at least 0, of the means; small beside them.
+      **knobs: `(values,)` each, above 0, none a power of others.
+
+    Returns:
+      By the names of the knobs.
 
     Raises:
       ValueError: outside these domains.
 
     Example:
-      >>> print(slope([1.0, 10.0, 100.0], [3.0, 0.3, 0.03], [0.03, 0.003, 0.0003]))
+      >>> print(exponents([3.0, 0.3, 0.03], [0.03, 0.003, 0.0003], knob=[1.0, 10.0, 100.0])["knob"])
       -1.000 (0.003)
     """
-    values, mean, error = (np.asarray(given, dtype=float) for given in (knob, means, standard_errors))
-    validate.same_length(knob=values, means=mean, standard_errors=error)
-    if not ((values > 0).all() and (mean > 0).all() and (error >= 0).all() and len(np.unique(values)) > 1):
-        raise ValueError("Expected knob > 0 with at least two values, means > 0, standard_errors >= 0.")
-    # The exponent is a fixed combination of the logarithms.
-    weights = np.linalg.pinv(np.stack([np.ones(len(values)), np.log(values)], 1))[1]
-    return Estimated(float(weights @ np.log(mean)), float(np.linalg.norm(weights * error / mean)))
+    mean, error, *values = (np.asarray(given, dtype=float) for given in (means, standard_errors, *knobs.values()))
+    for name, knob in zip(knobs, values, strict=True):
+        validate.same_length(means=mean, standard_errors=error, **{name: knob})
+    if not all((given > 0).all() for given in (mean, *values)) or not (error >= 0).all():
+        raise ValueError(f"Expected means and {', '.join(knobs)} > 0, standard_errors >= 0.")
+    matrix = np.stack([np.ones(len(mean)), *(np.log(knob) for knob in values)], 1)
+    if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
+        raise ValueError(f"Expected {', '.join(knobs)} to take several values, each by itself.")
+    # An exponent is a fixed combination of the logarithms.
+    weights = np.linalg.pinv(matrix)[1:]
+    errors = np.linalg.norm(weights * error / mean, axis=1)
+    return {
+        name: Estimated(float(row @ np.log(mean)), float(one))
+        for name, row, one in zip(knobs, weights, errors, strict=True)
+    }

@@ -11,7 +11,7 @@ from dpnotes.core import Ledger, Mechanism, Release, Sensitive
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import Cell
 from dpnotes.guarantees import Relation
-from dpnotes.papers.goldstein.experiments.estimates import Estimated, slope
+from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.calibration import gaussian_std, tree_std
 from dpnotes.privacy.mechanisms import Gaussian
@@ -171,13 +171,13 @@ def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
     return order[["arm", "period", "noise", "standard_error", "exact_noise", "off", "epsilon"]]
 
 
-def exponents(frame: "pd.DataFrame") -> dict[str, Estimated]:
+def laws(frame: "pd.DataFrame") -> dict[str, Estimated]:
     """Of independent noise in Sigma + 1, of the tree's in log2(Sigma) + 1/2, and of the tree's in Sigma at last."""
     table = summary(frame)
 
     def fit(arm: str, part: "pd.DataFrame", knob: "Callable[[pd.Series], pd.Series]") -> Estimated:
         rows = part[part["arm"] == arm]
-        return slope(knob(rows["period"]), rows["noise"], rows["standard_error"])
+        return exponents(rows["noise"], rows["standard_error"], period=knob(rows["period"]))["period"]
 
     long, largest = table[table["period"] >= FIRST], sorted(table["period"].unique())[-4:]
     return {
@@ -201,7 +201,7 @@ def ratios(frame: "pd.DataFrame") -> dict[int, Estimated]:
 def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     """The rule in the spec."""
     compared = summary(frame[frame["arm"].isin(ARMS[:2])])
-    found, epsilon = exponents(frame), spec["epsilon"]
+    found, epsilon = laws(frame), spec["epsilon"]
     against = ratios(frame)
     largest, worst = max(against), float(compared["off"].abs().max())
     facts = (
@@ -214,7 +214,7 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     overspent = float(compared["epsilon"].max()) > epsilon * (1 + 1e-6)
     if overspent or against[largest].value >= 1 or found["tree at last"].off(0.5) > -4:
         return Decision("not reproduced", facts)
-    laws = all(
+    lawful = all(
         abs(fit.value - law) <= 0.02 and fit.standard_error <= 0.004
         for fit, law in ((found["independent"], 0.5), (found["tree"], 1.0))
     )
@@ -224,7 +224,7 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         if period >= FIRST or 2 <= period <= 16
     )
     spent = float(compared["epsilon"].min()) >= epsilon * (1 - 1e-6)
-    return Decision("reproduced" if laws and pays and spent and worst <= 4 else "undecided", facts)
+    return Decision("reproduced" if lawful and pays and spent and worst <= 4 else "undecided", facts)
 
 
 EXPERIMENT = Experiment(

@@ -33,13 +33,23 @@ RULE = (
     "pair, promises an error of d / m^(1/2) whatever the move: at a fixed m/d it grows as d^(1/2). Reproduced (the "
     "sharp norm is right, and common directions pay) if exponents are met within 0.05, with standard errors of at most "
     "0.0125: for every loss of the error of an estimate, -1/2 in m/d and 0 in d at a fixed m/d; for every curved loss "
-    "of the length of an increment, with common directions and m of 16 d and more 0 in m and 1 in the move, with "
+    "of the length of an increment, with common directions and m of 32 d and more 0 in m and 1 in the move, with "
     "independent ones -1/2 in m and 0 in the move; and if no error is above the bound d / ((d - 1) m)^(1/2) by 4 "
-    "standard errors, and the linear loss has its exact one, ((d - 1) / m)^(1/2), within 4. Not reproduced if an "
-    "exponent in d at a fixed m/d is above 1/4, or with common directions one in the move below 1/2, by 4 standard "
-    "errors, or an error is above the bound by as much. Undecided otherwise."
+    "standard errors, and the squared errors of the linear loss over their expectation, (d - 1) / m, are 1 on average "
+    "within 4. Not reproduced if an exponent in d at a fixed m/d is above 1/4, or with common directions one in the "
+    "move below 1/2, by 4 standard errors, or an error is above the bound by as much. Undecided otherwise."
 )
-COMMON: dict[str, Any] = {"decision_rule": RULE, "seed": "goldstein.sensitivity: lengths"}
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "goldstein.sensitivity: lengths",
+    # By resampling estimates of other seeds, multiplied to follow a law: 300 times this one, 100 times each rival.
+    "chances": {
+        "sharp norm, increments in proportion to the move": "reproduced 1",
+        "errors at a fixed m/d as d^(1/2), Lemma 3.4": "not reproduced 1",
+        "errors at a fixed m/d as d^(1/4)": "undecided 0.86, not reproduced 0.14",
+        "increments with common directions whatever the move": "not reproduced 1",
+    },
+}
 QUICK = Spec(
     "goldstein",
     "sensitivity",
@@ -48,7 +58,7 @@ QUICK = Spec(
         **COMMON,
         "repeats": 100,
         "estimates": {"dims": [16, 64, 256], "ratios": [0.25, 1.0, 4.0]},
-        "increments": {"dim": 16, "ratios": [16.0, 32.0, 64.0, 128.0], "moves": [1e-4, 1e-3, 1e-2]},
+        "increments": {"dim": 16, "ratios": [32.0, 64.0, 128.0, 256.0], "moves": [1e-5, 1e-4, 1e-3]},
     },
 )
 PAPER = Spec(
@@ -59,7 +69,7 @@ PAPER = Spec(
         **COMMON,
         "repeats": 200,
         "estimates": {"dims": [16, 64, 256, 1024], "ratios": [0.25, 0.5, 1.0, 2.0, 4.0]},
-        "increments": {"dim": 32, "ratios": [16.0, 32.0, 64.0, 128.0], "moves": [1e-4, 1e-3, 1e-2]},
+        "increments": {"dim": 32, "ratios": [32.0, 64.0, 128.0, 256.0], "moves": [1e-5, 1e-4, 1e-3]},
     },
 )
 LOSSES = ("linear", "phase", "norm")
@@ -217,15 +227,15 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     table, found = summary(frame), laws(frame)
     estimates = table[table["move"] == 0]
     above = float(((estimates["error"] - estimates["bound"]) / estimates["error_sem"]).max())
-    linear = estimates[estimates["loss"] == "linear"]
-    exact = ((linear["dim"] - 1) / linear["num_directions"]) ** 0.5
-    off = float(((linear["error"] - exact) / linear["error_sem"]).abs().max())
+    linear = frame[(frame["loss"] == "linear") & (frame["move"] == 0)]
+    shares = linear["error"] ** 2 * linear["num_directions"] / (linear["dim"] - 1)
+    share = Estimated(float(shares.mean()), float(shares.sem()))
     facts = "; ".join(
         f"{name}, {what} in {knob}: {fit} for {EXPECTED[what, knob]:g}" for (name, what, knob), fit in found.items()
     )
     facts += (
-        f"; errors are above the bound by {above:.1f} standard errors at most, and that of the linear loss is off the "
-        f"exact one by {off:.1f}"
+        f"; errors are above the bound by {above:.1f} standard errors at most, and the squared ones of the linear "
+        f"loss over their expectation are {share}"
     )
     wrong = any(
         (what, knob) == ("estimate", "dim")
@@ -240,7 +250,7 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         abs(fit.value - EXPECTED[what, knob]) <= 0.05 and fit.standard_error <= 0.0125
         for (_, what, knob), fit in found.items()
     )
-    return Decision("reproduced" if met and off <= 4 else "undecided", facts)
+    return Decision("reproduced" if met and abs(share.off(1.0)) <= 4 else "undecided", facts)
 
 
 EXPERIMENT = Experiment(

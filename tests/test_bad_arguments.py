@@ -36,6 +36,8 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
 from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
+from dpnotes.papers.goldstein.algorithms import Parameters as GoldsteinParameters
+from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.plans import TrainingPlan
 from dpnotes.papers.noisy_sgd.training import Evaluation
@@ -50,6 +52,7 @@ from dpnotes.privacy.museum import exhibits
 from dpnotes.privacy.museum.releases import answers
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import uniform
+from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like
 from dpnotes.problems.landscapes import Reflected
@@ -85,7 +88,9 @@ INSIDE = (
     "measure.stationarity.Certificate",
     "per_run.rows",
     "oracles.samples.DataSetBatch",
+    "oracles.samples.DataSetBatch.mean",
     "oracles.samples.shuffled",
+    "oracles.smoothed.SmoothedSamples.num_directions",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
     "privacy.museum.collection.gaussian_claim",
@@ -188,6 +193,14 @@ def spider() -> Spider:
     return Spider(VirtualSamples(data(), 10**9), Gaussian(), 5.0, budget, refresh, batches, 2.0, 2.0)
 
 
+def kinks() -> CustomProblem:
+    return CustomProblem(lambda x, a: (x - a).norm(), 2, torch.linspace(0, 1, 200).view(100, 2))
+
+
+def goldstein() -> GoldsteinParameters:
+    return goldstein_choice(100, 2, 1.0, 1e-5, radius=1.0, lipschitz=1.0, initial_gap=1.0, largest_move=0.2)
+
+
 def minibatch(problem: Any = None) -> MinibatchGradient:
     problem = quadratic() if problem is None else problem
     whole = Sampling.fixed_size(4, problem.num_examples)
@@ -242,6 +255,7 @@ USUAL: dict[str, Callable[[], Any]] = {
     "initial_gap": lambda: 1.0,
     "ledger": ledger,
     "level": lambda: 0.01,
+    "lipschitz": lambda: 1.0,
     "max_leaves": lambda: 8,
     "momentum": lambda: 0.5,
     "noise_multiplier": lambda: 1.0,
@@ -320,6 +334,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x": torch.ones(2, 2),
         "max_steps": 2,
     },
+    "methods.online_to_nonconvex.OnlineToNonconvex": lambda: {"num_steps": 9, "largest_move": 0.1, "window": 3},
     "methods.perturbed.PerturbedDescent": lambda: {"perturbation": 0.1},
     "methods.spider_descent.StochasticSpider": lambda: {"window": 5.0, "perturbation": 0.1},
     "oracles.batches.draw": lambda: {"sampling": Sampling.poisson(0.5), "call": torch.tensor([0, 1])},
@@ -337,6 +352,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "oracles.minibatch.MinibatchGradient": lambda: {"noise_std": torch.ones(2, dtype=torch.float64)},
     "oracles.samples.VirtualSamples": lambda: {"total": 10**9},
     "oracles.samples.shuffled": lambda: {"places": torch.arange(20).expand(2, 20)},
+    "oracles.smoothed.SmoothedSamples": lambda: {"directions": 3, "problem": kinks()},
     "oracles.spider.Refresh": lambda: {"longest": 5},
     "oracles.spider.BatchSizes": lambda: {"first": 100.0},
     "oracles.spider.Spider": lambda: {
@@ -394,6 +410,18 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "samples": VirtualSamples(data(), 10**12),
         "parameters": escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0),
         "x": zeros(2, 4),
+        "max_steps": 2,
+    },
+    "papers.goldstein.algorithms.Parameters": lambda: dataclasses.asdict(goldstein()),
+    "papers.goldstein.algorithms.least_directions": lambda: {"parameters": goldstein()},
+    "papers.goldstein.algorithms.single_pass": lambda: {"num_examples": 5000, "largest_move": 0.1},
+    "papers.goldstein.algorithms.multi_pass": lambda: {"num_examples": 500, "largest_move": 0.1, "num_steps": 50},
+    "papers.goldstein.algorithms.plain": lambda: {"num_examples": 5000, "largest_move": 0.1},
+    "papers.goldstein.algorithms.oracle_of": lambda: {"parameters": [goldstein()] * 2, "problem": kinks()},
+    "papers.goldstein.algorithms.method_of": lambda: {"parameters": [goldstein()] * 2},
+    "papers.goldstein.algorithms.online_to_nonconvex": lambda: {
+        "problem": kinks(),
+        "parameters": goldstein(),
         "max_steps": 2,
     },
     "papers.noisy_sgd.algorithms.NoiseChoice": lambda: {"std": 1.0},
@@ -653,6 +681,10 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
     "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
+    **{
+        f"papers.goldstein.algorithms.{name}": {"epsilon": (math.inf,)}
+        for name in ("single_pass", "multi_pass", "plain")
+    },
     "papers.noisy_sgd.algorithms.NoiseChoice": {"epsilon": (math.inf,)},
     "papers.noisy_sgd.plans.TrainingPlan": {"epsilon": (math.inf,)},
 }

@@ -85,6 +85,7 @@ INSIDE = (
     "doctor.Finding",
     "files.write",
     "measure.curvature.Tridiagonal",
+    "measure.goldstein.GoldsteinCertificate",
     "measure.stationarity.Certificate",
     "per_run.rows",
     "oracles.samples.DataSetBatch",
@@ -109,6 +110,7 @@ INSIDE = (
     "problems.examples.check_points",
     "problems.factors.Lookups",
     "problems.landscapes.check_points",
+    "problems.nonsmooth.check_many_points",
     "problems.passes.Passes",
     "problems.text.pretrained_bert",  # as random_bert, from a file
 )
@@ -266,6 +268,7 @@ USUAL: dict[str, Callable[[], Any]] = {
     "num_examples": lambda: 20,
     "num_steps": lambda: 3,
     "origin": lambda: "by hand",
+    "parameter": lambda: 0.5,
     "problem": quadratic,
     "purpose": lambda: "test",
     "radius": lambda: 1.0,
@@ -321,6 +324,9 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "measure.stationarity.certify_sosp": lambda: eigenvalue_question() | {"gradient_norm": zeros(2), "smooth": True},
     "measure.curvature.Interval": lambda: {"lower": zeros(2), "upper": zeros(2)},
+    "measure.goldstein.certify_goldstein": lambda: {"gradient": torch.sign, "num_rounds": 2},
+    "measure.goldstein.norm_of_distance": lambda: {"distance": torch.arange(3.0)},
+    "measure.goldstein.norm_of_max": lambda: {"slopes": torch.eye(2), "offsets": torch.zeros(2), "x": torch.ones(2)},
     "methods.drift_escape.DriftEscape": lambda: {"attempt_length": 5, "attempts": 8},
     "methods.loop.drive": lambda: {
         "method": Descent(0.1),
@@ -586,6 +592,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "labels": torch.tensor([0, 1, 0]),
         "num_hidden": 2,
     },
+    "problems.nonsmooth.MinOfNorms.sample": lambda: {"centers": torch.eye(2), "spread": 0.5},
     "problems.preprocessing.fit": lambda: {
         "inputs": torch.arange(30.0).sin().view(10, 3),
         "num_components": 2,
@@ -596,12 +603,21 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x0": [1.0, 1.0],
         "noise_std": [0.1, 0.1],
     },
+    "problems.robust.RobustRegression": lambda: {"inputs": torch.eye(2), "targets": torch.ones(2)},
+    "problems.robust.RobustRegression.sample": lambda: {"signal": torch.tensor([[2.0], [1.0]])},
     "problems.sensing.QuadraticSensing": lambda: {
         "measurements": torch.ones(3, 2),
         "targets": torch.ones(3),
     },
     "problems.sensing.QuadraticSensing.sample": lambda: {"signal": torch.tensor([[2.0], [1.0]])},
     "problems.separable.Linear": lambda: {"slope": 1.0},
+    "problems.smoothing.lasry_lions_absolute": lambda: {"t": torch.arange(3.0)},
+    "problems.smoothing.lasry_lions_max": lambda: {"x": torch.arange(3.0)},
+    "problems.smoothing.lasry_lions_phase": lambda: {"t": torch.arange(3.0), "target": 5.0},
+    "problems.smoothing.moreau_absolute": lambda: {"t": torch.arange(3.0)},
+    "problems.smoothing.moreau_max": lambda: {"x": torch.arange(3.0)},
+    "problems.smoothing.smoothed_absolute": lambda: {"t": torch.arange(3.0)},
+    "problems.smoothing.smoothed_norm": lambda: {"distance": torch.arange(3.0)},
     "problems.separable.DoubleWell": lambda: {"radius": 2.0},
     "problems.text.character_tokenizer": lambda: {"sentences": ["Go on."], "length": 9},
     "problems.text.tokenise": lambda: {

@@ -38,6 +38,7 @@ _PATIENCE, _DECREASE = 20, 1e-3  # rounds, and how much shorter they have to mak
 _SEARCH_STEPS = 3
 _NEAREST, _FARTHEST = -4.0, 0.7  # decades of the radius: how far apart the search probes, beyond the ball too
 _COARSE = 1e3  # machine epsilons of the largest coordinate: a smaller ball has too few points of x's type
+_RANK = 16.0  # machine epsilons of the largest eigenvalue: a smaller one is nothing but rounding
 _ZERO = 1e-9  # of the longest gradient: an element of this norm is not shortened any more
 
 
@@ -93,11 +94,11 @@ def minimum_norm(gradients: Tensor) -> MinimumNorm:
             f"Expected gradients, {gradients.dtype} of shape {tuple(gradients.shape)}, to be floating point, not "
             "empty, of shape (count, dim)."
         )
-    if not bool(torch.isfinite(gradients).all()):
-        raise ValueError("Expected gradients without NaN or infinite entries.")
     count, dim = gradients.shape
     rows = gradients.double()
     norms = torch.linalg.vector_norm(rows, dim=1)
+    if not bool(torch.isfinite(norms).all()):
+        raise ValueError("Expected gradients without NaN or infinite entries, and with finite norms.")
     longest = float(norms.max()) or 1.0
     factor = (rows.mT if dim <= count else _factor(rows @ rows.mT)) / longest
     system = np.vstack([factor.cpu().numpy(), np.ones(count)])
@@ -114,9 +115,10 @@ def minimum_norm(gradients: Tensor) -> MinimumNorm:
 
 
 def _factor(gram: Tensor) -> Tensor:
-    """A matrix R with `R' R` the Gram matrix up to rounding."""
+    """A matrix R of full rank with `R' R` the Gram matrix up to rounding."""
     eigenvalues, vectors = torch.linalg.eigh(gram)
-    return eigenvalues.clamp_min(0).sqrt()[:, None] * vectors.mT
+    kept = eigenvalues > _RANK * torch.finfo(gram.dtype).eps * eigenvalues[-1]
+    return eigenvalues[kept].sqrt()[:, None] * vectors.mT[kept]
 
 
 # ---------------------------------------------------------------- certificates

@@ -1,0 +1,260 @@
+"""Closed forms of smoothed losses, against integrals, draws and minima found without them."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate
+from torch import Tensor
+
+from dpnotes.problems.smoothing import (
+    lasry_lions_absolute,
+    lasry_lions_max,
+    lasry_lions_phase,
+    moreau_absolute,
+    moreau_max,
+    smoothed_absolute,
+    smoothed_norm,
+    smoothing_constant,
+)
+from dpnotes.streams import Streams
+
+closely = partial(torch.testing.assert_close, rtol=1e-8, atol=1e-9)
+POINTS = torch.tensor([0.0, 0.05, 0.4, 0.8, 0.999, 1.0, 1.3, 5.0], dtype=torch.float64)  # in units of the radius
+
+
+def tensor(values: list[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def ball(num: int, dim: int) -> Tensor:
+    """Uniform points of the unit ball, `(num, dim)`."""
+    streams = Streams.of("smoothing", [dim])
+    normal = streams.normal("ball", 0, num * dim).view(num, dim)
+    radii = streams.uniform("ball", 0, num)[0] ** (1 / dim)
+    return normal / torch.linalg.vector_norm(normal, dim=1, keepdim=True) * radii[:, None]
+
+
+# ---------------------------------------------------------------- means over a ball
+@pytest.mark.parametrize("dim", (1, 2, 3, 10, 100, 1000))
+def test_the_absolute_value_is_its_integral(dim: int):
+    def density(y: float) -> float:
+        return smoothing_constant(dim) / 2 * (1 - y**2) ** ((dim - 1) / 2)
+
+    def mean(of: Callable[[float], float], t: float) -> float:
+        kinks = [max(-1.0, min(1.0, -t)), *(s / math.sqrt(dim) for s in (-1, 1) if dim > 1)]
+        return integrate.quad(lambda y: of(t + y) * density(y), -1, 1, points=sorted(kinks), epsabs=1e-12, limit=400)[0]
+
+    assert mean(lambda _: 1.0, 0.3) == pytest.approx(1), "the constant is that of the density"
+    value, slope = smoothed_absolute(-2 * POINTS, 2.0, dim)
+    closely(value, tensor([2 * mean(abs, -t) for t in POINTS.tolist()]))
+    closely(slope, tensor([mean(lambda t: float(np.sign(t)), -t) for t in POINTS.tolist()]))
+    other = smoothed_absolute(-2 * POINTS, 2.0, dim + 1)[0]
+    assert float((other - value).abs().max()) > 1e-5, "control"
+
+
+@pytest.mark.parametrize("dim", (2, 3, 4, 10, 101, 1000))
+def test_the_distance_is_its_integral(dim: int):
+    """Over the radius of y and the sine of its angle, by rules of 400 nodes; the kink at 0 costs digits in few dimensions."""
+    tolerance = 1e-4 if dim < 10 else 1e-8
+    value, slope = smoothed_norm(2 * POINTS, 2.0, dim)
+    nodes, weights = np.polynomial.legendre.leggauss(400)
+    radii = ((nodes + 1) / 2)[:, None] ** (1 / dim)  # uniform in the ball
+    sines, density = np.sin(nodes * math.pi / 2), weights * np.cos(nodes * math.pi / 2) ** (dim - 2.0)
+
+    def mean(of: Callable[[np.ndarray], np.ndarray]) -> float:
+        return float(weights / 2 @ of(radii * sines) @ (density / density.sum()))
+
+    for k, r in enumerate(POINTS.tolist()):
+        lengths = np.sqrt(np.maximum(r**2 + 2 * r * radii * sines + radii**2, 1e-300))
+        assert float(value[k]) == pytest.approx(2 * mean(lambda _, lengths=lengths: lengths), rel=tolerance)
+        assert float(slope[k]) == pytest.approx(
+            mean(lambda y, r=r, lengths=lengths: (r + y) / lengths), abs=50 * tolerance
+        )
+    assert float((smoothed_norm(2 * POINTS, 2.0, dim + 1)[0] / value - 1).abs().max()) > 10 * tolerance, "control"
+
+
+@pytest.mark.parametrize("dim", (1, 2, 3, 19, 20, 101, 10_000))
+@pytest.mark.parametrize("smoothed", (smoothed_absolute, smoothed_norm))
+def test_derivatives_are_quotients_of_differences(smoothed: Callable[..., tuple[Tensor, Tensor]], dim: int):
+    at, step = torch.linspace(0.01, 3, 200, dtype=torch.float64), 1e-5
+    differences = (smoothed(at + step, 1.0, dim)[0] - smoothed(at - step, 1.0, dim)[0]) / (2 * step)
+    torch.testing.assert_close(smoothed(at, 1.0, dim)[1], differences, rtol=0, atol=1e-4)
+    on_a_line = smoothed_absolute(at, 1.0, 1) + smoothed_norm(at, 1.0, 1)
+    closely(on_a_line[:2], on_a_line[2:])
+
+
+@pytest.mark.parametrize("dim", (2, 7, 40))
+def test_means_over_draws_agree(dim: int):
+    """21 comparisons within five standard errors, about 1e-5 for normal errors.
+
+    Of the values, one at least tells the ball from one of 1.1 times the radius (control).
+
+    Each is a loss of one form or a distance: `|t|`, ReLU regression, phase retrieval, the larger of two forms, `|x|`.
+    """
+    y, a = ball(100_000, dim), torch.zeros(dim, dtype=torch.float64)
+    a[0] = 1
+    x, b = 0.4, 0.3
+
+    def along(t: float, radius: float) -> float:
+        return float(smoothed_absolute(tensor([t]), radius, dim)[0])
+
+    def check(losses: Tensor, closed: Callable[[float], float]) -> float:
+        error = float(losses.std()) / math.sqrt(len(losses))
+        assert abs(float(losses.mean()) - closed(1.0)) < 5 * error
+        return abs(float(losses.mean()) - closed(1.1)) / error
+
+    t = x + y[:, 0]
+    missed = [
+        check(t.abs(), lambda r: along(x, r)),
+        check(
+            (t.relu() - b).abs(),
+            lambda r: b - (x + along(x, r)) / 2 + along(x - b, r) + x - b,
+        ),
+        check((t.abs() - b).abs(), lambda r: along(x - b, r) + along(x + b, r) - along(x, r) - b),
+        check(torch.maximum(t, 0.6 * t + 0.8 * y[:, 1]), lambda r: float(_larger_of_two(x, r, dim))),
+        check(torch.linalg.vector_norm(x * a + y, dim=1), lambda r: float(smoothed_norm(tensor([x]), r, dim)[0])),
+    ]
+    assert max(missed) > 10, "control"
+    # Gradients: signs, and unit vectors along x.
+    for draws, closed in (
+        (t.sign(), smoothed_absolute(tensor([x]), 1.0, dim)[1]),
+        (t / torch.linalg.vector_norm(x * a + y, dim=1), smoothed_norm(tensor([x]), 1.0, dim)[1]),
+    ):
+        assert abs(float(draws.mean() - closed)) < 5 * float(draws.std()) / math.sqrt(len(draws))
+
+
+def _larger_of_two(x: float, radius: float, dim: int) -> Tensor:
+    """`max(u, v)` of u = y_1 and v = 0.6 y_1 + 0.8 y_2 at (x, 0): their difference is sqrt(0.8) long."""
+    length = math.sqrt(0.8)
+    return (x + 0.6 * x) / 2 + smoothed_absolute(tensor([0.4 * x]), radius * length, dim)[0] / 2
+
+
+@pytest.mark.parametrize("dim", (1, 2, 3, 100))
+def test_constants_of_smoothing_are_sharp(dim: int):
+    """Fact 2.3: the error `dim / (dim + 1)` is that of the norm at 0, the smoothness kappa that of `|x_1|` at 0."""
+    at = torch.linspace(0, 3, 1000, dtype=torch.float64)
+    error = smoothed_norm(at, 1.0, dim)[0] - at
+    assert float(error[0]) == pytest.approx(dim / (dim + 1))
+    assert bool((error <= dim / (dim + 1) + 1e-12).all()) and bool((error >= -1e-12).all())
+    steepest = (smoothed_absolute(at, 1.0, dim)[1].diff() / at.diff()).max()
+    assert float(steepest) == pytest.approx(smoothing_constant(dim), rel=1e-3)
+    assert float(steepest) <= smoothing_constant(dim) * (1 + 1e-9)
+    assert smoothing_constant(100) == pytest.approx(7.998817, abs=1e-6)
+
+
+# ---------------------------------------------------------------- envelopes
+GRID = torch.linspace(-6, 6, 1201, dtype=torch.float64)
+
+
+def moreau_on_grid(h: Tensor, parameter: float, at: Tensor) -> Tensor:
+    return (h + (at[:, None] - GRID).square() / (2 * parameter)).amin(1)
+
+
+def lasry_lions_on_grid(h: Tensor, parameter: float, at: Tensor) -> Tensor:
+    return -moreau_on_grid(-moreau_on_grid(h, 2 * parameter, GRID), parameter, at)
+
+
+AT = torch.linspace(-3, 3, 61, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("slope", (1.0, 2.0, -1.0, -2.0))
+@pytest.mark.parametrize("parameter", (0.5, 1.0))
+def test_envelopes_of_the_absolute_value_are_minima_on_a_grid(slope: float, parameter: float):
+    """To 1e-4: the grid's spacing is 1/100, so that its minima are off by 1/10^4 over 8 times the parameter, twice."""
+    h = slope * GRID.abs()
+    for closed, on_grid in ((moreau_absolute, moreau_on_grid), (lasry_lions_absolute, lasry_lions_on_grid)):
+        value, derivative = closed(AT, parameter, slope)
+        torch.testing.assert_close(value, on_grid(h, parameter, AT), rtol=0, atol=1e-4)
+        step = 1e-6
+        differences = (closed(AT + step, parameter, slope)[0] - closed(AT - step, parameter, slope)[0]) / (2 * step)
+        smooth = (
+            AT.abs() > 0.01 if closed is moreau_absolute else AT < math.inf
+        )  # that of Moreau keeps the kink of a hill
+        torch.testing.assert_close(derivative[smooth], differences[smooth], rtol=0, atol=1e-5)
+        with pytest.raises(AssertionError):  # control
+            torch.testing.assert_close(
+                closed(AT, 1.1 * parameter, slope)[0], on_grid(h, parameter, AT), rtol=0, atol=1e-4
+            )
+
+
+@pytest.mark.parametrize(("target", "parameter"), ((1.0, 0.5), (1.5, 0.5), (2.0, 0.25)))
+def test_the_double_envelope_of_phase_retrieval_is_that_on_a_grid(target: float, parameter: float):
+    h = (GRID.abs() - target).abs()
+    value, derivative = lasry_lions_phase(AT, target, parameter)
+    torch.testing.assert_close(value, lasry_lions_on_grid(h, parameter, AT), rtol=0, atol=1e-4)
+    step = 1e-6
+    above, below = (lasry_lions_phase(AT + sign * step, target, parameter)[0] for sign in (1, -1))
+    torch.testing.assert_close(derivative, (above - below) / (2 * step), rtol=0, atol=1e-5)
+    with pytest.raises(ValueError, match="target=1 >= 2 parameter=0.6"):
+        lasry_lions_phase(AT, 1.0, 0.6)
+
+
+def test_beyond_its_domain_the_formula_of_phase_retrieval_would_be_wrong():
+    """So the refusal is needed: at `target = parameter` the two formulas meet with a jump."""
+    h = (GRID.abs() - 1).abs()
+    peak = 1 + lasry_lions_absolute(AT, 1.0, -1.0)[0]
+    valley = lasry_lions_absolute(AT.abs() - 1, 1.0)[0]
+    joined = torch.where(AT.abs() < 1, peak, valley)
+    assert float((joined - lasry_lions_on_grid(h, 1.0, AT)).abs().max()) > 0.01
+
+
+@pytest.mark.parametrize("slope", (1.0, -1.5))
+def test_envelopes_of_a_maximum_are_minima_on_a_grid(slope: float):
+    """Two coordinates: minima over a grid of 121 x 121 points, spacing 1/25, so to about spacing^2 / (4 parameter)."""
+    line = torch.linspace(-2.4, 2.4, 121, dtype=torch.float64)
+    grid = torch.cartesian_prod(line, line)
+    at = tensor([0.3, -0.4, 0.5, 0.5, -0.2, 1.0]).view(3, 2)
+
+    def envelope(h: Tensor, parameter: float, points: Tensor) -> Tensor:
+        blocks = [(h + torch.cdist(p, grid).square() / (2 * parameter)).amin(1) for p in points.split(500)]
+        return torch.cat(blocks)
+
+    h = slope * grid.amax(1)
+    torch.testing.assert_close(moreau_max(at, 0.5, slope)[0], envelope(h, 0.5, at), rtol=0, atol=2e-3)
+    near = torch.cdist(grid, at).amin(1) < 0.9  # where the outer envelope looks
+    inner = torch.full((len(grid),), -torch.inf, dtype=torch.float64)
+    inner[near] = envelope(h, 1.0, grid[near])
+    double = -envelope(-inner, 0.5, at)
+    torch.testing.assert_close(lasry_lions_max(at, 0.5, slope)[0], double, rtol=0, atol=2e-3)
+    assert float((lasry_lions_max(at, 0.6, slope)[0] - double).abs().max()) > 2e-3, "control"
+    for function in (moreau_max, lasry_lions_max):
+        x = tensor([0.3, -0.4, 0.1, 0.28])
+        numeric = [
+            (function(x + e, 0.5, slope)[0] - function(x - e, 0.5, slope)[0]) / 2e-6
+            for e in 1e-6 * torch.eye(4, dtype=torch.float64)
+        ]
+        torch.testing.assert_close(function(x, 0.5, slope)[1], torch.stack(numeric), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("slope", (4.0, -4.0))
+def test_the_corrected_constants_of_lasry_and_lions_are_reached(slope: float):
+    """Fact B.2 (ii), (iv): off by at most `L^2 parameter` and `1 / parameter`-smooth; as printed both fail."""
+    parameter, at = 0.5, torch.linspace(-8, 8, 3201, dtype=torch.float64)
+    value, derivative = lasry_lions_absolute(at, parameter, slope)
+    error = (value - slope * at.abs()).abs().max()
+    assert float(error) <= slope**2 * parameter * (1 + 1e-12)
+    if slope < 0:
+        assert float(error) == pytest.approx(slope**2 * parameter)
+        assert float(error) > abs(slope) * parameter, "the printed L lambda is too small"
+    steepest = (derivative.diff() / at.diff()).abs().max()
+    assert float(steepest) == pytest.approx(1 / parameter, rel=1e-6)
+    assert float(derivative.abs().max()) == pytest.approx(abs(slope)), "(i): as Lipschitz as before"
+    assert int(value.argmin()) in ((1600,) if slope > 0 else (0, 3200)), "(iii): the minimum stays"
+
+
+def test_bad_input_is_named():
+    for call, message in (
+        (lambda: smoothing_constant(0), "dim=0 >= 1"),
+        (lambda: smoothed_absolute(AT, 0.0, 2), "radius=0.0 > 0"),
+        (lambda: smoothed_absolute(AT / 0, 1.0, 2), "without NaN"),
+        (lambda: smoothed_norm(AT, 1.0, 2), "distance >= 0"),
+        (lambda: moreau_absolute(AT, -1.0), "parameter=-1.0 > 0"),
+        (lambda: lasry_lions_max(AT, 0.0), "parameter=0.0 > 0"),
+        (lambda: moreau_max(AT, 1.0, math.nan), "slope=nan to be finite"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

@@ -141,7 +141,7 @@ REDRAWN = "sample = type(sample)(present=sample.present, examples="
 FIXED_TERMS = "self.norm_bound, divisor, self.noise_std, self.num_steps, self.relation, self.sampling,"
 BOUND = "return self.desk.bound(self.clip, self.problem.num_examples)"
 LOSS_BOUND = "return self.desk.bound(self.loss_clip, self.problem.num_examples, span=True)"
-LONGEST = "longest = torch.where(new, self.gradient_bound, self.smoothness * move)"
+LONGEST = "longest = torch.where(new, self.gradient_bound, self.smoothness * far)"
 NORMS = "norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)"
 PROPOSED = "multiplier, exists = self.noise.propose(state.belief.plan, state.meter.calls)"
 FIRST = "self.problem.gradients(x).losses[:, 0]"
@@ -177,7 +177,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         "l2_sensitivity to be",
     ),
     "a difference's sensitivity": (
-        laws.sensitivity, broken(VIRTUAL, spider, LONGEST, LONGEST.replace("move)", "move / 7)")),
+        laws.sensitivity, broken(VIRTUAL, spider, LONGEST, LONGEST.replace("far)", "far / 7)")),
         "l2_sensitivity to be",
     ),
     "a Poisson batch divided by its own size": (

@@ -16,6 +16,9 @@ from dpnotes.streams import Streams
 
 PURPOSE = "samples"
 ORDER_PURPOSE = "samples: order"
+DIRECTIONS_PURPOSE = "samples: directions"
+PREVIOUS_PURPOSE = "samples: directions at the previous point"
+PURPOSES = PURPOSE, ORDER_PURPOSE, DIRECTIONS_PURPOSE, PREVIOUS_PURPOSE  # which no mechanism may have
 _ROUNDS = 8
 _WRITTEN_OUT = 2**24  # numbers: gradients of examples that are held at once where they have no factors
 
@@ -37,7 +40,8 @@ class Batch(Protocol):
 class Samples(Protocol):
     """A source of examples, `total` of them a run (int64, `()` or `(runs,)`); `basis` is what bounds rest on.
 
-    One that asks at several points for a term has `num_points`, so many as there are of `x`, for who counts gradients.
+    One that asks an example for more than its gradient has `queries(count, new)`: how many gradients and losses of
+    single examples, `(runs,)` each or None, the terms of `count` examples take where the sum is `new` and elsewhere.
     """
 
     @property
@@ -196,15 +200,15 @@ class DataSetBatch:
         for first in (True, False):
             index = ((new == first) & (self.count > 0)).nonzero()[:, 0]
             if len(index):
-                part, at, most = self._take(index), x[index], bound[index]
+                part, at, most = self.take(index), x[index], bound[index]
                 found[index] = part.gradient(at, most) if first else part.difference(at, previous[index], most)
         return found
 
     def gradient(self, x: Tensor, bound: Tensor) -> Tensor:
         """The mean of the gradients at `x`, each no longer than `bound`, `(runs, dim)`; no batch may be empty."""
         if x.dim() == 2:
-            return self._mean(lambda examples: self.problem.gradients(x, examples), bound, self.examples_at_once)
-        return self._mean(lambda examples: self._written_out(x, examples), bound, self._at_once(x))
+            return self.mean(lambda examples, _: self.problem.gradients(x, examples), bound, self.examples_at_once)
+        return self.mean(lambda examples, _: self._written_out(x, examples), bound, self._at_once(x))
 
     def difference(self, x: Tensor, previous: Tensor, bound: Tensor) -> Tensor:
         """The mean of the differences, each no longer than `bound`, `(runs, dim)`.
@@ -216,13 +220,14 @@ class DataSetBatch:
         factored = x.dim() == 2 and isinstance(self.problem.gradients(x, one), Subtractable)
         gradients: Any = self.problem.gradients if factored else self._written_out
         at_once = self.examples_at_once if factored else self._at_once(x)
-        return self._mean(lambda examples: gradients(x, examples).minus(gradients(previous, examples)), bound, at_once)
+        return self.mean(lambda which, _: gradients(x, which).minus(gradients(previous, which)), bound, at_once)
 
     def _at_once(self, x: Tensor) -> int:
         """How many examples a run, where gradients are written out."""
         return max(1, min(self.examples_at_once, _WRITTEN_OUT // x.numel()))
 
-    def _take(self, index: Tensor) -> "DataSetBatch":
+    def take(self, index: Tensor) -> "DataSetBatch":
+        """The batch of some of the runs."""
         problem, streams = self.problem.take(index), self.streams.take(index)
         return DataSetBatch(problem, self.start[index], self.count[index], streams, self.examples_at_once)
 
@@ -235,16 +240,25 @@ class DataSetBatch:
         gradients = self.problem.take(each).gradients(points[each, places], asked)
         return WrittenOut(gradients.weighted_sum(x.new_ones(len(each), 1)).view(*shape, -1).mean(2))
 
-    def _mean(self, gradients_of: Callable[[Tensor], ExampleGradients], bound: Tensor, at_once: int) -> Tensor:
+    def mean(
+        self, terms_of: Callable[[Tensor, Tensor], ExampleGradients], bound: Tensor, examples_at_once: int
+    ) -> Tensor:
+        """The mean of the examples' terms, each no longer than `bound`, `(runs, dim)`.
+
+        Args:
+          terms_of: from examples `(runs, some)` and their places in the batch `(some,)` to their terms.
+          bound: `(runs,)`.
+          examples_at_once: a run, at least 1.
+        """
         last, total = self.problem.num_examples - 1, None
-        for places in torch.arange(int(self.count.max()), device=self.count.device).split(at_once):
+        for places in torch.arange(int(self.count.max()), device=self.count.device).split(examples_at_once):
             examples = shuffled((self.start[:, None] + places).clamp_max(last), last + 1, self.streams, ORDER_PURPOSE)
-            gradients = gradients_of(examples)
-            norms, most = gradients.norms(), bound[:, None]
+            terms = terms_of(examples, places)
+            norms, most = terms.norms(), bound[:, None]
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
             kept = torch.where(norms.isfinite(), torch.where(norms > most, most / norms, 1.0), 0.0)
             weights = kept * (places < self.count[:, None]) / self.count[:, None]
-            part = gradients.weighted_sum(weights.to(norms.dtype))
+            part = terms.weighted_sum(weights.to(norms.dtype))
             total = part if total is None else total + part
         if total is None:
             raise ValueError("Expected count >= 1 in some run.")

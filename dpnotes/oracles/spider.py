@@ -11,7 +11,7 @@ from dpnotes import validate
 from dpnotes.core import FRESH, WHOLE, Mechanism, Relation, Sampling
 from dpnotes.guarantees import Assumption
 from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, part_of
-from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, Samples
+from dpnotes.oracles.samples import PURPOSES, Samples
 from dpnotes.per_run import Number, norms, rows
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import clipped_sensitivity
@@ -202,6 +202,7 @@ class Spider(OnDesk):
         none is used up, and the costs of releases add up.
       difference_multiplier: at least 0, the noise of a difference, where it is another one than a fresh gradient's; not
         with a `Tree`, which has one noise for a whole sum. None: `noise_multiplier`.
+      least_move: above 0: differences over shorter moves have the bound of one over this. None: that of the move.
 
     Numbers are one for all runs or `(runs,)`.
 
@@ -241,6 +242,7 @@ class Spider(OnDesk):
     relation: Relation = Relation.REPLACE_ONE
     sampling: Sampling = FRESH
     difference_multiplier: Number | None = None
+    least_move: Number | None = None
 
     def __post_init__(self) -> None:
         validate.provides("batch", "total", samples=self.samples)
@@ -252,6 +254,7 @@ class Spider(OnDesk):
         validate.every(validate.positive, gradient_bound=self.gradient_bound, smoothness=self.smoothness)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         validate.or_none(validate.every, validate.positive, term_sensitivity=self.term_sensitivity)
+        validate.or_none(validate.every, validate.positive, least_move=self.least_move)
         validate.every(validate.non_negative, noise_multiplier=self.noise_multiplier)
         validate.or_none(validate.every, validate.non_negative, difference_multiplier=self.difference_multiplier)
         validate.instance(Sampling, sampling=self.sampling)
@@ -303,7 +306,7 @@ class Spider(OnDesk):
         """The terms of its releases."""
         return Desk(
             self.budget, self.relation, self.sampling, self.samples.basis, self.mechanism, total=self.samples.total,
-            draws=(PURPOSE, ORDER_PURPOSE),
+            draws=PURPOSES,
         )  # fmt: skip
 
     def begin(self, x: Tensor) -> Belief:
@@ -338,11 +341,12 @@ class Spider(OnDesk):
             multiplier = torch.where(new, multiplier, rows(self.difference_multiplier, longest))
         scale = bound.sensitivity if self._scale is None else self._scale
         noise_std = multiplier * scale.clamp_min(_LEAST_SENSITIVITY) * (1 + _MARGIN)
-        gradients = torch.where(new, need, 2 * need)
-        if (num_points := getattr(self.samples, "num_points", 1)) > 1:
-            gradients = num_points * gradients
-        examples = need if self.sampling == FRESH else None
-        return Ask.with_std(bound, noise_std, gradients=gradients, examples=examples, restart=new, note=drift)
+        queries = getattr(self.samples, "queries", None)
+        gradients, evaluations = queries(need, new) if queries else (torch.where(new, need, 2 * need), None)
+        return Ask.with_std(
+            bound, noise_std, gradients=gradients, evaluations=evaluations, restart=new, note=drift,
+            examples=need if self.sampling == FRESH else None,
+        )  # fmt: skip
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         """A fresh gradient where one is due, else the difference to the last point."""
@@ -350,7 +354,8 @@ class Spider(OnDesk):
         move = norms(x - belief.point)
         drift = self.refresh.drift(belief.drift, move)
         new = self.refresh.due(drift, belief.terms)
-        longest = torch.where(new, self.gradient_bound, self.smoothness * move)
+        far = move if self.least_move is None else torch.maximum(move, rows(self.least_move, move))
+        longest = torch.where(new, self.gradient_bound, self.smoothness * far)
         return (self._asked(new, longest, torch.finfo(x.dtype).eps, drift),)
 
     def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:

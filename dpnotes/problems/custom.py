@@ -75,6 +75,7 @@ class CustomProblem:
                 raise ValueError(f"Expected data[{i}] without NaN or infinite entries.")
         self._dim, self._data, self._constants = dim, data, dict(constants or {})
         self._watched = Watched(loss=loss, data=data)
+        self._loss = loss
         by_example = torch.func.vmap(torch.func.grad_and_value(loss), in_dims=(None, *[0] * len(data)))
         self._by_run = torch.func.vmap(by_example, in_dims=(0, *[None] * len(data)))
         self._by_run_and_batch = torch.func.vmap(by_example)
@@ -126,3 +127,32 @@ class CustomProblem:
                 each, losses = self._by_run_and_batch(x, *(rows(data[None], examples, len(x)) for data in self._data))
         self._watched.refuse_changes()
         return MaterialisedGradients(losses, each)
+
+    def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
+        """Losses by example, without gradients, at several points of each run.
+
+        Args:
+          x: `(runs, points, dim)`.
+          examples: `(runs, batch)` int64, which examples; all of them if None.
+
+        Returns:
+          `(runs, batch, points)`.
+
+        Raises:
+          ValueError: as `gradients`.
+
+        Example:
+          >>> problem = CustomProblem(lambda x, a: (x @ a).abs(), 2, torch.eye(2))
+          >>> problem.losses(torch.tensor([[[1.0, -2.0], [0.0, 3.0], [1.0, 1.0]]]))
+          tensor([[[1., 0., 1.],
+                   [2., 3., 1.]]])
+        """
+        check_points(x.flatten(0, -2), self._dim)
+        shared = examples is None
+        data = self._data if shared else [rows(data[None], examples, len(x)) for data in self._data]
+        at_points = torch.func.vmap(self._loss, in_dims=(0, *[None] * len(data)))
+        by_example = torch.func.vmap(at_points, in_dims=(None, *[0] * len(data)))
+        with NoRulesOfItsOwn(), torch.no_grad():
+            losses = torch.func.vmap(by_example, in_dims=(0, *[None if shared else 0] * len(data)))(x, *data)
+        self._watched.refuse_changes()
+        return losses

@@ -466,9 +466,8 @@ class Smoothed:
     def total(self) -> Tensor:
         return self.samples.total
 
-    @property
-    def num_points(self) -> int:
-        return len(self.offsets)
+    def queries(self, count: Tensor, new: Tensor) -> tuple[Tensor, None]:
+        return len(self.offsets) * torch.where(new, count, 2 * count), None
 
     @property
     def basis(self) -> Basis:

@@ -888,7 +888,7 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
     ("tree", tree, "Tree.release",
      "released = released - old if released is drawn else released.sub_(old)",
      "released = released - old if released is drawn else released"),
-    ("Stochastic Spider", samples, "DataSetBatch._mean",
+    ("Stochastic Spider", samples, "DataSetBatch.mean",
      "kept = torch.where(norms.isfinite(), torch.where(norms > most, most / norms, 1.0), 0.0)",
      "kept = torch.where(norms.isfinite(), 1.0, 0.0)"),
     ("Stochastic Spider, from a saddle", spider, "BatchSizes.wanted",

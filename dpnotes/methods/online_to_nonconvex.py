@@ -1,0 +1,186 @@
+"""Online-to-nonconvex conversion: an online learner picks each move, and windows of points are averaged."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes import checks, validate
+from dpnotes.core import Estimate, Oracle, Status
+from dpnotes.methods.step import arrive, ask
+from dpnotes.per_run import norms, rows
+from dpnotes.states import select
+from dpnotes.streams import Streams
+
+_POINT_PURPOSE = "online to nonconvex: point of a move"
+_WINDOW_PURPOSE = "online to nonconvex: window"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of each run, `(runs,)`, so that runs of different ones are one batch."""
+
+    num_steps: Tensor
+    step_size: Tensor
+    largest_move: Tensor
+    window: Tensor
+
+
+@dataclass(frozen=True)
+class OnlineToNonconvexState:
+    """Where each run is.
+
+    `x` `(runs, dim)`, where the oracle is asked next, z_t, and of a run that ended what it returns; `iterate` and
+    `move`, x_{t-1} and Delta_t; `total`, the sum of the points of the window so far; `average`, that of the last whole
+    window, and `chosen`, of one of the whole windows, each as likely; `steps`, `windows` (whole ones) and `status`,
+    `(runs,)`. Then the settings and the oracle's state.
+    """
+
+    x: Tensor
+    iterate: Tensor
+    move: Tensor
+    total: Tensor
+    average: Tensor
+    chosen: Tensor
+    steps: Tensor
+    windows: Tensor
+    status: Tensor
+    settings: Settings
+    oracle: Any
+
+
+@dataclass(frozen=True)
+class OnlineToNonconvex:
+    """Algorithm 2 "O2NC" of Kornowski, Liu and Talwar (ICML 2025), arXiv:2410.05880, with any oracle.
+
+    It is Algorithm 1 of Cutkosky, Mehta and Orabona (2023), arXiv:2302.03775, with online gradient descent on a ball as
+    its learner. By its lines, t = 1 ... T:
+      Delta_1 = 0                                                           (`init`)
+      x_t = x_{t-1} + Delta_t                                               (`step`: `iterate`)
+      z_t = x_{t-1} + s_t Delta_t, s_t ~ Unif[0, 1]                         (`step`: `x`, drawn a step ahead)
+      g_t = O(z_t)                                                          (`oracle.estimate`)
+      Delta_{t+1} = min(1, D / |Delta_t - eta g_t|) (Delta_t - eta g_t)     (`step`: `move`)
+      averages of the windows of M points z_t                               (`step`: `average`)
+      return one of the T / M averages, each as likely                      (`step`: `chosen`; FINISHED)
+    T is `num_steps`, D is `largest_move`, eta is `step_size`, M is `window`.
+
+    The mean norm of the least Goldstein subgradient, of radius alpha >= M D, is at most
+
+      (h(x_0) - inf h) / (D T) + c G1 / sqrt(M) + 2 G0,    eta = D / (G1 sqrt(M)),
+
+    where G1^2 bounds the second moment of g_t and G0^2 that of its error (Proposition 2.6; for an oracle that is
+    conditionally unbiased `G0 / sqrt(M)` stands for `2 G0`, claim goldstein.own.prop2.6). c is 5/2: the printed 3/2
+    would need that every window begins with Delta = 0, as it does with `restart`, where c is 1; printed is `G0`, too,
+    for `2 G0`. A move is as long as D at most, but two points z are up to 2 D apart.
+
+    Differences from the paper: a run that ends before T, its oracle having no data or budget left, returns one of the
+    windows that are whole. Steps after the last whole window count for nothing.
+
+    Experiments that report the mean over all windows read `average` after every step in which `windows` grew.
+
+    Args:
+      num_steps: T, at least M.
+      step_size: eta, above 0, length over gradient.
+      largest_move: D, above 0, a length.
+      window: M, at least 1.
+      restart: whether every window begins with Delta = 0.
+
+    Numbers are one for all runs or `(runs,)`.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> from dpnotes.methods.loop import drive
+      >>> from dpnotes.oracles.smoothed import SmoothedSamples
+      >>> from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+      >>> from dpnotes.privacy.mechanisms import Gaussian
+      >>> from dpnotes.problems.custom import CustomProblem
+      >>> problem = CustomProblem(lambda x, a: (x - a).norm(), 2, torch.rand(4000, 2))
+      >>> oracle = Spider(
+      ...     SmoothedSamples(problem, 0.1, directions=1, order="first"), Gaussian(), 4.0,
+      ...     torch.tensor([0.04], dtype=torch.float64), Refresh.every(1), BatchSizes(20), 1.0, 1.0,
+      ... )
+      >>> method, start = OnlineToNonconvex(200, 0.01, 0.02, 10), torch.tensor([[2.0, -1.0]])
+      >>> state = drive(method, oracle, method.init(start, oracle), Streams.of(0, ["a"]), 300)
+      >>> state.status.tolist(), state.windows.tolist()
+      ([1], [20])
+      >>> bool((state.average - 0.5).norm() < 0.4)
+      True
+    """
+
+    num_steps: int | Tensor
+    step_size: float | Tensor
+    largest_move: float | Tensor
+    window: int | Tensor
+    restart: bool = False
+
+    def __post_init__(self) -> None:
+        validate.every(validate.at_least, 1, num_steps=self.num_steps, window=self.window)
+        validate.every(validate.positive, step_size=self.step_size, largest_move=self.largest_move)
+        validate.flag(restart=self.restart)
+        if bool(torch.as_tensor(self.num_steps < self.window).any()):
+            raise ValueError(f"Expected num_steps={self.num_steps} >= window={self.window}: no window would be whole.")
+
+    def init(self, x: Tensor, oracle: Oracle) -> OnlineToNonconvexState:
+        """Start every run at its row of `x`, `(runs, dim)`."""
+        none, still = torch.zeros(len(x), dtype=torch.int64, device=x.device), torch.zeros_like(x)
+        settings = Settings(
+            rows(self.num_steps, x, torch.int64),
+            rows(self.step_size, x),
+            rows(self.largest_move, x),
+            rows(self.window, x, torch.int64),
+        )
+        return OnlineToNonconvexState(x, x, still, still, x, x, none, none, none, settings, oracle.init(x))
+
+    def step(
+        self, state: OnlineToNonconvexState, oracle: Oracle, streams: Streams
+    ) -> tuple[OnlineToNonconvexState, Estimate]:
+        """One step of the runs whose status is OK; the others stay where they are."""
+        settings = state.settings
+        oracle_state, estimate, moves = ask(state, oracle, streams)
+        steps, drawing = state.steps + 1, streams.only(moves)
+
+        closes = steps % settings.window == 0
+
+        # ---- the learner
+        iterate, free = state.iterate + state.move, state.move - settings.step_size[:, None] * estimate.gradient
+        length = norms(free)
+        shrunk = torch.where(length > settings.largest_move, settings.largest_move / length, 1.0)
+        move = (shrunk[:, None] * free).to(state.x)
+        if self.restart:
+            move = move.masked_fill(closes[:, None], 0)
+        x = iterate + (drawing.uniform(_POINT_PURPOSE, state.steps, 1) * move).to(state.x)
+        moved, status = arrive(state, estimate, moves, x)
+        status = status.masked_fill(moved & (steps >= settings.num_steps), Status.FINISHED)
+
+        # ---- the window that z_t belongs to
+        total, whole = state.total + state.x, moved & closes
+        windows = state.windows + whole
+        average = select(whole, (total / settings.window[:, None]).to(total), state.average)
+        lot = drawing.uniform(_WINDOW_PURPOSE, state.steps, 1)[:, 0]
+        chosen = select(whole & (lot * windows < 1), average, state.chosen)  # the last of k has a chance of 1 / k
+
+        x = select(moved, x, state.x)
+        ended = (status != Status.OK) & (state.status == Status.OK) & (windows > 0)
+        if not checks.known_empty(ended):
+            x = select(ended, chosen, x)
+        new = OnlineToNonconvexState(
+            x,
+            select(moved, iterate, state.iterate),
+            select(moved, move, state.move),
+            select(moved, total.masked_fill(whole[:, None], 0), state.total),
+            average,
+            chosen,
+            select(moved, steps, state.steps),
+            windows,
+            status,
+            settings,
+            oracle_state,
+        )
+        return new, estimate
+
+    def output(self, state: OnlineToNonconvexState) -> Tensor:
+        """A random window's average in runs that ended with a whole one, else where the run is, `(runs, dim)`."""
+        return state.x

@@ -1,0 +1,263 @@
+"""Gradients of losses that are smoothed over a ball, estimated from losses alone or from gradients at random points.
+
+The smoothed loss `f_alpha(x)` is the mean of f over the ball of radius alpha around x, and has a gradient everywhere:
+
+    grad f_alpha(x) = E grad f(x + alpha u) = E (d / 2 alpha) (f(x + alpha y) - f(x - alpha y)) y
+
+with u uniform in the unit ball and y uniform on the unit *sphere* (Fact 2.3 of Kornowski, Liu and Talwar, 2025). Here
+are the samples that estimate it; with `spider.Spider` they make the paper's oracles, and the plain ones without
+variance reduction.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Problem
+from dpnotes.guarantees import Basis, examples_apart
+from dpnotes.oracles.release import part_of
+from dpnotes.oracles.samples import DIRECTIONS_PURPOSE, PREVIOUS_PURPOSE, DataSetBatch, DataSetSamples, WrittenOut
+from dpnotes.per_run import Number, rows
+from dpnotes.precision import full_precision
+from dpnotes.streams import Streams
+
+Order = Literal["zeroth", "first"]
+Points = tuple[Tensor, ...]  # one or two, (rows, dim) each
+
+
+class PointLosses(Problem, Protocol):
+    """A problem whose losses can be asked for without their gradients, at several points of each run."""
+
+    def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
+        """Of these examples `(runs, batch)`, of all if None, at `x` `(runs, points, dim)`: `(runs, batch, points)`."""
+        ...
+
+
+def ball_smoothness(dim: int) -> float:
+    """kappa: the gradient of an L-Lipschitz loss smoothed over a ball of radius alpha is `kappa L / alpha`-Lipschitz.
+
+    `2 Gamma(d/2 + 1) / (sqrt(pi) Gamma((d + 1)/2))`, about `sqrt(2 d / pi)`, which `|x_1|` attains at 0 (claim
+    goldstein.own.smoothing_smoothness).
+
+    Args:
+      dim: d, at least 1.
+
+    Example:
+      >>> [round(ball_smoothness(dim), 4) for dim in (1, 3, 100)]
+      [1.0, 1.5, 7.9988]
+    """
+    validate.at_least(1, dim=dim)
+    return 2 / math.sqrt(math.pi) * math.exp(math.lgamma(dim / 2 + 1) - math.lgamma((dim + 1) / 2))
+
+
+def in_ball(normal: Tensor) -> Tensor:
+    """Points that are uniform in the unit ball, `(..., dim)`, from normal numbers `(..., dim + 2)`.
+
+    They are the first coordinates of a point on the sphere in two dimensions more (Archimedes; Barthe, Guédon,
+    Mendelson and Naor 2005, arXiv:math/0503650).
+
+    Example:
+      >>> in_ball(torch.tensor([3.0, 0.0, 4.0]))
+      tensor([0.6000])
+    """
+    return on_sphere(normal)[..., :-2]
+
+
+def on_sphere(normal: Tensor) -> Tensor:
+    """Points that are uniform on the unit sphere, `(..., dim)`, from as many normal numbers.
+
+    Example:
+      >>> on_sphere(torch.tensor([3.0, 4.0]))
+      tensor([0.6000, 0.8000])
+    """
+    return normal / torch.linalg.vector_norm(normal, dim=-1, keepdim=True)
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedBatch:
+    """Some examples of a data set, a batch a run, each with directions of its own."""
+
+    samples: "SmoothedSamples"
+    examples: DataSetBatch
+    streams: Streams
+    call: Tensor
+
+    def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
+        """As `Batch.term`, of the smoothed losses at `x` `(runs, dim)`."""
+        found = x.new_zeros(x.shape)
+        for first in (True, False):
+            index = ((new == first) & (self.examples.count > 0)).nonzero()[:, 0]
+            if len(index):
+                points = (x[index],) if first else (x[index], previous[index])
+                part = SmoothedBatch(
+                    self.samples.take(index), self.examples.take(index), self.streams.take(index), self.call[index]
+                )
+                found[index] = part.mean(points, bound[index])
+        return found
+
+    def mean(self, points: Points, bound: Tensor) -> Tensor:
+        """The mean of the examples' estimates at one point, or of their differences, no longer than `bound`."""
+        samples, runs = self.samples, len(points[0])
+        numbers = runs * samples.num_directions(len(points)) * 2 * len(points) * samples.problem.dim
+        longest = bound if samples.clipped else torch.full_like(bound, torch.inf)
+        examples_at_once = max(1, samples.numbers_at_once // numbers)
+        return self.examples.mean(
+            lambda examples, places: self._estimates(points, examples, int(places[0])), longest, examples_at_once
+        )
+
+    def _estimates(self, points: Points, examples: Tensor, first: int) -> WrittenOut:
+        """Of examples `(runs, some)`, the first of them at this place of the batch, as rows with one example each."""
+        samples, dim, some = self.samples, self.samples.problem.dim, examples.shape[1]
+        each = torch.arange(len(examples), device=examples.device).repeat_interleave(some)
+        many, asked, total = samples.num_directions(len(points)), examples.reshape(-1, 1), torch.tensor(0.0)
+        radius = rows(samples.radius, points[0]).to(points[0])[each, None, None]
+        problem, points = samples.problem.take(each), tuple(point[each] for point in points)
+        # A chunk is of whole examples, or of one: secret streams draw the elements of a call in their order.
+        at_once = max(1, samples.numbers_at_once // (len(each) * 2 * len(points) * dim)) if some == 1 else many
+        estimate = _from_losses if samples.order == "zeroth" else _from_gradients
+        for start in range(0, many, at_once):
+            count = min(at_once, many - start)
+            steps = radius * self._directions(DIRECTIONS_PURPOSE, some, first * many + start, count).to(radius)
+            part = estimate(problem, asked, points if not samples.independent else points[:1], steps, radius)
+            if samples.independent and len(points) == 2:
+                steps = radius * self._directions(PREVIOUS_PURPOSE, some, first * many + start, count).to(radius)
+                part = part - estimate(problem, asked, points[1:], steps, radius)
+            total = total.to(part) + part
+        return WrittenOut((total / many).view(*examples.shape, dim))
+
+    def _directions(self, purpose: str, examples: int, start: int, count: int) -> Tensor:
+        """From this direction of the batch on, so many for each of these examples, `(rows, count, dim)` float64."""
+        zeroth, dim = self.samples.order == "zeroth", self.samples.problem.dim
+        width = dim if zeroth else dim + 2
+        drawn = self.streams.normal(purpose, self.call, examples * count * width, start * width)
+        return (on_sphere if zeroth else in_ball)(drawn.reshape(-1, count, width))
+
+
+@full_precision()
+def _from_losses(problem: PointLosses, asked: Tensor, points: Points, steps: Tensor, radius: Tensor) -> Tensor:
+    """The sum of two-point estimates, or of their differences, along steps `(rows, count, dim)`; `(rows, dim)`."""
+    at = torch.cat([point[:, None] + side * steps for point in points for side in (1, -1)], 1)
+    losses = problem.losses(at, asked)
+    if losses.shape != (shape := (len(at), 1, at.shape[1])):
+        raise ValueError(f"Expected losses of shape {tuple(losses.shape)} to be {shape}: (runs, batch, points).")
+    sides = losses[:, 0].unflatten(1, (len(points), 2, -1))
+    slopes = sides[:, 0, 0] - sides[:, 0, 1]
+    if len(points) == 2:
+        slopes = slopes - (sides[:, 1, 0] - sides[:, 1, 1])
+    return (slopes[:, None] @ steps)[:, 0] * (steps.shape[2] / (2 * radius[:, 0] ** 2))
+
+
+def _from_gradients(problem: Problem, asked: Tensor, points: Points, steps: Tensor, radius: Tensor) -> Tensor:
+    """The sum of gradients, or of their differences, at these steps from the points; shapes as `_from_losses`."""
+    each = torch.arange(len(steps), device=steps.device).repeat_interleave(steps.shape[1])
+    problem, asked = problem.take(each), asked[each]
+
+    def total(point: Tensor) -> Tensor:
+        at = (point[:, None] + steps).flatten(0, 1)
+        return problem.gradients(at, asked).weighted_sum(torch.ones_like(at[:, :1])).view_as(steps).sum(1)
+
+    return total(points[0]) if len(points) == 1 else total(points[0]) - total(points[1])
+
+
+@dataclass(frozen=True, eq=False)
+class SmoothedSamples:
+    """The examples of a data set, each once, whose losses are smoothed over a ball: what Algorithms 3 to 5 draw.
+
+    Kornowski, Liu and Talwar, "Improved Sample Complexity for Private Nonsmooth Nonconvex Optimization" (ICML 2025),
+    arXiv:2410.05880. With `Spider`, `Refresh.every(Sigma)` and
+
+      Algorithm 3 (one pass, losses):     order "zeroth", a `Tree(Sigma)` and FRESH batches `BatchSizes(B1, B2)`
+      Algorithm 4 (many passes, losses):  order "zeroth", `Gaussian` and WHOLE batches: the increments that are released
+                                          are added up, and so is their noise, as in the printed recursion
+      Algorithm 5 (one pass, gradients):  order "first", a `Tree(Sigma)` and FRESH batches
+      no variance reduction:              `Refresh.every(1)`, `Gaussian`, order "first", one direction
+
+    The estimate of an example at x, by lines, with m directions:
+      order "zeroth":  y_1 ... y_m ~ Unif(S^{d-1});  (1/m) sum_j (d / 2 alpha) (f(x + alpha y_j) - f(x - alpha y_j)) y_j
+      order "first":   y_1 ... y_m ~ Unif(B_alpha);  (1/m) sum_j grad f(x + y_j)
+    drawn afresh for every example and step.
+
+    Differences from the paper: directions are on the sphere in increments, too (printed is the ball, the mean of which
+    is too small by `alpha^2 d / (d + 2)`). An increment has the same directions at both of its points, unless
+    `independent`: a difference of one pair is then `d L |move| / alpha` long at most, where independent ones have `d L`
+    whatever the move. The estimate of an example, or its difference, is clipped to the `bound` that the oracle
+    declares, `(1 + tau) L` or `(1 + tau) kappa(d) 2 D L / alpha`: the sensitivity then holds always, not with high
+    probability, and the releases have zCDP. With m from 8 d to 10 d directions for losses hardly any mean is that long,
+    and the bias is small exponentially; means of fewer are clipped often. Differences of *gradients* of a loss with
+    kinks are 0 or of the order of L, so their mean keeps to the bound with m of the order of `alpha / D` alone.
+
+    Memory is that of `numbers_at_once` numbers a few times over, whatever m is, and of one estimate a run and example.
+
+    Args:
+      problem: the data set; order "zeroth" asks for its `losses` (`PointLosses`) and for no gradient.
+      radius: alpha, above 0, in units of a length; one for all runs or `(runs,)`.
+      directions: m, at least 1.
+      order: whether losses or gradients are asked for.
+      first_directions: m of an estimate that begins a sum (printed for gradients: 1); None: m.
+      independent: whether an increment has directions of its own at each of its points, as printed.
+      clipped: whether estimates are clipped. If not, bounds are assumed, as they are printed: they hold with high
+        probability over the directions, and fail with a probability that belongs into delta.
+      numbers_at_once: numbers of points that are evaluated at once, at least 1; examples, and directions of one, are
+        chunked. It decides the rounding of sums and nothing else.
+
+    Raises:
+      TypeError: if the problem lacks what it is asked for.
+      ValueError: outside these domains; while running, if `losses` has another shape. An estimate that is not finite
+        counts as zero.
+
+    Example:
+      >>> from dpnotes.problems.custom import CustomProblem
+      >>> problem = CustomProblem(lambda x, a: (x - a).abs().sum(), 2, torch.rand(50, 2))
+      >>> samples, streams = SmoothedSamples(problem, 0.1, directions=400), Streams.of(0, ["a"])
+      >>> batch = samples.batch(torch.tensor([0]), torch.tensor([50]), streams, torch.tensor([0]))
+      >>> batch.mean((torch.tensor([[2.0, -1.0]]),), torch.tensor([9.0])).round(decimals=1)
+      tensor([[ 1., -1.]])
+    """
+
+    problem: Problem
+    radius: Number
+    directions: int
+    order: Order = "zeroth"
+    first_directions: int | None = None
+    independent: bool = False
+    clipped: bool = True
+    numbers_at_once: int = 2**22
+
+    def __post_init__(self) -> None:
+        validate.one_of(get_args(Order), order=self.order)
+        validate.provides("num_examples", "losses" if self.order == "zeroth" else "gradients", problem=self.problem)
+        validate.every(validate.positive, radius=self.radius)
+        validate.at_least(1, directions=self.directions, numbers_at_once=self.numbers_at_once)
+        validate.or_none(validate.at_least, 1, first_directions=self.first_directions)
+        validate.flag(independent=self.independent, clipped=self.clipped)
+
+    @property
+    def total(self) -> Tensor:
+        """The number of examples."""
+        return torch.tensor(self.problem.num_examples)
+
+    @property
+    def basis(self) -> Basis:
+        """Enforced where estimates are clipped, unless the problem may not keep its examples apart; else assumed."""
+        return "enforced" if self.clipped and not examples_apart(self.problem) else "assumed"
+
+    def num_directions(self, num_points: int) -> int:
+        """Of an estimate at one point, or of an increment between two, at each."""
+        return self.directions if num_points == 2 or self.first_directions is None else self.first_directions
+
+    def queries(self, count: Tensor, new: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Gradients and losses of single examples that the terms of so many examples take, `(runs,)`."""
+        asked = count * torch.where(new, self.num_directions(1), 2 * self.num_directions(2))
+        return (asked, None) if self.order == "first" else (torch.zeros_like(asked), 2 * asked)
+
+    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> SmoothedBatch:
+        """The examples at these places of the order of `DataSetSamples`."""
+        return SmoothedBatch(self, DataSetSamples(self.problem).batch(start, count, streams, call), streams, call)
+
+    def take(self, index: Tensor) -> "SmoothedSamples":
+        """The source of some of the runs."""
+        return part_of(self, index)

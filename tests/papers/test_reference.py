@@ -20,17 +20,28 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, Constant, Relation, Release, Sampling, Sensitive, Status
-from dpnotes.methods import descent, drift_escape, spider_descent
+from dpnotes.methods import descent, drift_escape, online_to_nonconvex, spider_descent
 from dpnotes.methods.drift_escape import Repeat
-from dpnotes.oracles import clipped, minibatch, samples, spider
+from dpnotes.oracles import clipped, minibatch, samples, smoothed, spider
 from dpnotes.oracles.batches import draw
-from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, DataSetSamples, VirtualSamples, WrittenOut, shuffled
+from dpnotes.oracles.samples import (
+    DIRECTIONS_PURPOSE,
+    ORDER_PURPOSE,
+    PREVIOUS_PURPOSE,
+    PURPOSE,
+    DataSetSamples,
+    VirtualSamples,
+    WrittenOut,
+    shuffled,
+)
 from dpnotes.papers.adaptive_batch import algorithms as adaptive
 from dpnotes.papers.adaptive_batch import reference as adaptive_reference
 from dpnotes.papers.budget_schedules import algorithms as schedules
 from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import algorithms as escape
 from dpnotes.papers.drift_escape import reference as escape_reference
+from dpnotes.papers.goldstein import algorithms as goldstein
+from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import algorithms as noisy
 from dpnotes.papers.noisy_sgd import reference as noisy_reference
 from dpnotes.privacy import filter as filters
@@ -39,6 +50,7 @@ from dpnotes.privacy.mechanisms import laplace
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential
+from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
@@ -421,6 +433,105 @@ def reference_spiders(module: Any, setting: Spider) -> Path:
     return walked(spider_steps(module, setting), "estimate", "x", "paid", "saddle", "fresh", "left")
 
 
+# ---------------------------------------------------------------- goldstein
+@dataclass(frozen=True)
+class Conversion:
+    """A setting of Algorithm 2 of goldstein, with one of its oracles and as many examples as are there."""
+
+    parameters: goldstein.Parameters
+    examples: int
+
+    @property
+    def function(self) -> str:
+        asked = "losses" if self.parameters.order == "zeroth" else "gradients"
+        return f"{'multi' if self.multi else 'single'}_pass_from_{asked}"
+
+    @property
+    def multi(self) -> bool:
+        return self.parameters.difference_multiplier is not None
+
+
+def converted(many: bool, examples: int, **more: Any) -> Conversion:
+    """Numbers at which some estimates, and some increments, are clipped; two coordinates of the tree are live."""
+    given: dict[str, Any] = {
+        "num_examples": 60 if many else 300, "dim": DIM, "radius": 0.4, "lipschitz": 1.0, "num_steps": 30,
+        "largest_move": 0.08, "step_size": 0.1, "window": 5, "period": 6, "first_batch": 7, "batch": 3,
+        "noise_multiplier": 2.0, "difference_multiplier": 3.0 if many else None, "order": "zeroth", "directions": 6,
+        "first_directions": None, "slack": 0.25, "independent": False, "failure": 0.0, "origin": "by hand",
+    }  # fmt: skip
+    return Conversion(goldstein.Parameters(**given | more), examples)
+
+
+CENTRES = 0.6 * Streams.of("centres", ["a"]).normal("a", 0, 300 * DIM).view(-1, DIM)
+
+
+def library_converts(setting: Conversion) -> Path:
+    problem = CustomProblem(lambda x, a: (x - a).norm(), DIM, CENTRES[: setting.examples])
+    used = lambda state: int(state.oracle.meter.used[0])  # noqa: E731
+    live = lambda leaf: [2**level for level in reversed(range(9)) if leaf >> level & 1]  # noqa: E731
+    watch = Watch(
+        g=released, paid=rho, blocks=lambda state, _: [] if setting.multi else live(int(state.oracle.belief.terms[0])),
+        x=lambda state, _: state.iterate[0], z=lambda state, _: state.oracle.belief.point[0],
+        Delta=lambda state, _: state.move[0], average=lambda state, _: state.average[0],
+        windows=lambda state, _: int(state.windows[0]), fresh=lambda state, _: int(state.oracle.belief.terms[0]) == 1,
+        left=lambda state, _: setting.examples - used(state),
+        queries=lambda _, estimate: int(estimate.num_gradients[0]) + int((estimate.num_evaluations or [0])[0]),
+    )  # fmt: skip
+    return watch.path(
+        goldstein.online_to_nonconvex(
+            problem, setting.parameters, START[None], STREAMS, delta=1e-6, observe=watch, max_steps=100
+        )
+    )
+
+
+def drawn_points(setting: Conversion, t: int, examples: int, count: int, where: str = "ball of radius alpha") -> Tensor:
+    """The directions of query t, those beyond m are the ones at the other point."""
+    p, found = setting.parameters, []
+    width, many = DIM if where == "sphere" else DIM + 2, min(count, setting.parameters.directions)
+    assert count in (many, 2 * many)
+    for purpose in (DIRECTIONS_PURPOSE, PREVIOUS_PURPOSE)[: count // many]:
+        numbers = STREAMS.normal(purpose, t - 1, examples * many * width).view(examples, many, width)
+        found.append((numbers / numbers.norm(dim=2, keepdim=True))[..., :DIM])
+    return torch.cat(found, 1) * (p.radius if where.endswith("alpha") else 1.0)
+
+
+def conversion_steps(module: Any, setting: Conversion, printed: frozenset[int] = frozenset(), **more: Any) -> Any:
+    """The steps of Algorithm 2; `printed` are lines of its oracle."""
+    p, own = setting.parameters, (CENTRES[: setting.examples],)
+    order = shuffled(torch.arange(setting.examples)[None], setting.examples, STREAMS, ORDER_PURPOSE)[0]
+    away = lambda at, places: at - own[0][order[torch.tensor(places)]][:, None]  # noqa: E731
+    move = 2 * p.largest_move * (1 + 2.0**-10)
+    kappa = smoothed.ball_smoothness(DIM)
+    clip = {"C1": p.first_bound, "C2": 1.25 * kappa / p.radius * move}
+    given: dict[str, Any] = {"n": setting.examples, "Sigma": p.period, "m": p.directions, **clip}
+    given |= {"y": partial(drawn_points, setting)}
+    if setting.multi:
+        stds = (p.noise_multiplier * 2 * clip["C1"] / p.num_examples, p.difference_multiplier * 2 * clip["C2"] / 60)
+        given |= {"sigma1": stds[0] * MARGIN, "sigma2": stds[1] * MARGIN}
+        given |= {"noise": lambda t: normal("gaussian mechanism", t - 1)}
+    else:
+        largest = 2 * max(clip["C1"] / p.first_batch, clip["C2"] / p.batch * (p.period > 1))
+        given |= {"B1": p.first_batch, "B2": p.batch, "sigma": p.noise_multiplier * largest * MARGIN}
+        given |= {"noise": lambda i: normal("tree mechanism", i - 1)}
+    if p.order == "zeroth":
+        given |= {"losses": lambda at, places: away(at, places).norm(dim=2), "alpha": p.radius}
+    else:
+        given |= {"gradients": lambda at, places: torch.nn.functional.normalize(away(at, places), dim=2)}
+    lines = printed | ({11 if p.order == "first" else 13 if setting.multi else 14} if p.independent else set())
+    oracle = partial(getattr(module, setting.function), **given | more, printed=lines)
+    uniform = lambda purpose, t: float(STREAMS.uniform(f"online to nonconvex: {purpose}", t, 1))  # noqa: E731
+    return module.o2nc(
+        oracle, START, p.largest_move, p.step_size, p.window, p.num_steps,
+        s=lambda t: uniform("point of a move", t - 2) if t > 1 else 0.5, lot=lambda t: uniform("window", t - 1),
+    )  # fmt: skip
+
+
+def reference_converts(module: Any, setting: Conversion) -> Path:
+    names = ("g", "paid", "x", "z", "Delta", "average", "windows", "fresh", "left", "queries")
+    blocks = lambda step: [v - u + 1 for u, v in step.blocks]  # noqa: E731
+    return walked(conversion_steps(module, setting), *names, blocks=blocks)
+
+
 # ---------------------------------------------------------------- drift_escape
 @dataclass(frozen=True)
 class Escape:
@@ -595,6 +706,25 @@ for _name, (_setting, _steps) in ESCAPES.items():
         partial(library_escapes, _setting), partial(reference_escapes, setting=_setting), escape_reference,
         ("drift_escape", "adaptive_dp_spider", "clipped"), _steps,
     )  # fmt: skip
+CONVERSIONS: dict[str, tuple[Conversion, int]] = {
+    "Algorithm 3": (converted(False, 300, period=20), 30),
+    "Algorithm 3, until no example is left": (converted(False, 66), 18),
+    "Algorithm 3, no window whole": (converted(False, 12), 2),
+    "Algorithm 3, line 14 as printed": (converted(False, 300, independent=True), 30),
+    "Algorithm 4": (converted(True, 60), 30),
+    "Algorithm 4, line 13 as printed": (converted(True, 60, independent=True), 30),
+    "Algorithm 5": (converted(False, 300, order="first", first_directions=1, period=5), 30),
+    "Algorithm 5, line 11 as printed": (converted(False, 98, order="first", first_directions=1, independent=True), 26),
+    "Algorithm 5, a period of one": (
+        converted(False, 275, order="first", directions=1, period=1, first_batch=5, num_steps=55),
+        55,
+    ),
+}
+for _name, (_conversion, _steps) in CONVERSIONS.items():
+    CASES[f"O2NC, {_name}"] = Case(
+        partial(library_converts, _conversion), partial(reference_converts, setting=_conversion), goldstein_reference,
+        ("o2nc", _conversion.function, "two_point", "clipped", "node", "touched"), _steps,
+    )  # fmt: skip
 
 
 @cache
@@ -620,6 +750,9 @@ def test_control_a_difference_is_seen_in_numbers_in_decisions_and_at_the_end():
 
 # ---------------------------------------------------------------- lines as printed
 ONE = torch.ones(1, dtype=torch.float64)
+
+
+Check = Callable[[Any, set[int]], bool]
 
 
 def of_schedules(module: Any, printed: set[int], rows: Tensor, sigmas: list[float]) -> list[Any]:
@@ -730,7 +863,62 @@ def jump_is_no_drift(module: Any, printed: set[int]) -> bool:
     return steps[place].drift - before.drift == pytest.approx(0.32**2 * float(before.g @ before.g))
 
 
-Check = Callable[[Any, set[int]], bool]
+def last_leaf_is_the_one_before(module: Any, printed: set[int]) -> bool:
+    assert module.node(9, 9, printed) == [(1, 8), (9, 9)]
+    return module.node(8, 8, printed) == module.node(7, 8, printed)
+
+
+BOWL = {
+    "losses": lambda at, places: at.square().sum(2) / 2,
+    "gradients": lambda at, places: at.sign(),
+}
+
+
+def queries_at(function: str, points: list[Tensor], asked: str, m: int) -> Callable[[Any, set[int]], list[Any]]:
+    """An oracle at these points, of a bowl or of `|x|_1`, without noise worth mentioning."""
+    setting = Conversion(replace(converted(False, 300).parameters, directions=m), 300)
+    given: dict[str, Any] = {"n": 300, "Sigma": len(points), "m": m, "C1": 99.0, "C2": 99.0}
+    given |= {"y": partial(drawn_points, setting), "noise": lambda t: normal("noise", t), asked: BOWL[asked]}
+    given |= {"sigma1": 1e-9, "sigma2": 1e-9} if "multi" in function else {"B1": 1, "B2": 1, "sigma": 1e-9}
+    given |= {"n": 2} if "multi" in function else {}
+    given |= {"alpha": 0.4} if asked == "losses" else {}
+    return lambda module, printed: [*getattr(module, function)(points, **given, printed=printed)]
+
+
+def increment_is_too_short(function: str) -> Check:
+    """Of a bowl, whose gradient is as long as the move: `alpha^2 d / (d + 2)`, a tenth of it, with the ball."""
+    queries = queries_at(function, [START, 3 * START], "losses", 4000)
+
+    def check(module: Any, printed: set[int]) -> bool:
+        first, second = queries(module, printed)
+        length = float((second.private_g - first.g).norm() / (2 * START).norm())
+        assert length == pytest.approx(0.4**2 * 3 / 5 if printed else 1.0, rel=0.1)
+        return bool(printed)
+
+    return check
+
+
+def spot_has_an_increment(function: str, asked: str) -> Check:
+    """Of two queries at one point, the second of which has directions of its own at it."""
+    queries = queries_at(function, [0.1 * START] * 2, asked, 5)
+
+    def check(module: Any, printed: set[int]) -> bool:
+        first, second = queries(module, printed)
+        return bool((second.private_g - first.g).norm() > 0.01)
+
+    return check
+
+
+def last_of_a_period_has_no_noise(function: str, asked: str) -> Check:
+    queries = queries_at(function, [START] * 3, asked, 5)
+
+    def check(module: Any, printed: set[int]) -> bool:
+        last = queries(module, printed)[-1]
+        return last.blocks == [] and bool((last.g == last.private_g).all())
+
+    return check
+
+
 LINES: dict[tuple[ModuleType, str, int], Check] = {
     (schedules_reference, "private_gradient_descent", 1): long_gradient_moves_the_mean_too_far,
     (schedules_reference, "private_gradient_descent", 2): last_step_is_lost,
@@ -748,6 +936,20 @@ LINES: dict[tuple[ModuleType, str, int], Check] = {
     (escape_reference, "adaptive_dp_spider", 5): noise_is_half_of_what_it_should_be(True),
     (escape_reference, "adaptive_dp_spider", 10): noise_is_half_of_what_it_should_be(False),
     (escape_reference, "adaptive_dp_spider", 12): jump_is_no_drift,
+    (goldstein_reference, "node", 11): last_leaf_is_the_one_before,
+    (goldstein_reference, "single_pass_from_losses", 12): increment_is_too_short("single_pass_from_losses"),
+    (goldstein_reference, "single_pass_from_losses", 14): spot_has_an_increment("single_pass_from_losses", "losses"),
+    (goldstein_reference, "single_pass_from_losses", 18): last_of_a_period_has_no_noise(
+        "single_pass_from_losses", "losses"
+    ),
+    (goldstein_reference, "multi_pass_from_losses", 11): increment_is_too_short("multi_pass_from_losses"),
+    (goldstein_reference, "multi_pass_from_losses", 13): spot_has_an_increment("multi_pass_from_losses", "losses"),
+    (goldstein_reference, "single_pass_from_gradients", 11): spot_has_an_increment(
+        "single_pass_from_gradients", "gradients"
+    ),
+    (goldstein_reference, "single_pass_from_gradients", 15): last_of_a_period_has_no_noise(
+        "single_pass_from_gradients", "gradients"
+    ),
 }
 
 
@@ -788,6 +990,8 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
         "(last if 9 in printed else estimate.norm()) <= threshold",
         "(last if 9 in printed else estimate.norm()) < (threshold)",
     ): NO_TIE,
+    ("goldstein", "lengths > longest", "(lengths) >= (longest)"): "scaled to the length that it has",
+    ("goldstein", "lot(t) * windows < 1", "(lot(t) * windows) <= (1)"): NO_TIE,
     ("drift_escape", "last.g.norm() > 3 * chi", "(last.g.norm()) >= (3 * chi)"): NO_TIE,
     ("drift_escape", "(x - tested).norm() >= S", "((x - tested).norm()) > (S)"): NO_TIE,
     ("drift_escape", "False", "True"): "esc, which every attempt sets",
@@ -840,7 +1044,7 @@ def unnoticed(module: ModuleType, number: int | None = None) -> list[tuple[str, 
     return found
 
 
-MODULES = [schedules_reference, noisy_reference, adaptive_reference, escape_reference]
+MODULES = [schedules_reference, noisy_reference, adaptive_reference, escape_reference, goldstein_reference]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__package__)
@@ -911,6 +1115,25 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
     ("drift escape, refresh", drift_escape, "DriftEscape.step", "x = select(done, anchor, x)", "pass"),
     ("drift escape, restore, from a saddle", drift_escape, "DriftEscape.step",
      "back = anchor - (step_size * anchor_gradient).to(anchor)", "back = anchor"),
+    ("O2NC, Algorithm 3", online_to_nonconvex, "OnlineToNonconvex.step",
+     "shrunk = torch.where(length > settings.largest_move, settings.largest_move / length, 1.0)",
+     "shrunk = torch.where(length > settings.largest_move, 1.1 * settings.largest_move / length, 1.0)"),
+    ("O2NC, Algorithm 5", online_to_nonconvex, "OnlineToNonconvex.step",
+     "chosen = select(whole & (lot * windows < 1), average, state.chosen)  # the last of k has a chance of 1 / k",
+     "chosen = average"),
+    ("O2NC, Algorithm 5, a period of one", online_to_nonconvex, "OnlineToNonconvex.step",
+     "total, whole = state.total + state.x, moved & closes", "total, whole = state.total + x, moved & closes"),
+    ("O2NC, Algorithm 3, line 14 as printed", smoothed, "SmoothedBatch._estimates",
+     "part = estimate(problem, asked, points if not samples.independent else points[:1], steps, radius)",
+     "part = estimate(problem, asked, points, steps, radius)"),
+    ("O2NC, Algorithm 5", smoothed, "in_ball",
+     "return on_sphere(normal)[..., :-2]", "return on_sphere(normal[..., :-2])"),
+    ("O2NC, Algorithm 4", smoothed, "SmoothedBatch.mean",
+     "longest = bound if samples.clipped else torch.full_like(bound, torch.inf)",
+     "longest = torch.full_like(bound, torch.inf)"),
+    ("O2NC, Algorithm 4", spider, "Spider.ask",
+     "longest = torch.where(new, self.gradient_bound, self.smoothness * far)",
+     "longest = torch.where(new, self.gradient_bound, self.smoothness * move)"),
 ]  # fmt: skip
 
 

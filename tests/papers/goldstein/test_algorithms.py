@@ -1,12 +1,9 @@
 """Goldstein stationarity end to end: the algorithms reach it, what they claim is exact, and refusals are by name."""
 
-import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, online_to_nonconvex, plain, single_pass

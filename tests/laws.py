@@ -28,12 +28,14 @@ from torch import Tensor, nn
 from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Release, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
+from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
+from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
@@ -146,13 +148,35 @@ class Bowls:
         return self if len(self.rows) == 1 else Bowls(self.rows[index])
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> Gradients:
-        rows = self.rows.expand(len(x), -1, -1)
+        slope, curvature, _ = self.parts(len(x), examples)
+        return Gradients(slope + curvature * x[:, None], self.losses(x[:, None], examples)[..., 0])
+
+    def parts(self, runs: int, examples: Tensor | None) -> tuple[Tensor, ...]:
+        rows = self.rows.expand(runs, -1, -1)
         if examples is not None:
             rows = rows.gather(1, examples[..., None].expand(-1, -1, rows.shape[2]))
-        slope, curvature, offset = rows.split([DIM, 1, 1], 2)
-        point = x[:, None]
-        losses = offset + (slope * point).sum(2, keepdim=True) + curvature * point.square().sum(2, keepdim=True) / 2
-        return Gradients(slope + curvature * point, losses[..., 0])
+        return rows.split([DIM, 1, 1], 2)
+
+    def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
+        slope, curvature, offset = self.parts(len(x), examples)
+        return offset + slope @ x.mT + curvature * x.square().sum(2)[:, None] / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Pointwise:
+    """A problem without `losses`, whose data all runs share: by gradients at one point after the other."""
+
+    problem: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.problem, name)
+
+    def take(self, index: Tensor) -> "Pointwise":
+        return self
+
+    def losses(self, x: Tensor, examples: Tensor) -> Tensor:
+        each = examples.repeat_interleave(x.shape[1], 0)
+        return self.problem.gradients(x.flatten(0, 1), each).losses.view(*x.shape[:2], -1).mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -420,12 +444,13 @@ def varied(oracle: Any, runs: int) -> Any:
 def sampled(make: Factory) -> None:
     """6: random batches are those that are accounted for: each size as likely, each example, step and run by itself."""
     rows, runs = torch.zeros(1, N, 5, dtype=torch.float64), 10_000
+    (probe, *_), *_ = play(make(Bowls(rows), 1), Streams.of("sampled", [0]), torch.float64, 1).released
+    sampling = probe.answer.sampling
+    if sampling.scheme not in ("poisson", "fixed-size"):
+        return
     rows[0, :, 2] = rows[0, 0, 0] = rows[0, -1, 1] = 0.9 * G
     rows[0, 0, 2] = rows[0, -1, 2] = 0
     seen = play(make(Bowls(rows), runs), Streams.of("sampled", range(runs)), torch.float64, STEPS).released
-    sampling = seen[0][0].answer.sampling
-    if sampling.scheme not in ("poisson", "fixed-size"):
-        return
     values = torch.stack([request.answer.value for request, _, _ in seen])  # (steps, runs, DIM)
     counts = (values / values[..., :2].max()).round().long()
     size, (first, last) = counts.sum(2), counts[..., :2].bool().unbind(2)
@@ -749,6 +774,13 @@ def spider(samples: Any, runs: int, mechanism: Any = Gaussian(), rho: float = 0.
     return Spider(samples, mechanism, 1.0, rows(rho * (1 + 1e-9), runs), refresh, batches, G, M, **more)
 
 
+def smoothed(problem: Any, runs: int, order: Any, more: float, **given: Any) -> Spider:
+    """So many directions, and bounds so much larger, that tame estimates are not clipped."""
+    problem = problem if hasattr(problem, "losses") else Pointwise(problem)
+    samples = SmoothedSamples(problem, 1e-3, 200 if order == "zeroth" else 2, order, numbers_at_once=2**18)
+    return replace(spider(samples, runs, **given), gradient_bound=more * G, smoothness=more * M)
+
+
 def listed(problem: Any) -> VirtualSamples:
     return VirtualSamples(Listed(problem), N)
 
@@ -777,6 +809,12 @@ ORACLES: dict[type, dict[str, Factory]] = {
         "whole": lambda p, n: spider(DataSetSamples(p), n, rho=3.0, sampling=WHOLE, difference_multiplier=2.0),
         "virtual": lambda p, n: spider(listed(p), n),
         "tree": lambda p, n: spider(DataSetSamples(p), n, Tree(8), Tree(8).max_cost(1.0), term_sensitivity=0.5),
+        "smoothed, losses": lambda p, n: smoothed(
+            p, n, "zeroth", 1.14, mechanism=Tree(8), rho=Tree(8).max_cost(1.0), term_sensitivity=0.57
+        ),
+        "smoothed, gradients": lambda p, n: smoothed(
+            p, n, "first", 1.05, rho=3.0, sampling=WHOLE, difference_multiplier=2.0
+        ),
     },
 }
 MECHANISMS: dict[type, dict[str, Factory]] = {
@@ -791,6 +829,10 @@ METHODS: dict[type, dict[str, Factory]] = {
     StochasticSpider: {
         name: partial(StochasticSpider, 30, 0.1, 5.0, 3.0, 0.3, as_printed)
         for name, as_printed in {"corrected": False, "as printed": True}.items()
+    },
+    OnlineToNonconvex: {
+        name: partial(OnlineToNonconvex, 30, 0.1, 0.05, 4, restart)
+        for name, restart in {"plain": False, "restart": True}.items()
     },
     DriftEscape: {
         repeat: partial(DriftEscape, 0.1, 1.0, 4, 0.1, 2, repeat) for repeat in ("restore", "refresh", "go on")

@@ -36,6 +36,8 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
 from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
+from dpnotes.papers.goldstein.algorithms import Parameters as GoldsteinParameters
+from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.plans import TrainingPlan
 from dpnotes.papers.noisy_sgd.training import Evaluation
@@ -50,6 +52,7 @@ from dpnotes.privacy.museum import exhibits
 from dpnotes.privacy.museum.releases import answers
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import uniform
+from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like
 from dpnotes.problems.landscapes import Reflected
@@ -82,10 +85,13 @@ INSIDE = (
     "doctor.Finding",
     "files.write",
     "measure.curvature.Tridiagonal",
+    "measure.goldstein.GoldsteinCertificate",
     "measure.stationarity.Certificate",
     "per_run.rows",
     "oracles.samples.DataSetBatch",
+    "oracles.samples.DataSetBatch.mean",
     "oracles.samples.shuffled",
+    "oracles.smoothed.SmoothedSamples.num_directions",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
     "privacy.museum.collection.gaussian_claim",
@@ -104,6 +110,7 @@ INSIDE = (
     "problems.examples.check_points",
     "problems.factors.Lookups",
     "problems.landscapes.check_points",
+    "problems.nonsmooth.check_many_points",
     "problems.passes.Passes",
     "problems.text.pretrained_bert",  # as random_bert, from a file
 )
@@ -188,6 +195,14 @@ def spider() -> Spider:
     return Spider(VirtualSamples(data(), 10**9), Gaussian(), 5.0, budget, refresh, batches, 2.0, 2.0)
 
 
+def kinks() -> CustomProblem:
+    return CustomProblem(lambda x, a: (x - a).norm(), 2, torch.linspace(0, 1, 200).view(100, 2))
+
+
+def goldstein() -> GoldsteinParameters:
+    return goldstein_choice(100, 2, 1.0, 1e-5, radius=1.0, lipschitz=1.0, initial_gap=1.0, largest_move=0.2)
+
+
 def minibatch(problem: Any = None) -> MinibatchGradient:
     problem = quadratic() if problem is None else problem
     whole = Sampling.fixed_size(4, problem.num_examples)
@@ -242,6 +257,7 @@ USUAL: dict[str, Callable[[], Any]] = {
     "initial_gap": lambda: 1.0,
     "ledger": ledger,
     "level": lambda: 0.01,
+    "lipschitz": lambda: 1.0,
     "max_leaves": lambda: 8,
     "momentum": lambda: 0.5,
     "noise_multiplier": lambda: 1.0,
@@ -252,6 +268,7 @@ USUAL: dict[str, Callable[[], Any]] = {
     "num_examples": lambda: 20,
     "num_steps": lambda: 3,
     "origin": lambda: "by hand",
+    "parameter": lambda: 0.5,
     "problem": quadratic,
     "purpose": lambda: "test",
     "radius": lambda: 1.0,
@@ -307,6 +324,9 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "measure.stationarity.certify_sosp": lambda: eigenvalue_question() | {"gradient_norm": zeros(2), "smooth": True},
     "measure.curvature.Interval": lambda: {"lower": zeros(2), "upper": zeros(2)},
+    "measure.goldstein.certify_goldstein": lambda: {"gradient": torch.sign, "num_rounds": 2},
+    "measure.goldstein.norm_of_distance": lambda: {"distance": torch.arange(3.0)},
+    "measure.goldstein.norm_of_max": lambda: {"slopes": torch.eye(2), "offsets": torch.zeros(2), "x": torch.ones(2)},
     "methods.drift_escape.DriftEscape": lambda: {"attempt_length": 5, "attempts": 8},
     "methods.loop.drive": lambda: {
         "method": Descent(0.1),
@@ -320,6 +340,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x": torch.ones(2, 2),
         "max_steps": 2,
     },
+    "methods.online_to_nonconvex.OnlineToNonconvex": lambda: {"num_steps": 9, "largest_move": 0.1, "window": 3},
     "methods.perturbed.PerturbedDescent": lambda: {"perturbation": 0.1},
     "methods.spider_descent.StochasticSpider": lambda: {"window": 5.0, "perturbation": 0.1},
     "oracles.batches.draw": lambda: {"sampling": Sampling.poisson(0.5), "call": torch.tensor([0, 1])},
@@ -337,6 +358,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "oracles.minibatch.MinibatchGradient": lambda: {"noise_std": torch.ones(2, dtype=torch.float64)},
     "oracles.samples.VirtualSamples": lambda: {"total": 10**9},
     "oracles.samples.shuffled": lambda: {"places": torch.arange(20).expand(2, 20)},
+    "oracles.smoothed.SmoothedSamples": lambda: {"directions": 3, "problem": kinks()},
     "oracles.spider.Refresh": lambda: {"longest": 5},
     "oracles.spider.BatchSizes": lambda: {"first": 100.0},
     "oracles.spider.Spider": lambda: {
@@ -394,6 +416,18 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "samples": VirtualSamples(data(), 10**12),
         "parameters": escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0),
         "x": zeros(2, 4),
+        "max_steps": 2,
+    },
+    "papers.goldstein.algorithms.Parameters": lambda: dataclasses.asdict(goldstein()),
+    "papers.goldstein.algorithms.least_directions": lambda: {"parameters": goldstein()},
+    "papers.goldstein.algorithms.single_pass": lambda: {"num_examples": 5000, "largest_move": 0.1},
+    "papers.goldstein.algorithms.multi_pass": lambda: {"num_examples": 500, "largest_move": 0.1, "num_steps": 50},
+    "papers.goldstein.algorithms.plain": lambda: {"num_examples": 5000, "largest_move": 0.1},
+    "papers.goldstein.algorithms.oracle_of": lambda: {"parameters": [goldstein()] * 2, "problem": kinks()},
+    "papers.goldstein.algorithms.method_of": lambda: {"parameters": [goldstein()] * 2},
+    "papers.goldstein.algorithms.online_to_nonconvex": lambda: {
+        "problem": kinks(),
+        "parameters": goldstein(),
         "max_steps": 2,
     },
     "papers.noisy_sgd.algorithms.NoiseChoice": lambda: {"std": 1.0},
@@ -558,6 +592,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "labels": torch.tensor([0, 1, 0]),
         "num_hidden": 2,
     },
+    "problems.nonsmooth.MinOfNorms.sample": lambda: {"centers": torch.eye(2), "spread": 0.5},
     "problems.preprocessing.fit": lambda: {
         "inputs": torch.arange(30.0).sin().view(10, 3),
         "num_components": 2,
@@ -568,12 +603,21 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x0": [1.0, 1.0],
         "noise_std": [0.1, 0.1],
     },
+    "problems.robust.RobustRegression": lambda: {"inputs": torch.eye(2), "targets": torch.ones(2)},
+    "problems.robust.RobustRegression.sample": lambda: {"signal": torch.tensor([[2.0], [1.0]])},
     "problems.sensing.QuadraticSensing": lambda: {
         "measurements": torch.ones(3, 2),
         "targets": torch.ones(3),
     },
     "problems.sensing.QuadraticSensing.sample": lambda: {"signal": torch.tensor([[2.0], [1.0]])},
     "problems.separable.Linear": lambda: {"slope": 1.0},
+    "problems.smoothing.lasry_lions_absolute": lambda: {"t": torch.arange(3.0)},
+    "problems.smoothing.lasry_lions_max": lambda: {"x": torch.arange(3.0)},
+    "problems.smoothing.lasry_lions_phase": lambda: {"t": torch.arange(3.0), "target": 5.0},
+    "problems.smoothing.moreau_absolute": lambda: {"t": torch.arange(3.0)},
+    "problems.smoothing.moreau_max": lambda: {"x": torch.arange(3.0)},
+    "problems.smoothing.smoothed_absolute": lambda: {"t": torch.arange(3.0)},
+    "problems.smoothing.smoothed_norm": lambda: {"distance": torch.arange(3.0)},
     "problems.separable.DoubleWell": lambda: {"radius": 2.0},
     "problems.text.character_tokenizer": lambda: {"sentences": ["Go on."], "length": 9},
     "problems.text.tokenise": lambda: {
@@ -653,6 +697,10 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
     "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
+    **{
+        f"papers.goldstein.algorithms.{name}": {"epsilon": (math.inf,)}
+        for name in ("single_pass", "multi_pass", "plain")
+    },
     "papers.noisy_sgd.algorithms.NoiseChoice": {"epsilon": (math.inf,)},
     "papers.noisy_sgd.plans.TrainingPlan": {"epsilon": (math.inf,)},
 }

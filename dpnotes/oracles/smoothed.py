@@ -11,7 +11,7 @@ variance reduction.
 
 import math
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -218,7 +218,7 @@ class SmoothedSamples:
       tensor([[ 1., -1.]])
     """
 
-    problem: Problem
+    problem: Any  # PointLosses, or Problem
     radius: Number
     directions: int
     order: Order = "zeroth"

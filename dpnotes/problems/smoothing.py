@@ -217,6 +217,7 @@ def lasry_lions_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tup
       >>> lasry_lions_absolute(torch.tensor([0.0, 0.25, 3.0]), parameter=0.5, slope=-4.0)
       (tensor([ -8.0000,  -8.0625, -16.0000]), tensor([-0.0000, -0.5000, -4.0000]))
     """
+    validate.real(slope=slope)
     value, derivative = moreau_absolute(t, parameter, abs(slope))
     return (value, derivative) if slope > 0 else (-value - parameter * slope**2, -derivative)
 
@@ -236,6 +237,7 @@ def lasry_lions_max(x: Tensor, parameter: float, slope: float = 1.0) -> tuple[Te
       >>> lasry_lions_max(torch.tensor([1.0, 1.0]), parameter=1.0, slope=-1.0)
       (tensor(-1.7500), tensor([-0.5000, -0.5000]))
     """
+    validate.real(slope=slope)
     value, gradient = moreau_max(x, parameter, abs(slope))
     return (value, gradient) if slope > 0 else (-value - parameter * slope**2, -gradient)
 

@@ -58,8 +58,8 @@ def test_the_absolute_value_is_its_integral(dim: int):
 
 @pytest.mark.parametrize("dim", (2, 3, 4, 10, 101, 1000))
 def test_the_distance_is_its_integral(dim: int):
-    """Over the radius of y and the sine of its angle, by rules of 400 nodes; the kink at 0 costs digits in few dimensions."""
-    tolerance = 1e-4 if dim < 10 else 1e-8
+    """Over the radius of y and the sine of its angle, by rules of 400 nodes."""
+    tolerance = max(1e-7, 1e-3 / dim**2)  # the kink at 0 costs digits in few dimensions
     value, slope = smoothed_norm(2 * POINTS, 2.0, dim)
     nodes, weights = np.polynomial.legendre.leggauss(400)
     radii = ((nodes + 1) / 2)[:, None] ** (1 / dim)  # uniform in the ball
@@ -74,7 +74,7 @@ def test_the_distance_is_its_integral(dim: int):
         assert float(slope[k]) == pytest.approx(
             mean(lambda y, r=r, lengths=lengths: (r + y) / lengths), abs=50 * tolerance
         )
-    assert float((smoothed_norm(2 * POINTS, 2.0, dim + 1)[0] / value - 1).abs().max()) > 10 * tolerance, "control"
+    assert float((smoothed_norm(2 * POINTS, 2.0, dim + 1)[0] / value - 1).abs().max()) > 5 * tolerance, "control"
 
 
 @pytest.mark.parametrize("dim", (1, 2, 3, 19, 20, 101, 10_000))

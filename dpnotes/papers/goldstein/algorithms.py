@@ -244,10 +244,9 @@ def single_pass(
     z = _noise(num_examples, dim, epsilon, delta, radius, lipschitz, initial_gap, failure)
     if largest_move is None:
         steps, root = num_examples / 2, math.sqrt(dim)
-        largest_move = min((initial_gap**2 * radius / (lipschitz**2 * steps**2 * root)) ** (1 / 3), radius / root)
-        if z:
-            private = initial_gap * radius * epsilon / (dim * lipschitz * steps)
-            largest_move = min(largest_move, math.sqrt(private))
+        sampling = (initial_gap**2 * radius / (lipschitz**2 * steps**2 * root)) ** (1 / 3)
+        private = math.sqrt(initial_gap * radius * epsilon / (dim * lipschitz * steps))
+        largest_move = min(sampling, private, radius / root)
     move, window = _window(largest_move, radius)
     period = max(1, int(window / math.sqrt(dim)))
     steps = _whole_windows(_steps_of(num_examples, period), window, num_examples)
@@ -308,6 +307,7 @@ def multi_pass(
       >>> found.num_steps, found.period, found.window, round(found.budget, 4)
       (27888, 290, 581, 0.028)
     """
+    validate.or_none(validate.at_least, 1, num_steps=num_steps)
     z = _noise(num_examples, dim, epsilon, delta, radius, lipschitz, initial_gap, failure)
     beta = (math.sqrt(initial_gap / radius) * lipschitz * dim**0.75 * z / num_examples) ** (2 / 3)
     beta = min(max(beta, lipschitz / math.sqrt(num_examples)), lipschitz)
@@ -369,15 +369,15 @@ def plain(
       (1122, 17, 102, 1)
     """
     validate.one_of(("one", "many"), passes=passes)
+    validate.or_none(validate.at_least, 1, num_steps=num_steps)
     z = _noise(num_examples, dim, epsilon, delta, radius, lipschitz, initial_gap, 0.0)
     one, gap = passes == "one", initial_gap + lipschitz * radius * dim / (dim + 1)
     batch = max(1, math.ceil(2 * z * math.sqrt(dim))) if one else num_examples
     steps = num_examples / batch if one else num_examples**2 / (4 * z**2 * dim) if z else num_examples
     steps = steps if num_steps is None else num_steps
-    if largest_move is None:
-        k = (2.5 + 1) * math.sqrt(2) * lipschitz
-        largest_move = min((2 * gap * math.sqrt(radius) / (k * steps)) ** (2 / 3), radius)
-    move, window = _window(largest_move, radius)
+    k = (2.5 + 1) * math.sqrt(2) * lipschitz
+    best = min((2 * gap * math.sqrt(radius) / (k * steps)) ** (2 / 3), radius)
+    move, window = _window(best if largest_move is None else largest_move, radius)
     steps = _whole_windows(int(steps), window, num_examples)
     return _chosen(
         num_examples, dim, radius, lipschitz, steps, move, window, 1, batch, batch,

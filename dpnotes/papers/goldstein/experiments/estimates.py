@@ -1,0 +1,70 @@
+"""Exponents of power laws through means, with their standard errors."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dpnotes import validate
+
+
+@dataclass(frozen=True)
+class Estimated:
+    """A number and its standard error.
+
+    Example:
+      >>> print(Estimated(0.52, 0.01))
+      +0.520 (0.010)
+      >>> round(Estimated(0.52, 0.01).off(0.5), 9)
+      2.0
+    """
+
+    value: float
+    standard_error: float
+
+    def off(self, expected: float) -> float:
+        """How many standard errors it lies above what was expected; one without error is off by none or infinitely."""
+        if self.standard_error == 0:
+            return 0.0 if self.value == expected else math.copysign(math.inf, self.value - expected)
+        return (self.value - expected) / self.standard_error
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3f} ({self.standard_error:.3f})"
+
+
+def exponents(means: ArrayLike, standard_errors: ArrayLike, **knobs: ArrayLike) -> dict[str, Estimated]:
+    """The exponents of `mean ~ knob_1^b_1 knob_2^b_2 ...` by least squares of logarithms, with the errors of the means.
+
+    The means share no draws, so that their errors are independent.
+
+    Args:
+      means: `(values,)`, above 0.
+      standard_errors: `(values,)`, at least 0, of the means; small beside them.
+      **knobs: `(values,)` each, above 0, none a power of others.
+
+    Returns:
+      By the names of the knobs.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> print(exponents([3.0, 0.3, 0.03], [0.03, 0.003, 0.0003], knob=[1.0, 10.0, 100.0])["knob"])
+      -1.000 (0.003)
+    """
+    mean, error, *values = (np.asarray(given, dtype=float) for given in (means, standard_errors, *knobs.values()))
+    for name, knob in zip(knobs, values, strict=True):
+        validate.same_length(means=mean, standard_errors=error, **{name: knob})
+    if not all((given > 0).all() for given in (mean, *values)) or not (error >= 0).all():
+        raise ValueError(f"Expected means and {', '.join(knobs)} > 0, standard_errors >= 0.")
+    matrix = np.stack([np.ones(len(mean)), *(np.log(knob) for knob in values)], 1)
+    if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
+        raise ValueError(f"Expected {', '.join(knobs)} to take several values, each by itself.")
+    # An exponent is a fixed combination of the logarithms.
+    weights = np.linalg.pinv(matrix)[1:]
+    errors = np.linalg.norm(weights * error / mean, axis=1)
+    return {
+        name: Estimated(float(row @ np.log(mean)), float(one))
+        for name, row, one in zip(knobs, weights, errors, strict=True)
+    }

@@ -406,6 +406,15 @@ SMALLER: dict[str, dict[str, Any]] = {
         },
     },
     "drift_escape.step_size": {"num_steps": 30, "repeats": 2},
+    "goldstein.generalisation": {
+        "population": 60, "points": 2, "steps": 2, "line": {"cells": 400, "sizes": [4], "repeats": 3},
+        "phase retrieval": {"dims": [3], "sizes": [20], "repeats": 3},
+    },
+    "goldstein.sensitivity": {
+        "repeats": 3, "estimates": {"dims": [4], "ratios": [1.0]},
+        "increments": {"dim": 4, "ratios": [2.0], "moves": [1e-2]},
+    },
+    "goldstein.tree": {"periods": [5], "repeats": 3, "dim": 4},
     "noisy_sgd.escape": {"growths": [0.5], "spreads": [1e-3], "runs": 5},
     "noisy_sgd.fraction": {"multiples": [1e-3], "repeats": 3},
     "noisy_sgd.lemma_3_2": {"num_steps": 30, "repeats": 3},

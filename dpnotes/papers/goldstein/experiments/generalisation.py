@@ -94,7 +94,7 @@ def average_slopes(streams: Streams, num_examples: int, num_cells: int) -> Tenso
 
     Example:
       >>> average_slopes(Streams.of("example", ["a"]), num_examples=2, num_cells=6)
-      tensor([[0., 1., 1., 1., 0., 1.]])
+      tensor([[0., 0., 1., 0., 1., 1.]])
     """
     rising = torch.zeros(len(streams), num_cells)
     for example in range(num_examples):
@@ -117,7 +117,7 @@ def gaps_of_cells(slopes: Tensor) -> dict[str, Tensor]:
     Example:
       >>> slopes = torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0]])
       >>> [float(gap) for gap in gaps_of_cells(slopes).values()]
-      [0.5, 0.5, 0.25, 0.25]
+      [0.5, 0.5, 0.25, 0.5]
     """
     count = slopes.shape[1]
     middle = slopes[:, count // 4 : 3 * count // 4]
@@ -153,7 +153,8 @@ def smoothed_gradients(problem: RobustRegression, x: Tensor, radius: float, exam
     else:
         rows, targets = inputs[examples], targets[examples]
         forms = torch.bmm(rows, x[:, :, None])[:, :, 0]
-    # Of ||t| - b| = |t - b| + |t + b| - |t| - b; a negative b has the kink at 0 alone.
+    # ||t| - b| = |t - b| + |t + b| - |t| - b for b >= 0; a negative b, like 0, leaves the kink of |t| alone.
+    targets = targets.clamp_min(0)
     kinks = torch.stack([forms - targets, forms + targets, forms])
     slopes = smoothed_absolute(kinks, radius, problem.dim)[1]
     weights = slopes[0] + slopes[1] - slopes[2]

@@ -3,7 +3,7 @@
 The sensitivity of an oracle is what one example can do, so it is these lengths over the batch. Lemma 3.4 of the paper
 bounds a pair of losses by d L, and so the error of m pairs by `d L / sqrt(m)`, whatever the move. Two losses on
 opposite sides of a sphere differ by less: the error is at most `d L / sqrt((d - 1) m)` in root mean square, about
-`L sqrt(d / m)` (claim goldstein.own.sharp_norm), and that of an increment is in proportion to the move, if both points
+`L sqrt(d / m)` (claim goldstein.own.norm), and that of an increment is in proportion to the move, if both points
 are asked in the same directions (goldstein.own.common).
 """
 

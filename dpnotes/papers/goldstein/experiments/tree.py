@@ -27,13 +27,13 @@ RULE = (
     "Noise is the root mean square of the running sums' over a period, a coordinate, in sensitivities of a term. Both "
     "have the least noise that is (epsilon, delta)-DP. The paper (before Proposition 2.5) promises Sigma^(1/2) and "
     "O(log Sigma). By exact variances the tree has less noise from a period of 21 on, and the laws are (Sigma + "
-    "1)^(1/2) and log2(Sigma) + 1/2, the latter within 1% from 4 on. Reproduced if, by what the ledger charged, each "
+    "1)^(1/2) and log2(Sigma) + 1/2, the latter within 1% from 16 on. Reproduced if, by what the ledger charged, each "
     "of the two spends epsilon, up to a millionth of it; every mean square is within 4 standard errors of the exact "
     "one; over periods of 32 and more the exponents in Sigma + 1, 1/2 of independent noise, and in log2(Sigma) + 1/2, "
     "1 of the tree's, are met within 0.02, with standard errors of at most 0.004; and by 4 standard errors the tree "
     "has less noise at every period of 32 and more, and more at every one from 2 to 16. Not reproduced if either "
     "spends more than that, independent noise is not above the tree's at the largest period, or the tree's exponent in "
-    "Sigma over the largest four periods is less than 4 standard errors below 1/2. Undecided otherwise."
+    "Sigma over the largest four periods is above 1/3 by 4 standard errors. Undecided otherwise."
 )
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
@@ -212,7 +212,7 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         f"{compared['epsilon'].max():.6f} at most"
     )
     overspent = float(compared["epsilon"].max()) > epsilon * (1 + 1e-6)
-    if overspent or against[largest].value >= 1 or found["tree at last"].off(0.5) > -4:
+    if overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4:
         return Decision("not reproduced", facts)
     lawful = all(
         abs(fit.value - law) <= 0.02 and fit.standard_error <= 0.004

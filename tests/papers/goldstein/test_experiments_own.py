@@ -1,0 +1,279 @@
+"""Experiments without a figure in the paper: lengths of estimates, generalisation, the tree; rules and tiny cells."""
+
+import math
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpnotes.experiments import Context, Spec
+from dpnotes.papers.goldstein.experiments import generalisation, sensitivity, tree
+from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
+from dpnotes.problems.nonsmooth import MinOfNorms
+from dpnotes.problems.robust import RobustRegression
+from dpnotes.streams import Streams
+
+EXPERIMENTS = [module.EXPERIMENT for module in (sensitivity, generalisation, tree)]
+
+
+def changed(spec: Spec, **parameters) -> Spec:
+    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
+
+
+def frame_of(module, spec: Spec, cells=None) -> pd.DataFrame:
+    parts = [module.run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells or module.cells(spec)]
+    return pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
+def test_an_experiment_has_both_profiles_a_rule_and_chances(experiment):
+    for profile in ("quick", "paper"):
+        spec = experiment.spec(profile)
+        rule = spec["decision_rule"].lower()
+        assert all(outcome in rule for outcome in ("reproduced (", "not reproduced if", "undecided")) or (
+            "reproduced if" in rule and "not reproduced if" in rule
+        )
+        assert spec["chances"] and experiment.cells(spec) and experiment.figure is None
+
+
+# ---------------------------------------------------------------- exponents
+def test_exponents_and_their_standard_errors():
+    draws, knob, other = np.random.default_rng(0), np.tile([1.0, 2, 4, 8], 3), np.repeat([1.0, 10, 100], 4)
+    means = 3 * knob**-0.5 * other**0.25
+    errors = 0.02 * means
+    found = [exponents(means + errors * draws.normal(size=12), errors, knob=knob, other=other) for _ in range(2000)]
+    for name, exponent in (("knob", -0.5), ("other", 0.25)):
+        off = np.array([each[name].off(exponent) for each in found])
+        # Of 2000 normal numbers: the mean within 5 and the variance within 5 standard errors.
+        assert abs(off.mean()) < 5 / math.sqrt(2000) and abs(off.var() - 1) < 5 * math.sqrt(2 / 2000)
+        assert abs((0.9 * off).var() - 1) > 5 * math.sqrt(2 / 2000)  # control
+    assert Estimated(1.0, 0.0).off(1.0) == 0 and Estimated(1.0, 0.0).off(2.0) == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (([1.0, 0.0], [0.1, 0.1], [1.0, 2.0]), "means and knob > 0"),
+        (([1.0, 1.0], [0.1, -0.1], [1.0, 2.0]), "standard_errors >= 0"),
+        (([1.0, 1.0], [0.1, 0.1], [2.0, 2.0]), "several values"),
+        (([1.0, 1.0, 1.0], [0.1, 0.1], [2.0, 3.0]), "means"),
+    ],
+)
+def test_exponents_of_impossible_numbers(given, said):
+    with pytest.raises(ValueError, match=said):
+        exponents(*given[:2], knob=given[2])
+
+
+# ---------------------------------------------------------------- lengths of estimates
+def lengths(in_dim: float = 0.0, in_ratio: float = -0.5, common=(0.0, 1.0), independent=(-0.5, 0.0), size: float = 1.0):
+    draws, rows, spec = np.random.default_rng(0), [], sensitivity.QUICK
+    for cell, repeat in product(sensitivity.cells(spec), range(50)):
+        for ratio in cell["ratios"]:
+            m, dim, move = round(ratio * cell["dim"]), cell["dim"], cell["move"]
+            if move:
+                powers = common if cell["directions"] == "common" else independent
+                value = m ** powers[0] * move ** powers[1]
+            else:
+                value = size * ((dim - 1) / m) ** 0.5 * ratio ** (in_ratio + 0.5) * (dim / 256) ** in_dim
+            value *= math.exp(0.03 * draws.normal())
+            row = {name: cell[name] for name in ("loss", "dim", "move", "directions")} | {"ratio": ratio}
+            rows.append(row | {"num_directions": m, "repeat": repeat, "exact": 1.0, "length": value, "error": value})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("frame", "verdict"),
+    [
+        (lengths(), "reproduced"),
+        (lengths(in_dim=0.5, size=0.5), "not reproduced"),
+        (lengths(in_dim=0.1, size=0.9), "undecided"),
+        (lengths(in_ratio=-0.3, size=0.5), "undecided"),
+        (lengths(common=(0.0, 0.0)), "not reproduced"),
+        (lengths(common=(-0.2, 1.0)), "undecided"),
+        (lengths(independent=(-0.5, 0.5)), "undecided"),
+        (lengths(size=1.2), "not reproduced"),
+        (lengths(size=0.8), "undecided"),
+    ],
+)
+def test_the_rule_on_lengths(frame, verdict):
+    assert sensitivity.decide(frame, sensitivity.QUICK).verdict == verdict
+
+
+@pytest.mark.parametrize("name", sensitivity.LOSSES)
+@pytest.mark.parametrize("dim", [3, 16])
+def test_smoothed_gradients_of_the_losses_are_means_over_the_ball(name, dim):
+    given, count = sensitivity.loss(name, dim), 200_000
+    assert float(given.direction.norm()) == pytest.approx(1)
+    normal = Streams.of("balls", [name]).normal("points", dim, count * (dim + 2)).view(count, dim + 2)
+    points = given.x + (normal / normal.norm(dim=1, keepdim=True))[:, :dim]  # uniform in the ball
+    problem = given.problem
+    assert isinstance(problem, MinOfNorms | RobustRegression) and problem.constants["lipschitz"].value == 1
+    gradients = problem.gradients(points).weighted_sum(torch.ones(count, 1, dtype=torch.float64))
+    error = gradients.std(0) / math.sqrt(count) + 1e-12
+    exact = given.gradient(given.x)
+    assert (((gradients.mean(0) - exact) / error).abs() < 4.5).all()
+    assert (((gradients.mean(0) - 0.8 * exact) / error).abs() > 4.5).any()  # control
+
+
+def test_a_tiny_suite_of_lengths_runs():
+    spec = changed(
+        sensitivity.QUICK,
+        repeats=40,
+        estimates={"dims": [4, 8], "ratios": [1.0, 4.0]},
+        increments={"dim": 4, "ratios": [16.0, 32.0], "moves": [1e-3, 1e-2]},
+    )
+    frame = frame_of(sensitivity, spec)
+    assert len(frame) == 40 * (2 * 3 * 2 + 2 * 2 * 2 * 2)
+    table = sensitivity.summary(frame)
+    assert sensitivity.decide(frame, spec).verdict in ("undecided", "reproduced")
+    # What is estimated is the smoothed gradient, and its change: errors are far below lengths where m is large.
+    common = table[(table["move"] > 0) & (table["directions"] == "common")]
+    assert (common["error"] < 0.6 * common["length"]).all() and (common["length"] < 2 * common["exact"]).all()
+    independent = table[(table["move"] > 0) & (table["directions"] == "independent")]
+    assert (independent["length"] > 3 * independent["exact"]).all()
+
+
+# ---------------------------------------------------------------- generalisation
+def gaps(off: float = 1.0, smoothed: float = -0.5, **others: float) -> pd.DataFrame:
+    draws, rows, spec = np.random.default_rng(0), [], generalisation.QUICK
+    for cell in generalisation.cells(spec):
+        line, n = cell["problem"] == "line", cell["num_examples"]
+        for name, repeat in product(
+            (generalisation.NORM, generalisation.LARGEST) if line else (generalisation.FIXED, generalisation.TRAINED),
+            range(50),
+        ):
+            if name == generalisation.NORM:
+                gap = 0.5 if repeat < off * 50 else 0.9 * n**-0.5
+            else:
+                gap = n ** others.get(name, smoothed) * math.exp(0.1 * draws.normal())
+            rows.append(cell | {"gap_of": name, "repeat": repeat, "gap": gap})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("frame", "verdict"),
+    [
+        (gaps(), "reproduced"),
+        (gaps(off=0.0), "not reproduced"),
+        (gaps(off=0.8), "undecided"),
+        (gaps(smoothed=0.0), "not reproduced"),
+        (gaps(smoothed=-0.35), "undecided"),
+        (gaps(**{generalisation.TRAINED: 0.0}), "not reproduced"),
+        (gaps(**{generalisation.LARGEST: -0.8}), "undecided"),
+    ],
+)
+def test_the_rule_on_generalisation(frame, verdict):
+    assert generalisation.decide(frame, generalisation.QUICK).verdict == verdict
+
+
+def test_gaps_of_cells_by_hand():
+    slopes = torch.tensor([[1.0, 0.5, -1.0, 1.0, 0.5, 0.75, 0.0, 1.0], [0.5] * 8])
+    found = {name: gap.tolist() for name, gap in generalisation.gaps_of_cells(slopes).items()}
+    assert found["Goldstein norm"] == [0.5, 0.0] and found["gradient, largest"] == [1.5, 0.0]
+    # Means of four neighbours: 3/8, 1/4, 5/16, 9/16, 9/16.
+    assert found["smoothed Goldstein norm"] == [0.25, 0.0] and found["smoothed gradient, largest"] == [0.25, 0.0]
+
+
+def test_cells_fall_as_often_as_the_binomial_law_says():
+    """The share of cells that spoil the empirical norm: 200,000 cells, 4 standard errors."""
+    slopes = generalisation.average_slopes(Streams.of("cells", range(10)), 10, 20_000)
+    assert set((slopes * 5).round().unique().tolist()) <= set(range(-5, 6))
+    found, law = float((slopes <= 0).double().mean()), 0.07812690734863281  # Pr[Bin(10, 1/4) >= 5]
+    error = math.sqrt(law * (1 - law) / 200_000)
+    assert abs(found - law) < 4 * error < abs(found - 0.0197)  # control: of 6 and more
+
+
+def test_smoothed_gradients_of_phase_retrieval_are_means_over_the_ball():
+    dim, radius, count = 3, 0.4, 100_000
+    problem = RobustRegression.sample(torch.ones(dim, 1).double() / 3**0.5, 20, 1, "absolute", noise_std=0.5)
+    x = torch.tensor([[0.3, -0.2, 0.1]]).double()
+    normal = Streams.of("balls", [0]).normal("points", 0, count * (dim + 2)).view(count, dim + 2)
+    points = x + radius * (normal / normal.norm(dim=1, keepdim=True))[:, :dim]
+    sums = problem.gradients(points).weighted_sum(torch.full((count, 20), 1 / 20).double())
+    error, exact = sums.std(0) / math.sqrt(count), generalisation.smoothed_gradients(problem, x, radius)[0]
+    assert (((sums.mean(0) - exact) / error).abs() < 4.5).all()
+    assert (
+        ((sums.mean(0) - problem.gradients(x).weighted_sum(torch.full((1, 20), 1 / 20).double())[0]) / error).abs()
+        > 4.5
+    ).any()
+    drawn = torch.tensor([[1, 1, 4], [0, 2, 3]])
+    both = generalisation.smoothed_gradients(problem, x.expand(2, -1), radius, drawn)
+    rows = RobustRegression(problem.inputs[[1, 1, 4]], problem.targets[[1, 1, 4]], "absolute")
+    assert torch.allclose(both[0], generalisation.smoothed_gradients(rows, x, radius)[0], atol=1e-14)
+
+
+def test_a_tiny_generalisation_runs():
+    spec = changed(
+        generalisation.QUICK,
+        population=64,
+        points=2,
+        steps=3,
+        **{
+            "line": {"cells": 2048, "sizes": [5, 10], "repeats": 20},
+            "phase retrieval": {"dims": [3], "sizes": [20, 80], "repeats": 20},
+        },
+    )
+    frame = frame_of(generalisation, spec)
+    assert len(frame) == 20 * (2 * 4 + 2 * 2) and generalisation.summary(frame)["gap"].min() > 0
+    line = frame[frame["gap_of"] == generalisation.NORM]
+    assert (line["gap"] == 0.5).all()
+    assert generalisation.decide(frame, spec).verdict in ("undecided", "reproduced")
+
+
+# ---------------------------------------------------------------- the tree
+def noise(tree_square=None, epsilon: float = 1.0, spread: float = 0.03) -> pd.DataFrame:
+    draws, rows, spec = np.random.default_rng(0), [], tree.QUICK
+    for cell, repeat in product(tree.cells(spec), range(100)):
+        arm, period = cell["arm"], cell["period"]
+        exact = tree.exact_square(arm, period, tree.mechanism(arm, period, 1.0, 1e-6)[1])
+        found = exact if tree_square is None or arm != "tree" else tree_square(period)
+        square = found * (1 + spread * draws.normal())
+        rows.append(cell | {"repeat": repeat, "square": square, "exact": exact, "epsilon": epsilon, "rho": 0.03})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("frame", "verdict"),
+    [
+        (noise(), "reproduced"),
+        (noise(epsilon=1.01), "not reproduced"),
+        (noise(epsilon=0.9), "undecided"),
+        (noise(lambda period: 10.0 * period), "not reproduced"),
+        (noise(lambda period: period**0.9), "not reproduced"),
+        (noise(lambda period: 12 * (math.log2(period) + 0.5)), "undecided"),
+        (noise(lambda period: 9.0 * (math.log2(period) + 0.5) ** 2), "undecided"),
+        (noise(spread=1.5), "undecided"),
+    ],
+)
+def test_the_rule_on_the_tree(frame, verdict):
+    assert tree.decide(frame, tree.QUICK).verdict == verdict
+
+
+def test_exact_squares_are_those_of_the_blocks():
+    for period in (1, 2, 5, 8, 21, 64):
+        blocks = sum(bin(t).count("1") for t in range(1, period + 1))
+        assert tree.exact_square("tree", period, 2.0) == pytest.approx(4 * blocks / period)
+        assert tree.exact_square("independent", period, 2.0) == pytest.approx(4 * (period + 1) / 2)
+        assert tree.exact_square("optimal tree", period, 2.0) <= tree.exact_square("tree", period, 2.0)
+    for power in (4, 7, 11):
+        square = tree.exact_square("tree", 2**power, math.sqrt(power + 1))
+        assert math.sqrt(2 * square) == pytest.approx(power + 0.5, rel=0.01)
+    assert tree.first_period(64) == tree.first_period(300) == 21
+
+
+def test_a_tiny_tree_runs_and_the_ledger_charges_epsilon():
+    spec = changed(tree.QUICK, periods=[4, 32, 33, 48, 64], repeats=20, dim=50)
+    frame = frame_of(tree, spec)
+    table = tree.summary(frame)
+    assert list(table["arm"].unique()) == list(tree.ARMS) and (table["off"].abs() < 5).all()
+    spent = table.groupby("arm")["epsilon"].agg(["min", "max"])
+    assert np.allclose(spent.loc[["independent", "tree"]], 1.0, rtol=1e-6) and spent.loc["printed tree", "max"] < 0.4
+    assert tree.decide(frame, spec).verdict == "undecided"
+    # The control: with half of the noise the ledger charges more.
+    with pytest.MonkeyPatch.context() as patch:
+        halved = tree.mechanism("tree", 32, 1.0, 1e-6)
+        patch.setattr(tree, "mechanism", lambda *_: (halved[0], halved[1] / 2))
+        part = frame_of(tree, spec, [{"arm": "tree", "period": 32}])
+    assert float(part["epsilon"].max()) > 1.9

@@ -89,11 +89,11 @@ def of_losses(a: Tensor, m: int) -> tuple[Tensor, Tensor]:
     return a, (second - torch.outer(a, a)) / m
 
 
-def ball_for_sphere(normal: Tensor) -> Tensor:
+def ball_for_sphere(normal: Tensor, radius: Tensor) -> Tensor:
     """What line 12 of Algorithm 3 says, in the unit ball."""
     points = normal / normal.norm(dim=-1, keepdim=True)
     radii = torch.rand(points[..., :1].shape, generator=torch.Generator().manual_seed(0)).double()
-    return points * radii ** (1 / DIM)
+    return radius * points * radii ** (1 / DIM)
 
 
 # ---------------------------------------------------------------- estimators
@@ -128,7 +128,7 @@ def test_gradients_at_random_points_have_the_mean_and_the_covariance_of_the_ball
     assert off(estimates(one(SLOPE, 3.0), x, order="first"), *expected) < SIGMAS
     exact = estimates(one(SLOPE, 3.0), 2 * x, x, order="first", runs=3)
     assert torch.allclose(exact, (3 * x).expand(3, -1), atol=1e-12), "common points cancel"
-    monkeypatch.setattr(smoothed, "in_ball", lambda normal: on_sphere(normal[..., :-2]))
+    monkeypatch.setattr(smoothed, "in_ball", lambda normal, radius: on_sphere(normal[..., :-2], radius))
     assert off(estimates(one(SLOPE, 3.0), x, order="first"), *expected) > SIGMAS, "control: the sphere, equation (10)"
 
 

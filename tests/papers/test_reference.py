@@ -1127,7 +1127,7 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
      "part = estimate(problem, asked, points if not samples.independent else points[:1], steps, radius)",
      "part = estimate(problem, asked, points, steps, radius)"),
     ("O2NC, Algorithm 5", smoothed, "in_ball",
-     "return on_sphere(normal)[..., :-2]", "return on_sphere(normal[..., :-2])"),
+     "return on_sphere(normal, radius)[..., :-2]", "return on_sphere(normal[..., :-2], radius)"),
     ("O2NC, Algorithm 4", smoothed, "SmoothedBatch.mean",
      "longest = bound if samples.clipped else torch.full_like(bound, torch.inf)",
      "longest = torch.full_like(bound, torch.inf)"),

@@ -3,6 +3,7 @@
 import math
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -235,6 +236,8 @@ def test_a_mutant_that_matters_is_killed_and_an_equivalent_one_survives(tmp_path
     assert killed.killed_by == "test_small.py::test_it" and survived.killed_by == ""
     assert (tmp_path / "small.py").read_text() == SMALL
     assert len(mutants.verdict([killed, survived])) == 2 and not mutants.verdict([killed])
+    explained = replace(survived, why="x / 1 is x")
+    assert not mutants.verdict([killed, explained])
     mutants.write([killed, survived], tmp_path / "table.csv")
     assert mutants.read(tmp_path / "table.csv") == [killed, survived]
 

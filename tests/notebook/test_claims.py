@@ -152,7 +152,7 @@ def test_readers_without_a_kernel_see_the_list(table):
     assert bundle["text/plain"] == repr(table) and "application/vnd.jupyter.widget-view+json" in bundle
 
 
-# ---------------------------------------------------------------- the exercises of the two notebooks
+# ---------------------------------------------------------------- the exercises of the notebooks
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
 
@@ -195,3 +195,42 @@ def test_the_crossing_of_the_rates_is_where_the_terms_are_equal(capsys):
     exercise.check(equal)
     exercise.check(1.1 * equal)
     assert capsys.readouterr().out.splitlines()[0] == "Right."
+
+
+ASKED = "losses, z, before, places, alpha, y, longest"
+# Each but the first leaves something out.
+INCREMENTS = {
+    "Right.": "clipped(now - then, longest).mean(dim=0)",
+    "Not yet: nothing was clipped": "(now - then).mean(dim=0)",
+    "Not yet: the mean was clipped": "clipped((now - then).mean(dim=0)[None], longest)[0]",
+    "Not yet: it should return a vector": "clipped(now - then, longest)",
+    "Not yet: it gives": "(clipped(now, longest) - clipped(then, longest)).mean(dim=0)",
+    "Not yet: it gives [": "-clipped(now - then, longest).mean(dim=0)",
+}
+
+
+@pytest.fixture(scope="module")
+def goldstein_exercises() -> dict[str, Any]:
+    """What the cells of goldstein's exercises define, and what they use from above."""
+    return cells_of("05_goldstein.ipynb", "from dpnotes.oracles.smoothed import", "def _increment_mistake")
+
+
+@pytest.mark.parametrize("said, value", INCREMENTS.items())
+def test_every_example_of_the_increment_is_clipped(capsys, goldstein_exercises, said, value):
+    terms = "two_point(losses, z, places, alpha, y), two_point(losses, before, places, alpha, y)"
+    exec(f"def increment({ASKED}):\n    now, then = {terms}\n    return {value}", goldstein_exercises)
+    exec("private_increment.check(increment)", goldstein_exercises)
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_the_increment_at_other_directions_is_wrong(capsys, goldstein_exercises):
+    terms = "two_point(losses, z, places, alpha, y) - two_point(losses, before, places, alpha, y.flip(0))"
+    exec(f"private_increment.check(lambda {ASKED}: clipped({terms}, longest).mean(dim=0))", goldstein_exercises)
+    assert capsys.readouterr().out.startswith("Not yet: it gives")
+
+
+def test_the_solutions_of_goldstein_pass(capsys, goldstein_exercises):
+    exec("private_increment.solution()", goldstein_exercises)
+    solution = capsys.readouterr().out
+    exec(solution + "\nprivate_increment.check(increment)\ncone.check(0.866)\ncone.check(0.75)", goldstein_exercises)
+    assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Right.", "Right.", "Not yet"]

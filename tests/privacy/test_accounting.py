@@ -747,3 +747,9 @@ def test_a_few_quiet_laplace_releases_cost_less_in_divergence_than_their_epsilon
 def test_one_negative_multiplier_among_many_is_refused():
     with pytest.raises(ValueError, match=r"Expected noise_multiplier=-1.0 >= 0"):
         gaussian_delta(1.0, np.array([2.0, -1.0]))
+
+
+def test_a_sampled_release_is_composed_in_both_directions():
+    sampled, whole = (Event(1.0, ZERO_OUT, sampling, 10) for sampling in (Sampling.poisson(0.1), WHOLE))
+    (both, _), (one, _) = (pld._composed((event,)) for event in (sampled, whole))
+    assert not both._symmetric and one._symmetric

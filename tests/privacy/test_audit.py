@@ -316,6 +316,18 @@ def test_the_bound_of_one_run_is_where_the_p_value_reaches_the_level():
     assert one_run(coins, -guesses, delta=1e-5, relation=ZERO_OUT).epsilon == 0.0
 
 
+def test_a_guess_that_is_none_is_refused_among_others_that_are():
+    with pytest.raises(ValueError, match="guesses to be 1, 0 or -1"):
+        one_run(torch.tensor([True, False, True]), torch.tensor([1, -1, 2]), delta=0.0, relation=Relation.ZERO_OUT)
+
+
+def test_two_scores_a_side_are_enough_to_choose_and_to_count():
+    scores = torch.tensor([1.0, 2.0]), torch.tensor([0.0, 0.5])
+    assert from_scores(*scores, delta=0.0, relation=Relation.ZERO_OUT).runs == 2
+    with pytest.raises(ValueError, match=r"Expected num_scores=1 >= 2"):
+        from_scores(scores[0][:1], scores[1], delta=0.0, relation=Relation.ZERO_OUT)
+
+
 def test_guesses_go_to_the_ends():
     scores = Streams.of("guesses", range(3)).normal("scores", 0, 50)
     guesses = guess(scores, 7, 5)

@@ -594,3 +594,12 @@ def test_a_sum_keeps_the_sampling_of_its_first_term_and_cannot_be_rolled_back(me
     with pytest.raises(CombinationError, match="was restored"):
         mechanism.release(state, request(2, FRESH), streams)
     mechanism.release(state, request(2, FRESH, restart=True), streams)
+
+
+def test_a_cost_is_double_whatever_the_multiplier_is():
+    tree, multiplier = Tree(4), 1.1
+    state = tree.init(torch.zeros(1, 2))
+    coarse, fine = (
+        tree.cost(state, torch.tensor([multiplier], dtype=kind), WHOLE) for kind in (torch.float32, torch.float64)
+    )
+    assert coarse.dtype == fine.dtype == torch.float64 and torch.allclose(coarse, fine, rtol=1e-6)

@@ -1,5 +1,12 @@
 """Experiments on Kornowski, Liu and Talwar (2025); the paper has none of its own."""
 
-from dpnotes.papers.goldstein.experiments import generalisation, sensitivity, tree
+from dpnotes.papers.goldstein.experiments import complexity, generalisation, mnist, orders, sensitivity, tree
 
-EXPERIMENTS = (sensitivity.EXPERIMENT, generalisation.EXPERIMENT, tree.EXPERIMENT)
+EXPERIMENTS = (
+    sensitivity.EXPERIMENT,
+    generalisation.EXPERIMENT,
+    tree.EXPERIMENT,
+    complexity.EXPERIMENT,
+    orders.EXPERIMENT,
+    mnist.EXPERIMENT,
+)

@@ -1,0 +1,239 @@
+"""Losses against gradients: how many calls of the oracle the same norm takes, against the dimension."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.spec import Cell
+from dpnotes.papers.goldstein.algorithms import Parameters, plain, single_pass
+from dpnotes.papers.goldstein.experiments import valleys
+from dpnotes.streams import Streams
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RULE = (
+    "At every d plain runs have the same number of steps, with batches such that noise is as large as a gradient, and "
+    "the same move. With m directions an estimate from losses is sqrt(1 + (d - 1) / m) gradients long, and its bound, "
+    "so its noise, is 5% more. Equal norm: the mean norm over windows is at most `margin` times that of gradients; m is interpolated "
+    "between the two values of the grid around it. The slope of ln(calls with losses over calls with gradients) "
+    "in ln(d), with a 99% bootstrap interval over repeats, is predicted to be 1 by our accounting and 2 by Remark 6.2. "
+    "Independent directions at the two points of an increment, as printed, are compared with common ones at m = d and "
+    "else the same parameters. Reproduced, of the paper, if the interval contains 2 and not 1. Not reproduced if it "
+    "contains 1 and not 2, reaches at most 0.4 to either side, and independent directions have a norm that is larger "
+    "by at least 3 standard errors of the difference. Undecided otherwise, and if a norm is not reached within the "
+    "grid, or a run did not finish."
+)
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "seed": "goldstein.orders",
+    "radius": 0.25,
+    "move": 0.05,
+    "margin": 1.2,
+    "pool": 8,
+    "probes": 4,
+}
+QUICK = Spec(
+    "goldstein",
+    "orders",
+    "quick",
+    {
+        **COMMON,
+        "dims": [8, 16, 32],
+        "ratios": [0.25, 0.5, 1.0, 2.0],
+        "num_steps": 100,
+        "epsilon": 8.0,
+        "repeats": 16,
+        "test_examples": 2000,
+        "increments": {"dim": 12, "num_examples": 1500, "move": 0.01, "epsilon": 1000.0},
+    },
+)
+PAPER = Spec(
+    "goldstein",
+    "orders",
+    "paper",
+    {
+        **COMMON,
+        "dims": [10, 30, 100],
+        "ratios": [0.25, 0.5, 1.0, 2.0, 4.0],
+        "num_steps": 200,
+        "epsilon": 8.0,
+        "repeats": 40,
+        "test_examples": 20_000,
+        "increments": {"dim": 30, "num_examples": 6000, "move": 0.005, "epsilon": 1000.0},
+    },
+)
+_SAFETY = 1.05  # of the bound of an estimate over its typical length
+
+
+def slack(dim: int, directions: int) -> float:
+    """tau: a bound with which few of the estimates from so many losses are clipped.
+
+    `|(d/m) sum_j (a' y_j) y_j|^2` is `1 + (d - 1) / m` times `|a|^2` in the mean.
+
+    Example:
+      >>> round(slack(101, 100), 3)
+      0.485
+    """
+    return _SAFETY * math.sqrt(1 + (dim - 1) / directions) - 1
+
+
+def cells(spec: Spec) -> list[Cell]:
+    """A cell a dimension and number of directions, 0 for gradients; then increments with both kinds of directions."""
+    found = [
+        {"part": "orders", "dim": dim, "directions": math.ceil(ratio * dim)}
+        for dim in sorted(spec["dims"], reverse=True)
+        for ratio in [*spec["ratios"], 0]
+    ]
+    dim = spec["increments"]["dim"]
+    return found + [{"part": kind, "dim": dim, "directions": dim} for kind in ("common", "independent")]
+
+
+def parameters(spec: Spec, cell: Cell) -> Parameters:
+    """What the runs of a cell are given.
+
+    Example:
+      >>> [parameters(QUICK, {"part": "orders", "dim": 4, "directions": m}).num_examples for m in (0, 4)]
+      [400, 400]
+    """
+    dim, directions, epsilon = cell["dim"], cell["directions"], spec["epsilon"]
+    given: dict[str, Any] = {"radius": spec["radius"], "lipschitz": 1.0, "initial_gap": valleys.INITIAL_GAP}
+    if cell["part"] == "orders":
+        batch = plain(10**6, dim, epsilon, valleys.DELTA, **given).batch
+        if directions:
+            given |= {"order": "zeroth", "directions": directions, "slack": slack(dim, directions)}
+        return plain(batch * spec["num_steps"], dim, epsilon, valleys.DELTA, largest_move=spec["move"], **given)
+    sizes = spec["increments"]
+    return single_pass(
+        sizes["num_examples"], dim, sizes["epsilon"], valleys.DELTA, order="zeroth", largest_move=sizes["move"],
+        directions=directions, slack=slack(dim, directions), independent=cell["part"] == "independent", **given,
+    )  # fmt: skip
+
+
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """All repeats of a cell; those of one number share examples and noise over cells, which makes ratios precise."""
+    dim, seed, given = cell["dim"], spec["seed"], parameters(spec, cell)
+    part = "orders" if cell["part"] == "orders" else "increments"
+    problem = valleys.valleys(spec["pool"] * given.num_examples, dim, f"{seed}/{part}/{dim}")
+    gradient = valleys.population_gradient(dim, spec["test_examples"], seed)
+
+    def run(chosen: range) -> dict[str, Any]:
+        streams = Streams.of(seed, [f"{dim}/{repeat}" for repeat in chosen])
+        start = valleys.starts(len(chosen), dim)
+        found = valleys.windows(problem, [given] * len(chosen), start, streams, spec["probes"])
+        norm = valleys.mean_norms(gradient, found.averages, streams, 2 * spec["radius"])
+        return {"norm": norm, "calls": found.calls, "finished": found.finished}
+
+    columns = context.in_chunks(run, spec["repeats"], 8 * 8 * given.first_batch * given.directions * dim)
+    context.record_spent(
+        mechanism="tree", rho=given.budget, relation="replace-one", data="synthetic", epsilon=spec["epsilon"],
+        delta=valleys.DELTA,
+    )  # fmt: skip
+    count = spec["repeats"]
+    return {
+        **{name: np.full(count, cell[name]) for name in ("part", "dim", "directions")},
+        "num_examples": np.full(count, given.num_examples),
+        "num_steps": np.full(count, given.num_steps),
+        "batch": np.full(count, given.batch),
+        "repeat": np.arange(count),
+        **columns,
+    }
+
+
+def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """One row a part, d and m: the norm, its standard error, calls, and `excess`, the norm over that of gradients."""
+    table = frame.groupby(["part", "dim", "directions"])
+    found = table[["norm", "calls", "num_examples", "batch"]].mean().assign(error=table["norm"].sem()).reset_index()
+    first = found[(found["part"] == "orders") & (found["directions"] == 0)].set_index("dim")["norm"]
+    return found.assign(excess=found["norm"] / found["dim"].map(first))
+
+
+def needed(norms: np.ndarray, directions: np.ndarray, first: float, margin: float) -> float:
+    """How many directions reach `margin` times the norm of gradients; infinite or 0 outside the grid.
+
+    ln(m) is interpolated in ln(norm) between the first m that reaches it and the one before.
+
+    Args:
+      norms: with each number of directions.
+      directions: in increasing order.
+      first: the norm of gradients.
+      margin: above 1.
+
+    Example:
+      >>> round(needed(np.array([2.0, 1.5, 1.1]), np.array([4, 8, 16]), 1.0, 1.2), 2)
+      13.18
+    """
+    enough = np.nonzero(norms <= margin * first)[0]
+    if not len(enough):
+        return math.inf
+    after = int(enough[0])
+    if after == 0:
+        return 0.0
+    share = math.log(norms[after - 1] / (margin * first)) / math.log(norms[after - 1] / norms[after])
+    return float(directions[after - 1] * (directions[after] / directions[after - 1]) ** share)
+
+
+def call_ratios(frame: "pd.DataFrame", margin: float, num_bootstrap: int = 400) -> "pd.DataFrame":
+    """Calls with losses over calls with gradients at equal norm, a column a dimension.
+
+    The first row is that of all repeats, each other one that of as many drawn again.
+    """
+    import pandas as pd
+
+    part, draws = frame[frame["part"] == "orders"], np.random.default_rng(0)
+    columns: dict[int, list[float]] = {}
+    for dim, rows in part.groupby("dim"):
+        table = rows.pivot(index="repeat", columns="directions", values="norm").to_numpy()
+        directions = np.sort(rows["directions"].unique())
+        drawn = draws.integers(len(table), size=(num_bootstrap, len(table)))
+        means = np.concatenate([table.mean(0)[None], table[drawn].mean(1)])
+        # Two losses a direction against one gradient.
+        columns[int(dim)] = [2 * needed(row[1:], directions[1:], row[0], margin) for row in means]
+    return pd.DataFrame(columns)
+
+
+def slope(ratios: "pd.DataFrame") -> Slope:
+    """The exponent of the ratio in d; the interval is of 99%, from the rows that were drawn again."""
+    knob = ratios.columns.to_numpy(dtype=np.float64)
+    fitted = np.array([power_law(knob, row[None], num_bootstrap=1).slope for row in ratios.to_numpy()])
+    low, high = np.quantile(fitted[1:], [0.005, 0.995])
+    return Slope(float(fitted[0]), float(low), float(high), float(np.log10(knob.max() / knob.min())))
+
+
+def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+    """The rule in the spec."""
+    if lost := int((~frame["finished"]).sum()):
+        return Decision("undecided", f"{lost} of {len(frame)} runs did not finish")
+    ratios = call_ratios(frame, spec["margin"])
+    outside = ~(np.isfinite(ratios) & (ratios > 0)).all(axis=0)
+    words = ", ".join(f"{ratios[dim][0]:.1f} at d = {dim}" for dim in ratios)
+    if outside.any():
+        return Decision("undecided", f"calls with losses over calls with gradients: {words}; not within the grid")
+    fit = slope(ratios)
+    norms = {kind: frame.loc[frame["part"] == kind, "norm"] for kind in ("independent", "common")}
+    difference = norms["independent"].mean() - norms["common"].mean()
+    errors = difference / (norms["independent"].sem() ** 2 + norms["common"].sem() ** 2) ** 0.5
+    facts = (
+        f"calls with losses over calls with gradients: {words}; exponent {fit}; independent directions "
+        f"{norms['independent'].mean():.3f}, common {norms['common'].mean():.3f} ({errors:+.1f} standard errors)"
+    )
+    if fit.contains(2) and not fit.contains(1):
+        return Decision("reproduced", facts)
+    sharp = fit.contains(1) and not fit.contains(2) and fit.half_width <= 0.4 and errors >= 3
+    return Decision("not reproduced" if sharp else "undecided", facts)
+
+
+EXPERIMENT = Experiment(
+    paper="goldstein",
+    name="orders",
+    title="Losses against gradients: calls of the oracle at equal norm, against the dimension",
+    question="Do losses cost d^2 times the calls that gradients do, as Remark 6.2 has it, or d times?",
+    specs={"quick": QUICK, "paper": PAPER},
+    cells=cells,
+    run_cell=run_cell,
+    decide=decide,
+    cpu_only=True,
+)

@@ -1,0 +1,154 @@
+"""The norm against n, d and epsilon: the valleys in closed form, windows of runs, the rule on made-up outcomes."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpnotes.experiments import Context, Spec
+from dpnotes.measure.goldstein import certify_goldstein, mean_gradient
+from dpnotes.papers.goldstein.experiments import complexity, valleys
+from dpnotes.streams import Streams
+
+
+def changed(spec: Spec, **parameters) -> Spec:
+    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
+
+
+def test_it_has_both_profiles_and_a_rule():
+    for profile in ("quick", "paper"):
+        spec = complexity.EXPERIMENT.spec(profile)
+        assert all(word in spec["decision_rule"] for word in ("Reproduced if", "Not reproduced if", "Undecided"))
+        assert complexity.cells(spec)
+
+
+# ---------------------------------------------------------------- valleys
+def points(dim: int, count: int) -> torch.Tensor:
+    around = 0.3 * Streams.of(0, range(count)).normal("points", 0, dim)
+    return valleys.starts(count, dim) * torch.linspace(0.2, 1, count)[:, None] + around
+
+
+def test_the_population_gradient_is_that_of_many_examples():
+    # Of 40,000 examples a gradient is off by 1/200 in the mean; three times that is not reached in 8 of 10^4 tests.
+    dim = 6
+    x, problem = points(dim, 5), valleys.valleys(40_000, dim, "other")
+    found = valleys.population_gradient(dim, 40_000, "test")(x)
+    assert torch.linalg.vector_norm(found - mean_gradient(problem)(x), dim=1).max() < 0.03
+    assert torch.linalg.vector_norm(found - mean_gradient(problem)(-x), dim=1).min() > 0.1
+
+
+def test_the_start_is_not_stationary():
+    for dim in (10, 300):
+        gradient = valleys.population_gradient(dim, 2000, "test")
+        streams = Streams.of(0, ["a"])
+        assert certify_goldstein(gradient, valleys.starts(1, dim), streams, radius=0.5).norm > 0.8
+
+
+def test_more_samples_and_rounds_shorten_a_certificate_by_less_than_a_thousandth():
+    for dim in (10, 50):
+        gradient, x, streams = valleys.population_gradient(dim, 2000, "test"), points(dim, 6), Streams.of(1, range(6))
+        few = valleys.mean_norms(gradient, x[:, None], streams, 0.5)
+        many = certify_goldstein(gradient, x, streams, radius=0.5).norm
+        assert (few - many).abs().max() < 2e-3
+
+
+def test_windows_are_spread_over_a_run():
+    spec = complexity.QUICK
+    cell = {"passes": "one", "method": "plain", "dim": 4, "share": 0.9}
+    given = [complexity.parameters(spec, cell, size, 4.0) for size in (200, 400)]
+    problem, streams = valleys.valleys(400, 4, "data"), Streams.of(0, ["a", "b"])
+    found = valleys.windows(problem, given, valleys.starts(2, 4), streams, 3)
+    alone = valleys.windows(problem, given[1:], valleys.starts(1, 4), streams.take(slice(1, 2)), 3)
+    assert found.finished.all()
+    torch.testing.assert_close(found.averages[1:], alone.averages)
+    assert found.calls.tolist() == [p.num_steps * p.batch for p in given]
+    ways = torch.linalg.vector_norm(found.averages - valleys.starts(1, 4), dim=2)
+    assert (ways[:, 0] > 0.1).all()
+    assert (ways[:, -1] > 1.5 * ways[:, 0]).all()
+
+
+# ---------------------------------------------------------------- the rule
+def outcomes(spec: Spec, norm, noise: float = 0.01) -> pd.DataFrame:
+    """`norm(passes, method, dim, num_examples, share)` with a little noise."""
+    draws = np.random.default_rng(0)
+    rows = [
+        {
+            "passes": cell["passes"], "method": cell["method"], "dim": cell["dim"], "share": cell["share"],
+            "num_examples": size, "num_steps": 100, "period": 1, "window": 5, "diameters": 4.0, "epsilon": epsilon,
+            "repeat": repeat, "calls": 1.0, "finished": True,
+            "norm": (1 + noise * draws.normal())
+            * norm(cell["passes"], cell["method"], cell["dim"], size, cell["share"]),
+        }
+        for cell in complexity.cells(spec)
+        for size in cell["num_examples"]
+        for epsilon in spec[cell["passes"]]["epsilons"]
+        for repeat in range(spec["repeats"])
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def law(reduced: float, control: float):
+    return lambda passes, method, dim, n, share: (control if method == "plain" else reduced) * (1 + 0.01 * share)
+
+
+@pytest.mark.parametrize(
+    ("reduced", "control", "verdict"),
+    [(0.5, 0.3, "reproduced"), (0.3, 0.5, "not reproduced"), (0.01, 0.02, "undecided"), (0.3, 0.22, "reproduced")],
+)
+def test_the_rule(reduced, control, verdict):
+    spec = complexity.QUICK
+    found = complexity.decide(outcomes(spec, law(reduced, control)), spec)
+    assert found.verdict == verdict, found
+
+
+def test_the_rule_where_nothing_is_clear_or_a_run_is_lost():
+    spec = complexity.QUICK
+    wide = outcomes(spec, lambda passes, method, dim, n, share: 0.4, noise=0.3)
+    assert complexity.decide(wide, spec).verdict == "undecided"
+    frame = outcomes(spec, law(0.5, 0.3))
+    frame.loc[0, "finished"] = False
+    assert "did not finish" in complexity.decide(frame, spec).reason
+
+
+def test_moves_are_chosen_on_even_repeats_and_reported_on_odd_ones():
+    shares = {"variance_reduced": [0.2, 0.4], "plain": [0.2, 0.4]}
+    sizes = {passes: {**complexity.QUICK[passes], "shares": shares} for passes in ("one", "many")}
+    frame = outcomes(changed(complexity.QUICK, **sizes), law(0.5, 0.3), noise=0.0)
+    frame.loc[(frame["repeat"] % 2 == 1) & (frame["share"] == 0.2), "norm"] = 9.0
+    table = complexity.summary(frame)
+    assert (table["share"] == 0.2).all()
+    assert (table["norm"] == 9.0).all()
+    assert set(complexity.reached(frame)["repeat"] % 2) == {1}
+
+
+def test_small_epsilon_and_small_norms_are_not_judged_in_one_pass():
+    spec = changed(complexity.QUICK, one={**complexity.QUICK["one"], "epsilons": [0.3]})
+    table = complexity.comparisons(outcomes(spec, law(0.25, 0.2)))
+    judged = table.set_index(["passes", "dim"])["judged"]
+    assert not judged["one", 10].any()  # both are below 1 / sqrt(10)
+    assert judged["one", 50].all()
+    assert judged["many"].all()
+
+
+def test_slopes_of_made_up_laws():
+    spec = complexity.QUICK
+    frame = outcomes(spec, lambda passes, method, dim, n, share: 10 * dim**0.25 * n**-0.5, noise=1e-6)
+    in_n, in_d = (complexity.slopes(frame, knob) for knob in ("num_examples", "dim"))
+    assert in_n["one", "plain", 4.0].slope == pytest.approx(-0.5, abs=1e-3)
+    assert in_d["many", "variance_reduced", 1.0].slope == pytest.approx(0.25, abs=1e-3)
+    assert not complexity.slopes(frame.assign(diameters=2.0), "dim")
+
+
+def test_a_cell_of_each_kind_runs():
+    spec = changed(
+        complexity.QUICK,
+        repeats=2,
+        one={**complexity.QUICK["one"], "dims": [4], "num_examples": [60, 120]},
+        many={**complexity.QUICK["many"], "dims": [4], "num_examples": [40], "num_steps": 20},
+    )
+    frames = [pd.DataFrame(complexity.run_cell(spec, cell, Context("cpu", 10**9))) for cell in complexity.cells(spec)]
+    frame = pd.concat(frames, ignore_index=True)
+    assert frame["finished"].all()
+    assert frame["norm"].between(0, 1).all()
+    assert (frame.loc[frame["method"] == "plain", "period"] == 1).all()
+    assert complexity.decide(frame, spec).reason

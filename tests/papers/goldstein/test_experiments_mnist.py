@@ -1,0 +1,71 @@
+"""A ReLU network on MNIST: the rule on made-up outcomes, and one small run."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from dpnotes.experiments import Context, Spec
+from dpnotes.papers.goldstein.experiments import mnist
+from dpnotes.problems.datasets.dataset import Dataset
+
+
+def test_it_has_both_profiles_and_a_rule():
+    for profile in ("quick", "paper"):
+        spec = mnist.EXPERIMENT.spec(profile)
+        assert all(word in spec["decision_rule"] for word in ("reproduced, of our bounds, if", "Not reproduced if"))
+        assert len(mnist.cells(spec)) == 2 * spec["repeats"]
+
+
+def outcomes(loss: float, norm: float) -> pd.DataFrame:
+    """Variance-reduced less plain, with a little noise."""
+    draws = np.random.default_rng(0)
+    rows = [
+        {"method": method, "repeat": repeat, "window": window, "finished": True, "test_loss": 0.5,
+         "train_accuracy": 0.8, "test_accuracy": 0.8,
+         "train_loss": 0.5 + loss * (method == "variance_reduced") + 0.01 * draws.normal(),
+         "norm": 0.3 + norm * (method == "variance_reduced") + 0.01 * draws.normal()}
+        for method in mnist.METHODS
+        for repeat in range(4)
+        for window in range(5)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("loss", "norm", "verdict"),
+    [
+        (0.2, 0.1, "reproduced"),
+        (0.2, 0.0, "undecided"),
+        (-0.2, 0.1, "not reproduced"),
+        (0.2, -0.1, "not reproduced"),
+    ],
+)
+def test_the_rule(loss, norm, verdict):
+    found = mnist.decide(outcomes(loss, norm), mnist.QUICK)
+    assert found.verdict == verdict, found
+
+
+def test_a_lost_run_decides_nothing():
+    frame = outcomes(0.2, 0.1)
+    frame.loc[0, "finished"] = False
+    assert "did not finish" in mnist.decide(frame, mnist.QUICK).reason
+    assert set(mnist.summary(frame)["window"]) == set(range(5))
+
+
+def test_a_cell_runs(monkeypatch):
+    draws = torch.Generator().manual_seed(0)
+    images, labels = torch.rand(60, 784, generator=draws), torch.tensor([3, 5] * 30)
+    pictures = Dataset("pictures", images, labels, images, labels, 10, "none", "drawn")
+    monkeypatch.setattr(mnist, "load_mnist", lambda: pictures)
+    mnist._pooled.cache_clear()
+    changes = {"num_examples": 40, "num_steps": 80, "num_hidden": 2}
+    spec = Spec("goldstein", "mnist", "quick", {**mnist.QUICK.parameters, **changes})
+    context = Context("cpu", 10**9)
+    frame = pd.concat([pd.DataFrame(mnist.run_cell(spec, cell, context)) for cell in mnist.cells(spec)[:2]])
+    mnist._pooled.cache_clear()
+    assert frame["finished"].all()
+    assert np.isfinite(frame[["train_loss", "norm"]]).all(axis=None)
+    starts = frame[frame["window"] == 0]
+    assert starts["train_loss"].nunique() == 1
+    assert context.spent[0]["rho"] == pytest.approx(context.spent[1]["rho"])

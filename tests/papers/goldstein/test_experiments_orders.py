@@ -1,0 +1,77 @@
+"""Losses against gradients: directions that are needed, the rule on made-up outcomes, a cell of each part."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpnotes.experiments import Context, Spec
+from dpnotes.papers.goldstein.experiments import orders
+
+
+def test_it_has_both_profiles_and_a_rule():
+    for profile in ("quick", "paper"):
+        spec = orders.EXPERIMENT.spec(profile)
+        assert all(word in spec["decision_rule"] for word in ("Reproduced, of the paper, if", "Not reproduced if"))
+        assert [p.period > 1 for p in map(lambda c: orders.parameters(spec, c), orders.cells(spec))][-2:] == [True] * 2
+
+
+def test_directions_that_are_needed():
+    grid = np.array([4, 8, 16])
+    assert orders.needed(np.array([2.0, 1.2, 1.1]), grid, 1.0, 1.2) == 8
+    assert orders.needed(np.array([1.1, 1.1, 1.1]), grid, 1.0, 1.2) == 0
+    assert orders.needed(np.array([2.0, 1.9, 1.8]), grid, 1.0, 1.2) == math.inf
+
+
+def outcomes(spec: Spec, exponent: float, independent: float, noise: float = 0.002) -> pd.DataFrame:
+    """An excess of `(d / 12)^exponent 12 / (5 m)`, so that the ratio has this exponent."""
+    draws, rows = np.random.default_rng(0), []
+    for cell in orders.cells(spec):
+        m, dim = cell["directions"], cell["dim"]
+        norm = 0.25 * (1 + (dim / 12) ** exponent * 12 / (5 * m) if m else 1)
+        norm = {"common": 0.3, "independent": independent}.get(cell["part"], norm)
+        rows += [
+            {"part": cell["part"], "dim": dim, "directions": m, "num_examples": 100, "num_steps": 10, "batch": 10,
+             "repeat": repeat, "calls": 1.0, "finished": True, "norm": norm * (1 + noise * draws.normal())}
+            for repeat in range(spec["repeats"])
+        ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "independent", "verdict"),
+    [
+        (1.0, 0.35, "not reproduced"),
+        (2.0, 0.35, "reproduced"),
+        (1.5, 0.35, "undecided"),
+        (1.0, 0.25, "undecided"),
+    ],
+)
+def test_the_rule(exponent, independent, verdict):
+    quick = orders.QUICK
+    wide = Spec("goldstein", "orders", "quick", {**quick.parameters, "ratios": [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]})
+    found = orders.decide(outcomes(wide, exponent, independent), wide)
+    assert found.verdict == verdict, found
+
+
+def test_the_rule_outside_the_grid_or_with_a_lost_run():
+    spec = orders.QUICK
+    assert "not within the grid" in orders.decide(outcomes(spec, 4.0, 0.35), spec).reason
+    frame = outcomes(spec, 1.0, 0.35)
+    frame.loc[0, "finished"] = False
+    assert "did not finish" in orders.decide(frame, spec).reason
+
+
+def test_a_cell_of_each_part_runs():
+    sizes = {"dim": 4, "num_examples": 120, "move": 0.05, "epsilon": 1000.0}
+    changes = {"dims": [4], "ratios": [1.0], "num_steps": 10, "repeats": 2, "increments": sizes}
+    spec = Spec("goldstein", "orders", "quick", {**orders.QUICK.parameters, **changes})
+    parts = [pd.DataFrame(orders.run_cell(spec, cell, Context("cpu", 10**9))) for cell in orders.cells(spec)]
+    frame = pd.concat(parts, ignore_index=True)
+    assert frame["finished"].all()
+    table = orders.summary(frame).set_index(["part", "directions"])
+    calls, used = table["calls"], 10 * table["batch"]
+    assert calls["orders", 0] == used["orders", 0]  # a gradient an example
+    assert calls["orders", 4] == 8 * used["orders", 4]  # two losses a direction
+    assert orders.decide(frame, spec).reason

@@ -67,7 +67,7 @@ PAPER = Spec(
     "paper",
     {
         **COMMON,
-        "repeats": 200,
+        "repeats": 100,
         "estimates": {"dims": [16, 64, 256, 1024], "ratios": [0.25, 0.5, 1.0, 2.0, 4.0]},
         "increments": {"dim": 32, "ratios": [32.0, 64.0, 128.0, 256.0], "moves": [1e-5, 1e-4, 1e-3]},
     },

@@ -19,13 +19,13 @@ RULE = (
     "At every d plain runs have the same number of steps, with batches such that noise is as large as a gradient, and "
     "the same move. With m directions an estimate from losses is sqrt(1 + (d - 1) / m) gradients long, and its bound, "
     "so its noise, is 5% more. Equal norm: the mean norm over windows is at most `margin` times that of gradients; m "
-    "is interpolated between the two values of the grid around it, and beyond the grid is its end. The slope of ln(calls with losses over calls with "
-    "gradients) in ln(d) is 1 by our accounting and 2 by Remark 6.2; its standard error is that of the bootstrap over "
-    "repeats. Independent directions at the two points of an increment, as printed, are compared with common ones at "
-    "m = d and else the same parameters. Reproduced, of the paper, if the slope is above 1.5 by at least 3 standard "
-    "errors. Not reproduced if it is below 1.5 by as many, and independent directions have a norm that is larger by at "
-    "least 3 standard errors of the difference. Undecided otherwise, and if m is beyond the grid at two values of d or "
-    "more, or a run did not finish."
+    "is interpolated between the two values of the grid around it, and beyond the grid is its end. The slope of "
+    "ln(calls with losses over calls with gradients) in ln(d) is 1 by our accounting and 2 by Remark 6.2; its standard "
+    "error is that of the bootstrap over repeats. Independent directions at the two points of an increment, as "
+    "printed, are compared with common ones at m = d and else the same parameters. Reproduced, of the paper, if the "
+    "slope is above 1.5 by at least 2 standard errors. Not reproduced if it is below 1.5 by as many, and independent "
+    "directions have a norm that is larger by at least 3 standard errors of the difference. Undecided otherwise, and "
+    "if m is beyond the grid at two values of d or more, or a run did not finish."
 )
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
@@ -42,6 +42,11 @@ QUICK = Spec(
     "quick",
     {
         **COMMON,
+        # By resampling a pilot of another seed 120 times; for the rival with its excess moved to where d^2 has it.
+        "chances": {
+            "slope 1": "not reproduced 0.99, reproduced 0",
+            "slope 2": "reproduced 1, not reproduced 0",
+        },
         "dims": [6, 12, 24],
         "ratios": [0.25, 0.5, 1.0, 2.0, 4.0],
         "num_steps": 100,
@@ -57,6 +62,7 @@ PAPER = Spec(
     "paper",
     {
         **COMMON,
+        "chances": {"all": "not known, as no pilot has its sizes: underpowered"},
         "dims": [10, 30, 100],
         "ratios": [0.25, 0.5, 1.0, 2.0, 4.0],
         "num_steps": 200,
@@ -195,10 +201,10 @@ def call_ratios(frame: "pd.DataFrame", margin: float, num_bootstrap: int = 400) 
 
 
 def slope(ratios: "pd.DataFrame") -> Slope:
-    """The exponent of the ratio in d, give or take 3 standard errors, from the rows that were drawn again."""
+    """The exponent of the ratio in d, give or take 2 standard errors, from the rows that were drawn again."""
     knob = ratios.columns.to_numpy(dtype=np.float64)
     fitted = np.array([power_law(knob, row[None], num_bootstrap=1).slope for row in ratios.to_numpy()])
-    first, reach = float(fitted[0]), 3 * float(fitted[1:].std())
+    first, reach = float(fitted[0]), 2 * float(fitted[1:].std())
     return Slope(first, first - reach, first + reach, float(np.log10(knob.max() / knob.min())))
 
 

@@ -4,10 +4,10 @@
 
 The promises: an estimate from losses takes at most 1.2 times its forward passes and the drawing of its directions, one
 from gradients asks for them at 60% or more of the rate of bare batched backward passes. Both are of a network whose
-weights are shared by 100 patches of an example, as in a convolution, on as many points at once. A "dense" network, which
-uses a weight once, multiplies no more often than the points have coordinates: its passes cost about as much as writing
-the points down, and it is shown without a promise. The columns of a line take turns. The exit status is 1 when a promise
-is broken.
+weights are shared by 100 patches of an example, as in a convolution, on as many points at once. A "dense" network, of
+one patch, multiplies no more often than the points have coordinates: its passes cost about as much as writing the
+points down, and it is shown without a promise. The columns of a line take turns. The exit status is 1 when a promise is
+broken.
 """
 
 import itertools

@@ -67,11 +67,12 @@ def one(a: Tensor, c: float) -> Forms:
 
 def estimates(problem: Any, x: Tensor, previous: Tensor | None = None, runs: int = RUNS, **options: Any) -> Tensor:
     """Of one batch a run that holds all examples, `(runs, dim)`."""
-    source = SmoothedSamples(problem, RADIUS, **{"directions": 2} | options)
+    options = {"directions": 2} | options
+    source = SmoothedSamples(problem, RADIUS, **options)
     none = torch.zeros(runs, dtype=torch.int64)
     batch = source.batch(none, none + problem.num_examples, Streams.of("smoothed", range(runs)), none)
-    points = [point.expand(runs, -1) for point in (x, x if previous is None else previous)]
-    return batch.term(*points, torch.full((runs,), previous is None), torch.full((runs,), math.inf).double())
+    here, there = (point.expand(runs, -1) for point in (x, x if previous is None else previous))
+    return batch.term(here, there, torch.full((runs,), previous is None), torch.full((runs,), math.inf).double())
 
 
 def off(found: Tensor, mean: Tensor, covariance: Tensor) -> float:

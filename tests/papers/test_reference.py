@@ -506,7 +506,10 @@ def conversion_steps(module: Any, setting: Conversion, printed: frozenset[int] =
     given: dict[str, Any] = {"n": setting.examples, "Sigma": p.period, "m": p.directions, **clip}
     given |= {"y": partial(drawn_points, setting)}
     if setting.multi:
-        stds = (p.noise_multiplier * 2 * clip["C1"] / p.num_examples, p.difference_multiplier * 2 * clip["C2"] / 60)
+        stds = (
+            p.noise_multiplier * 2 * clip["C1"] / p.num_examples,
+            (p.difference_multiplier or 0) * 2 * clip["C2"] / 60,
+        )
         given |= {"sigma1": stds[0] * MARGIN, "sigma2": stds[1] * MARGIN}
         given |= {"noise": lambda t: normal("gaussian mechanism", t - 1)}
     else:

@@ -93,8 +93,8 @@ def parameters(spec: Spec, method: str, dim: int) -> Parameters:
     """What a run is given, with gradients clipped at `clip` in place of a Lipschitz constant.
 
     Example:
-      >>> [(p.period, p.window) for p in (parameters(QUICK, method, 418) for method in METHODS)]
-      [(2, 45), (1, 22)]
+      >>> [(p.period, p.window) for p in (parameters(QUICK, method, 314) for method in METHODS)]
+      [(2, 39), (1, 3)]
     """
     given: dict[str, Any] = {
         "radius": spec["radius"], "lipschitz": spec["clip"], "initial_gap": spec["initial_gap"], "order": "first",

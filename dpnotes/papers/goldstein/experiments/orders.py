@@ -104,7 +104,7 @@ def parameters(spec: Spec, cell: Cell) -> Parameters:
 
     Example:
       >>> [parameters(QUICK, {"part": "orders", "dim": 4, "directions": m}).num_examples for m in (0, 4)]
-      [400, 400]
+      [300, 300]
     """
     dim, directions, epsilon = cell["dim"], cell["directions"], spec["epsilon"]
     given: dict[str, Any] = {"radius": spec["radius"], "lipschitz": 1.0, "initial_gap": valleys.INITIAL_GAP}
@@ -171,7 +171,7 @@ def needed(norms: np.ndarray, directions: np.ndarray, first: float, margin: floa
 
     Example:
       >>> round(needed(np.array([2.0, 1.5, 1.1]), np.array([4, 8, 16]), 1.0, 1.2), 2)
-      13.18
+      13.17
     """
     enough = np.nonzero(norms <= margin * first)[0]
     after = int(enough[0]) if len(enough) else len(norms)

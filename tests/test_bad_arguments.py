@@ -92,6 +92,8 @@ INSIDE = (
     "oracles.samples.DataSetBatch.mean",
     "oracles.samples.shuffled",
     "oracles.smoothed.SmoothedSamples.num_directions",
+    "oracles.smoothed.in_ball",
+    "oracles.smoothed.on_sphere",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
     "privacy.museum.collection.gaussian_claim",

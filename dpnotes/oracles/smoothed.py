@@ -54,8 +54,8 @@ def ball_smoothness(dim: int) -> float:
     return 2 / math.sqrt(math.pi) * math.exp(math.lgamma(dim / 2 + 1) - math.lgamma((dim + 1) / 2))
 
 
-def in_ball(normal: Tensor) -> Tensor:
-    """Points that are uniform in the unit ball, `(..., dim)`, from normal numbers `(..., dim + 2)`.
+def in_ball(normal: Tensor, radius: Number = 1.0) -> Tensor:
+    """Points that are uniform in the ball of this radius, `(..., dim)`, from normal numbers `(..., dim + 2)`.
 
     They are the first coordinates of a point on the sphere in two dimensions more (Archimedes; Barthe, Guédon,
     Mendelson and Naor 2005, arXiv:math/0503650).
@@ -64,17 +64,17 @@ def in_ball(normal: Tensor) -> Tensor:
       >>> in_ball(torch.tensor([3.0, 0.0, 4.0]))
       tensor([0.6000])
     """
-    return on_sphere(normal)[..., :-2]
+    return on_sphere(normal, radius)[..., :-2]
 
 
-def on_sphere(normal: Tensor) -> Tensor:
-    """Points that are uniform on the unit sphere, `(..., dim)`, from as many normal numbers.
+def on_sphere(normal: Tensor, radius: Number = 1.0) -> Tensor:
+    """Points that are uniform on the sphere of this radius, `(..., dim)`, from as many normal numbers.
 
     Example:
       >>> on_sphere(torch.tensor([3.0, 4.0]))
       tensor([0.6000, 0.8000])
     """
-    return normal / torch.linalg.vector_norm(normal, dim=-1, keepdim=True)
+    return normal * (radius / torch.linalg.vector_norm(normal, dim=-1, keepdim=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,33 +121,36 @@ class SmoothedBatch:
         estimate = _from_losses if samples.order == "zeroth" else _from_gradients
         for start in range(0, many, at_once):
             count = min(at_once, many - start)
-            steps = radius * self._directions(DIRECTIONS_PURPOSE, some, first * many + start, count).to(radius)
+            steps = self._steps(DIRECTIONS_PURPOSE, radius, some, first * many + start, count)
             part = estimate(problem, asked, points if not samples.independent else points[:1], steps, radius)
             if samples.independent and len(points) == 2:
-                steps = radius * self._directions(PREVIOUS_PURPOSE, some, first * many + start, count).to(radius)
+                steps = self._steps(PREVIOUS_PURPOSE, radius, some, first * many + start, count)
                 part = part - estimate(problem, asked, points[1:], steps, radius)
             total = total.to(part) + part
         return WrittenOut((total / many).view(*examples.shape, dim))
 
-    def _directions(self, purpose: str, examples: int, start: int, count: int) -> Tensor:
-        """From this direction of the batch on, so many for each of these examples, `(rows, count, dim)` float64."""
+    def _steps(self, purpose: str, radius: Tensor, examples: int, start: int, count: int) -> Tensor:
+        """From this direction of the batch on, so many for each of these examples, `(rows, count, dim)`."""
         zeroth, dim = self.samples.order == "zeroth", self.samples.problem.dim
         width = dim if zeroth else dim + 2
         drawn = self.streams.normal(purpose, self.call, examples * count * width, start * width)
-        return (on_sphere if zeroth else in_ball)(drawn.reshape(-1, count, width))
+        return (on_sphere if zeroth else in_ball)(drawn.reshape(-1, count, width), radius.double()).to(radius)
 
 
 @full_precision()
 def _from_losses(problem: PointLosses, asked: Tensor, points: Points, steps: Tensor, radius: Tensor) -> Tensor:
     """The sum of two-point estimates, or of their differences, along steps `(rows, count, dim)`; `(rows, dim)`."""
-    at = torch.cat([point[:, None] + side * steps for point in points for side in (1, -1)], 1)
-    losses = problem.losses(at, asked)
-    if losses.shape != (shape := (len(at), 1, at.shape[1])):
+    at = steps.new_empty(len(steps), 2 * len(points), *steps.shape[1:])
+    for place, point in enumerate(points):
+        torch.add(point[:, None], steps, out=at[:, 2 * place])
+        torch.sub(point[:, None], steps, out=at[:, 2 * place + 1])
+    losses = problem.losses(at.flatten(1, 2), asked)
+    if losses.shape != (shape := (len(at), 1, at.shape[1] * at.shape[2])):
         raise ValueError(f"Expected losses of shape {tuple(losses.shape)} to be {shape}: (runs, batch, points).")
-    sides = losses[:, 0].unflatten(1, (len(points), 2, -1))
-    slopes = sides[:, 0, 0] - sides[:, 0, 1]
+    sides = losses.view(*at.shape[:3])
+    slopes = sides[:, 0] - sides[:, 1]
     if len(points) == 2:
-        slopes = slopes - (sides[:, 1, 0] - sides[:, 1, 1])
+        slopes = slopes - (sides[:, 2] - sides[:, 3])
     return (slopes[:, None] @ steps)[:, 0] * (steps.shape[2] / (2 * radius[:, 0] ** 2))
 
 
@@ -225,7 +228,7 @@ class SmoothedSamples:
     first_directions: int | None = None
     independent: bool = False
     clipped: bool = True
-    numbers_at_once: int = 2**22
+    numbers_at_once: int = 2**20
 
     def __post_init__(self) -> None:
         validate.one_of(get_args(Order), order=self.order)

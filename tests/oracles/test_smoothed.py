@@ -67,11 +67,12 @@ def one(a: Tensor, c: float) -> Forms:
 
 def estimates(problem: Any, x: Tensor, previous: Tensor | None = None, runs: int = RUNS, **options: Any) -> Tensor:
     """Of one batch a run that holds all examples, `(runs, dim)`."""
-    source = SmoothedSamples(problem, RADIUS, **{"directions": 2} | options)
+    options = {"directions": 2} | options
+    source = SmoothedSamples(problem, RADIUS, **options)
     none = torch.zeros(runs, dtype=torch.int64)
     batch = source.batch(none, none + problem.num_examples, Streams.of("smoothed", range(runs)), none)
-    points = [point.expand(runs, -1) for point in (x, x if previous is None else previous)]
-    return batch.term(*points, torch.full((runs,), previous is None), torch.full((runs,), math.inf).double())
+    here, there = (point.expand(runs, -1) for point in (x, x if previous is None else previous))
+    return batch.term(here, there, torch.full((runs,), previous is None), torch.full((runs,), math.inf).double())
 
 
 def off(found: Tensor, mean: Tensor, covariance: Tensor) -> float:
@@ -89,11 +90,11 @@ def of_losses(a: Tensor, m: int) -> tuple[Tensor, Tensor]:
     return a, (second - torch.outer(a, a)) / m
 
 
-def ball_for_sphere(normal: Tensor) -> Tensor:
+def ball_for_sphere(normal: Tensor, radius: Tensor) -> Tensor:
     """What line 12 of Algorithm 3 says, in the unit ball."""
     points = normal / normal.norm(dim=-1, keepdim=True)
     radii = torch.rand(points[..., :1].shape, generator=torch.Generator().manual_seed(0)).double()
-    return points * radii ** (1 / DIM)
+    return radius * points * radii ** (1 / DIM)
 
 
 # ---------------------------------------------------------------- estimators
@@ -128,7 +129,7 @@ def test_gradients_at_random_points_have_the_mean_and_the_covariance_of_the_ball
     assert off(estimates(one(SLOPE, 3.0), x, order="first"), *expected) < SIGMAS
     exact = estimates(one(SLOPE, 3.0), 2 * x, x, order="first", runs=3)
     assert torch.allclose(exact, (3 * x).expand(3, -1), atol=1e-12), "common points cancel"
-    monkeypatch.setattr(smoothed, "in_ball", lambda normal: on_sphere(normal[..., :-2]))
+    monkeypatch.setattr(smoothed, "in_ball", lambda normal, radius: on_sphere(normal[..., :-2], radius))
     assert off(estimates(one(SLOPE, 3.0), x, order="first"), *expected) > SIGMAS, "control: the sphere, equation (10)"
 
 

@@ -506,7 +506,10 @@ def conversion_steps(module: Any, setting: Conversion, printed: frozenset[int] =
     given: dict[str, Any] = {"n": setting.examples, "Sigma": p.period, "m": p.directions, **clip}
     given |= {"y": partial(drawn_points, setting)}
     if setting.multi:
-        stds = (p.noise_multiplier * 2 * clip["C1"] / p.num_examples, p.difference_multiplier * 2 * clip["C2"] / 60)
+        stds = (
+            p.noise_multiplier * 2 * clip["C1"] / p.num_examples,
+            (p.difference_multiplier or 0) * 2 * clip["C2"] / 60,
+        )
         given |= {"sigma1": stds[0] * MARGIN, "sigma2": stds[1] * MARGIN}
         given |= {"noise": lambda t: normal("gaussian mechanism", t - 1)}
     else:
@@ -1127,7 +1130,7 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
      "part = estimate(problem, asked, points if not samples.independent else points[:1], steps, radius)",
      "part = estimate(problem, asked, points, steps, radius)"),
     ("O2NC, Algorithm 5", smoothed, "in_ball",
-     "return on_sphere(normal)[..., :-2]", "return on_sphere(normal[..., :-2])"),
+     "return on_sphere(normal, radius)[..., :-2]", "return on_sphere(normal[..., :-2], radius)"),
     ("O2NC, Algorithm 4", smoothed, "SmoothedBatch.mean",
      "longest = bound if samples.clipped else torch.full_like(bound, torch.inf)",
      "longest = torch.full_like(bound, torch.inf)"),

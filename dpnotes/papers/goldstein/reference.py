@@ -133,7 +133,7 @@ def single_pass_from_losses(
     >>> [(step.fresh, step.queries, step.blocks, step.left) for step in found]
     [(True, 16, [(1, 1)], 5), (False, 8, [(1, 2)], 4), (True, 16, [(1, 1)], 0)]
     """
-    used, private_g, before = 0, None, None
+    used, private_g, before = 0, torch.zeros(()), None
     for t, z in enumerate(points, start=1):
         p = (t - 1) % Sigma + 1  # place in the period
         fresh = p == 1  # 2: printed: t mod Sigma = 1, which never is at Sigma = 1
@@ -185,7 +185,7 @@ def multi_pass_from_losses(points, losses, n, Sigma, alpha, m, C1, C2, sigma1, s
     >>> [(step.fresh, step.queries, round(step.paid, 3), step.left) for step in found]
     [(True, 36, 0.222, 9), (False, 72, 0.099, 9), (True, 36, 0.222, 9)]
     """
-    places, g, before = range(n), None, None
+    places, g, before = range(n), torch.zeros(()), None
     for t, z in enumerate(points, start=1):
         fresh = (t - 1) % Sigma == 0  # 2: printed: t mod Sigma = 1
         longest, sigma = (C1, sigma1) if fresh else (C2, sigma2)
@@ -231,7 +231,7 @@ def single_pass_from_gradients(points, gradients, n, Sigma, B1, B2, m, C1, C2, s
     >>> [(step.fresh, step.queries, step.blocks, step.left) for step in found]
     [(True, 4, [(1, 1)], 5), (False, 6, [(1, 2)], 4), (True, 4, [(1, 1)], 0)]
     """
-    used, private_g, before = 0, None, None
+    used, private_g, before = 0, torch.zeros(()), None
     for t, z in enumerate(points, start=1):
         p = (t - 1) % Sigma + 1  # place in the period
         fresh = p == 1  # 2: printed: t mod Sigma = 1, which never is at Sigma = 1

@@ -26,6 +26,10 @@ DIM, EPSILON, DELTA = 3, 16.0, 1e-6
 SIZES: dict[str, Any] = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 2.0}
 
 
+def sizes(**more: Any) -> dict[str, Any]:
+    return SIZES | more
+
+
 def distances(num_examples: int, seed: int = 0) -> CustomProblem:
     """`|x - a|` around 0, whose median is there: 1-Lipschitz, with kinks."""
     a = 0.3 * Streams.of("distances", [seed]).normal("a", 0, num_examples * DIM).view(num_examples, DIM)
@@ -44,7 +48,7 @@ CHOICES: dict[str, tuple[Any, int, dict[str, Any]]] = {
 
 def choice(name: str, epsilon: float = EPSILON, **more: Any) -> Parameters:
     make, n, own = CHOICES[name]
-    return make(n, DIM, epsilon, DELTA, **SIZES | own | more)
+    return make(n, DIM, epsilon, DELTA, **sizes(**own | more))
 
 
 @pytest.mark.parametrize("name", CHOICES)
@@ -77,7 +81,7 @@ def test_noise_is_the_least_that_is_private_and_steps_are_all_that_the_examples_
 
 
 def test_noise_of_many_passes_is_shared_out_so_that_the_error_is_least():
-    chosen = multi_pass(500, DIM, 1.0, DELTA, **SIZES | {"largest_move": 0.02, "num_steps": 2000})
+    chosen = multi_pass(500, DIM, 1.0, DELTA, **sizes(largest_move=0.02, num_steps=2000))
     assert chosen.period > 4 and chosen.difference_multiplier
 
     def error(share: float) -> float:
@@ -117,8 +121,8 @@ def test_data_that_are_used_up_end_a_run_with_a_window_that_is_whole():
 
 def test_bounds_that_hold_with_high_probability_alone_are_assumed_and_cost_a_part_of_delta():
     how: dict[str, Any] = {"largest_move": 0.5, "failure": 1e-7}
-    common = single_pass(1000, DIM, EPSILON, DELTA, **SIZES | how)
-    independent = single_pass(1000, DIM, EPSILON, DELTA, **SIZES | how, independent=True)
+    common = single_pass(1000, DIM, EPSILON, DELTA, **sizes(**how))
+    independent = single_pass(1000, DIM, EPSILON, DELTA, **sizes(**how), independent=True)
     assert common.directions == max(least_directions(common, 0.5e-7))
     assert independent.directions == max(least_directions(independent, 0.5e-7)) and independent.budget == common.budget
     runs = online_to_nonconvex(
@@ -127,7 +131,7 @@ def test_bounds_that_hold_with_high_probability_alone_are_assumed_and_cost_a_par
     (claim,) = runs.guarantees
     assert claim.holds and claim.delta == DELTA and claim.epsilon == pytest.approx(EPSILON, rel=1e-6)
     assert any("part of delta" in assumption.statement for assumption in claim.assumptions)
-    enforced = single_pass(1000, DIM, EPSILON, DELTA, **SIZES | {"largest_move": 0.5})
+    enforced = single_pass(1000, DIM, EPSILON, DELTA, **sizes(largest_move=0.5))
     assert enforced.noise_multiplier < common.noise_multiplier, "a part of delta is the directions'"
     with pytest.raises(ValueError, match=r"Expected delta=1e-08 > failure=1e-07"):
         online_to_nonconvex(distances(50), common, torch.ones(1, DIM).double(), Streams.of(0, ["a"]), delta=1e-8)
@@ -135,7 +139,7 @@ def test_bounds_that_hold_with_high_probability_alone_are_assumed_and_cost_a_par
 
 def test_the_probability_that_is_promised_of_directions_holds():
     """Of a linear loss at a failure of 5%, in 2,000 estimates; control: a hundredth of the directions."""
-    chosen = replace(single_pass(1000, DIM, EPSILON, DELTA, **SIZES | {"largest_move": 0.1}), slack=0.5)
+    chosen = replace(single_pass(1000, DIM, EPSILON, DELTA, **sizes(largest_move=0.1)), slack=0.5)
     slope = torch.nn.functional.normalize(torch.ones(1, DIM).double())
     problem = CustomProblem(lambda x, a: x @ a, DIM, slope)
     none = torch.zeros(2000, dtype=torch.int64)
@@ -151,9 +155,9 @@ def test_the_probability_that_is_promised_of_directions_holds():
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
-    "alpha = 0": (lambda: single_pass(1000, 3, 1.0, DELTA, **SIZES | {"radius": 0.0}), "Expected radius=0.0 > 0"),
+    "alpha = 0": (lambda: single_pass(1000, 3, 1.0, DELTA, **sizes(radius=0.0)), "Expected radius=0.0 > 0"),
     "alpha > Phi/L": (
-        lambda: plain(1000, 3, 1.0, DELTA, **SIZES | {"radius": 2.5}),
+        lambda: plain(1000, 3, 1.0, DELTA, **sizes(radius=2.5)),
         r"Expected radius=2.5 <= initial_gap/lipschitz=2: too large by a factor of 1.25",
     ),
     "D > alpha": (lambda: multi_pass(1000, 3, 1.0, DELTA, **SIZES, largest_move=0.6), "Expected largest_move=0.6 <="),

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 RULE = (
     "At every d plain runs have the same number of steps, with batches such that noise is as large as a gradient, and "
     "the same move. With m directions an estimate from losses is sqrt(1 + (d - 1) / m) gradients long, and its bound, "
-    "so its noise, is 5% more. Equal norm: the mean norm over windows is at most `margin` times that of gradients; m is interpolated "
-    "between the two values of the grid around it. The slope of ln(calls with losses over calls with gradients) "
-    "in ln(d), with a 99% bootstrap interval over repeats, is predicted to be 1 by our accounting and 2 by Remark 6.2. "
-    "Independent directions at the two points of an increment, as printed, are compared with common ones at m = d and "
-    "else the same parameters. Reproduced, of the paper, if the interval contains 2 and not 1. Not reproduced if it "
-    "contains 1 and not 2, reaches at most 0.4 to either side, and independent directions have a norm that is larger "
-    "by at least 3 standard errors of the difference. Undecided otherwise, and if a norm is not reached within the "
-    "grid, or a run did not finish."
+    "so its noise, is 5% more. Equal norm: the mean norm over windows is at most `margin` times that of gradients; m "
+    "is interpolated between the two values of the grid around it, and beyond the grid is its end. The slope of "
+    "ln(calls with losses over calls with gradients) in ln(d) is 1 by our accounting and 2 by Remark 6.2; its standard "
+    "error is that of the bootstrap over repeats. Independent directions at the two points of an increment, as "
+    "printed, are compared with common ones at m = d and else the same parameters. Reproduced, of the paper, if the "
+    "slope is above 1.5 by at least 2 standard errors. Not reproduced if it is below 1.5 by as many, and independent "
+    "directions have a norm that is larger by at least 3 standard errors of the difference. Undecided otherwise, and "
+    "if m is beyond the grid at two values of d or more, or a run did not finish."
 )
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
     "seed": "goldstein.orders",
     "radius": 0.25,
     "move": 0.05,
-    "margin": 1.2,
+    "margin": 1.25,
     "pool": 8,
     "probes": 4,
 }
@@ -42,8 +42,13 @@ QUICK = Spec(
     "quick",
     {
         **COMMON,
-        "dims": [8, 16, 32],
-        "ratios": [0.25, 0.5, 1.0, 2.0],
+        # By resampling a pilot of another seed 120 times; for the rival with its excess moved to where d^2 has it.
+        "chances": {
+            "slope 1": "not reproduced 0.99, reproduced 0",
+            "slope 2": "reproduced 1, not reproduced 0",
+        },
+        "dims": [6, 12, 24],
+        "ratios": [0.25, 0.5, 1.0, 2.0, 4.0],
         "num_steps": 100,
         "epsilon": 8.0,
         "repeats": 16,
@@ -57,6 +62,7 @@ PAPER = Spec(
     "paper",
     {
         **COMMON,
+        "chances": {"all": "not known, as no pilot has its sizes: underpowered"},
         "dims": [10, 30, 100],
         "ratios": [0.25, 0.5, 1.0, 2.0, 4.0],
         "num_steps": 200,
@@ -66,6 +72,7 @@ PAPER = Spec(
         "increments": {"dim": 30, "num_examples": 6000, "move": 0.005, "epsilon": 1000.0},
     },
 )
+_BETWEEN = 1.5  # the two predictions
 _SAFETY = 1.05  # of the bound of an estimate over its typical length
 
 
@@ -97,7 +104,7 @@ def parameters(spec: Spec, cell: Cell) -> Parameters:
 
     Example:
       >>> [parameters(QUICK, {"part": "orders", "dim": 4, "directions": m}).num_examples for m in (0, 4)]
-      [400, 400]
+      [300, 300]
     """
     dim, directions, epsilon = cell["dim"], cell["directions"], spec["epsilon"]
     given: dict[str, Any] = {"radius": spec["radius"], "lipschitz": 1.0, "initial_gap": valleys.INITIAL_GAP}
@@ -152,7 +159,7 @@ def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def needed(norms: np.ndarray, directions: np.ndarray, first: float, margin: float) -> float:
-    """How many directions reach `margin` times the norm of gradients; infinite or 0 outside the grid.
+    """How many directions reach `margin` times the norm of gradients; the end of the grid where that is beyond it.
 
     ln(m) is interpolated in ln(norm) between the first m that reaches it and the one before.
 
@@ -164,14 +171,12 @@ def needed(norms: np.ndarray, directions: np.ndarray, first: float, margin: floa
 
     Example:
       >>> round(needed(np.array([2.0, 1.5, 1.1]), np.array([4, 8, 16]), 1.0, 1.2), 2)
-      13.18
+      13.17
     """
     enough = np.nonzero(norms <= margin * first)[0]
-    if not len(enough):
-        return math.inf
-    after = int(enough[0])
-    if after == 0:
-        return 0.0
+    after = int(enough[0]) if len(enough) else len(norms)
+    if after in (0, len(norms)):
+        return float(directions[min(after, len(norms) - 1)])
     share = math.log(norms[after - 1] / (margin * first)) / math.log(norms[after - 1] / norms[after])
     return float(directions[after - 1] * (directions[after] / directions[after - 1]) ** share)
 
@@ -196,11 +201,11 @@ def call_ratios(frame: "pd.DataFrame", margin: float, num_bootstrap: int = 400) 
 
 
 def slope(ratios: "pd.DataFrame") -> Slope:
-    """The exponent of the ratio in d; the interval is of 99%, from the rows that were drawn again."""
+    """The exponent of the ratio in d, give or take 2 standard errors, from the rows that were drawn again."""
     knob = ratios.columns.to_numpy(dtype=np.float64)
     fitted = np.array([power_law(knob, row[None], num_bootstrap=1).slope for row in ratios.to_numpy()])
-    low, high = np.quantile(fitted[1:], [0.005, 0.995])
-    return Slope(float(fitted[0]), float(low), float(high), float(np.log10(knob.max() / knob.min())))
+    first, reach = float(fitted[0]), 2 * float(fitted[1:].std())
+    return Slope(first, first - reach, first + reach, float(np.log10(knob.max() / knob.min())))
 
 
 def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
@@ -208,10 +213,10 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     if lost := int((~frame["finished"]).sum()):
         return Decision("undecided", f"{lost} of {len(frame)} runs did not finish")
     ratios = call_ratios(frame, spec["margin"])
-    outside = ~(np.isfinite(ratios) & (ratios > 0)).all(axis=0)
     words = ", ".join(f"{ratios[dim][0]:.1f} at d = {dim}" for dim in ratios)
-    if outside.any():
-        return Decision("undecided", f"calls with losses over calls with gradients: {words}; not within the grid")
+    asked = frame[(frame["part"] == "orders") & (frame["directions"] > 0)].groupby("dim")["directions"]
+    if int(((ratios.iloc[0] <= 2 * asked.min()) | (ratios.iloc[0] >= 2 * asked.max())).sum()) > 1:
+        return Decision("undecided", f"calls with losses over calls with gradients: {words}; beyond the grid")
     fit = slope(ratios)
     norms = {kind: frame.loc[frame["part"] == kind, "norm"] for kind in ("independent", "common")}
     difference = norms["independent"].mean() - norms["common"].mean()
@@ -220,10 +225,9 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         f"calls with losses over calls with gradients: {words}; exponent {fit}; independent directions "
         f"{norms['independent'].mean():.3f}, common {norms['common'].mean():.3f} ({errors:+.1f} standard errors)"
     )
-    if fit.contains(2) and not fit.contains(1):
+    if fit.low > _BETWEEN:
         return Decision("reproduced", facts)
-    sharp = fit.contains(1) and not fit.contains(2) and fit.half_width <= 0.4 and errors >= 3
-    return Decision("not reproduced" if sharp else "undecided", facts)
+    return Decision("not reproduced" if fit.high < _BETWEEN and errors >= 3 else "undecided", facts)
 
 
 EXPERIMENT = Experiment(

@@ -107,6 +107,14 @@ def windows(problem: Any, parameters: Sequence[Parameters], x: Tensor, streams: 
       x: `(runs, dim)`, the start.
       streams: one key a run.
       probes: windows, at least 1; of a run with fewer some are taken more than once.
+
+    Example:
+      >>> from dpnotes.papers.goldstein.algorithms import plain
+      >>> sizes = {"radius": 0.25, "lipschitz": 1.0, "initial_gap": INITIAL_GAP}
+      >>> given = plain(200, 4, 8.0, DELTA, largest_move=0.1, **sizes)
+      >>> found = windows(valleys(200, 4, "a"), [given], starts(1, 4), Streams.of(0, ["a"]), 2)
+      >>> found.averages.shape, found.calls.tolist() == [given.num_steps * given.batch], found.finished.tolist()
+      (torch.Size([1, 2, 4]), True, [True])
     """
     whole = [p.num_steps // p.window for p in parameters]
     marks = torch.tensor([[int((place + 0.5) / probes * count) for place in range(probes)] for count in whole])
@@ -131,6 +139,11 @@ def mean_norms(gradient: Gradient, averages: Tensor, streams: Streams, radius: f
       averages: `(runs, probes, dim)`.
       streams: one key a run.
       radius: of the Goldstein subdifferential.
+
+    Example:
+      >>> gradient = population_gradient(10, 2000, "test")
+      >>> mean_norms(gradient, starts(1, 10)[:, None], Streams.of(0, ["a"]), 0.5).round(decimals=1)
+      tensor([0.9000], dtype=torch.float64)
     """
     found = [
         certify_goldstein(

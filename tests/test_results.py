@@ -19,6 +19,9 @@ PRIVATE = {
     "budget_schedules.mnist35",
     "budget_schedules.quadratic",
     "drift_escape.sensing",
+    "goldstein.complexity",
+    "goldstein.mnist",
+    "goldstein.orders",
     "noisy_sgd.convnet",
     "noisy_sgd.convnet_clipped",
 }

@@ -305,7 +305,7 @@ def test_a_stale_result_says_so_beside_its_numbers(toy: Path, monkeypatch: pytes
     changed = replace(TOY, data=("other data",))
     monkeypatch.setattr(cli, "all_experiments", lambda: [changed])
     table = call("results", "toy.squares").stdout
-    assert "state        stale" in table and "decision     undecided: stale result" in table
+    assert "state        stale" in table and "decision     stale: data changed" in table
     csv = call("results", "toy.squares", "--csv")
     assert "is stale: data changed" in csv.stderr and "stale" not in csv.stdout
 

@@ -30,6 +30,7 @@ from dpnotes.lineage import Lineage
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import Runs, drive
+from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.clipped import ClippedGradient
@@ -41,6 +42,7 @@ from dpnotes.papers.adaptive_batch.algorithms import practical, stochastic_spide
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
+from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.noisy_sgd.algorithms import (
     NoiseChoice,
     clipped_noisy_sgd,
@@ -57,6 +59,7 @@ from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems import text
 from dpnotes.problems.architectures import resnet18, small_conv_net
+from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
@@ -211,6 +214,7 @@ METHODS: dict[str, Any] = {
     "perturbed": PerturbedDescent(0.5, 0.05),
     "stochastic Spider": StochasticSpider(40, 0.5, 0.3, 5, 0.05),
     "drift escape": DriftEscape(0.5, 0.3, 5, 0.5, 3),
+    "online to nonconvex": OnlineToNonconvex(4, 0.1, 0.05, 2),
 }
 
 
@@ -343,7 +347,16 @@ def trains(device: str) -> Any:
     return train(oracle, problem.initial(streams), streams, Evaluation(data, every=2), step_size=0.5)
 
 
+def converts(device: str) -> Any:
+    sizes: dict[str, Any] = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 2.0, "largest_move": 0.1}
+    examples = torch.linspace(0, 1, 400, device=device).double().view(200, 2)
+    problem = CustomProblem(lambda x, a: (x - a).norm(), 2, examples)
+    x, streams = start(2, device)
+    return online_to_nonconvex(problem, plain(200, 2, 8.0, 1e-6, **sizes), x.double(), streams, delta=1e-6, max_steps=6)
+
+
 DOORS: dict[Callable[..., Any], Program] = {
+    online_to_nonconvex: converts,
     private_gradient_descent: descends,
     clipped_noisy_sgd: lambda on: noisy(on, clipped_noisy_sgd, sampling=POISSON, relation=Relation.ZERO_OUT),
     noisy_sgd: lambda on: noisy(on, noisy_sgd, sampling=FIXED),

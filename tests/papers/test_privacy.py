@@ -11,6 +11,7 @@ import math
 import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -25,6 +26,7 @@ from dpnotes.papers.budget_schedules import algorithms as budget_schedules
 from dpnotes.papers.budget_schedules import calculators as budget_schedules_numbers
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape import calculators as drift_escape_numbers
+from dpnotes.papers.goldstein import algorithms as goldstein_doors
 from dpnotes.papers.goldstein import calculators as goldstein_numbers
 from dpnotes.papers.noisy_sgd import algorithms as noisy_sgd
 from dpnotes.papers.noisy_sgd import calculators as noisy_sgd_numbers
@@ -254,6 +256,13 @@ def noisy_sgd_privacy_noise(draw: Draw) -> Releases:
     return [Event(found["Delta"] * size / (2 * bound), Relation.REPLACE_ONE, WHOLE, steps)]
 
 
+def goldstein_choice(choose: Callable[..., goldstein_doors.Parameters], draw: Draw) -> Releases:
+    """All releases of a run, as the one Gaussian that they are together."""
+    sizes = {"radius": draw.between(0.1, 0.9), "lipschitz": 1.0, "initial_gap": draw.between(1, 3)}
+    found = choose(draw.whole(1e3, 1e6), draw.whole(1, 30), **draw.privacy, **sizes)
+    return once(math.sqrt(0.5 / found.budget))
+
+
 # What returns noise, by paper and name; several cases share the parameter sets of their paper.
 CASES: dict[str, dict[str, Case]] = {
     "adaptive_batch": {
@@ -273,6 +282,10 @@ CASES: dict[str, dict[str, Case]] = {
         "algorithms.practical": drift_escape_practical,
     },
     "goldstein": {
+        **{
+            f"algorithms.{choose.__name__}": partial(goldstein_choice, choose)
+            for choose in (goldstein_doors.single_pass, goldstein_doors.multi_pass, goldstein_doors.plain)
+        },
         "calculators.SINGLE_PASS_PARAMETERS": goldstein_single_pass,
         "calculators.MULTI_PASS_PARAMETERS": goldstein_multi_pass,
         "calculators.TREE_NOISE": goldstein_tree,

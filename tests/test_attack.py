@@ -186,7 +186,14 @@ def test_an_audit_passes_what_is_right_and_catches_half_of_the_noise():
         assert len(audits.verdict([control], [found])) == 2  # what is refuted, and a control that is blind
 
 
-LAWS = ("private_gradient_descent", "clipped_noisy_sgd, fixed size", "stochastic_spider", "drift_escape, later batch")
+LAWS = (
+    "private_gradient_descent",
+    "clipped_noisy_sgd, fixed size",
+    "stochastic_spider",
+    "drift_escape, later batch",
+    "online_to_nonconvex, one pass",
+    "online_to_nonconvex, many passes",
+)
 
 
 @pytest.mark.parametrize("name", [*LAWS, "Tree, optimal", "Laplace"])

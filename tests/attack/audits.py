@@ -29,11 +29,12 @@ from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.samples import DataSetSamples
+from dpnotes.oracles.samples import ORDER_PURPOSE, DataSetSamples, WrittenOut, shuffled
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape import algorithms as drift_escape
+from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
 from dpnotes.papers.noisy_sgd.training import Evaluation, train
 from dpnotes.privacy import accounting, discrete
@@ -141,6 +142,30 @@ def just(x: Tensor) -> Tensor:
 def steep(x: Tensor) -> Tensor:
     """A gradient that changes faster than any smoothness here."""
     return 40 * x
+
+
+@dataclass(frozen=True, eq=False)
+class Bowl:
+    """On the line, examples without a loss but for each run's canary `(runs,)`: a parabola, steeper than any bound."""
+
+    side: float
+    num_examples: int
+    canary: Tensor
+    dim = 1
+    keeps_examples_apart = True
+    steepness = 1e6
+
+    def take(self, index: Tensor) -> "Bowl":
+        return replace(self, canary=self.canary[index])
+
+    def losses(self, x: Tensor, examples: Tensor) -> Tensor:
+        return self._weight(examples)[..., None] * x[:, None, :, 0] ** 2 / 2
+
+    def gradients(self, x: Tensor, examples: Tensor) -> Any:
+        return WrittenOut(self._weight(examples)[..., None] * x[:, None])
+
+    def _weight(self, examples: Tensor) -> Tensor:
+        return self.side * self.steepness * (examples == self.canary[:, None])
 
 
 def unit(vectors: Tensor) -> Tensor:
@@ -414,6 +439,61 @@ def escaping(turn: int, threshold: float, included: bool, streams: Streams) -> t
     return seen.found / 2 + 0.5, runs.guarantees[0]
 
 
+CONVERTED = goldstein.Parameters(
+    num_examples=200, dim=1, radius=1.0, lipschitz=1.0, num_steps=8, largest_move=0.1, step_size=0.05, window=4,
+    period=8, first_batch=1, batch=1, noise_multiplier=2.0, difference_multiplier=None, order="zeroth", directions=2,
+    first_directions=None, slack=0.5, independent=False, failure=0.0, origin="the attack",
+)  # fmt: skip
+
+
+def _converted(choice: goldstein.Parameters, side: float, canary: Tensor, streams: Streams) -> Any:
+    """What was released and where, `(steps, runs)` each, and what is claimed."""
+    x = torch.full((len(streams), 1), 5.0, dtype=torch.float64)
+    released, places = torch.zeros(2, choice.num_steps, len(x), dtype=torch.float64)
+    state: Any = mock.Mock(x=x.clone())
+
+    def seen(going: Tensor, after: Any, estimate: Any) -> None:
+        step = int(after.steps.max()) - 1
+        released[step, going], places[step, going] = estimate.gradient[:, 0], state.x[going, 0]
+        state.x[going] = after.x
+
+    bowl = Bowl(side, choice.num_examples, canary)
+    runs = goldstein.online_to_nonconvex(bowl, choice, x, streams, delta=DELTA, observe=seen)
+    return released, places, runs.guarantees[0]
+
+
+def converted_once(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """Online to nonconvex in one pass, the canary in the first batch: what the tree releases after it holds it, too."""
+    steps, half = CONVERTED.num_steps, CONVERTED.first_bound
+    canary = shuffled(torch.zeros(len(streams), 1, dtype=torch.int64), 200, streams, ORDER_PURPOSE)[:, 0]
+    released, _, claim = _converted(CONVERTED, 2.0 * included - 1, canary, streams)
+    nodes = sorted({node for step in range(1, steps + 1) for node in releases.node(step)})
+    there = [[float(node in releases.node(step)) for step in range(1, steps + 1)] for node in nodes]
+    noise = CONVERTED.noise_multiplier * 2 * half
+    pair = GaussianPair(torch.zeros(steps), torch.full((steps,), 2 * half), noise * torch.tensor(there))
+    return pair.score(released.T + half), claim
+
+
+def converted_often(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """Online to nonconvex in many passes: the canary is in every reset and every increment."""
+    noise, later_noise, period, steps, n = 2.0, 8**0.5, 3, 6, 4
+    choice = replace(
+        CONVERTED, num_examples=n, num_steps=steps, window=2, period=period, order="first",
+        noise_multiplier=noise, difference_multiplier=later_noise,
+    )  # fmt: skip
+    released, places, claim = _converted(
+        choice, 2.0 * included - 1, torch.zeros(len(streams), dtype=torch.int64), streams
+    )
+    score = torch.full_like(released[0], 0.5)
+    for step in range(steps):
+        if step % period == 0:  # in units of the sensitivity: a shift of 1
+            score += released[step] * n / (2 * choice.first_bound) / noise**2
+        else:
+            value = (released[step] - released[step - 1]) * (places[step] - places[step - 1]).sign()
+            score += value * n / (2 * choice.smoothness * choice.least_move) / later_noise**2
+    return score, claim
+
+
 def plain_spider(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     x, turn, first, later = origin(streams, 1.0), 3, 5, 2
     problem = Signal.in_turn(2.0 * included - 1, 100, turn, len(x))
@@ -544,6 +624,8 @@ def doors() -> dict[str, Door]:
         "drift_escape, first batch": Door((drift_escape.drift_escape,), partial(escaping, 0, 1e-9), normal(1.0)),
         "drift_escape, later batch": Door((drift_escape.drift_escape,), partial(escaping, 4, 1e-9), normal(1.0)),
         "drift_escape, among attempts": Door((drift_escape.drift_escape,), partial(escaping, 5, 1.0), normal(1.0)),
+        "online_to_nonconvex, one pass": Door((goldstein.online_to_nonconvex,), converted_once, normal(1.0)),
+        "online_to_nonconvex, many passes": Door((goldstein.online_to_nonconvex,), converted_often, normal(1.0)),
         "Spider, plain": Door((Spider,), plain_spider, normal(1.0)),
         "Gaussian": Door((Gaussian,), partial(mechanism, Gaussian, 1.0, 3), normal(1.0)),
         **{

@@ -24,7 +24,9 @@ lab: $(VENV)/.lab  ## set up, then open JupyterLab on the first notebook (PORT=8
 	$(BIN)/jupyter lab --port=$(PORT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
 		$(if $(filter none,$(BROWSER)),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
 
-test: chromium lint types unit check-notebooks browser  ## set up, then lint, types, tests, doctests, notebooks, browser
+test: chromium  ## set up, then lint, types, tests, doctests, notebooks, browser
+	@$(MAKE) --no-print-directory -j2 lint types
+	@$(MAKE) --no-print-directory unit check-notebooks browser
 
 test-all: $(VENV)/.dev  ## the slow suite, which `make test` leaves out
 	$(PYTEST) -n $(WORKERS) -m "slow and not browser and not gpu" --timeout=1800

@@ -30,9 +30,10 @@ from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.tree import Tree
 
 CASES = laws.cases()
+SLOW = ("oracles.spider.Spider, smoothed, losses: modules", "privacy.discrete.DiscreteGaussian, plain: covariance")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES])
 def test_law(name: str) -> None:
     CASES[name]()
 

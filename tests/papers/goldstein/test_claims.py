@@ -564,23 +564,6 @@ def test_explicit_constants_against_a_numeric_search():
     assert grid["n_single_pass"][0] > grid["n_single_pass"][1] and grid["n_multi_pass"][0] > grid["n_multi_pass"][1]
 
 
-def test_calculators_are_fast():
-    import time
-
-    for name, numbers in (
-        ("eq1", {**PROBLEM, "R": 1.0}),
-        ("thm3.1.accuracy", {**{k: v for k, v in PROBLEM.items() if k != "beta"}, "n": 1e7}),
-        ("thm4.1.parameters", PROBLEM),
-        ("own.explicit", PROBLEM),
-    ):
-        calculator, times = claim(f"goldstein.{name}").calculator(), []
-        for _ in range(20):
-            start = time.perf_counter()
-            calculator(**numbers)
-            times.append(time.perf_counter() - start)
-        assert min(times) < 1e-3, name
-
-
 def test_crossovers_are_where_the_sizes_meet():
     problem = {k: v for k, v in PROBLEM.items() if k != "delta"}
     at = calculate("own.crossover.privacy", **problem, R=1.0)

@@ -11,6 +11,7 @@ import importlib
 import inspect
 import itertools
 import pkgutil
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -87,9 +88,9 @@ def found(package: ModuleType) -> dict[type, set[type]]:
 
 def written_in(module: ModuleType) -> set[type]:
     """The classes of a module that are no protocols, those in classes and those that a call made, too."""
-    for function in (
-        node for node in ast.walk(ast.parse(Path(f"{module.__file__}").read_text())) if isinstance(node, FUNCTION)
-    ):
+    source = Path(f"{module.__file__}").read_text()
+    tree = ast.parse(source) if re.search(r"^[ \t]+class ", source, re.MULTILINE) else ast.Module([], [])
+    for function in (node for node in ast.walk(tree) if isinstance(node, FUNCTION)):
         inside = [node.name for node in ast.walk(function) if isinstance(node, ast.ClassDef)]
         assert not inside, f"Expected no class in a function, where no law finds it: {inside} in {module.__name__}."
     waiting, written = [*vars(module).values()], set[type]()
@@ -595,7 +596,7 @@ def asked_of(
 def covariance(make: Factory) -> None:
     """4: the noise that is drawn is worth what is charged, for an example in one of the releases and for one in all."""
     mechanism = make()
-    runs, calls = (1000, 2) if isinstance(mechanism, DiscreteGaussian) else (40_000, CALLS)
+    runs, calls = (1000, 2) if isinstance(mechanism, DiscreteGaussian) else (20_000, CALLS)
     scales = torch.tensor([SENSITIVITIES[step % 3] for step in range(calls)]).double()
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * calls)
     for sampling in (FRESH, WHOLE):

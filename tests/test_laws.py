@@ -45,10 +45,10 @@ def test_every_class_has_a_factory_and_every_factory_a_class() -> None:
 
 
 def test_control_a_class_without_a_factory_and_a_factory_without_a_class_are_named() -> None:
-    without = {kind: made for kind, made in laws.ORACLES.items() if kind is not Spider}
-    (missing,) = laws.complaints(laws.found(dpnotes)[Oracle], without, "tests/laws.py")
+    found, without = laws.found(dpnotes)[Oracle], {k: made for k, made in laws.ORACLES.items() if k is not Spider}
+    (missing,) = laws.complaints(found, without, "tests/laws.py")
     assert missing == "Expected dpnotes.oracles.spider.Spider to have a factory in tests/laws.py."
-    (gone,) = laws.complaints(laws.found(dpnotes)[Oracle], laws.ORACLES | {Telling: {"a": Telling}}, "tests/laws.py")
+    (gone,) = laws.complaints(found, laws.ORACLES | {Telling: {"a": Telling}}, "tests/laws.py")
     assert (
         "Expected no factory of test_laws.Telling" in gone or "Telling in tests/laws.py: there is no such class" in gone
     )

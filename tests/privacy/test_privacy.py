@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from dp_accounting import pld, rdp
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpnotes.core import FRESH, WHOLE, Assumption, Guarantee, Ledger, Price, Relation, Release, Sampling, Sensitive
@@ -111,6 +111,7 @@ def test_the_conversions_are_ordered_and_the_exact_one_is_exact(rho, delta):
 
 
 @pytest.mark.parametrize("conversion", CONVERSIONS)
+@settings(max_examples=30)
 @given(epsilon=st.floats(1e-3, 50), exponent=st.floats(-12, -1))
 def test_calibration_returns_the_private_side(conversion, epsilon, exponent):
     delta = 10**exponent
@@ -128,6 +129,7 @@ def test_the_papers_budget_and_its_wrong_root():
     assert rho_to_epsilon(printed, 1e-8, "classic") > 150  # not 4: the printed sign gives a broken guarantee
 
 
+@pytest.mark.slow
 def test_the_closed_form_agrees_with_composed_privacy_loss_distributions():
     schedule = schedules.exponential(0.8, 0.5, 6)
     ledger = ledger_of(schedule)

@@ -166,6 +166,7 @@ def test_the_search_is_paid_for_on_top_of_the_iterates():
 
 
 # ---------------------------------------------------------------- from the saddle to a published point
+@pytest.mark.slow
 def test_a_run_that_starts_at_a_saddle_publishes_a_point_that_is_none():
     # f_i(x) = -x_1^2/4 + x_1^4/4 + x_2^2/2 + <a_i, x>: a saddle at 0, minima at x_1^2 = 1/2 with Hessian (1, 1).
     n, T = 20_000, 120

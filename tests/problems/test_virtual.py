@@ -23,6 +23,7 @@ def streams(runs: int) -> Streams:
     return Streams.of("virtual", range(runs))
 
 
+@pytest.mark.slow
 def test_the_mean_over_a_batch_is_that_of_examples_drawn_one_by_one() -> None:
     """Moments of a batch of 7 against 7 examples each: four standard errors, 10 comparisons, error rate below 1e-3."""
     runs, size = 20_000, 7
@@ -43,7 +44,7 @@ def test_the_mean_over_a_batch_is_that_of_examples_drawn_one_by_one() -> None:
     assert not agree(DATA.fresh(size + 1, streams(runs), "batch", 0).gradient(x), singles)
 
 
-@pytest.mark.parametrize("size", [1.0, 1e4, 1e14])
+@pytest.mark.parametrize("size", [1.0, pytest.param(1e4, marks=pytest.mark.slow), 1e14])
 def test_variances_are_the_stated_ones(size: float) -> None:
     """A mean of `runs` squares has a relative error of `sqrt(2 / runs)` at most: four of them, two comparisons."""
     runs = 100_000

@@ -48,6 +48,7 @@ L = SYMBOLS.symbol(
     "L", "Lipschitz constant of the loss of every sample", _GRADIENT, usual=(0.1, 10), common="lipschitz"
 )
 R = SYMBOLS.symbol("R", "distance to a minimiser, or diameter of the outputs", LENGTH)
+R_smoothed = SYMBOLS.symbol("R~", "distance to a minimiser of the smoothed objective", LENGTH, latex="\\tilde R")
 zeta = SYMBOLS.symbol("zeta", "failure probability of generalisation", domain=UNIT_INTERVAL)
 
 # What an algorithm chooses.

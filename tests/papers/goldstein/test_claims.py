@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sympy
-from scipy import integrate, stats
+from scipy import integrate, optimize, stats
 from scipy.optimize import linprog
 
 from dpnotes.papers import claim, claims
@@ -339,16 +339,86 @@ def test_sharp_constants_of_smoothing():
     assert float(error.value.xreplace({s.d: sympy.Integer(3), s.L: 1, s.alpha: 1})) == pytest.approx(numeric)
 
 
+GRID = np.linspace(-6, 6, 2401)
+CORE = np.abs(GRID) <= 2  # away from the ends, where what is beyond them does not matter
+
+
+def lasry_lions(h: np.ndarray, lam: float) -> tuple[np.ndarray, np.ndarray]:
+    """Of eq. (19), corrected, on the grid: the inner envelope, and the smoothed function on its core."""
+    square = (GRID[:, None] - GRID[None, :]) ** 2
+    inner = np.min(h[None, :] + square / (4 * lam), axis=1)
+    return inner, np.max(inner[None, :] - square[CORE] / (2 * lam), axis=1)
+
+
 def test_lasry_lions_smoothing_of_a_peak():
-    """h = -L|x| on a grid: the error at 0 is L^2 lambda, the curvature near 0 is 1/lambda."""
+    """h = -L|x|: the error at 0 is L^2 lambda, the curvature near 0 is 1/lambda."""
     L, lam = 2.0, 0.5
-    y = np.linspace(-6, 6, 4801)
-    inner = np.min(-L * np.abs(y)[None, :] + (y[:, None] - y[None, :]) ** 2 / (4 * lam), axis=1)
-    near = np.array([-0.1, 0.0, 0.1])
-    core = np.abs(y) <= 2  # away from the ends of the grid
-    smooth = np.max(inner[core][None, :] - (y[core][None, :] - near[:, None]) ** 2 / (2 * lam), axis=1)
-    assert 0 - smooth[1] == pytest.approx(L**2 * lam, abs=1e-3)
-    assert (smooth[0] - 2 * smooth[1] + smooth[2]) / 0.01 == pytest.approx(-1 / lam, abs=1e-2)
+    _, smooth = lasry_lions(-L * np.abs(GRID), lam)
+    center = len(smooth) // 2
+    assert 0 - smooth[center] == pytest.approx(L**2 * lam, abs=1e-3)
+    near = smooth[[center - 20, center, center + 20]]
+    assert (near[0] - 2 * near[1] + near[2]) / 0.01 == pytest.approx(-1 / lam, abs=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_lasry_lions_smoothing_keeps(seed: int):
+    """Fact B.2 (i) and (iii), and the distance in the proof of Lemma B.3, of a random piecewise linear function."""
+    lam, L = 0.1, 3.0
+    slopes = np.random.default_rng(seed).choice([-L, -1, 1, L], size=24)
+    h = np.interp(GRID, np.linspace(-6, 6, 25), np.concatenate([[0], np.cumsum(0.5 * slopes)]))
+    h += np.maximum(np.abs(GRID) - 1.5, 0) * 2 * L  # the minimum lies in the core
+    inner, smooth = lasry_lions(h, lam)
+    assert (inner[CORE] <= smooth + 1e-12).all() and (smooth <= h[CORE] + 1e-12).all()
+    assert smooth.min() == pytest.approx(h.min(), abs=1e-12) and smooth.argmin() == h[CORE].argmin()
+    steps = np.abs(np.diff(smooth)) / np.diff(GRID[CORE])
+    assert steps.max() <= np.abs(np.diff(h) / np.diff(GRID)).max() * (1 + 1e-9)
+    # The proof's z* is as far from x as lambda times the slope there, and not as lambda times a bound on it.
+    z = GRID[np.argmax(inner[None, :] - (GRID[CORE][:, None] - GRID[None, :]) ** 2 / (2 * lam), axis=1)]
+    slope = np.gradient(smooth, GRID[CORE])
+    assert np.abs(np.abs(z - GRID[CORE]) - lam * np.abs(slope))[5:-5].max() < 0.01
+    flat = np.abs(slope) < 0.9 * L
+    assert (np.abs(z - GRID[CORE])[flat] < lam * L).all() and flat.any()
+
+
+def test_a_mean_of_smoothed_components_has_other_minimisers():
+    L, lam, far = 1.0, 0.25, 0.5
+    components = 2 * L * np.abs(GRID), L * np.abs(GRID - far)
+    assert GRID[sum(components).argmin()] == pytest.approx(0, abs=1e-9)
+    smoothed = [lasry_lions(component, lam)[1] for component in components]
+    assert [GRID[CORE][f.argmin()] for f in smoothed] == pytest.approx([0, far], abs=1e-9)
+    assert GRID[CORE][sum(smoothed).argmin()] == pytest.approx(lam * L, abs=0.006)
+
+
+def test_goldstein_s_descent_and_that_of_components():
+    """By Property (ii) a step of alpha along -g lowers F by alpha |g|, for g of Definition B.1 too; not by twice it."""
+    draw, radius, most = np.random.default_rng(0), 0.3, 0.0
+    for _ in range(50):
+        inputs, targets, x = draw.normal(size=(6, 3)), np.abs(draw.normal(size=6)), draw.normal(size=3)
+        lengths, at = np.linalg.norm(inputs, axis=1), inputs @ x
+
+        def value(x: np.ndarray, inputs=inputs, targets=targets) -> float:
+            return float(np.abs(np.abs(inputs @ x) - targets).mean())
+
+        kinks = np.stack([-targets, 0 * targets, targets])
+        reached = np.abs(kinks - at) <= radius * lengths
+        here = np.sign(np.abs(at) - targets) * np.sign(at)
+        low, high = here.copy(), here.copy()
+        for kink, inside in zip(kinks, reached, strict=True):
+            for side in (-1e-9, 1e-9):
+                slope = np.sign(np.abs(kink + side) - targets) * np.sign(kink + side)
+                low, high = (
+                    np.where(inside, np.minimum(low, slope), low),
+                    np.where(inside, np.maximum(high, slope), high),
+                )
+        rows = inputs.T / len(inputs)
+        found = optimize.lsq_linear(rows, np.zeros(3), (low - 1e-12, high + 1e-12), tol=1e-14).x
+        g = rows @ found
+        if (norm := np.linalg.norm(g)) < 1e-3:
+            continue
+        lowered = value(x) - value(x - radius * g / norm)
+        assert lowered >= radius * norm * (1 - 1e-6)
+        most = max(most, radius * norm / lowered)
+    assert most > 0.9, "control: by little more in some case"
 
 
 # ---------------------------------------------------------------- calculators

@@ -21,6 +21,12 @@ at("appB.property1", "Appendix B.1, property (i)", "Goldstein points of smooth l
         smoothness * alpha + beta,
     ),
 )
+at("appB.property2", "Appendix B.1, property (ii)", "Goldstein's descent")(
+    Inequality(-alpha * norm / u, -alpha * norm, {alpha: (0.01, 10), norm: (0.01, 10)}),
+    "F(x - alpha g/|g|) - F(x) is -alpha times the projection on g of an element of the hull, by the mean value "
+    "theorem. It is |g|/u for some u <= 1: g is the shortest element, and towards one with a shorter projection it "
+    "would become shorter. Of Definition B.1 the same holds: its set is convex and has all gradients of F in the ball.",
+)
 
 envelope = hy + (z - y) ** 2 / (2 * inner) - (z - x) ** 2 / (2 * lam)
 twice = {inner: 2 * lam}
@@ -37,6 +43,11 @@ at("eq19", "eq. (19)", "Lasry-Lions smoothing")(
         hy + (z - y) ** 2 / (4 * lam) - (z - x) ** 2 / (2 * lam),
     ),
 )
+at("factB.2.i", "Fact B.2 (i)", "Slopes of Lasry-Lions smoothing")(
+    Inequality(x / lam, L, where={x: u * lam * L}),
+    "A minimum, or a maximum, of functions h(. + v) + const is L-Lipschitz with h. Where the smoothed -L|x| is a "
+    "parabola, |x| = u lambda L, its slope is |x|/lambda.",
+)
 at("factB.2.ii", "Fact B.2 (ii)", "Error of Lasry-Lions smoothing")(
     Inequality(L * z - z**2 / (4 * lam), L * lam, example={L: 4, lam: half, z: 4}),
     "h = -L|x| at 0: h - M_2lambda(h) is at least L z - z^2/(4 lambda) for every z, and the outer envelope adds "
@@ -46,6 +57,17 @@ at("factB.2.ii", "Fact B.2 (ii)", "Error of Lasry-Lions smoothing")(
         "L lambda should be L^2 lambda, which is attained by -L|x| at 0 (8 against 2 for L = 4, lambda = 1/2).",
         L**2 * lam,
     ),
+)
+at("factB.2.iii", "Fact B.2 (iii)", "Minimisers of Lasry-Lions smoothing")(
+    Inequality(
+        envelope.xreplace({inner: 2 * lam, y: x}),
+        hy,
+        {hy: (0.01, 10), x: (0.01, 10), R: (0.01, 10)},
+        where={z: x + R},
+        subject=value_inside,
+    ),
+    "y = x shows that the smoothed function is at most h, z = x that it is at least M_2lambda(h). Both have the "
+    "minimum of h, and the envelope has it at no other points.",
 )
 at("factB.2.iv", "Fact B.2 (iv)", "Smoothness of Lasry-Lions smoothing")(
     Identity(smoothness, L / lam, diff(x**2 / (2 * lam), x, 2)),
@@ -59,6 +81,15 @@ at("factB.2.iv", "Fact B.2 (iv)", "Smoothness of Lasry-Lions smoothing")(
 at("lemmaB.3", "Lemma B.3", "Radius of Lasry-Lions smoothing")(
     Inequality(lam * beta + 2 * lam * L, 3 * lam * L, where={beta: u * L}),
     "The proof's radius is lambda beta + 2 lambda L, for beta = u L <= L.",
+)
+at("lemmaB.3.distance", "Proof of Lemma B.3", "Distance to the maximiser")(
+    Inequality(u * lam * beta, lam * beta, {beta: (0.01, 10)}, sense=">=", example={u: half, lam: 1, beta: 1}),
+    "lambda times the gradient's norm, u beta at a beta-stationary point.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "|x - z*| = lambda beta should be at most that; the radius of the lemma needs no more.",
+        Inequality(u * lam * beta, lam * beta, {beta: (0.01, 10)}),
+    ),
 )
 at("propB.4", "Proposition B.4", "Gradient norm from a warm start")(
     Rate(
@@ -93,6 +124,17 @@ at("thmB.5.rate", "Theorem B.5", "Sample size with Lasry-Lions smoothing")(
         n_b5,
     ),
     calculation=calculate.LASRY_LIONS,
+)
+at("thmB.5.start", "Appendix B.2, above Theorem B.5", "Distance to minimisers after smoothing")(
+    Identity(R_smoothed, R, R + lam * L),
+    "Components 2L|x| and L|x - a| with a >= 2 lambda L, from -R: smoothed, the first has the slope x/lambda near 0, "
+    "which balances the second's -L at x = lambda L.",
+    (
+        Severity.PROOF,
+        "Fact B.2 (iii) is about one component: the mean of smoothed components has other minimisers, here lambda L "
+        "farther away. Assumed for simplicity, as the paper says.",
+        R + lam * L,
+    ),
 )
 at("thmB.5.lambda", "Appendix B.2, above Theorem B.5", "Smoothing parameter")(
     Choice(

@@ -342,7 +342,7 @@ def _shorten(ball: _Ball, num_samples: int, num_rounds: int) -> tuple[float, flo
 
 
 def _leads(leads: list[_Lead], met: Tensor, element: Tensor, norm: float) -> list[_Lead]:
-    """Leads, and gradients that were met, which would shorten the element: the best, the least followed of them first."""
+    """Leads, and gradients that were met, that would shorten the element: the best, the least followed first."""
     for slope in met[torch.isfinite(met).all(1)]:
         if not any(torch.equal(slope, lead.slope) for lead in leads):
             way = slope - element

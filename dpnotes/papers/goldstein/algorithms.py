@@ -246,8 +246,8 @@ def single_pass(
         steps, root = num_examples / 2, math.sqrt(dim)
         sampling = (initial_gap**2 * radius / (lipschitz**2 * steps**2 * root)) ** (1 / 3)
         private = math.sqrt(initial_gap * radius * epsilon / (dim * lipschitz * steps))
-        largest_move = min(sampling, private, radius / root)
-    move, window = _window(largest_move, radius)  # type: ignore[arg-type]
+        largest_move = float(min(sampling, private, radius / root))
+    move, window = _window(largest_move, radius)
     period = max(1, int(window / math.sqrt(dim)))
     steps = _whole_windows(_steps_of(num_examples, period), window, num_examples)
     noise = tree_std(epsilon, delta - failure, 1.0, period) if z else 0.0

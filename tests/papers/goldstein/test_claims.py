@@ -383,10 +383,10 @@ def test_what_lasry_lions_smoothing_keeps(seed: int):
 def test_a_mean_of_smoothed_components_has_other_minimisers():
     L, lam, far = 1.0, 0.25, 0.5
     components = 2 * L * np.abs(GRID), L * np.abs(GRID - far)
-    assert GRID[sum(components).argmin()] == pytest.approx(0, abs=1e-9)
+    assert GRID[np.sum(components, axis=0).argmin()] == pytest.approx(0, abs=1e-9)
     smoothed = [lasry_lions(component, lam)[1] for component in components]
     assert [GRID[CORE][f.argmin()] for f in smoothed] == pytest.approx([0, far], abs=1e-9)
-    assert GRID[CORE][sum(smoothed).argmin()] == pytest.approx(lam * L, abs=0.006)
+    assert GRID[CORE][np.sum(smoothed, axis=0).argmin()] == pytest.approx(lam * L, abs=0.006)
 
 
 def test_goldstein_s_descent_and_that_of_components():

@@ -114,6 +114,16 @@ def test_the_perturbation_moves_off_a_saddle_and_nothing_else_does():
     assert torch.equal(end(0.0), x), "control"
 
 
+def test_no_run_perturbs_at_its_first_step_and_one_at_a_saddle_at_its_second():
+    source, x = oracle(1, Exact()), torch.zeros(1, DIM, dtype=torch.float64)
+    method, seen = StochasticSpider(3, 1 / M, 1e9, 20, 0.1), []
+    drive(
+        method, source, method.init(x, source), Streams.of("first", [0]), 3,
+        observe=lambda going, state, estimate: seen.append(state.perturbations.item()),
+    )  # fmt: skip
+    assert seen == [0, 1, 1]
+
+
 def test_the_printed_reset_of_the_drift_lets_the_error_grow():
     def error(as_printed: bool) -> tuple[float, int]:
         runs = 100

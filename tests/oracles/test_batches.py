@@ -67,6 +67,14 @@ def test_a_poisson_batch_tosses_a_coin_for_every_example():
     assert p_value(found, coins(4, 0.33)) < LEVEL  # the control: a tenth more
 
 
+def test_a_poisson_rate_is_rounded_to_the_private_side(monkeypatch: pytest.MonkeyPatch):
+    """Of the 2^32 values of a coin 0.3 2^32 = 1288490188.8 would be chosen: so many, and no part of one, are."""
+    coin = [torch.tensor([[word]]) for word in (0, 1288490187, 1288490188, 1288490189)]
+    monkeypatch.setattr(Streams, "words", lambda *_: coin)
+    sample = draw(Sampling.poisson(0.3), 4, Streams.of(0, ["a"]), "test", torch.zeros(1, dtype=torch.int64))
+    assert sample.examples is not None and sample.examples.tolist() == [[0, 1]] and sample.present.all()
+
+
 @pytest.mark.parametrize("scheme", [Sampling.fixed_size(2, 5), Sampling.poisson(0.4)])
 @pytest.mark.parametrize("other", ["call", "run", "control"])
 def test_batches_of_calls_and_of_runs_are_independent(scheme, other):

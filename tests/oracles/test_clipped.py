@@ -196,6 +196,15 @@ def test_a_step_that_also_releases_a_loss_is_priced_as_what_both_are_known_to_be
             assert claim.epsilon == pytest.approx(rho_to_epsilon(float(ledger.rho()[0]), 1e-5, "exact"))
 
 
+@pytest.mark.parametrize("name", ["budget", "first_cost", "loss_multiplier"])
+def test_a_plan_of_which_one_run_has_no_number_above_zero_is_refused(name: str):
+    ones = torch.ones(3, dtype=torch.float64)
+    given = {"budget": 9 * ones, "first_cost": ones, "growth": 1.5, "loss_multiplier": ones}
+    for wrong in (0.0, -1.0):
+        with pytest.raises(ValueError, match=f"Expected {name}={wrong} > 0"):
+            LossAdaptiveNoise(**{**given, name: torch.tensor([1.0, wrong, 2.0]).double()})
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_discrete_noise_spends_the_same_and_claims_no_more_than_zcdp(dtype):
     pytest.importorskip("opendp", reason="pip install -e '.[exact]'")

@@ -288,6 +288,7 @@ def test_what_is_only_known_to_be_zcdp_is_converted_as_that():
     with pytest.raises(CombinationError, match="Expected noise='gaussian' with sampling=poisson, got 'zcdp'"):
         Event(1.0, ZERO_OUT, Sampling.poisson(0.1), noise="zcdp")
     assert to_dp_event(alone) == dp_accounting.SelfComposedDpEvent(dp_accounting.dp_event.ZCDpEvent(0.125), 3)
+    assert to_dp_event([replace(alone[0], noise_multiplier=3.0, count=1)]) == dp_accounting.dp_event.ZCDpEvent(0.5 / 9)
 
 
 # ---------------------------------------------------------------- many releases, little noise

@@ -562,9 +562,18 @@ def test_a_bound_accuses_only_a_claim_about_the_same_neighbours():
         ):
             assert bound.relation is relation and f", {relation}," in str(bound) and bound.epsilon > claim.epsilon
             assert bound.exceeds(replace(claim, relation=relation)), "the control"
+            assert not bound.exceeds(replace(claim, relation=relation, epsilon=bound.epsilon)), (
+                "it is no more than that"
+            )
             if relation is not ZERO_OUT:
                 with pytest.raises(CombinationError, match=f"relation=zero-out-one to be the audit's, {relation}"):
                     bound.exceeds(claim)
+
+
+def test_pairs_of_short_numbers_are_computed_in_long_ones():
+    means = torch.tensor([[0.1], [0.3]])
+    pair, long = (ScaledPair(each, (1 / 3, 1 / 2)) for each in (means, means.double()))
+    assert pair.means.dtype == torch.float64 and pair.epsilon(1e-5) == long.epsilon(1e-5)
 
 
 def test_training_that_ends_early_or_ignores_the_canary_is_refused():

@@ -27,6 +27,7 @@ from dpnotes.privacy.accounting import (
     rho_to_epsilon,
 )
 from dpnotes.privacy.audit import LowerBound
+from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
@@ -127,6 +128,12 @@ def test_the_papers_budget_and_its_wrong_root():
     log = math.log(1e8)
     printed = 4 + 2 * log + 2 * math.sqrt(log * (4 + log))
     assert rho_to_epsilon(printed, 1e-8, "classic") > 150  # not 4: the printed sign gives a broken guarantee
+
+
+@pytest.mark.parametrize("name", ["epsilon", "noise_multiplier"])
+def test_one_number_of_an_array_that_is_none_is_refused(name: str):
+    with pytest.raises(ValueError, match=f"Expected {name}=-1.0 >"):
+        gaussian_delta(**{"epsilon": 1.0, "noise_multiplier": 1.0, name: np.array([1.0, -1.0, 2.0])})
 
 
 @pytest.mark.slow

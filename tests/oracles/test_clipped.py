@@ -205,6 +205,14 @@ def test_a_plan_of_which_one_run_has_no_number_above_zero_is_refused(name: str):
             LossAdaptiveNoise(**{**given, name: torch.tensor([1.0, wrong, 2.0]).double()})
 
 
+def test_what_a_caller_does_to_a_plan_s_tensor_later_does_not_reach_a_run():
+    first = torch.full((2,), 0.1, dtype=torch.float64)
+    noise = LossAdaptiveNoise(torch.ones(2).double(), first, 1.5, torch.ones(2).double())
+    state = noise.init()
+    first.mul_(100)
+    assert state.cost.tolist() == [0.1, 0.1]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_discrete_noise_spends_the_same_and_claims_no_more_than_zcdp(dtype):
     pytest.importorskip("opendp", reason="pip install -e '.[exact]'")

@@ -120,14 +120,18 @@ def test_differences_in_factors_are_those_written_out():
             assert torch.allclose(found[run], (rows * (bound / norms).clamp_max(1)).mean(0), atol=1e-10)
 
 
-def test_a_difference_at_several_points_is_the_mean_of_those_at_each():
+def test_what_is_asked_at_several_points_is_the_mean_of_the_answers_at_each():
     """Of gradients that know their differences in factors: those of several points are written out."""
     problem = QuadraticSensing.sample(torch.ones(1, 4, dtype=torch.float64), 30, seed=0)
     zero = torch.tensor([0])
     batch = DataSetSamples(problem).batch(zero, torch.tensor([20]), Streams.of(0, ["a"]), zero)
     x, y = normal("several x", 1, 3, 4), normal("several y", 1, 3, 4)
-    each = [batch.difference(x[:, at], y[:, at], budget(1, 1e9)) for at in range(3)]
-    assert torch.allclose(batch.difference(x, y, budget(1, 1e9)), torch.stack(each).mean(0), atol=1e-10)
+    huge = budget(1, 1e9)
+    each = [(batch.gradient(x[:, at], huge), batch.difference(x[:, at], y[:, at], huge)) for at in range(3)]
+    for found, single in zip(
+        (batch.gradient(x, huge), batch.difference(x, y, huge)), zip(*each, strict=True), strict=True
+    ):
+        assert torch.allclose(found, torch.stack(single).mean(0), atol=1e-10)
 
 
 def test_an_example_without_a_finite_gradient_counts_as_zero():

@@ -130,6 +130,10 @@ def test_the_papers_budget_and_its_wrong_root():
     assert rho_to_epsilon(printed, 1e-8, "classic") > 150  # not 4: the printed sign gives a broken guarantee
 
 
+def test_a_step_decay_falls_after_every_period():
+    assert schedules.step_decay(0.5, 2, 10.0, 5).costs == pytest.approx([10 / 26, 10 / 26, 40 / 26, 40 / 26, 160 / 26])
+
+
 @pytest.mark.parametrize("name", ["epsilon", "noise_multiplier"])
 def test_one_number_of_an_array_that_is_none_is_refused(name: str):
     with pytest.raises(ValueError, match=f"Expected {name}=-1.0 >"):

@@ -42,7 +42,9 @@ def one_error(*arguments: str) -> str:
 
 
 def process(*arguments: str, program: str = "from dpnotes.cli import main; main()", **options: Any) -> subprocess.Popen:
-    command = [sys.executable, "-c", program, *arguments]
+    # A shell's "&" has made children deaf to SIGINT, if the tests run in the background.
+    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [sys.executable, "-c", hear + program, *arguments]
     options.setdefault("env", os.environ | {"PYTHONPATH": str(ROOT)})
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT, **options)
 

@@ -135,6 +135,18 @@ def _scaled(t: Tensor, radius: float, dim: int) -> np.ndarray:
 
 
 # ---------------------------------------------------------------- envelopes
+def _check_envelope(t: Tensor, parameter: float, slope: float) -> None:
+    """Refuse what is out of its domain, and what the type of `t` cannot tell from 0 or infinity."""
+    validate.positive(parameter=parameter)
+    validate.real(slope=slope)
+    if not t.is_floating_point():
+        raise TypeError(f"Expected values of a floating-point type, got {t.dtype}.")
+    kind, unit = torch.finfo(t.dtype), parameter * abs(slope)
+    small = min(parameter, unit) if slope else parameter
+    if small < kind.tiny or max(parameter, abs(slope), unit * abs(slope)) > kind.max:
+        raise ValueError(f"Expected parameter={parameter:g} and slope={slope:g} to be in the range of {t.dtype}.")
+
+
 def moreau_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Tensor, Tensor]:
     """Moreau's envelope `min_s slope |s| + (s - t)^2 / (2 parameter)`, and a derivative of it.
 
@@ -149,12 +161,14 @@ def moreau_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Te
     Returns:
       Value and derivative, `(...)` each.
 
+    Raises:
+      ValueError: outside these domains, or beyond the range of the type.
+
     Example:
       >>> moreau_absolute(torch.tensor([0.0, 0.5, -3.0]), parameter=1.0)
       (tensor([0.0000, 0.1250, 2.5000]), tensor([ 0.0000,  0.5000, -1.0000]))
     """
-    validate.positive(parameter=parameter)
-    validate.real(slope=slope)
+    _check_envelope(t, parameter, slope)
     if slope <= 0:
         return slope * t.abs() - parameter * slope**2 / 2, slope * t.sign()
     derivative = (t / parameter).clamp(-slope, slope)
@@ -175,17 +189,22 @@ def moreau_max(x: Tensor, parameter: float, slope: float = 1.0) -> tuple[Tensor,
     Returns:
       Value `(...)` and gradient `(..., dim)`.
 
+    Raises:
+      ValueError: outside these domains, or beyond the range of the type.
+
     Example:
       >>> moreau_max(torch.tensor([1.0, 0.5, -3.0]), parameter=1.0)
       (tensor(0.5625), tensor([0.7500, 0.2500, 0.0000]))
     """
-    validate.positive(parameter=parameter)
-    validate.real(slope=slope)
+    _check_envelope(x, parameter, slope)
+    if not x.dim() or not x.shape[-1]:
+        raise ValueError(f"Expected x of shape {tuple(x.shape)} to have coordinates.")
     if slope <= 0:
         largest, index = x.max(-1)
         chosen = torch.nn.functional.one_hot(index, x.shape[-1]).to(x)
         return slope * largest - parameter * slope**2 / 2, slope * chosen
-    gradient = slope * _nearest_in_simplex(x / (parameter * slope))
+    # The simplex takes no notice of the shift; without it a short parameter leaves nothing but rounding.
+    gradient = slope * _nearest_in_simplex((x - x.amax(-1, keepdim=True)) / (parameter * slope))
     return (gradient * x).sum(-1) - parameter / 2 * gradient.square().sum(-1), gradient
 
 
@@ -213,6 +232,9 @@ def lasry_lions_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tup
     Returns:
       Value and derivative, `(...)` each; the derivative is `1 / parameter`-Lipschitz.
 
+    Raises:
+      ValueError: outside these domains, or beyond the range of the type.
+
     Example:
       >>> lasry_lions_absolute(torch.tensor([0.0, 0.25, 3.0]), parameter=0.5, slope=-4.0)
       (tensor([ -8.0000,  -8.0625, -16.0000]), tensor([-0.0000, -0.5000, -4.0000]))
@@ -232,6 +254,9 @@ def lasry_lions_max(x: Tensor, parameter: float, slope: float = 1.0) -> tuple[Te
 
     Returns:
       Value `(...)` and gradient `(..., dim)`.
+
+    Raises:
+      ValueError: outside these domains, or beyond the range of the type.
 
     Example:
       >>> lasry_lions_max(torch.tensor([1.0, 1.0]), parameter=1.0, slope=-1.0)

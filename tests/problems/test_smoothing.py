@@ -230,6 +230,11 @@ def test_envelopes_of_a_maximum_are_minima_on_a_grid(slope: float):
         torch.testing.assert_close(function(x, 0.5, slope)[1], torch.stack(numeric), rtol=0, atol=1e-6)
 
 
+def test_a_short_parameter_leaves_the_largest_coordinate():
+    value, gradient = moreau_max(torch.tensor([0.0, 1.0, 2.0]), 0.5, 1e-12)
+    assert float(value) == pytest.approx(2e-12) and gradient.tolist() == pytest.approx([0, 0, 1e-12])
+
+
 @pytest.mark.parametrize("slope", (4.0, -4.0))
 def test_the_corrected_constants_of_lasry_and_lions_are_reached(slope: float):
     """Fact B.2 (ii), (iv): off by at most `L^2 parameter` and `1 / parameter`-smooth; as printed both fail."""
@@ -255,6 +260,10 @@ def test_bad_input_is_named():
         (lambda: moreau_absolute(AT, -1.0), "parameter=-1.0 > 0"),
         (lambda: lasry_lions_max(AT, 0.0), "parameter=0.0 > 0"),
         (lambda: moreau_max(AT, 1.0, math.nan), "slope=nan to be finite"),
+        (lambda: moreau_max(AT[:0], 1.0), r"x of shape \(0,\) to have coordinates"),
+        (lambda: moreau_max(AT, 1.0, 1e308), r"slope=1e\+308 to be in the range of torch.float64"),
+        (lambda: lasry_lions_max(AT.float(), 0.5, 1e-300), "slope=1e-300 to be in the range of torch.float32"),
+        (lambda: lasry_lions_absolute(AT.float(), 1e308), r"parameter=1e\+308 and slope=1 to be in the range"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -18,7 +18,7 @@ CENTER = 1.0  # the valleys are at plus and minus this times the first unit vect
 START = (2.4, 1.8)  # the first coordinates; the others are 0
 DIAMETER = 2 * math.dist(START, (CENTER, 0.0))  # of the region from the start over the nearer valley
 INITIAL_GAP = 3.0  # the loss at the start is at most this
-# Of a certificate: more samples and rounds shorten its element by less than 0.001 here (test_experiments_valleys.py).
+# Of a certificate: more would shorten its element by 0.2% in the mean here (test_experiments_complexity.py).
 NUM_SAMPLES, NUM_ROUNDS = 10, 10
 
 

@@ -125,12 +125,16 @@ def _hypergeometric(a: float, b: float, c: float, z: np.ndarray) -> tuple[np.nda
     return function(a, b, c), a * b / c * function(a + 1, b + 1, c + 1)
 
 
+def _check_finite(t: Tensor) -> None:
+    if not bool(torch.isfinite(t).all()):
+        raise ValueError("Expected numbers without NaN or infinite entries.")
+
+
 def _scaled(t: Tensor, radius: float, dim: int) -> np.ndarray:
     """Absolute values in units of the radius, float64, of arguments that are in their domains."""
     validate.positive(radius=radius)
     validate.at_least(1, dim=dim)
-    if not bool(torch.isfinite(t).all()):
-        raise ValueError("Expected numbers without NaN or infinite entries.")
+    _check_finite(t)
     return (t.double().abs() / radius).cpu().numpy()
 
 
@@ -141,6 +145,7 @@ def _check_envelope(t: Tensor, parameter: float, slope: float) -> None:
     validate.real(slope=slope)
     if not t.is_floating_point():
         raise TypeError(f"Expected values of a floating-point type, got {t.dtype}.")
+    _check_finite(t)
     kind, unit = torch.finfo(t.dtype), parameter * abs(slope)
     small = min(parameter, unit) if slope else parameter
     if small < kind.tiny or max(parameter, abs(slope), unit * abs(slope)) > kind.max:

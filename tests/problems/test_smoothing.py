@@ -260,6 +260,7 @@ def test_bad_input_is_named():
         (lambda: moreau_absolute(AT, -1.0), "parameter=-1.0 > 0"),
         (lambda: lasry_lions_max(AT, 0.0), "parameter=0.0 > 0"),
         (lambda: moreau_max(AT, 1.0, math.nan), "slope=nan to be finite"),
+        (lambda: moreau_max(AT / 0, 1.0), "without NaN"),
         (lambda: moreau_max(AT[:0], 1.0), r"x of shape \(0,\) to have coordinates"),
         (lambda: moreau_max(AT, 1.0, 1e308), r"slope=1e\+308 to be in the range of torch.float64"),
         (lambda: lasry_lions_max(AT.float(), 0.5, 1e-300), "slope=1e-300 to be in the range of torch.float32"),

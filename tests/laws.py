@@ -32,6 +32,8 @@ from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -394,7 +396,7 @@ def price(make: Factory) -> None:
                 fresh = torch.maximum(fresh, rho)
             else:
                 reused = reused + rho
-        spent = one.states[-1].meter.spent
+        spent = one.states[-1].meter.spent.flatten()  # of one client a run, where there are any
         assert (cost <= spent * more).all(), "Expected what neighbours tell apart to be paid."
         assert torch.allclose(spent, reused + fresh, rtol=1e-9), "Expected the meter to hold what was paid."
         oracle = make(Bowls(data_sets(True)[:1]), len(spent))
@@ -782,6 +784,17 @@ def smoothed(problem: Any, runs: int, order: Any, more: float, **given: Any) -> 
     return replace(spider(samples, runs, **given), gradient_bound=more * G, smoothness=more * M)
 
 
+class OneClient(Clients):
+    """Of one client what a run releases is what it sends."""
+
+    def events(self, run: int) -> list[Any]:
+        return self.oracles[0].events(run)
+
+
+def one_client(oracle: Any, runs: int) -> Clients:
+    return OneClient((oracle,), Blocks(1, 1), runs)
+
+
 def listed(problem: Any) -> VirtualSamples:
     return VirtualSamples(Listed(problem), N)
 
@@ -802,6 +815,12 @@ ORACLES: dict[type, dict[str, Factory]] = {
         for sampling, relation in itertools.product((WHOLE, FIXED, POISSON), Relation)
         if (sampling.scheme, relation) in ALLOWED
         for clipped in (True, False)
+    },
+    Clients: {
+        "of Spider": lambda p, n: one_client(spider(DataSetSamples(p), n), n),
+        "whole": lambda p, n: one_client(
+            spider(DataSetSamples(p), n, rho=3.0, sampling=WHOLE, difference_multiplier=2.0), n
+        ),
     },
     FreshGradient: {"fresh": lambda p, n: FreshGradient(Listed(p), 4, rows(0.3, n), G, STEPS)},
     Spider: {

@@ -191,6 +191,7 @@ LAWS = (
     "clipped_noisy_sgd, fixed size",
     "stochastic_spider",
     "drift_escape, later batch",
+    "a client, later batch",
     "online_to_nonconvex, one pass",
     "online_to_nonconvex, many passes",
 )

@@ -28,6 +28,7 @@ import dpnotes
 from dpnotes import papers
 from dpnotes.core import FRESH, WHOLE, Guarantee, Ledger, Mechanism, Method, Oracle, Price, Problem, Relation, Sampling
 from dpnotes.methods.descent import Descent
+from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -88,6 +89,14 @@ INSIDE = (
     "measure.goldstein.GoldsteinCertificate",
     "measure.stationarity.Certificate",
     "per_run.rows",
+    "oracles.blocks.Blocks.clients",
+    "oracles.blocks.Blocks.named",
+    "oracles.blocks.Blocks.sum",
+    "oracles.blocks.Node",
+    "oracles.blocks.tree_sum",
+    "oracles.blocks.whole_nodes",
+    "oracles.clients.ClientsPlan",
+    "oracles.holdings.HeldExamples",
     "oracles.samples.DataSetBatch",
     "oracles.samples.DataSetBatch.mean",
     "oracles.samples.shuffled",
@@ -96,6 +105,8 @@ INSIDE = (
     "oracles.smoothed.on_sphere",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
+    "processes.ProcessLost",
+    "processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
     "privacy.museum.collection.numbers",
     "privacy.mechanisms.check_answer",
@@ -347,6 +358,25 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "methods.spider_descent.StochasticSpider": lambda: {"window": 5.0, "perturbation": 0.1},
     "oracles.batches.draw": lambda: {"sampling": Sampling.poisson(0.5), "call": torch.tensor([0, 1])},
     "oracles.batches.distinct": lambda: {"count": 3},
+    "oracles.blocks.Blocks": lambda: {"num_clients": 5, "size": 2},
+    "oracles.clients.Clients": lambda: {"oracles": (spider(),), "blocks": Blocks(2, 2), "num_runs": 1},
+    "oracles.clients.Clients.of": lambda: {"oracle_of": lambda _: spider(), "blocks": Blocks(2, 2), "num_runs": 1},
+    "oracles.clients.Clients.claims": lambda: {
+        "state": instance("oracles.clients.Clients").init(zeros(1, 4)),
+        "streams": Streams.of(0, ["a"]),
+    },
+    "oracles.clients.Clients.guarantee": lambda: {
+        "state": instance("oracles.clients.Clients").init(zeros(1, 4)),
+        "streams": Streams.of(0, ["a"]),
+    },
+    "oracles.holdings.dirichlet_split": lambda: {
+        "labels": torch.arange(20) % 2,
+        "num_clients": 3,
+        "concentration": 1.0,
+    },
+    "oracles.holdings.ClientSamples": lambda: {"holdings": (torch.arange(5),), "clients": torch.zeros(2).long()},
+    "oracles.holdings.ClientSamples.of": lambda: {"holdings": [torch.arange(5)], "num_runs": 2},
+    "oracles.holdings.TiltedSamples": lambda: {"samples": VirtualSamples(data(), 10**9), "tilts": zeros(2, 4)},
     "oracles.clipped.ClippedGradient": lambda: {
         "noise": FixedNoise.of([uniform(0.2, 5)] * 2),
         "relation": Relation.ZERO_OUT,
@@ -413,6 +443,14 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "papers.drift_escape.algorithms.theorem_2": lambda: {"num_examples": 1e20, "dim": 100},
     "papers.drift_escape.algorithms.practical": lambda: {
         "escape": escape(),
+    },
+    "papers.drift_escape.clients.practical": lambda: {"escape": escape(), "num_clients": 4},
+    "papers.drift_escape.clients.distributed_drift_escape": lambda: {
+        "samples_of": lambda _: VirtualSamples(data(), 10**12),
+        "parameters": escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0),
+        "x": zeros(2, 4),
+        "blocks": Blocks(3, 3),
+        "max_steps": 3,
     },
     "papers.drift_escape.algorithms.drift_escape": lambda: {
         "samples": VirtualSamples(data(), 10**12),
@@ -699,6 +737,7 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
     "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
+    "papers.drift_escape.clients.practical": {"epsilon": (math.inf,)},
     **{
         f"papers.goldstein.algorithms.{name}": {"epsilon": (math.inf,)}
         for name in ("single_pass", "multi_pass", "plain")

@@ -33,8 +33,11 @@ from dpnotes.methods.loop import Runs, drive
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
+from dpnotes.oracles.holdings import ClientSamples
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -42,6 +45,8 @@ from dpnotes.papers.adaptive_batch.algorithms import practical, stochastic_spide
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
+from dpnotes.papers.drift_escape.clients import distributed_drift_escape
+from dpnotes.papers.drift_escape.clients import practical as clients_practical
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.noisy_sgd.algorithms import (
     NoiseChoice,
@@ -200,6 +205,24 @@ ORACLES: dict[str, Callable[[str], Any]] = {
         }.items()
     },
 }
+
+
+def clients(device: str, samples_of: Callable[[int], Any]) -> Clients:
+    """Three of them, in two blocks."""
+
+    def oracle_of(members: range) -> Spider:
+        every = torch.ones(RUNS * len(members), dtype=torch.float64, device=device)
+        refresh, batches = Refresh.squared_moves(0.02), BatchSizes(4, 1)
+        return Spider(samples_of(len(every)), Gaussian(), 3 * every, every, refresh, batches, 2.0, 2.0)
+
+    return Clients.of(oracle_of, Blocks(3, 2), RUNS)
+
+
+ORACLES["clients, virtual"] = lambda on: clients(on, lambda _: VirtualSamples(population(), 10**9))
+ORACLES["clients, data set"] = lambda on: clients(
+    on,
+    lambda rows: ClientSamples(network(on), (torch.arange(6), torch.arange(6, 12)), torch.arange(rows, device=on) % 2),
+)
 ORACLES["Spider, little budget, virtual"] = functools.partial(
     spider,
     samples=VirtualSamples(population(), 10**9),
@@ -355,7 +378,18 @@ def converts(device: str) -> Any:
     return online_to_nonconvex(problem, plain(200, 2, 8.0, 1e-6, **sizes), x.double(), streams, delta=1e-6, max_steps=6)
 
 
+def clients_escape(device: str) -> Any:
+    sizes: dict[str, Any] = {"smoothness": 4.0, "hessian_lipschitz": 1.0, "risk_range": 8.0, "step_size": 0.25}
+    choice = clients_practical(practical_escape(0.2, **sizes), 4, 1.0, 1e-6, 3, gradient_bound=4.0)
+    x, streams = start(4, device)
+    return distributed_drift_escape(
+        lambda _: VirtualSamples(population(), 10**12), choice, 0.1 * x, streams, blocks=Blocks(3, 2), delta=1e-6,
+        max_steps=20,
+    )  # fmt: skip
+
+
 DOORS: dict[Callable[..., Any], Program] = {
+    distributed_drift_escape: clients_escape,
     online_to_nonconvex: converts,
     private_gradient_descent: descends,
     clipped_noisy_sgd: lambda on: noisy(on, clipped_noisy_sgd, sampling=POISSON, relation=Relation.ZERO_OUT),
@@ -376,7 +410,7 @@ def test_front_doors(door: Callable[..., Any]) -> None:
 def test_every_front_door_is_here() -> None:
     found = set()
     for paper in papers.PAPERS:
-        for name in ("algorithms", "training"):
+        for name in ("algorithms", "clients", "training"):
             if find_spec(f"dpnotes.papers.{paper}.{name}") is not None:
                 module = importlib.import_module(f"dpnotes.papers.{paper}.{name}")
                 members = [value for value in vars(module).values() if inspect.isfunction(value)]

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "dpnotes"
 # Leaves import nothing of ours (but may validate).
 LEAVES = {
     "validate", "files", "checks", "precision", "draws", "streams", "lineage", "states", "per_run", "guarantees",
-    "sampling",
+    "processes", "sampling",
 }  # fmt: skip
 EVERYTHING_BELOW_PAPERS = {"core", "theory", "privacy", "problems", "oracles", "methods", "measure", "experiments"}
 MAY_IMPORT: dict[str, set[str]] = {
@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lineage": {"validate"},
     "states": {"validate", "checks", "lineage"},
     "per_run": set(),
+    "processes": {"validate"},
     "guarantees": {"validate"},
     "sampling": {"validate", "guarantees"},
     "core": {*LEAVES},

@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.util import find_spec
+from types import SimpleNamespace as Namespace
 from typing import Any
 from unittest import mock
 
@@ -26,6 +27,8 @@ from torch import Tensor
 from dpnotes.core import FRESH, WHOLE, Constant, Guarantee, Ledger, Relation, Release, Sampling, Sensitive
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -34,6 +37,7 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape import algorithms as drift_escape
+from dpnotes.papers.drift_escape.clients import distributed_drift_escape
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
 from dpnotes.papers.noisy_sgd.training import Evaluation, train
@@ -439,6 +443,25 @@ def escaping(turn: int, threshold: float, included: bool, streams: Streams) -> t
     return seen.found / 2 + 0.5, runs.guarantees[0]
 
 
+def client(turn: int, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """What the first of two clients sends, as the server sees it; the other has no canary."""
+    x, first, later = origin(streams, 1.0), 4, 3
+    problem, other = (Signal.in_turn(side, 400, turn, len(x)) for side in (2.0 * included - 1, 0.0))
+    escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, 1e-9, 3, 0.5, 4, 30, "the attack")
+    choice = drift_escape.Parameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
+    seen = Turn(problem, x, (1.0, first), (1.0, later))
+
+    def sent(going: Tensor, state: Any, estimate: Any) -> None:
+        own = Namespace(x=state.x, oracle=Namespace(meter=Namespace(refreshes=state.oracle.meter.refreshes[:, 0])))
+        seen(going, own, replace(estimate, gradient=state.oracle.belief.gradient[:, 0]))
+
+    runs = distributed_drift_escape(
+        lambda members: DataSetSamples(problem if members.start == 0 else other), choice, x, streams,
+        blocks=Blocks(2, 1), delta=DELTA, max_steps=3 * turn + 2, observe=sent,
+    )  # fmt: skip
+    return seen.found / 2 + 0.5, runs.guarantees[0]
+
+
 CONVERTED = goldstein.Parameters(
     num_examples=200, dim=1, radius=1.0, lipschitz=1.0, num_steps=8, largest_move=0.1, step_size=0.05, window=4,
     period=8, first_batch=1, batch=1, noise_multiplier=2.0, difference_multiplier=None, order="zeroth", directions=2,
@@ -624,6 +647,8 @@ def doors() -> dict[str, Door]:
         "drift_escape, first batch": Door((drift_escape.drift_escape,), partial(escaping, 0, 1e-9), normal(1.0)),
         "drift_escape, later batch": Door((drift_escape.drift_escape,), partial(escaping, 4, 1e-9), normal(1.0)),
         "drift_escape, among attempts": Door((drift_escape.drift_escape,), partial(escaping, 5, 1.0), normal(1.0)),
+        "a client, first batch": Door((Clients, distributed_drift_escape), partial(client, 0), normal(1.0)),
+        "a client, later batch": Door((Clients, distributed_drift_escape), partial(client, 4), normal(1.0)),
         "online_to_nonconvex, one pass": Door((goldstein.online_to_nonconvex,), converted_once, normal(1.0)),
         "online_to_nonconvex, many passes": Door((goldstein.online_to_nonconvex,), converted_often, normal(1.0)),
         "Spider, plain": Door((Spider,), plain_spider, normal(1.0)),

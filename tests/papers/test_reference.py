@@ -22,8 +22,10 @@ from torch import Tensor
 from dpnotes.core import FRESH, Constant, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.methods import descent, drift_escape, online_to_nonconvex, spider_descent
 from dpnotes.methods.drift_escape import Repeat
-from dpnotes.oracles import clipped, minibatch, samples, smoothed, spider
+from dpnotes.oracles import blocks, clients, clipped, holdings, minibatch, samples, smoothed, spider
 from dpnotes.oracles.batches import draw
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.holdings import ClientSamples
 from dpnotes.oracles.samples import (
     DIRECTIONS_PURPOSE,
     ORDER_PURPOSE,
@@ -40,6 +42,7 @@ from dpnotes.papers.budget_schedules import algorithms as schedules
 from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import algorithms as escape
 from dpnotes.papers.drift_escape import reference as escape_reference
+from dpnotes.papers.drift_escape.clients import distributed_drift_escape
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import algorithms as noisy
@@ -630,6 +633,78 @@ def reference_escapes(module: Any, setting: Escape) -> Iterator[Record]:
             t, paid = t + 1, 0.0
 
 
+# Three clients: how many examples, which ones, and what their draws come from.
+HELD = 2900, 2500, 3000
+
+
+def streams_of_client(client: int) -> Streams:
+    return Streams(torch.cat(STREAMS.words("client", client, 1)[:2], 1))
+
+
+def holding(client: int) -> Tensor:
+    """Every third of the hills, as many as there are, from the client's own on."""
+    return torch.arange(client, 3 * HELD[client], 3)
+
+
+def library_clients(setting: Escape) -> Path:
+    data = hills(9000)[0]
+    points = [setting.x]
+
+    def asked(state: Any, _: Any) -> Tensor:
+        points.append(state.x[0])
+        return points[-2]
+
+    watch = Watch(
+        asked=asked, g=released, paid=rho, escapes=lambda state, _: int(state.escapes[0]),
+        sent=lambda state, _: state.oracle.belief.gradient[0],
+        left=lambda state, _: min(HELD) - int(state.oracle.meter.used[0, 0]),
+    )  # fmt: skip
+    return watch.path(
+        distributed_drift_escape(
+            lambda members: ClientSamples.of(data, [holding(client) for client in members], 1), setting.parameters,
+            setting.x[None], STREAMS, blocks=Blocks(3, 2), delta=1e-6, repeat=setting.repeat, observe=watch,
+        )
+    )  # fmt: skip
+
+
+def client_rounds(
+    module: Any, setting: Escape, models: Any, printed: frozenset[int] = frozenset(), n: Any = HELD
+) -> Iterator[Any]:
+    p, e, of = setting.parameters, setting.parameters.escape, hills(9000)[1]
+
+    def gradients(client: int) -> Callable[..., Tensor]:
+        places = torch.arange(HELD[client])[None]
+        order = shuffled(places, HELD[client], streams_of_client(client), ORDER_PURPOSE)[0]
+        return lambda x, z: of(x, holding(client)[order[torch.tensor(z)]])
+
+    return module.distributed_adaptive_dp_spider(
+        models, [gradients(client) for client in range(3)], n, p.first_batch, p.batch, p.drift_threshold,
+        p.gradient_bound, e.smoothness, p.noise_multiplier * MARGIN, e.step_size, printed=printed,
+        noise=lambda t, j: streams_of_client(j).normal("gaussian mechanism", t - 1, DIM)[0],
+    )  # fmt: skip
+
+
+def reference_clients(module: Any, setting: Escape) -> Iterator[Record]:
+    rules, rounds, escaped = setting.parameters.escape, list[Any](), 0
+
+    def oracle(models: Any) -> Iterator[Any]:
+        for each in client_rounds(module, setting, models):
+            rounds.append(each)
+            yield each
+
+    steps = walked(
+        module.drift_escape(
+            oracle, setting.x, rules.step_size, rules.threshold / 3, rules.attempts, rules.radius, rules.attempt_length
+        ),
+        "asked", "g", "paid", "left", escapes=lambda step: step.esc, sent=lambda _: rounds[-1].sent,
+    )  # fmt: skip
+    for record in steps:
+        if "end" not in record:
+            escaped += record["escapes"]
+            record = record | {"escapes": escaped}
+        yield record
+
+
 # ---------------------------------------------------------------- the table
 DATA, SADDLE = Spider(of_data(), START, False), Spider(OF_POPULATION, ORIGIN, True, total=10**9)
 SINGLE = Spider(of_data(batch_per_gradient=2.0, noise_multiplier=0.2), START, False)
@@ -704,10 +779,20 @@ ESCAPES: dict[str, tuple[Escape, int]] = {
         20,
     ),
 }
+CLIENTS: dict[str, tuple[Escape, int]] = {
+    "from a slope": (Escape(escapes(1.25), START, False), 29),
+    "with differences": (Escape(escapes(1.25, drift=0.5), START, False), 28),
+    "until one has no example left": (Escape(escapes(1.25, threshold=1e-300), START, False), 85),
+}
 for _name, (_setting, _steps) in ESCAPES.items():
     CASES[f"drift escape, {_name}"] = Case(
         partial(library_escapes, _setting), partial(reference_escapes, setting=_setting), escape_reference,
         ("drift_escape", "adaptive_dp_spider", "clipped"), _steps,
+    )  # fmt: skip
+for _name, (_setting, _steps) in CLIENTS.items():
+    CASES[f"clients, {_name}"] = Case(
+        partial(library_clients, _setting), partial(reference_clients, setting=_setting), escape_reference,
+        ("drift_escape", "distributed_adaptive_dp_spider", "clipped"), _steps,
     )  # fmt: skip
 CONVERSIONS: dict[str, tuple[Conversion, int]] = {
     "Algorithm 3": (converted(False, 300, period=20), 30),
@@ -866,6 +951,37 @@ def jump_is_no_drift(module: Any, printed: set[int]) -> bool:
     return steps[place].drift - before.drift == pytest.approx(0.32**2 * float(before.g @ before.g))
 
 
+def rounds_at(module: Any, points: list[Tensor], printed: set[int], n: Any = HELD) -> list[Any]:
+    """Of three clients at these points, whose rounds follow one another; the second is away from the first."""
+    last: list[Any] = [None]
+
+    def models() -> Iterator[Any]:
+        for x in points:
+            yield x, last[0]
+
+    found = []
+    for each in client_rounds(module, SLOW_DRIFT, models(), frozenset(printed), n):
+        last[0] = each
+        found.append(each)
+    return found
+
+
+def a_client_pays_four_times(fresh: bool) -> Callable[[Any, set[int]], bool]:
+    def check(module: Any, printed: set[int]) -> bool:
+        steps = rounds_at(module, [START, 1.01 * START], printed)
+        assert rounds_at(module, [START, START], printed)[1].paid == 0, "a move of 0 has no answer to pay for"
+        assert len(rounds_at(module, [START, START], printed, [91, 92, 93])) == 1, "all its examples, and no more"
+        return next(step for step in steps if step.fresh == fresh).paid == pytest.approx(4 * 0.5 / 1.5**2)
+
+    return check
+
+
+def a_jump_of_the_server_is_no_drift(module: Any, printed: set[int]) -> bool:
+    first, second = rounds_at(module, [START, START + 1.0], printed)
+    step = SLOW_DRIFT.parameters.escape.step_size
+    return second.drift == pytest.approx(step**2 * float(first.g @ first.g)) != pytest.approx(3.0)
+
+
 def last_leaf_is_the_one_before(module: Any, printed: set[int]) -> bool:
     assert module.node(9, 9, printed) == [(1, 8), (9, 9)]
     return module.node(8, 8, printed) == module.node(7, 8, printed)
@@ -939,6 +1055,9 @@ LINES: dict[tuple[ModuleType, str, int], Check] = {
     (escape_reference, "adaptive_dp_spider", 5): noise_is_half_of_what_it_should_be(True),
     (escape_reference, "adaptive_dp_spider", 10): noise_is_half_of_what_it_should_be(False),
     (escape_reference, "adaptive_dp_spider", 12): jump_is_no_drift,
+    (escape_reference, "distributed_adaptive_dp_spider", 6): a_client_pays_four_times(True),
+    (escape_reference, "distributed_adaptive_dp_spider", 13): a_client_pays_four_times(False),
+    (escape_reference, "distributed_adaptive_dp_spider", 17): a_jump_of_the_server_is_no_drift,
     (goldstein_reference, "node", 11): last_leaf_is_the_one_before,
     (goldstein_reference, "single_pass_from_losses", 12): increment_is_too_short("single_pass_from_losses"),
     (goldstein_reference, "single_pass_from_losses", 14): spot_has_an_increment("single_pass_from_losses", "losses"),
@@ -1118,6 +1237,20 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
     ("drift escape, refresh", drift_escape, "DriftEscape.step", "x = select(done, anchor, x)", "pass"),
     ("drift escape, restore, from a saddle", drift_escape, "DriftEscape.step",
      "back = anchor - (step_size * anchor_gradient).to(anchor)", "back = anchor"),
+    ("clients, from a slope", clients, "Clients.release",
+     "mean = total / torch.full_like(total[:1, :1], self.blocks.num_clients)",
+     "mean = total / torch.full_like(total[:1, :1], len(self.blocks.members))"),
+    ("clients, from a slope", clients, "Clients.streams_of",
+     "Streams(keys).words(CLIENT_PURPOSE, clients.repeat(self.num_runs), 1)",
+     "Streams(keys).words(CLIENT_PURPOSE, 0 * clients.repeat(self.num_runs), 1)"),
+    ("clients, until one has no example left", clients, "Clients.plan",
+     "why * (active ^ granted),", "why * (active & granted),"),
+    ("clients, from a slope", blocks, "pairwise_sum",
+     "terms = torch.cat([terms[:, 0:pairs:2] + terms[:, 1:pairs:2], terms[:, pairs:]], 1)",
+     "terms = terms[:, 0:pairs:2] + terms[:, 0:pairs:2]"),
+    ("clients, from a slope", holdings, "HeldExamples.gradients",
+     "return self.problem.gradients(x, self.table if examples is None else self.table.gather(1, examples))",
+     "return self.problem.gradients(x, self.table if examples is None else examples)"),
     ("O2NC, Algorithm 3", online_to_nonconvex, "OnlineToNonconvex.step",
      "shrunk = torch.where(length > settings.largest_move, settings.largest_move / length, 1.0)",
      "shrunk = torch.where(length > settings.largest_move, 1.1 * settings.largest_move / length, 1.0)"),

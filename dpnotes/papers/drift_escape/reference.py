@@ -28,6 +28,21 @@ class Release(NamedTuple):
     left: int  # examples
 
 
+class Round(NamedTuple):
+    """What became of query t of the clients: as a `Release`, with what each of m clients sent."""
+
+    t: int
+    asked: Tensor  # (d,), x_{t-1}
+    fresh: bool
+    batch: int  # examples of each client
+    private_mean: Tensor  # (m, d), each known to its client alone
+    g: Tensor  # (d,), the server's
+    drift: float
+    paid: float  # zCDP of the examples of this query, of each client
+    left: int  # examples, of the client that has fewest
+    sent: Tensor  # (m, d), released
+
+
 class Step(NamedTuple):
     """A move of Algorithm 1, and the query that it follows."""
 
@@ -112,11 +127,66 @@ def adaptive_dp_spider(
         yield Release(t, x, fresh, batch, private_mean, g, drift, paid, n - used)
 
 
+def distributed_adaptive_dp_spider(
+    models: Iterable[tuple[Tensor, Any]], gradients, n, b1, b2, kappa, G, M, multiplier, eta, noise, printed=frozenset()
+):
+    """Algorithm 3 "Distributed Adaptive DP-SPIDER".
+
+    Args:
+      models: as in `adaptive_dp_spider`, with the `Round` to go on from.
+      gradients: of each client, as there.
+      n: numbers of examples, one a client.
+      b1: batch of O1, of each client.
+      b2: batch of O2.
+      kappa: drift at which O1 is asked, in units of length squared.
+      G: the longest gradient, in units of loss over length.
+      M: smoothness, in units of loss over length squared.
+      multiplier: as there.
+      eta: as there; of the printed line 17 alone.
+      noise: from t = 1, 2, ... and a client to a draw of N(0, I_d).
+      printed: {6}, {13}: an example that is replaced is taken to move a client's mean by half of what it does; {17}:
+        moves are taken to be `eta |g|` long.
+
+    Yields:
+      A `Round`. The generator's value is why it ended.
+
+    >>> clients, points = [lambda x, z: x.expand(len(z), 1)] * 3, [torch.ones(1), torch.zeros(1)]
+    >>> rounds = distributed_adaptive_dp_spider(
+    ...     zip(points, [None] * 2), clients, [40, 50, 60], 16, 4, 0.5, 1.0, 1.0, 2.0, 0.1,
+    ...     noise=lambda t, j: torch.full((1,), j - 1.0),
+    ... )
+    >>> [(step.sent.flatten().tolist(), step.g.tolist(), step.left) for step in rounds]
+    [([0.75, 1.0, 1.25], [1.0], 24), ([-0.25, 0.0, 0.25], [0.0], 8)]
+    """
+    used = 0
+    for t, (x, last) in enumerate(models, start=1):  # 2, 18
+        move = (x - last.asked).norm() if last else math.inf
+        length = eta * last.g.norm() if last and 17 in printed else move
+        drift = last.drift + length**2 if last else kappa  # 17, before the next query; 1
+        fresh = bool(drift >= kappa)  # 3
+        longest = G if fresh else M * move
+        batch = math.ceil(b1 if fresh else b2)  # 5, 12
+        if used + batch > min(n):
+            return "DATA_EXHAUSTED"  # ours: all clients are asked before one of them draws
+        z, used = range(used, used + batch), used + batch
+        private_means, sent = [], []
+        for j, of_j in enumerate(gradients):  # 4, 11
+            terms = of_j(x, z) if fresh else of_j(x, z) - of_j(last.asked, z)
+            private_means.append(clipped(terms, longest).mean(dim=0))
+            moves = 1 if (6 if fresh else 13) in printed else 2
+            released = private_means[j] + multiplier * (moves * longest / batch) * noise(t, j)  # 6, 13: xi_{j,t}
+            sent.append(released if fresh else last.sent[j] + released)  # 7, 14; 8, 15
+        g = torch.stack(sent).mean(dim=0)  # 16
+        drift = 0.0 if fresh else float(drift)  # 9
+        paid = (2 / moves / multiplier) ** 2 / 2 if longest > 0 else 0.0
+        yield Round(t, x, fresh, batch, torch.stack(private_means), g, drift, paid, min(n) - used, torch.stack(sent))
+
+
 def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=frozenset()):
     """Algorithm 1 "Gaussian Perturbed Stochastic Gradient Descent".
 
     Args:
-      oracle: `P_Grad_Oracle`: from models to `Release`s, as `adaptive_dp_spider`.
+      oracle: `P_Grad_Oracle`: from models to `Release`s, as `adaptive_dp_spider`, or to `Round`s of clients.
       x: `(d,)`, x_0, chosen without looking at the data.
       eta: step size, in units of length squared over loss.
       chi: a gradient of at most 3 chi is small, in units of loss over length.
@@ -148,7 +218,7 @@ def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=fro
     for last in queries:  # 2, 3, 4
         if last.g.norm() > 3 * chi:  # 5, 22
             x = x - eta * last.g  # 24
-            yield Step(0, 0, False, x, *last)
+            yield Step(0, 0, False, x, *last[:9])
             continue
         tested, saved, esc = x, last, False  # 7: x~
         for q in range(1, Q + 1):  # 8
@@ -162,7 +232,7 @@ def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=fro
                         return "DATA_EXHAUSTED", x
                 x = x - eta * last.g  # 12
                 esc = bool((x - tested).norm() >= S)  # 13, 14
-                yield Step(q, tau, esc, x, *last)
+                yield Step(q, tau, esc, x, *last[:9])
                 if esc:
                     break  # 15
             if esc:

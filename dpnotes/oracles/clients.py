@@ -1,0 +1,357 @@
+"""Clients: each has examples, noise and a guarantee of its own, and a server sees nothing but what they send.
+
+Any oracle on a desk becomes one of clients: a row of it is one client of one run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes import checks, per_run, validate
+from dpnotes.core import Estimate, Guarantee, Status
+from dpnotes.guarantees import Assumption
+from dpnotes.lineage import Lineage
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.release import Plan, State
+from dpnotes.processes import ProcessLost, agree, common_facts
+from dpnotes.states import map_state
+from dpnotes.streams import Streams
+
+CLIENT_PURPOSE = "client"  # of the draws that make a client's key out of a seeded run's
+MESSAGES = Assumption("nothing of a client but what it sends is seen by the server or by other clients", "assumed")
+
+
+@dataclass(frozen=True)
+class ClientsState(State):
+    """`belief` and `meter` of this process's clients, `(runs, clients, ...)`; the lineage is that of the runs.
+
+    `stopped` `(runs,)` int64: the first client that could not go on, or sent what is no number; -1: none.
+    """
+
+    stopped: Tensor
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """In place of a lineage: that of the runs, where rows are clients."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClientsPlan:
+    """What a release would cost all clients: a run is granted it if each of its clients is.
+
+    Args:
+      state: what it was made for.
+      parts: of the blocks of this process.
+      granted: `(runs,)` bool.
+      status: `(runs,)`, of those that asked and do not get it, why.
+      stopped: `(runs,)` int64, the first client that was refused; -1: none.
+      noise_multiplier: `(runs,)`, of the client that pays most.
+      gradients: `(runs,)` int64, of single examples, all clients together.
+      evaluations: the same of losses; None: none.
+    """
+
+    state: ClientsState
+    parts: tuple[Plan, ...]
+    granted: Tensor
+    status: Tensor
+    stopped: Tensor
+    noise_multiplier: Tensor
+    gradients: Tensor
+    evaluations: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """The mean of what clients send, each the estimate of an oracle on its own examples, with its own noise.
+
+    Lines 4 to 8 and 11 to 16 of Algorithm 3 of "Private Stochastic Optimization for Achieving Second-Order Stationary
+    Points" (arXiv:2505.15647), where the oracle is `Spider`; distributed DP-SGD, where it is `MinibatchGradient`.
+
+    Formal guarantees:
+      Inter-client record-level privacy (Definition 3 there): what a client sends is as private as its oracle says, for
+      its own examples, against the server and all other clients. All clients plan before any draws or pays: if one is
+      out of examples or budget its run ends, and nobody has paid.
+
+    On seeded streams a client's key follows from the run's and its number: whoever has the seed takes the noise off,
+    the server too. On secret ones every client has a key of the operating system's, in its own process.
+
+    Args:
+      oracles: of the blocks of this process; row `run * clients + place` is a client of a run.
+      blocks: which clients these are.
+      num_runs: at least 1.
+      secrets: what each block draws from in runs on secret streams; (): it is made.
+
+    Raises:
+      ValueError: for another number of oracles, or of rows of one of them.
+
+    Example:
+      >>> from dpnotes.core import Relation, WHOLE
+      >>> from dpnotes.oracles.minibatch import MinibatchGradient
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+      >>> def oracle_of(members):  # all have the same examples here
+      ...     noise_std = torch.full((2 * len(members),), 0.1, dtype=torch.float64)
+      ...     return MinibatchGradient(problem, WHOLE, noise_std, 2.0, 4, Relation.REPLACE_ONE, clipped=True)
+      >>> oracle = Clients.of(oracle_of, Blocks(num_clients=5, size=2), num_runs=2)
+      >>> x, streams = torch.ones(2, 2), Streams.of(0, ["a", "b"])
+      >>> state, estimate = oracle.estimate(oracle.init(x), x, streams, torch.tensor([True, True]))
+      >>> estimate.gradient.shape, estimate.num_gradients.tolist(), state.meter.calls.shape
+      (torch.Size([2, 2]), [250, 250], torch.Size([2, 5]))
+    """
+
+    oracles: tuple[Any, ...]
+    blocks: Blocks
+    num_runs: int
+    secrets: tuple[Streams, ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def of(oracle_of: Callable[[range], Any], blocks: Blocks, num_runs: int) -> "Clients":
+        """With the oracles that `oracle_of` makes of the numbers of a block's clients."""
+        validate.instance(Blocks, blocks=blocks)
+        return Clients(tuple(map(oracle_of, blocks.members)), blocks, num_runs)
+
+    def __post_init__(self) -> None:
+        validate.instance(Blocks, blocks=self.blocks)
+        validate.at_least(1, num_runs=self.num_runs)
+        validate.same_length(oracles=self.oracles, blocks=self.blocks.members)
+        for oracle, members in zip(self.oracles, self.blocks.members, strict=True):
+            validate.provides("plan", "release", "desk", oracle=oracle)
+            if len(oracle.desk.budget) != self.num_runs * len(members):
+                raise ValueError(
+                    f"Expected an oracle of {len(oracle.desk.budget)} rows to have {self.num_runs * len(members)}: "
+                    f"num_runs={self.num_runs} of {len(members)} clients."
+                )
+        if not self.secrets:
+            device = self.oracles[0].desk.budget.device
+            secrets = tuple(Streams.secure(len(oracle.desk.budget), device) for oracle in self.oracles)
+            object.__setattr__(self, "secrets", secrets)
+
+    # ------------------------------------------------------------ runs of clients, and rows of blocks
+    def _rows(self, of_runs: Tensor) -> list[Tensor]:
+        """What each run is given, for each row of the blocks."""
+        return [of_runs.repeat_interleave(len(members), 0) for members in self.blocks.members]
+
+    def _by_client(self, of_rows: list[Tensor]) -> Tensor:
+        """Rows of the blocks as `(runs, clients, ...)`."""
+        sizes = [len(members) for members in self.blocks.members]
+        return torch.cat(
+            [rows.view(self.num_runs, size, *rows.shape[1:]) for rows, size in zip(of_rows, sizes, strict=True)], 1
+        )
+
+    def _unfolded(self, state: ClientsState) -> list[State]:
+        """The states of the blocks, over whose releases the runs' lineage watches."""
+        whole, start, states = State(state.belief, replace(state.meter, lineage=_Elsewhere())), 0, []  # type: ignore[arg-type]
+        for members in self.blocks.members:
+            own = slice(start, start := start + len(members))
+            rows = map_state(lambda t, own=own: t[:, own].flatten(0, 1).contiguous(), whole)
+            lineage = Lineage.of(self.num_runs * len(members), state.stopped.device)
+            states.append(replace(rows, meter=replace(rows.meter, lineage=lineage)))
+        return states
+
+    def _folded(self, states: list[State], lineage: Lineage, stopped: Tensor) -> ClientsState:
+        parts = [replace(state, meter=replace(state.meter, lineage=_Elsewhere())) for state in states]  # type: ignore[arg-type]
+        whole = map_state(lambda *rows: self._by_client([*rows]), *parts)
+        return ClientsState(whole.belief, replace(whole.meter, lineage=lineage), stopped)
+
+    @cached_property
+    def _remembered(self) -> dict[str, Any]:
+        """The runs' seeded streams that were asked last, and what the clients then draw from."""
+        return {}
+
+    def streams_of(self, streams: Streams) -> tuple[Streams, ...]:
+        """What the clients of each block draw from in runs on these streams."""
+        if streams.secret:
+            return self.secrets
+        if self._remembered.get("of") is not streams:
+            numbers = [torch.tensor(members, device=streams.keys.device) for members in self.blocks.members]
+            words = [
+                Streams(keys).words(CLIENT_PURPOSE, clients.repeat(self.num_runs), 1)
+                for keys, clients in zip(self._rows(streams.keys), numbers, strict=True)
+            ]
+            self._remembered.update(of=streams, are=tuple(Streams(torch.cat(each[:2], 1)) for each in words))
+        return self._remembered["are"]
+
+    # ------------------------------------------------------------ plan and release
+    def init(self, x: Tensor) -> ClientsState:
+        """The state before the first release, for points `x` `(runs, dim)`; all processes compare what they are.
+
+        Raises:
+          ProcessLost: if they differ.
+          ValueError: for another number of rows.
+        """
+        validate.same_length(x=x, runs=range(self.num_runs))
+        sizes = {"num_runs": self.num_runs, "num_clients": self.blocks.num_clients, "block size": self.blocks.size}
+        what = {"dim": x.shape[1], "dtype": str(x.dtype), "oracle": type(self.oracles[0]).__name__}
+        agree(self.blocks.processes, {**common_facts(), **sizes, **what})
+        states = [oracle.init(rows) for oracle, rows in zip(self.oracles, self._rows(x), strict=True)]
+        return self._folded(states, Lineage.of(self.num_runs, x.device), torch.full_like(x[:, 0], -1).long())
+
+    def plan(self, state: ClientsState, x: Tensor, active: Tensor) -> ClientsPlan:
+        """What an estimate at `x` would cost, and which runs are refused it; arguments and errors as `estimate`."""
+        active = active & self._newest(state, active)
+        given = zip(self.oracles, self._unfolded(state), self._rows(x), self._rows(active), strict=True)
+        parts = [oracle.plan(*each) for oracle, *each in given]
+        status = self._by_client([part.status for part in parts])
+        place = (status != Status.OK).int().argmax(1)
+        why = status.gather(1, place[:, None])[:, 0].long()
+        own = self.blocks.clients(self.blocks.processes.rank)
+        first = torch.where(why == Status.OK, self.blocks.num_clients, place + own.start)
+        # In one message: the price is sent by its bits.
+        heaviest = self._asked(parts, "noise_multiplier", torch.float64).amin(1).contiguous().view(torch.int64)
+        counts = [self._asked(parts, name, torch.int64).sum(1) for name in ("gradients", "evaluations")]
+        told = self.blocks.processes.gather(torch.stack([first, why, heaviest, *counts], 1))
+        first, who = told[:, :, 0].min(0)
+        why = told[:, :, 1].gather(0, who[None])[0]
+        granted = active & (why == Status.OK)
+        refused = (active ^ granted) & (why != Status.FINISHED)
+        return ClientsPlan(
+            state,
+            tuple(part.only(*each) for part, *each in zip(parts, self._rows(granted), self._rows(why), strict=True)),
+            granted,
+            why * (active ^ granted),
+            torch.where(refused, first, state.stopped),
+            told[:, :, 2].contiguous().view(torch.float64).amin(0),
+            told[:, :, 3].sum(0),
+            None if parts[0].asks[0].evaluations is None else told[:, :, 4].sum(0),
+        )
+
+    def _newest(self, state: ClientsState, asked: Tensor) -> Tensor:
+        """Whether a run has released nothing since this state, `(runs,)` bool; for those asked anything else raises."""
+        late = state.meter.lineage.late(state.meter.calls[:, 0], asked)
+        return torch.ones_like(asked) if late is None else _required(~late)
+
+    def _asked(self, parts: list[Plan], name: str, dtype: torch.dtype) -> Tensor:
+        """A public number of what the clients ask for, `(runs, clients)`; 0 where it is not said."""
+        asked = []
+        for part in parts:
+            number, like = getattr(part.asks[0], name), part.asks[0].noise_multiplier
+            asked.append(per_run.rows(0 if number is None else number, like, dtype))
+        return self._by_client(asked)
+
+    def release(self, plan: ClientsPlan, streams: Streams) -> tuple[ClientsState, Estimate]:
+        """The mean of what the clients send, by a plan of this oracle; as `estimate`."""
+        lineage, before = plan.state.meter.lineage, plan.state.meter.calls[:, 0]
+        calls, late = lineage.advance(before, plan.granted)
+        if late is not None:
+            _required(~late)
+        try:
+            given = zip(self.oracles, plan.parts, self.streams_of(streams), strict=True)
+            sent = [oracle.release(part, own) for oracle, part, own in given]
+        except BaseException:
+            lineage.withdraw(calls, before)
+            raise
+        gradients = [estimate.gradient.view(self.num_runs, -1, estimate.gradient.shape[1]) for _, estimate in sent]
+        total, wrong = self.blocks.sum(gradients, calls)
+        no_number = plan.granted & (wrong >= 0)
+        mean = total / torch.full_like(total[:1, :1], self.blocks.num_clients)
+        estimate = Estimate(
+            mean.masked_fill(no_number[:, None], 0),
+            replace(sent[0][1].price, noise_multiplier=plan.noise_multiplier, charged=plan.granted),
+            plan.granted * plan.gradients,
+            plan.status.masked_fill(no_number, Status.DIVERGED),
+            None if plan.evaluations is None else plan.granted * plan.evaluations,
+        )
+        return self._folded([s for s, _ in sent], lineage, torch.where(no_number, wrong, plan.stopped)), estimate
+
+    def estimate(
+        self, state: ClientsState, x: Tensor, streams: Streams, active: Tensor
+    ) -> tuple[ClientsState, Estimate]:
+        """The mean of all clients' estimates at `x` for the runs in `active`.
+
+        Args:
+          state: from `init` or the last call; one that was released from already is refused.
+          x: `(runs, dim)`.
+          streams: the runs' randomness.
+          active: `(runs,)` bool.
+
+        Returns:
+          The next state, and the estimate: the price is that of the client that pays most, gradients and evaluations
+          are those of all. A run in which a client sent what is no number is DIVERGED; `stopped` says which.
+
+        Raises:
+          ProcessLost: naming who died, hangs or sends another round, with its clients.
+          ValueError: for other shapes, a state that has released before, and as the clients' oracles.
+        """
+        validate.instance(Tensor, active=active)
+        if x.dim() != 2 or len(x) != self.num_runs or active.dtype != torch.bool or active.shape != (self.num_runs,):
+            raise ValueError(
+                f"Expected x of shape {tuple(x.shape)} and active of shape {tuple(active.shape)}, {active.dtype} to be "
+                f"({self.num_runs}, dim) and ({self.num_runs},) bool."
+            )
+        try:
+            return self.release(self.plan(state, x, active), streams)
+        except ProcessLost as error:
+            raise ProcessLost(error.ranks, f"({self.blocks.named(error.ranks)}) {error.reason}") from None
+
+    def rollback(self, now: ClientsState, saved: ClientsState, mask: Tensor, *, refresh: bool) -> ClientsState:
+        """All clients go back to what they believed then, in the runs of `mask`; as `Spider.rollback`."""
+        validate.provides("rollback", oracle=self.oracles[0])
+        given = zip(self.oracles, self._unfolded(now), self._unfolded(saved), self._rows(mask), strict=True)
+        states = [oracle.rollback(*each, refresh=refresh) for oracle, *each in given]
+        return replace(self._folded(states, now.meter.lineage, now.stopped), meter=now.meter)
+
+    # ------------------------------------------------------------ what may be claimed
+    def declared(self) -> Tensor:
+        """The zCDP that no client of this process exceeds, `(runs,)`."""
+        return self._by_client([oracle.desk.budget for oracle in self.oracles]).amax(1)
+
+    def totals(self) -> Tensor:
+        """Examples that each client of this process has to use up, `(runs, clients)` int64.
+
+        Raises:
+          ValueError: if its oracles use none up.
+        """
+        if any(oracle.desk.total is None for oracle in self.oracles):
+            raise ValueError("Expected oracles that use examples up.")
+        return self._by_client([oracle.desk.total.expand(oracle.desk.budget.shape) for oracle in self.oracles])
+
+    def claims(
+        self, state: ClientsState, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
+    ) -> list[list[Guarantee]]:
+        """What each run may claim for each client of this process, of all that this client sent.
+
+        Args:
+          state: after the run.
+          delta: in (0, 1).
+          streams: the runs' randomness.
+          not_covered: what else depends on the data.
+        """
+        self._newest(state, torch.ones_like(state.stopped, dtype=torch.bool))
+        runs: list[list[Guarantee]] = [[] for _ in range(self.num_runs)]
+        for oracle, rows, own in zip(self.oracles, self._unfolded(state), self.streams_of(streams), strict=True):
+            found = oracle.guarantee(rows, delta, own, not_covered=not_covered)
+            for row, claim in enumerate(found):
+                with_trust = replace(claim, assumptions=(*claim.assumptions, MESSAGES))
+                runs[row * self.num_runs // len(found)].append(with_trust)
+        return runs
+
+    def guarantee(
+        self, state: ClientsState, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
+    ) -> tuple[Guarantee, ...]:
+        """What each run may claim for every client of every process: the weakest of all their claims."""
+        claims = self.claims(state, delta, streams, not_covered=not_covered)
+        weakest = [max(run, key=lambda claim: claim.epsilon) for run in claims]
+        everywhere = self.blocks.processes.gather_objects(weakest)
+        return tuple(max(run, key=lambda claim: claim.epsilon) for run in zip(*everywhere, strict=True))
+
+    def take(self, index: Tensor) -> "Clients":
+        """The oracle of some of the runs."""
+        sizes = [len(members) for members in self.blocks.members]
+        rows = [(index[:, None] * size + torch.arange(size, device=index.device)).flatten() for size in sizes]
+        return replace(
+            self,
+            oracles=tuple(oracle.take(each) for oracle, each in zip(self.oracles, rows, strict=True)),
+            num_runs=len(index),
+            secrets=tuple(own.take(each) for own, each in zip(self.secrets, rows, strict=True)),
+        )
+
+
+def _required(newest: Tensor) -> Tensor:
+    error = ValueError("Expected state to have released nothing yet: go on from the one that its release returned.")
+    checks.require(newest, lambda: error)
+    return newest

@@ -1,0 +1,261 @@
+"""What each client holds: its own part of a data set, or a distribution of its own."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import Constant, ExampleGradients, Problem
+from dpnotes.guarantees import Basis, examples_apart
+from dpnotes.oracles.samples import Batch, DataSetSamples, Samples
+from dpnotes.streams import Streams
+
+
+def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed: str | int) -> list[Tensor]:
+    """Who gets which examples, if each label is dealt out in shares of its own, Dirichlet's.
+
+    The split of Hsu, Qi and Brown ("Measuring the effects of non-identical data distribution", arXiv:1909.06335), by
+    label: the smaller the concentration, the fewer clients have most of a label. Who would have no example gets one
+    from whoever has most.
+
+    Args:
+      labels: `(examples,)` int64.
+      num_clients: m, from 1 to the number of examples.
+      concentration: of all clients alike, above 0.
+      seed: of shares and order.
+
+    Returns:
+      The examples of each client, int64, in random order.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> parts = dirichlet_split(torch.arange(100) % 2, 3, 0.5, "example")
+      >>> sorted(torch.cat(parts).tolist()) == list(range(100)), [len(part) for part in parts]
+      (True, [53, 3, 44])
+    """
+    validate.instance(Tensor, labels=labels)
+    validate.at_least(1, num_clients=num_clients)
+    validate.positive(concentration=concentration)
+    if labels.dim() != 1 or len(labels) < num_clients:
+        raise ValueError(f"Expected labels of shape {tuple(labels.shape)} to be (examples,), one a client or more.")
+    rng = np.random.default_rng(int(Streams.of(seed, ["split"]).words("split", 0, 1)[0]))
+    parts: list[list[np.ndarray]] = [[] for _ in range(num_clients)]
+    for kind in labels.unique().tolist():
+        mine = rng.permutation((labels == kind).nonzero()[:, 0].cpu().numpy())
+        shares = rng.dirichlet(np.full(num_clients, float(concentration)))
+        ends = np.rint(shares.cumsum()[:-1] * len(mine)).astype(np.int64)
+        for part, dealt in zip(parts, np.split(mine, ends), strict=True):
+            part.append(dealt)
+    found = [rng.permutation(np.concatenate(part)) for part in parts]
+    for client, part in enumerate(found):
+        if not len(part):
+            most = max(range(num_clients), key=lambda other: len(found[other]))
+            found[client], found[most] = found[most][:1], found[most][1:]
+    return [torch.from_numpy(part).long() for part in found]
+
+
+@dataclass(frozen=True, eq=False)
+class HeldExamples:
+    """A problem whose rows have examples of their own out of another's: `table` `(rows, held)` int64."""
+
+    problem: Problem
+    table: Tensor
+
+    @property
+    def num_examples(self) -> int:
+        """Of each row."""
+        return self.table.shape[1]
+
+    @property
+    def dim(self) -> int:
+        """That of the problem."""
+        return self.problem.dim
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """Those of the problem."""
+        return self.problem.constants
+
+    @property
+    def keeps_examples_apart(self) -> bool:
+        """As the problem does."""
+        return not examples_apart(self.problem)
+
+    @property
+    def mixes_examples(self) -> bool:
+        """As the problem does."""
+        return getattr(self.problem, "mixes_examples", False)
+
+    def gradients(self, x: Tensor, examples: Tensor | None = None) -> ExampleGradients:
+        """As `Problem.gradients`, of the examples at these places of a row's own."""
+        return self.problem.gradients(x, self.table if examples is None else self.table.gather(1, examples))
+
+    def take(self, index: Tensor) -> "HeldExamples":
+        """Some of the rows."""
+        return HeldExamples(self.problem.take(index), self.table[index])
+
+
+@dataclass(frozen=True, eq=False)
+class ClientSamples:
+    """The examples of clients, each its own part of a data set, which it uses once, in an order of its own.
+
+    Rows with equally many examples are asked together.
+
+    Args:
+      problem: the data set, whose runs share it.
+      holdings: the examples of each client of a block, int64, one or more.
+      clients: `(rows,)` int64, which of them a row is; see `of`.
+      examples_at_once: as `DataSetSamples`.
+
+    Raises:
+      ValueError: for a client without examples, or with some that the problem has not.
+
+    Example:
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+      >>> ClientSamples.of(problem, [torch.arange(30), torch.arange(30, 50)], num_runs=2).total
+      tensor([30, 20, 30, 20])
+    """
+
+    problem: Problem
+    holdings: tuple[Tensor, ...]
+    clients: Tensor
+    examples_at_once: int = 4096
+
+    @staticmethod
+    def of(
+        problem: Problem, holdings: Sequence[Tensor], num_runs: int, examples_at_once: int = 4096
+    ) -> "ClientSamples":
+        """For so many runs of all these clients; row `run * clients + place`."""
+        validate.at_least(1, num_runs=num_runs)
+        return ClientSamples(problem, tuple(holdings), torch.arange(len(holdings)).repeat(num_runs), examples_at_once)
+
+    def __post_init__(self) -> None:
+        validate.provides("gradients", "num_examples", problem=self.problem)
+        validate.at_least(1, examples_at_once=self.examples_at_once)
+        for client, held in enumerate(self.holdings):
+            validate.instance(Tensor, holdings=held)
+            known = len(held) > 0 and int(held.min()) >= 0 and int(held.max()) < self.problem.num_examples
+            if not known or len(held.unique()) < len(held):  # twice the same example moves a mean twice as far
+                raise ValueError(
+                    f"Expected the {len(held)} examples of client {client} to be one or more of "
+                    f"{self.problem.num_examples}, from 0 on, each once."
+                )
+
+    @property
+    def _sizes(self) -> Tensor:
+        return torch.tensor([len(held) for held in self.holdings], device=self.clients.device)
+
+    @property
+    def total(self) -> Tensor:
+        """The number of examples, `(rows,)`."""
+        return self._sizes[self.clients]
+
+    @property
+    def basis(self) -> Basis:
+        """As `DataSetSamples.basis`."""
+        return DataSetSamples(self.problem).basis
+
+    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> "ClientsBatch":
+        """The examples at these places of each client's order."""
+        total, parts = self.total, []
+        for size in self._sizes.unique().tolist():
+            rows = (total == size).nonzero()[:, 0]
+            same = [held for held in self.holdings if len(held) == size]
+            place = (self._sizes == size).int().cumsum(0)[self.clients[rows]] - 1
+            held = HeldExamples(self.problem.take(rows), torch.stack(same).to(rows.device)[place])
+            source = DataSetSamples(held, self.examples_at_once)
+            parts.append((rows, source.batch(start[rows], count[rows], streams.take(rows), call[rows])))
+        return ClientsBatch(parts)
+
+    def take(self, index: Tensor) -> "ClientSamples":
+        """The source of some of the rows."""
+        return replace(self, clients=self.clients[index])
+
+
+@dataclass(frozen=True, eq=False)
+class ClientsBatch:
+    """Batches of rows whose data sets differ in size: each with the rows that it is of."""
+
+    parts: Sequence[tuple[Tensor, Any]]
+
+    def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
+        """As `Batch.term`."""
+        found = x.new_zeros(len(x), x.shape[-1])
+        for rows, batch in self.parts:
+            found[rows] = batch.term(x[rows], previous[rows], new[rows], bound[rows])
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class TiltedSamples:
+    """Examples `f(x; z) + a'x` with a tilt a of each row: clients that disagree, and if tilts add up to 0 agree in sum.
+
+    Differences of gradients are as without a tilt; a fresh gradient may be `|a|` longer.
+
+    Args:
+      samples: of a distribution; one that clips would clip before the tilt.
+      tilts: `(rows, dim)`.
+
+    Raises:
+      ValueError: for samples that clip, or tilts of another shape.
+
+    Example:
+      >>> from dpnotes.oracles.samples import VirtualSamples
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(Cosine(1.0), 2)]), Separable([(Sine(0.5), 2)]))
+      >>> samples = TiltedSamples(VirtualSamples(data, 10**9), torch.tensor([[0.1, 0.0], [-0.1, 0.0]]))
+      >>> x, new = torch.zeros(2, 2), torch.tensor([True, True])
+      >>> batch = samples.batch(new.long(), new.long() * 10**8, Streams.of(0, ["a", "b"]), new.long())
+      >>> batch.term(x, x, new, new.double()).round(decimals=1)
+      tensor([[ 0.1000,  0.0000],
+              [-0.1000,  0.0000]])
+    """
+
+    samples: Samples
+    tilts: Tensor
+
+    def __post_init__(self) -> None:
+        validate.provides("batch", "total", "basis", samples=self.samples)
+        validate.instance(Tensor, tilts=self.tilts)
+        if self.samples.basis == "enforced":
+            raise ValueError("Expected samples without clipping: a tilt that is added later is not clipped.")
+        if self.tilts.dim() != 2 or not bool(self.tilts.isfinite().all()):
+            raise ValueError(f"Expected tilts of shape {tuple(self.tilts.shape)} to be finite, (rows, dim).")
+
+    @property
+    def total(self) -> Tensor:
+        """As without."""
+        return self.samples.total
+
+    @property
+    def basis(self) -> Basis:
+        """Of bounds that hold with the tilt."""
+        return self.samples.basis
+
+    def batch(self, start: Tensor, count: Tensor, streams: Streams, call: Tensor) -> "TiltedBatch":
+        """As without."""
+        return TiltedBatch(self.samples.batch(start, count, streams, call), self.tilts)
+
+    def take(self, index: Tensor) -> "TiltedSamples":
+        """The source of some of the rows."""
+        return TiltedSamples(self.samples.take(index), self.tilts[index])
+
+
+@dataclass(frozen=True, eq=False)
+class TiltedBatch:
+    """A batch, and the tilt of each row."""
+
+    batch: Batch
+    tilts: Tensor
+
+    def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
+        """As `Batch.term`."""
+        return self.batch.term(x, previous, new, bound) + torch.where(new[:, None], self.tilts.to(x), 0)

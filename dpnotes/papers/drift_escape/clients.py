@@ -1,0 +1,202 @@
+"""Drift escape by clients that trust nobody: Algorithm 3 under Algorithm 1, of arXiv:2505.15647.
+
+Each client has n examples of its own and noise of its own, and a guarantee for all that it sends, against the server
+and all other clients (inter-client record-level privacy, Definition 3 of the paper). The server sees noisy estimates,
+and follows their mean.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import pandas as pd
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import FRESH, Guarantee, Relation
+from dpnotes.guarantees import Assumption
+from dpnotes.methods.drift_escape import Repeat
+from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.clients import Clients
+from dpnotes.oracles.samples import Samples
+from dpnotes.papers.drift_escape import algorithms
+from dpnotes.papers.drift_escape.algorithms import Escape, Parameters, method_of, spider_of
+from dpnotes.privacy.accounting import account, assumptions_of
+from dpnotes.privacy.events import Event
+from dpnotes.streams import Streams
+
+TRUSTED_SERVER = Assumption("the server shows nothing but means, and every client adds its noise", "assumed")
+
+
+def practical(
+    escape: Escape, dim: int, epsilon: float, delta: float, num_clients: int, *, gradient_bound: float,
+    error_share: float = 0.25, private_drift: float = 64.0, sampling_drift: float = 16.0,
+) -> Parameters:  # fmt: skip
+    """An oracle for an escape by m clients: as `algorithms.practical`, for a mean whose error is that of m of them.
+
+    Examples and noise of clients are independent, so the error of a mean is `1 / sqrt(m)` that of a client, and each
+    may have `sqrt(m)` times the error that one alone may have.
+
+    Args:
+      escape: Algorithm 1's parameters.
+      dim: d.
+      epsilon: of each client, above 0; infinite for a run without noise.
+      delta: in (0, 1).
+      num_clients: m, at least 1.
+      gradient_bound: G, above 0.
+      error_share: above 0, of the mean.
+      private_drift: above 0.
+      sampling_drift: above 0.
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> escape = algorithms.practical_escape(0.04, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
+      >>> [round(practical(escape, 100, 1.0, 1e-6, m, gradient_bound=1.0).first_batch) for m in (1, 4, 16)]
+      [160000, 40000, 10000]
+    """
+    validate.at_least(1, num_clients=num_clients)
+    validate.positive(error_share=error_share)
+    return algorithms.practical(
+        escape, dim, epsilon, delta, gradient_bound=gradient_bound, error_share=error_share * math.sqrt(num_clients),
+        private_drift=private_drift, sampling_drift=sampling_drift,
+    )  # fmt: skip
+
+
+def clients_of(parameters: Sequence[Parameters], samples_of: Callable[[range], Samples], blocks: Blocks) -> Clients:
+    """The oracle of Algorithm 3 for runs with these parameters, one each, which all clients have.
+
+    Args:
+      parameters: of each run.
+      samples_of: from the clients of a block to their examples; row `run * clients + place`.
+      blocks: the clients.
+
+    Raises:
+      ValueError: as `algorithms.spider_of`.
+    """
+
+    def oracle_of(members: range) -> object:
+        return spider_of([each for each in parameters for _ in members], samples_of(members))
+
+    return Clients.of(oracle_of, blocks, len(parameters))
+
+
+def distributed_drift_escape(
+    samples_of: Callable[[range], Samples],
+    parameters: Parameters | Sequence[Parameters],
+    x: Tensor,
+    streams: Streams,
+    *,
+    blocks: Blocks,
+    delta: float,
+    repeat: Repeat = "refresh",
+    return_tested: bool = True,
+    max_steps: int | None = None,
+    observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
+) -> Runs:
+    """Drift escape where the gradient is the mean of what clients send.
+
+    Algorithm 3 of the paper is `oracles.clients.Clients` over `oracles.spider.Spider`, Algorithm 1 is
+    `methods.drift_escape.DriftEscape`; differences from the paper are said there, and at `algorithms.drift_escape`.
+
+    Formal guarantees:
+      What each client sends is `parameters.budget`-zCDP under replace-one in its own examples, whoever sees it.
+      `guarantees` has the weakest of these claims, `client_table` all of them beside what the means alone would reveal.
+
+    Args:
+      samples_of: from the clients of a block (numbers from 0 on) to their examples, used once; row
+        `run * clients + place` is a client of a run. `oracles.holdings` has two kinds.
+      parameters: of each run, or of all; the same for all clients.
+      x: `(runs, dim)` initial points, chosen without looking at the data.
+      streams: one key a run; of secret ones each client has keys of its own beside.
+      blocks: the clients, and which process computes them.
+      delta: in (0, 1), for the guarantees.
+      repeat: as `algorithms.drift_escape`.
+      return_tested: as there.
+      max_steps: as there.
+      observe: as there.
+      not_covered: as there.
+
+    Returns:
+      The runs; one that a client could not go on with says which in `state.oracle.stopped`.
+
+    Raises:
+      ProcessLost: if another process dies, hangs or computes something else.
+      ValueError: outside these domains.
+
+    Example:
+      >>> import torch
+      >>> from dpnotes.oracles.samples import VirtualSamples
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
+      >>> data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.5), 4)]))
+      >>> sizes = {"smoothness": 4.0, "hessian_lipschitz": 1.0, "risk_range": 8.0, "step_size": 0.25}
+      >>> choice = practical(algorithms.practical_escape(0.2, **sizes), 4, 1.0, 1e-6, 16, gradient_bound=4.0)
+      >>> runs = distributed_drift_escape(
+      ...     lambda members: VirtualSamples(data, 10**12), choice, torch.zeros(1, 4, dtype=torch.float64),
+      ...     Streams.of(0, ["a"]), blocks=Blocks(16, 16), delta=1e-6, max_steps=1000,
+      ... )
+      >>> runs.state.status.tolist(), bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.2).all())
+      ([1], True)
+      >>> client_table(runs)[["client", "used", "epsilon", "epsilon (trusted server)"]].head(2).round(3)
+         client    used  epsilon  epsilon (trusted server)
+      0       0  887040      1.0                     0.227
+      1       1  887040      1.0                     0.227
+    """
+    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    validate.instance(Blocks, blocks=blocks)
+    validate.same_length(x=x, parameters=chosen, streams=streams)
+    escapes = [each.escape for each in chosen]
+    method, oracle = method_of(escapes, repeat, return_tested), clients_of(chosen, samples_of, blocks)
+    steps = max(each.num_steps for each in escapes) if max_steps is None else max_steps
+    return run(method, oracle, x, streams, delta=delta, max_steps=steps, observe=observe, not_covered=not_covered)
+
+
+def trusted_server(runs: Runs) -> tuple[Guarantee, ...]:
+    """What each run may claim for an example of any client if the server, which is trusted, shows nothing but means.
+
+    All clients have the same sensitivity in a round, and draw noise of the same scale. A mean of m has a sensitivity of
+    `1 / m` of theirs, and `1 / sqrt(m)` of their noise: its multiplier is `sqrt(m)` times theirs.
+
+    Args:
+      runs: of `distributed_drift_escape`.
+    """
+    clients, claims = runs.oracle, []
+    rests = (*assumptions_of(runs.streams), TRUSTED_SERVER)
+    for run_number, own in enumerate(runs.guarantees):
+        budget = float(clients.declared()[run_number])
+        if budget == math.inf:
+            claims.append(Guarantee(math.inf, own.delta, Relation.REPLACE_ONE, "no noise", rests, own.not_covered))
+            continue
+        event = Event(math.sqrt(clients.blocks.num_clients * 0.5 / budget), Relation.REPLACE_ONE, FRESH, 1)
+        assumptions = (*rests, *(a for a in own.assumptions if a not in rests))
+        claims.append(account([event], own.delta, assumptions=assumptions, not_covered=own.not_covered))
+    return tuple(claims)
+
+
+def client_table(runs: Runs) -> pd.DataFrame:
+    """A row for each run and client of this process: examples, zCDP, and for whom which epsilon is.
+
+    `epsilon` is against everybody; `epsilon (trusted server)` against those that see nothing but the means.
+
+    Args:
+      runs: of `distributed_drift_escape`.
+    """
+    clients, meter = runs.oracle, runs.state.oracle.meter
+    own = clients.blocks.clients(clients.blocks.processes.rank)
+    totals = clients.totals()
+    claims = clients.claims(runs.state.oracle, runs.guarantees[0].delta, runs.streams)
+    central = trusted_server(runs)
+    rows = [
+        {
+            "run": run_number, "client": client, "examples": int(totals[run_number, place]),
+            "used": int(meter.used[run_number, place]), "declared": float(clients.declared()[run_number]),
+            "spent": float(meter.spent[run_number, place]), "epsilon": claims[run_number][place].epsilon,
+            "delta": claims[run_number][place].delta, "epsilon (trusted server)": central[run_number].epsilon,
+        }
+        for run_number in range(len(runs.streams))
+        for place, client in enumerate(own)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)

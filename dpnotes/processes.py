@@ -1,0 +1,166 @@
+"""Processes that compute one thing together: all send, and all see what all have sent.
+
+`ALONE` is the one process of a notebook. `Together` are those that `torchrun` starts (torch.distributed: gloo on CPUs,
+nccl on GPUs). What is computed from a `gather` is the same everywhere, so the processes need no master.
+"""
+
+import datetime
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from dpnotes import validate
+
+_KEY = "dpnotes/round"
+
+
+class ProcessLost(RuntimeError):
+    """A process died, hangs, or sends what the others do not expect; `ranks` are those that are to blame."""
+
+    def __init__(self, ranks: tuple[int, ...], reason: str) -> None:
+        super().__init__(f"Expected all processes to answer: {_named(ranks)} {reason}.")
+        self.ranks, self.reason = ranks, reason
+
+
+def _named(ranks: tuple[int, ...]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}" if ranks else "one of them"
+
+
+class Processes(Protocol):
+    """A number of processes; this one is `rank` of `size`."""
+
+    @property
+    def rank(self) -> int:
+        """From 0 on."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """At least 1."""
+        ...
+
+    def gather(self, values: Tensor) -> Tensor:
+        """What all processes have here, `(size, *shape)`, to the bit; all call it, with one shape and type."""
+        ...
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        """The same of anything that can be pickled."""
+        ...
+
+
+class _Alone:
+    rank, size = 0, 1
+
+    def gather(self, values: Tensor) -> Tensor:
+        return values[None]
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        return [value]
+
+
+ALONE: Processes = _Alone()
+
+
+class Together:
+    """The processes that `torchrun` started, of which this is one.
+
+    Each writes the number of its round into the launcher's store before it sends. So those that wait in vain can say
+    for whom, and do so within the timeout.
+
+    Args:
+      timeout: seconds that one waits for another, above 0.
+      backend: "gloo", or "nccl" for tensors on GPUs.
+
+    Raises:
+      RuntimeError: if `torchrun` has not started this process.
+    """
+
+    def __init__(self, timeout: float = 60.0, backend: str = "gloo") -> None:
+        validate.positive(timeout=timeout)
+        validate.one_of(("gloo", "nccl"), backend=backend)
+        if "RANK" not in os.environ:
+            raise RuntimeError("Expected RANK in the environment: start the processes by torchrun.")
+        self._wait = datetime.timedelta(seconds=timeout)
+        if not dist.is_initialized():
+            dist.init_process_group(backend, timeout=self._wait)
+        self.rank, self.size, self._round = dist.get_rank(), dist.get_world_size(), 0
+        self._store = dist.distributed_c10d._get_default_store()  # noqa: SLF001
+
+    def gather(self, values: Tensor) -> Tensor:
+        """As `Processes.gather`.
+
+        Raises:
+          ProcessLost: naming the processes that did not come.
+        """
+        found = values.new_empty(self.size, *values.shape)
+        self._meet(lambda: dist.all_gather(list(found.unbind(0)), values.contiguous()))
+        return found
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        """As `Processes.gather_objects`."""
+        found = [None] * self.size
+        self._meet(lambda: dist.all_gather_object(found, value))
+        return found
+
+    def close(self) -> None:
+        """Leave the others, at the end of a program; not after a `ProcessLost`."""
+        dist.destroy_process_group()
+
+    def _meet(self, send: Any) -> None:
+        self._round += 1
+        try:
+            self._store.set(f"{_KEY}/{self.rank}", str(self._round))
+            send()
+        except RuntimeError as error:
+            raise ProcessLost(self._behind(), f"did not come to round {self._round} ({_short(error)})") from None
+
+    def _behind(self) -> tuple[int, ...]:
+        """Who has not come to this round; nobody, if all have, or if the store is gone, too."""
+        late = []
+        for rank in range(self.size):
+            try:
+                key = f"{_KEY}/{rank}"
+                came = self._store.check([key]) and int(self._store.get(key)) >= self._round
+            except RuntimeError:
+                return ()
+            late += [] if came else [rank]
+        return tuple(late)
+
+
+def _short(error: Exception) -> str:
+    return str(error).splitlines()[0].split("] ")[-1][:100].rstrip(".")
+
+
+def agree(processes: Processes, facts: Mapping[str, Any]) -> None:
+    """Refuse processes that differ in what must be the same everywhere, such as threads, versions and a run's settings.
+
+    Args:
+      processes: all of them call it.
+      facts: names and values that can be compared and pickled.
+
+    Raises:
+      ProcessLost: naming the first fact that differs, both values, and who differs from rank 0.
+
+    Example:
+      >>> agree(ALONE, {"threads": 1})
+    """
+    everyone = processes.gather_objects(dict(facts))
+    for name, value in everyone[0].items():
+        others = tuple(rank for rank, given in enumerate(everyone) if given.get(name) != value)
+        if others:
+            reason = f"has {name}={everyone[others[0]].get(name)!r}, rank 0 has {value!r}"
+            raise ProcessLost(others, reason)
+
+
+def common_facts() -> dict[str, Any]:
+    """What decides the bits of a sum beside its terms: versions and threads.
+
+    Example:
+      >>> sorted(common_facts())
+      ['threads', 'torch']
+    """
+    return {"torch": torch.__version__, "threads": torch.get_num_threads()}

@@ -1,0 +1,401 @@
+"""Clients: sums that are the same whoever computes them, plans before anybody pays, faults that are named."""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from dpnotes.core import FRESH, Relation, Status
+from dpnotes.oracles.blocks import Blocks, Node, pairwise_sum, tree_sum, whole_nodes
+from dpnotes.oracles.clients import MESSAGES, Clients
+from dpnotes.oracles.holdings import ClientSamples, TiltedSamples, dirichlet_split
+from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
+from dpnotes.privacy.accounting import account
+from dpnotes.privacy.events import Event
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.quadratics import Quadratic
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.processes import ALONE, ProcessLost, Together, agree
+from dpnotes.streams import Streams
+from tests import clients_worker
+from tests.clients_worker import DIM, RUNS, STEPS, oracle, path
+
+ROOT = Path(__file__).parents[2]
+ACTIVE = torch.ones(RUNS, dtype=torch.bool)
+STREAMS = Streams.of(0, ["a", "b"])
+X = torch.ones(RUNS, DIM, dtype=torch.float64)
+
+
+# ---------------------------------------------------------------- sums
+class Thread:
+    """One of several processes, which are threads here."""
+
+    def __init__(self, rank: int, meeting: threading.Barrier, table: list[Any]) -> None:
+        self.rank, self.size, self.meeting, self.table = rank, meeting.parties, meeting, table
+
+    def gather_objects(self, value: Any) -> list[Any]:
+        self.table[self.rank] = value
+        self.meeting.wait(60)
+        found = [*self.table]
+        self.meeting.wait(60)
+        return found
+
+    def gather(self, values: Tensor) -> Tensor:
+        return torch.stack(self.gather_objects(values))
+
+
+def together(size: int, work: Callable[[Any], Any]) -> list[Any]:
+    """What each of so many processes makes of its work."""
+    meeting, table = threading.Barrier(size), [None] * size
+    with ThreadPoolExecutor(size) as pool:
+        return [*pool.map(work, [Thread(rank, meeting, table) for rank in range(size)])]
+
+
+def summed(rows: list[Tensor], size: int, num_processes: int) -> list[tuple[Tensor, Tensor]]:
+    """What each of these processes makes of the rows `(runs, dim)` of all clients."""
+
+    def work(processes: Any) -> tuple[Tensor, Tensor]:
+        blocks = Blocks(len(rows), size, processes)
+        sent = [torch.stack(rows[members.start : members.stop], 1) for members in blocks.members]
+        return blocks.sum(sent, torch.tensor([3] * len(rows[0])))
+
+    return together(num_processes, work)
+
+
+@pytest.mark.parametrize(("num_clients", "size"), [(5, 1), (37, 8), (64, 8), (7, 2), (1, 4), (9, 3)])
+def test_a_sum_is_the_same_for_any_number_of_processes(num_clients: int, size: int):
+    drawn = Streams.of(1, ["sum"]).normal("x", 0, num_clients * 6).view(num_clients, 2, 3)
+    rows = [*(drawn * 10.0 ** (5 * drawn.abs().sin()))]
+    ((alone, _),) = summed(rows, size, 1)
+    torch.testing.assert_close(alone, torch.stack(rows).sum(0))
+    for num_processes in range(2, min(6, -(-num_clients // size)) + 1):
+        for found, wrong in summed(rows, size, num_processes):
+            assert torch.equal(found, alone) and wrong.tolist() == [-1, -1]
+
+
+def test_control_the_order_matters():
+    rows = [torch.tensor([[x]], dtype=torch.float64) for x in (1e16, 1.0, -1e16, 1.0, 1.0)]
+    ((alone, _),) = summed(rows, 1, 1)
+    assert all(torch.equal(found, alone) for processes in (2, 3, 5) for found, _ in summed(rows, 1, processes))
+    one_after_the_other = sum(rows[1:], rows[0])
+    assert not torch.equal(alone, one_after_the_other)
+    assert not torch.equal(alone, summed(rows, 3, 1)[0][0]), "blocks of another size are another sum"
+
+
+def test_nodes_cover_each_block_once():
+    for first in range(12):
+        for last in range(first + 1, 20):
+            nodes = whole_nodes(first, last)
+            assert [k for node in nodes for k in range(node.start, node.start + node.length)] == [*range(first, last)]
+            assert all(node.start % node.length == 0 and node.length & (node.length - 1) == 0 for node in nodes)
+    assert tree_sum({}, Node(0, 4)) is None
+    assert pairwise_sum(torch.ones(2, 5, 3)).tolist() == [[5.0] * 3] * 2
+
+
+def test_who_sends_what_is_no_number_is_named():
+    for bad in (torch.nan, torch.inf):
+        rows = [torch.ones(3, 4) for _ in range(5)]
+        rows[3][1, 2] = bad
+        rows[4][1, 0] = rows[4][2, 0] = -bad
+        for num_processes in (1, 2, 4):
+            for total, wrong in summed(rows, 1, num_processes):
+                assert wrong.tolist() == [-1, 3, 4] and total[0].tolist() == [5.0] * 4
+
+
+# ---------------------------------------------------------------- processes
+def start(out: Path, num_processes: int, num_clients: int, size: int, fault: str = "") -> list[subprocess.Popen]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    out.mkdir(exist_ok=True)
+    given = [str(out), str(num_clients), str(size)]
+    faults = [[fault] * (fault != "" and rank == num_processes - 1) for rank in range(num_processes)]
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.clients_worker", *given, *faults[rank]],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=os.environ | {
+                "PYTHONPATH": str(ROOT), "RANK": str(rank), "WORLD_SIZE": str(num_processes),
+                "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+            },
+        )
+        for rank in range(num_processes)
+    ]  # fmt: skip
+
+
+def ended(out: Path, started: list[subprocess.Popen], ranks: range | None = None) -> list[Any]:
+    for rank in ranks or range(len(started)):
+        said = started[rank].communicate(timeout=120)[0]
+        assert (out / f"{rank}.pt").exists(), said
+    for each in started:
+        each.kill()
+        each.communicate()
+    return [torch.load(out / f"{rank}.pt") for rank in ranks or range(len(started))]
+
+
+@pytest.mark.parametrize(("num_clients", "size"), [(5, 1), (37, 8)])
+@pytest.mark.slow
+def test_processes_go_one_path_to_the_bit(tmp_path: Path, num_clients: int, size: int):
+    alone = path(num_clients, size, ALONE)
+    for num_processes in (1, 2, 3, 4):
+        out = tmp_path / str(num_processes)
+        for found in ended(out, start(out, num_processes, num_clients, size)):
+            assert torch.equal(found, alone)
+
+
+def test_two_processes_go_the_path_of_one(tmp_path: Path):
+    found = ended(tmp_path, start(tmp_path, 2, 5, 2))
+    alone = path(5, 2, ALONE)
+    assert torch.equal(found[0], alone) and torch.equal(found[1], alone) and alone.shape == (STEPS, RUNS, DIM)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("die", r"rank 2 \(clients 3 to 4\) did not come to round"),
+        ("hang", r"rank 2 \(clients 3 to 4\) did not come to round"),
+        ("stale", r"rank 2 \(clients 3 to 4\) sent another round"),
+        ("threads", "rank 2 has threads=2, rank 0 has 1"),
+        ("nan", r"stopped=tensor\(\[3, 3\]\)"),
+    ],
+)
+@pytest.mark.slow
+def test_a_fault_is_named_in_time(tmp_path: Path, fault: str, message: str):
+    since = time.monotonic()
+    for said in ended(tmp_path, start(tmp_path, 3, 5, 1, fault), range(2)):
+        assert re.search(message, said), said
+    assert time.monotonic() - since < 60
+
+
+def test_processes_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("RANK", raising=False)
+    with pytest.raises(RuntimeError, match="torchrun"):
+        Together()
+    with pytest.raises(ValueError, match="timeout=-1"):
+        Together(-1)
+    with pytest.raises(ValueError, match="num_blocks=2 >= 3"):
+        Blocks(4, 2, Thread(0, threading.Barrier(3), []))
+
+    def differing(processes: Any) -> str:
+        with pytest.raises(ProcessLost) as error:
+            agree(processes, {"runs": 2, "dim": 7 + 2 * processes.rank})
+        return str(error.value)
+
+    assert all("rank 1 has dim=9, rank 0 has 7" in said for said in together(2, differing))
+
+
+# ---------------------------------------------------------------- all plan before one pays
+def clients_of(totals: list[float], runs: int = RUNS, **more: Any) -> Clients:
+    data = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]))
+
+    def oracle_of(members: range) -> Spider:
+        total = torch.tensor([totals[client] for client in members]).repeat(runs)
+        budget = torch.full((len(total),), 0.5 * (1 + 1e-9), dtype=torch.float64)
+        return Spider(
+            VirtualSamples(data, total), Gaussian(), 1.0, budget, Refresh.squared_moves(0.5), BatchSizes(100, 10),
+            gradient_bound=2.0, smoothness=2.0, **more,
+        )  # fmt: skip
+
+    return Clients.of(oracle_of, Blocks(len(totals), 2), runs)
+
+
+def test_who_cannot_go_on_ends_the_run_and_nobody_else_has_paid():
+    clients = clients_of([1000, 1000, 205, 1000, 1000])
+    state = clients.init(X)
+    for step in range(3):
+        state, estimate = clients.estimate(state, (1 + 2 * step) * X, STREAMS, ACTIVE)
+    assert estimate.status.tolist() == [Status.DATA_EXHAUSTED] * 2
+    assert state.stopped.tolist() == [2, 2]
+    assert (estimate.gradient == 0).all() and not estimate.price.charged.any()
+    assert estimate.num_gradients.tolist() == [0, 0]
+    assert (state.meter.used == 200).all() and (state.meter.calls == 2).all()
+    clients.estimate(state, X, STREAMS, ACTIVE)  # what was refused has released nothing
+
+
+def test_one_run_ends_and_the_others_go_on():
+    clients = clients_of([1000] * 3)
+    state, x = clients.init(X), X.clone()
+    only = torch.tensor([True, False])
+    state, first = clients.estimate(state, x, STREAMS, only)
+    assert state.meter.calls.tolist() == [[1] * 3, [0] * 3] and first.num_gradients.tolist() == [300, 0]
+    assert (first.gradient[1] == 0).all()
+    alone = clients_of([1000] * 3, 1)
+    _, second = alone.estimate(alone.init(X[:1]), X[:1], STREAMS.take(slice(0, 1)), torch.tensor([True]))
+    torch.testing.assert_close(first.gradient[:1], second.gradient, rtol=0, atol=1e-12)
+    part = clients.take(torch.tensor([1]))
+    assert part.num_runs == 1 and len(part.oracles[0].desk.budget) == 2
+
+
+def test_a_state_is_released_once_and_noise_is_each_client_s_own():
+    clients = clients_of([1000] * 4)
+    state = clients.init(X)
+    after, _ = clients.estimate(state, X, STREAMS, ACTIVE)
+    with pytest.raises(ValueError, match="released nothing yet"):
+        clients.estimate(state, X, STREAMS, ACTIVE)
+    sent = after.belief.gradient
+    assert sent.shape == (RUNS, 4, DIM) and len(sent.flatten(0, 1).unique(dim=0)) == 8
+    with pytest.raises(ValueError, match="released nothing yet"):
+        clients.claims(state, 1e-6, STREAMS)
+    secret = Streams.secure(RUNS)
+    one, two = clients_of([1000] * 4), clients_of([1000] * 4)
+    values = [c.estimate(c.init(X), X, secret, ACTIVE)[1].gradient for c in (one, two)]
+    assert not torch.equal(*values), "a client's secret keys are its own"
+    assert all(own.secret for own in one.streams_of(secret)) and not one.streams_of(STREAMS)[0].secret
+
+
+def test_clients_go_back_together():
+    clients = clients_of([5000] * 3)
+    first, _ = clients.estimate(clients.init(X), X, STREAMS, ACTIVE)
+    then, _ = clients.estimate(first, 1.01 * X, STREAMS, ACTIVE)
+    back = clients.rollback(then, first, torch.tensor([True, False]), refresh=False)
+    assert torch.equal(back.belief.gradient[0], first.belief.gradient[0])
+    assert torch.equal(back.belief.gradient[1], then.belief.gradient[1])
+    assert torch.equal(back.meter.calls, then.meter.calls)
+    anew = clients.rollback(then, then, torch.tensor([True, False]), refresh=True)
+    _, estimate = clients.estimate(anew, 1.01 * X, STREAMS, ACTIVE)
+    assert estimate.num_gradients.tolist() == [300, 60]
+
+
+# ---------------------------------------------------------------- guarantees
+def test_claims_are_a_client_s_own_and_the_weakest_is_the_run_s():
+    clients = oracle(5, 2, ALONE)
+    weak = replace(clients.oracles[1], budget=2 * clients.oracles[1].budget)
+    clients = replace(clients, oracles=(clients.oracles[0], weak, clients.oracles[2]))
+    state = clients.init(X)
+    for _ in range(3):
+        state, _ = clients.estimate(state, X, STREAMS, ACTIVE)
+    claims = clients.claims(state, 1e-6, STREAMS)
+    assert [len(run) for run in claims] == [5, 5]
+    assert (
+        claims[0][0].epsilon
+        < claims[0][2].epsilon
+        == claims[0][3].epsilon
+        == clients.guarantee(state, 1e-6, STREAMS)[0].epsilon
+    )
+    event = Event((0.5 / 0.6) ** 0.5, Relation.REPLACE_ONE, FRESH, 1)
+    assert claims[1][4].epsilon == account([event], 1e-6).epsilon
+    assert all(MESSAGES in claim.assumptions for run in claims for claim in run)
+    assert (state.meter.spent <= 1.2 * (1 + 1e-9)).all() and (state.meter.spent > 0).all()
+    assert clients.declared().tolist() == [1.2, 1.2]
+    assert clients.totals().tolist() == [clients_worker.sizes(5)] * 2
+
+
+def test_what_a_client_sends_is_as_private_as_it_says_by_its_exact_transcript():
+    """Every neighbour of client 1's data, at the worst place: the means that it would send, noise aside."""
+    size, runs = 60, 1
+    rows = Streams.of("neighbours", ["data"]).normal("a", 0, 3 * size * 2).view(3 * size, 2)
+    mine = torch.arange(size, 2 * size)
+
+    def transcript(data: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        problem = CustomProblem(lambda x, a: (2 * (x - a)).cos().sum() / 2, 2, data)
+        parts = torch.arange(3 * size).split(size)
+
+        def oracle_of(members: range) -> Spider:
+            samples = ClientSamples.of(problem, [parts[client] for client in members], runs)
+            budget = torch.full((runs * len(members),), 0.5 * (1 + 1e-9), dtype=torch.float64)
+            return Spider(
+                samples, Gaussian(), 1.0, budget, Refresh.squared_moves(0.5), BatchSizes(20, 10), gradient_bound=1.0,
+                smoothness=2.0,
+            )  # fmt: skip
+
+        clients = Clients.of(oracle_of, Blocks(3, 2), runs)
+        state, sent, scales = clients.init(rows[:1]), [], []
+        for step in range(3):  # the points are those of one transcript
+            plan = clients.plan(state, torch.full((1, 2), 0.1 * step, dtype=torch.float64), torch.tensor([True]))
+            scales.append(plan.parts[0].asks[0].noise_std[1])
+            state, _ = clients.release(plan, Streams.of(0, ["a"]))
+            sent.append(state.belief.gradient[0, 1])
+        return [sent[0], *(b - a for a, b in zip(sent, sent[1:], strict=False))], scales
+
+    base, scales = transcript(rows)
+    worst = 0.0
+    for place in mine.tolist():
+        for value in (0.8, -0.8):  # gradients of the length that they are clipped to, in either direction
+            other = rows.clone()
+            other[place] = value
+            moved, _ = transcript(other)
+            ratio = sum(float(((a - b) / s).square().sum()) for a, b, s in zip(base, moved, scales, strict=True))
+            worst = max(worst, ratio / 2)
+    assert worst <= 0.5 * (1 + 1e-6), "zCDP of the exact transcript"
+    assert worst > 0.25, "some neighbour comes near"
+    other = rows.clone()
+    other[0] = 50.0  # of client 0: nothing that client 1 sends changes
+    assert all(torch.equal(a, b) for a, b in zip(base, transcript(other)[0], strict=True))
+
+
+# ---------------------------------------------------------------- holdings
+def test_a_client_alone_is_a_data_set_of_its_own():
+    problem = Quadratic.sample(torch.tensor([1.0, 0.1]).double(), num_examples=50, spread=0.5, seed=0)
+    held = torch.tensor([7, 3, 9, 30, 31])
+    streams, none = Streams.of(0, ["a", "b"]), torch.zeros(2, dtype=torch.int64)
+    source = ClientSamples.of(problem, [held, torch.arange(10, 30)], 1)
+    x = torch.ones(2, 2, dtype=torch.float64)
+    batch = source.batch(none, torch.tensor([5, 20]), streams, none)
+    found = batch.term(x, x, none == 0, torch.full((2,), 1e9, dtype=torch.float64))
+    each = problem.gradients(x[:1], held[None]).weighted_sum(torch.full((1, 5), 0.2).double())
+    torch.testing.assert_close(found[:1], each)
+    assert source.total.tolist() == [5, 20] and source.basis == "enforced"
+    part = source.take(torch.tensor([1]))
+    assert part.total.tolist() == [20]
+    for wrong in ([torch.tensor([0, 0])], [torch.tensor([50])], [torch.tensor([-1])], [torch.arange(0)]):
+        with pytest.raises(ValueError, match="each once"):
+            ClientSamples.of(problem, wrong, 1)
+
+
+def test_tilts_add_up_to_nothing_and_leave_differences_alone():
+    data = VirtualData(Separable([(Cosine(1.0), 2)]), Separable([(Sine(0.5), 2)]))
+    tilts = torch.tensor([[0.5, 0.0], [-0.5, 0.0]], dtype=torch.float64)
+    plain, none, x = VirtualSamples(data, 100), torch.zeros(2, dtype=torch.int64), torch.ones(2, 2).double()
+    streams, bound = Streams.of(0, ["a", "b"]), torch.ones(2).double()
+    terms = [
+        source.batch(none, none + 5, streams, none).term(x, 0 * x, new, bound)
+        for source in (plain, TiltedSamples(plain, tilts))
+        for new in (none == 0, none == 1)
+    ]
+    torch.testing.assert_close(terms[2] - terms[0], tilts)
+    assert torch.equal(terms[3], terms[1])
+    with pytest.raises(ValueError, match="not clipped"):
+        TiltedSamples(DataSetSamples(Quadratic.sample(torch.ones(2), num_examples=5, spread=0.5, seed=0)), tilts)
+
+
+def test_a_small_concentration_deals_labels_unevenly():
+    labels = torch.arange(3000) % 10
+    shares = {}
+    for concentration in (0.05, 1000.0):
+        parts = dirichlet_split(labels, 8, concentration, "split")
+        assert sorted(torch.cat(parts).tolist()) == [*range(3000)] and min(map(len, parts)) > 0
+        counts = torch.stack([labels[part].bincount(minlength=10) for part in parts]).double()
+        shares[concentration] = float((counts / counts.sum(1, keepdim=True)).amax(1).mean())
+    assert shares[0.05] > 0.4 > 0.2 > shares[1000.0]
+    assert all(map(torch.equal, dirichlet_split(labels, 8, 1.0, "a"), dirichlet_split(labels, 8, 1.0, "a")))
+    with pytest.raises(ValueError, match="one a client or more"):
+        dirichlet_split(labels[:3], 4, 1.0, 0)
+
+
+def test_bad_input_is_named():
+    clients = clients_of([1000] * 4)
+    for call, message in (
+        (lambda: Clients(clients.oracles[:1], clients.blocks, RUNS), "oracles"),
+        (lambda: Clients(clients.oracles, clients.blocks, 3), "num_runs=3 of 2 clients"),
+        (lambda: clients.init(X[:1]), "x"),
+        (lambda: clients.estimate(clients.init(X), X[:1], STREAMS, ACTIVE), r"x of shape \(1, 7\)"),
+        (lambda: clients_of([1000] * 2, term_sensitivity=-1.0), "term_sensitivity"),
+        (lambda: Blocks(0, 2), "num_clients=0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()

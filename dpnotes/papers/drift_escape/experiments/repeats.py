@@ -47,7 +47,7 @@ COMMON: dict[str, Any] = {
     "attempts": 12,
 }
 QUICK = Spec("drift_escape", "repeats", "quick", {**COMMON, "repeats": 1000})
-PAPER = Spec("drift_escape", "repeats", "paper", {**COMMON, "repeats": 100_000})
+PAPER = Spec("drift_escape", "repeats", "paper", {**COMMON, "repeats": 50_000})
 
 
 def cells(spec: Spec) -> list[Cell]:

@@ -59,6 +59,7 @@ class Step(NamedTuple):
     drift: float
     paid: float
     left: int
+    sent: Any = None  # (m, d), by clients, where it is a `Round`
 
 
 def clipped(rows: Tensor, longest: float) -> Tensor:
@@ -218,7 +219,7 @@ def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=fro
     for last in queries:  # 2, 3, 4
         if last.g.norm() > 3 * chi:  # 5, 22
             x = x - eta * last.g  # 24
-            yield Step(0, 0, False, x, *last[:9])
+            yield Step(0, 0, False, x, *last)
             continue
         tested, saved, esc = x, last, False  # 7: x~
         for q in range(1, Q + 1):  # 8
@@ -232,7 +233,7 @@ def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=fro
                         return "DATA_EXHAUSTED", x
                 x = x - eta * last.g  # 12
                 esc = bool((x - tested).norm() >= S)  # 13, 14
-                yield Step(q, tau, esc, x, *last[:9])
+                yield Step(q, tau, esc, x, *last)
                 if esc:
                     break  # 15
             if esc:

@@ -63,6 +63,7 @@ class ClientsPlan:
     noise_multiplier: Tensor
     gradients: Tensor
     evaluations: Tensor | None
+    oracle: "Clients | None" = field(default=None, init=False)  # of a plan that somebody has put together or altered
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +194,12 @@ class Clients:
 
     def plan(self, state: ClientsState, x: Tensor, active: Tensor) -> ClientsPlan:
         """What an estimate at `x` would cost, and which runs are refused it; arguments and errors as `estimate`."""
+        validate.instance(Tensor, active=active)
+        if x.dim() != 2 or len(x) != self.num_runs or active.dtype != torch.bool or active.shape != (self.num_runs,):
+            raise ValueError(
+                f"Expected x of shape {tuple(x.shape)} and active of shape {tuple(active.shape)}, {active.dtype} to be "
+                f"({self.num_runs}, dim) and ({self.num_runs},) bool."
+            )
         active = active & self._newest(state, active)
         given = zip(self.oracles, self._unfolded(state), self._rows(x), self._rows(active), strict=True)
         parts = [oracle.plan(*each) for oracle, *each in given]
@@ -209,7 +216,7 @@ class Clients:
         why = told[:, :, 1].gather(0, who[None])[0]
         granted = active & (why == Status.OK)
         refused = (active ^ granted) & (why != Status.FINISHED)
-        return ClientsPlan(
+        plan = ClientsPlan(
             state,
             tuple(part.only(*each) for part, *each in zip(parts, self._rows(granted), self._rows(why), strict=True)),
             granted,
@@ -219,6 +226,8 @@ class Clients:
             told[:, :, 3].sum(0),
             None if parts[0].asks[0].evaluations is None else told[:, :, 4].sum(0),
         )
+        vars(plan).update(oracle=self)
+        return plan
 
     def _newest(self, state: ClientsState, asked: Tensor) -> Tensor:
         """Whether a run has released nothing since this state, `(runs,)` bool; for those asked anything else raises."""
@@ -235,8 +244,12 @@ class Clients:
 
     def release(self, plan: ClientsPlan, streams: Streams) -> tuple[ClientsState, Estimate]:
         """The mean of what the clients send, by a plan of this oracle; as `estimate`."""
+        if plan.oracle is not self:
+            raise ValueError("Expected plan to be this oracle's, released as it was made: plan again.")
         lineage, before = plan.state.meter.lineage, plan.state.meter.calls[:, 0]
-        calls, late = lineage.advance(before, plan.granted)
+        # That of the parts, which watch over what is changed in them.
+        granted = self._by_client([part.granted for part in plan.parts])[:, 0]
+        calls, late = lineage.advance(before, granted)
         if late is not None:
             _required(~late)
         try:
@@ -247,14 +260,14 @@ class Clients:
             raise
         gradients = [estimate.gradient.view(self.num_runs, -1, estimate.gradient.shape[1]) for _, estimate in sent]
         total, wrong = self.blocks.sum(gradients, calls)
-        no_number = plan.granted & (wrong >= 0)
+        no_number = granted & (wrong >= 0)
         mean = total / torch.full_like(total[:1, :1], self.blocks.num_clients)
         estimate = Estimate(
             mean.masked_fill(no_number[:, None], 0),
-            replace(sent[0][1].price, noise_multiplier=plan.noise_multiplier, charged=plan.granted),
-            plan.granted * plan.gradients,
+            replace(sent[0][1].price, noise_multiplier=plan.noise_multiplier, charged=granted),
+            granted * plan.gradients,
             plan.status.masked_fill(no_number, Status.DIVERGED),
-            None if plan.evaluations is None else plan.granted * plan.evaluations,
+            None if plan.evaluations is None else granted * plan.evaluations,
         )
         return self._folded([s for s, _ in sent], lineage, torch.where(no_number, wrong, plan.stopped)), estimate
 
@@ -277,12 +290,6 @@ class Clients:
           ProcessLost: naming who died, hangs or sends another round, with its clients.
           ValueError: for other shapes, a state that has released before, and as the clients' oracles.
         """
-        validate.instance(Tensor, active=active)
-        if x.dim() != 2 or len(x) != self.num_runs or active.dtype != torch.bool or active.shape != (self.num_runs,):
-            raise ValueError(
-                f"Expected x of shape {tuple(x.shape)} and active of shape {tuple(active.shape)}, {active.dtype} to be "
-                f"({self.num_runs}, dim) and ({self.num_runs},) bool."
-            )
         try:
             return self.release(self.plan(state, x, active), streams)
         except ProcessLost as error:

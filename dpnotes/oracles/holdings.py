@@ -20,7 +20,7 @@ def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed
 
     The split of Hsu, Qi and Brown ("Measuring the effects of non-identical data distribution", arXiv:1909.06335), by
     label: the smaller the concentration, the fewer clients have most of a label. Who would have no example gets one
-    from whoever has most.
+    from whoever has most. It reads the labels to make clients: what they hold is then given.
 
     Args:
       labels: `(examples,)` int64.

@@ -18,6 +18,9 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, Relation, Status
+from dpnotes.methods import checkpoint
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks, Node, pairwise_sum, tree_sum, whole_nodes
 from dpnotes.oracles.clients import MESSAGES, Clients
 from dpnotes.oracles.holdings import ClientSamples, TiltedSamples, dirichlet_split
@@ -118,10 +121,14 @@ def test_who_sends_what_is_no_number_is_named():
 
 
 # ---------------------------------------------------------------- processes
-def start(out: Path, num_processes: int, num_clients: int, size: int, fault: str = "") -> list[subprocess.Popen]:
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def start(out: Path, num_processes: int, num_clients: int, size: int, fault: str = "") -> list[subprocess.Popen]:
+    port = free_port()
     out.mkdir(exist_ok=True)
     given = [str(out), str(num_clients), str(size)]
     faults = [[fault] * (fault != "" and rank == num_processes - 1) for rank in range(num_processes)]
@@ -180,6 +187,28 @@ def test_a_fault_is_named_in_time(tmp_path: Path, fault: str, message: str):
     for said in ended(tmp_path, start(tmp_path, 3, 5, 1, fault), range(2)):
         assert re.search(message, said), said
     assert time.monotonic() - since < 60
+
+
+@pytest.mark.slow
+def test_the_program_of_the_docs_runs_under_torchrun(tmp_path: Path):
+    text = (ROOT / "docs" / "clients.md").read_text()
+    program = text.split("<!-- program: clients.py -->")[1].split("```python\n")[1].split("```")[0]
+    (tmp_path / "clients.py").write_text(program)
+    command = ["-m", "torch.distributed.run", "--nproc-per-node", "4", "--master-port", str(free_port()), "clients.py"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    run = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    for rank in range(4):
+        assert f"rank {rank}: " in run.stdout
+    assert run.stdout.count("epsilon (trusted server)") == 4
 
 
 def test_processes_that_are_none_are_refused(monkeypatch: pytest.MonkeyPatch):
@@ -256,6 +285,52 @@ def test_a_state_is_released_once_and_noise_is_each_client_s_own():
     values = [c.estimate(c.init(X), X, secret, ACTIVE)[1].gradient for c in (one, two)]
     assert not torch.equal(*values), "a client's secret keys are its own"
     assert all(own.secret for own in one.streams_of(secret)) and not one.streams_of(STREAMS)[0].secret
+
+
+def test_a_plan_is_released_as_it_was_made():
+    clients = clients_of([1000] * 4)
+    state = clients.init(X)
+    one, two = clients.plan(state, X, ACTIVE), clients.plan(state, 2 * X, ACTIVE)
+    after, _ = clients.release(one, STREAMS)
+    for plan in (one, two):
+        with pytest.raises(ValueError, match="released nothing yet"):
+            clients.release(plan, STREAMS)
+    for altered in (replace(two, state=after), replace(two, state=clients.init(X)), replace(two, granted=~ACTIVE)):
+        with pytest.raises(ValueError, match="this oracle's, released as it was made"):
+            clients.release(altered, STREAMS)
+    with pytest.raises(ValueError, match="this oracle's"):
+        clients_of([1000] * 4).release(clients.plan(after, X, ACTIVE), STREAMS)
+    three = clients.plan(after, X, ACTIVE)
+    three.granted.zero_()
+    last, estimate = clients.release(three, STREAMS)
+    assert estimate.price.charged.all() and (last.meter.calls == 2).all()
+    with pytest.raises(ValueError, match="released nothing yet"):
+        clients.plan(after, X, ACTIVE)
+
+
+def test_clients_go_on_from_a_checkpoint_with_the_same_bits(tmp_path: Path):
+    clients, method = clients_of([5000] * 3), Descent(0.1)
+    whole = drive(method, clients, method.init(X, clients), STREAMS, 6)
+    half = drive(method, clients, method.init(X, clients), STREAMS, 3)
+    checkpoint.save(tmp_path / "run.pt", half, STREAMS)
+    again = clients_of([5000] * 3)
+    state, streams = checkpoint.resume(tmp_path / "run.pt", method.init(X, again), STREAMS)
+    found = drive(method, again, state, streams, 3)
+    assert torch.equal(found.x, whole.x) and torch.equal(found.oracle.meter.used, whole.oracle.meter.used)
+    secret = Streams.secure(RUNS)
+    half = drive(method, clients, method.init(X, clients), secret, 3)
+    checkpoint.save(tmp_path / "secret.pt", half, secret)
+    state, streams = checkpoint.resume(tmp_path / "secret.pt", method.init(X, again))
+    assert (drive(method, again, state, streams, 1).oracle.meter.calls == 4).all()
+    state, streams = checkpoint.resume(tmp_path / "secret.pt", method.init(X, clients))
+    with pytest.raises(ValueError, match="secret streams draw a number once"):  # the oracle that drew them before
+        drive(method, clients, restored_before(state), streams, 1)
+
+
+def restored_before(state: Any) -> Any:
+    """As it was one call earlier, for whoever goes on from an older checkpoint in the same process."""
+    meter = state.oracle.meter
+    return replace(state, oracle=replace(state.oracle, meter=replace(meter, calls=meter.calls - 1)))
 
 
 def test_clients_go_back_together():

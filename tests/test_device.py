@@ -446,6 +446,7 @@ SMALLER: dict[str, dict[str, Any]] = {
         "psi": {"1/M": [0.1]}, "psi_of_attempts": [0.1], "psi_of_stops": 0.1, "repeats": 3, "repeats_of_attempts": 3,
         "repeats_of_stops": 3, "steps_at_most": 3, "Q": [2], "tilts": [0.1],
     },
+    "drift_escape.clients": {"repeats": 3, "steps": 4, "clients": [1, 3]},
     "drift_escape.repeats": {"repeats": 3, "attempt_length": 4, "attempts": 3},
     "drift_escape.sensing": {
         "problems": {name: _SENSING for name in ("phase retrieval", "matrix sensing")} | {

@@ -14,7 +14,10 @@ import dpnotes.oracles
 import dpnotes.privacy
 from dpnotes.core import FRESH, WHOLE, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.mechanisms import Gaussian
@@ -182,7 +185,15 @@ def spider(mechanism: Any, **options: Any) -> Spider:
 
 
 ORACLES = classes_with(dpnotes.oracles, "init", "estimate", "declared", "take")
+
+
+def two_clients() -> Clients:
+    noise_std = torch.full((2 * RUNS,), 0.5, dtype=torch.float64)
+    return Clients((MinibatchGradient(quadratics(), WHOLE, noise_std, 9.0, 6),), Blocks(2, 2), RUNS)
+
+
 MAKERS: dict[str, tuple[Callable[[], Any], ...]] = {
+    "Clients": (two_clients,),
     "ClippedGradient": (clipped, adaptive, lambda: clipped(mechanism=Tree(64))),
     "MinibatchGradient": (
         lambda: batches("MinibatchGradient", quadratics(), WHOLE),

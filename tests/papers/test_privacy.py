@@ -26,6 +26,7 @@ from dpnotes.papers.budget_schedules import algorithms as budget_schedules
 from dpnotes.papers.budget_schedules import calculators as budget_schedules_numbers
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape import calculators as drift_escape_numbers
+from dpnotes.papers.drift_escape import clients as drift_escape_doors
 from dpnotes.papers.goldstein import algorithms as goldstein_doors
 from dpnotes.papers.goldstein import calculators as goldstein_numbers
 from dpnotes.papers.noisy_sgd import algorithms as noisy_sgd
@@ -148,6 +149,17 @@ def drift_escape_practical(draw: Draw) -> Releases:
     )
     dim, bound = draw.whole(1, 1e4), draw.between(0.3, 3)
     return drift_escape_run(drift_escape.practical(escape, dim, draw.epsilon, draw.delta, gradient_bound=bound))
+
+
+def drift_escape_clients(draw: Draw) -> Releases:
+    """What each client sends, whatever the number of clients."""
+    escape = drift_escape.practical_escape(
+        draw.between(1e-3, 0.3), smoothness=draw.between(1, 3), hessian_lipschitz=draw.between(0.3, 1), risk_range=1.0
+    )
+    dim, bound, clients = draw.whole(1, 1e4), draw.between(0.3, 3), draw.whole(1, 1e4)
+    return drift_escape_run(
+        drift_escape_doors.practical(escape, dim, draw.epsilon, draw.delta, clients, gradient_bound=bound)
+    )
 
 
 def drift_escape_plan(draw: Draw) -> Releases:
@@ -280,6 +292,7 @@ CASES: dict[str, dict[str, Case]] = {
         "calculators.PLAN": drift_escape_plan,
         "algorithms.theorem_2": drift_escape_theorem,
         "algorithms.practical": drift_escape_practical,
+        "clients.practical": drift_escape_clients,
     },
     "goldstein": {
         **{

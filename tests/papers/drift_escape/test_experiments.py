@@ -19,6 +19,7 @@ from dpnotes.papers.drift_escape.experiments import (
     sensing,
     step_size,
 )
+from dpnotes.papers.drift_escape.experiments import clients as of_clients
 from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.papers.drift_escape.experiments.ladder import Ladder, Parameters
 from dpnotes.privacy.audit import GaussianPair
@@ -389,3 +390,38 @@ def test_the_noise_of_dp_sgd_costs_what_all_methods_spend():
         batch = round(options["batch"] * count)
         spent = sensing.sampled_epsilon(options["noise_multiplier"], 1e-6, batch, count, options["num_steps"])
         assert 0.99 < spent <= sensing.QUICK["epsilon"]
+
+
+# ---------------------------------------------------------------- clients
+FEW = changed(of_clients.QUICK, clients=[1, 4], repeats=6, steps=12)
+
+
+def errors(exponent: float = -1.0, floor: float = 0.0, seed: int = 0, steps: int = 30) -> pd.DataFrame:
+    draws, rows = np.random.default_rng(seed), []
+    for cell in of_clients.cells(of_clients.QUICK):
+        size = cell["clients"] ** exponent + floor
+        for repeat in range(100):
+            rows.append({**cell, "repeat": repeat, "error": size * draws.gamma(25) / 25, "steps": steps})
+    return pd.DataFrame(rows)
+
+
+def test_a_tiny_suite_of_clients_runs_and_disagreement_changes_nothing():
+    frame = frame_of(of_clients, FEW)
+    assert (frame["steps"] == 12).all() and len(frame) == 6 * len(of_clients.cells(FEW))
+    means = frame.groupby(["noise", "tilted", "clients"])["error"].mean()
+    for noise in ("examples", "mechanism"):
+        for tilted in (False, True):
+            assert means[noise, tilted, 1] / means[noise, tilted, 4] == pytest.approx(4, rel=0.6)
+        assert means[noise, True, 4] / means[noise, False, 4] == pytest.approx(1, rel=0.6)
+    assert means["mechanism", False, 1] > 3 * means["examples", False, 1]
+    tilts = of_clients.tilts(FEW, 4)
+    assert float(tilts.sum(0).norm()) < 1e-12 and float(tilts.norm(dim=1).mean()) == pytest.approx(1.0)
+    assert float(of_clients.tilts(FEW, 1).norm()) < 1e-3
+
+
+def test_the_rule_of_clients():
+    rule, spec = of_clients.decide, of_clients.QUICK
+    assert np.mean([rule(errors(seed=seed), spec).verdict == "reproduced" for seed in range(30)]) > 0.9
+    for wrong in (errors(-0.5), errors(floor=0.1), errors(-1.1), errors(steps=29)):
+        assert rule(wrong, spec).verdict == "not reproduced"
+    assert rule(errors(-0.966), spec).verdict != "reproduced"

@@ -1,11 +1,12 @@
 """The experiments of drift escape: what it returns, what its repeats and steps do, what it spends, and real data."""
 
-from dpnotes.papers.drift_escape.experiments import audit, repeats, returned_point, sensing, step_size
+from dpnotes.papers.drift_escape.experiments import audit, clients, repeats, returned_point, sensing, step_size
 
 EXPERIMENTS = (
     returned_point.EXPERIMENT,
     repeats.EXPERIMENT,
     step_size.EXPERIMENT,
     audit.EXPERIMENT,
+    clients.EXPERIMENT,
     sensing.EXPERIMENT,
 )

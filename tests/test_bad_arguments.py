@@ -37,6 +37,7 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
 from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
+from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection, VirtualDerivatives
 from dpnotes.papers.goldstein.algorithms import Parameters as GoldsteinParameters
 from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
@@ -105,6 +106,11 @@ INSIDE = (
     "oracles.smoothed.on_sphere",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
+    "papers.drift_escape.selection.ExampleDerivatives.mean",
+    "papers.drift_escape.selection.GradientAndHessian.bounds",
+    "papers.drift_escape.selection.VirtualDerivatives.mean",
+    "papers.drift_escape.selection.apart_again",
+    "papers.drift_escape.selection.with_triangle",
     "processes.ProcessLost",
     "processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
@@ -206,6 +212,16 @@ def spider() -> Spider:
     budget = torch.tensor([2.0, 2.0], dtype=torch.float64)
     refresh, batches = Refresh.squared_moves(0.5), BatchSizes(10_000, 1000)
     return Spider(VirtualSamples(data(), 10**9), Gaussian(), 5.0, budget, refresh, batches, 2.0, 2.0)
+
+
+def question() -> Selection:
+    return Selection(0.1, 4, (30, 30), 2, 1.0, 1e-5, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=1.0)
+
+
+def curved(num_clients: int = 1) -> GradientAndHessian:
+    """Of two runs."""
+    rows = 2 * num_clients
+    return GradientAndHessian.of(VirtualDerivatives(data(), torch.full((rows,), 30), zeros(rows, 4)), question())
 
 
 def kinks() -> CustomProblem:
@@ -452,6 +468,22 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "blocks": Blocks(3, 3),
         "max_steps": 3,
     },
+    "papers.drift_escape.selection.ExampleDerivatives": lambda: {
+        "loss": lambda point, example: point @ example,
+        "data": ((torch.ones(3, 2),),),
+        "examples_at_once": 2,
+    },
+    "papers.drift_escape.selection.Selection": lambda: {"sizes": (30, 20), "num_models": 2},
+    "papers.drift_escape.selection.Selection.accepts": lambda: {"norms": zeros(2), "eigenvalues": zeros(2)},
+    "papers.drift_escape.selection.GradientAndHessian.guarantee": lambda: {
+        "state": curved().init(zeros(2, 4)),
+    },
+    "papers.drift_escape.selection.distributed_selection": lambda: {
+        "models": zeros(2, 2, 4),
+        "derivatives_of": lambda members: curved(len(members)).derivatives,
+        "selection": question(),
+        "blocks": Blocks(2, 2),
+    },
     "papers.drift_escape.algorithms.drift_escape": lambda: {
         "samples": VirtualSamples(data(), 10**12),
         "parameters": escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0),
@@ -684,6 +716,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "oracles.fresh.FreshGradient": fresh,
     "oracles.minibatch.MinibatchGradient": minibatch,
     "oracles.spider.Spider": spider,
+    "papers.drift_escape.selection.GradientAndHessian": curved,
     "papers.noisy_sgd.plans.TrainingPlan": lambda: TrainingPlan(1.0, 1e-5, 10, 5, 2, 1.0),
     "privacy.audit.pairs.GaussianPair": pair,
     "privacy.audit.pairs.Pair": pair,
@@ -738,6 +771,7 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
     "papers.drift_escape.clients.practical": {"epsilon": (math.inf,)},
+    "papers.drift_escape.selection.Selection": {"epsilon": (math.inf,)},
     **{
         f"papers.goldstein.algorithms.{name}": {"epsilon": (math.inf,)}
         for name in ("single_pass", "multi_pass", "plain")

@@ -47,6 +47,12 @@ from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escap
 from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
 from dpnotes.papers.drift_escape.clients import practical as clients_practical
+from dpnotes.papers.drift_escape.selection import (
+    ExampleDerivatives,
+    Selection,
+    distributed_selection,
+    trusted_selection,
+)
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.noisy_sgd.algorithms import (
     NoiseChoice,
@@ -388,8 +394,24 @@ def clients_escape(device: str) -> Any:
     )  # fmt: skip
 
 
+def clients_select(device: str, door: Callable[..., Any]) -> Any:
+    """Of two clients, whose losses are bowls, some of them clipped."""
+    own = [torch.linspace(-1, 1, 4 * size, dtype=torch.float64, device=device).view(size, 4) for size in (30, 20)]
+    choice = Selection(0.3, 4, (30, 20), 3, 4.0, 1e-6, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=1.0)
+
+    def derivatives_of(members: range) -> ExampleDerivatives:
+        data = tuple((own[client],) for _ in range(RUNS) for client in members)
+        return ExampleDerivatives(lambda x, a: (x - a).square().sum() / 2, data)
+
+    x, streams = start(4, device)
+    found = door(torch.stack([3 * x, x, 0 * x]), derivatives_of, choice, streams, blocks=Blocks(2, 1))
+    return found if door is trusted_selection else (found.index, found.norms, found.eigenvalues, found.state)
+
+
 DOORS: dict[Callable[..., Any], Program] = {
     distributed_drift_escape: clients_escape,
+    distributed_selection: functools.partial(clients_select, door=distributed_selection),
+    trusted_selection: functools.partial(clients_select, door=trusted_selection),
     online_to_nonconvex: converts,
     private_gradient_descent: descends,
     clipped_noisy_sgd: lambda on: noisy(on, clipped_noisy_sgd, sampling=POISSON, relation=Relation.ZERO_OUT),
@@ -410,12 +432,14 @@ def test_front_doors(door: Callable[..., Any]) -> None:
 def test_every_front_door_is_here() -> None:
     found = set()
     for paper in papers.PAPERS:
-        for name in ("algorithms", "clients", "training"):
+        for name in ("algorithms", "clients", "selection", "training"):
             if find_spec(f"dpnotes.papers.{paper}.{name}") is not None:
                 module = importlib.import_module(f"dpnotes.papers.{paper}.{name}")
                 members = [value for value in vars(module).values() if inspect.isfunction(value)]
                 public = [f for f in members if f.__module__ == module.__name__ and not f.__name__.startswith("_")]
-                found |= {f for f in public if {"x", "streams"} <= inspect.signature(f).parameters.keys()}
+                for function in public:
+                    asked = inspect.signature(function).parameters.keys()
+                    found |= {function} if "streams" in asked and {"x", "models"} & asked else set()
     assert set(DOORS) == found
 
 
@@ -447,6 +471,7 @@ SMALLER: dict[str, dict[str, Any]] = {
         "repeats_of_stops": 3, "steps_at_most": 3, "Q": [2], "tilts": [0.1],
     },
     "drift_escape.clients": {"repeats": 3, "steps": 4, "clients": [1, 3]},
+    "drift_escape.selection": {"sizes": [1e9], "dims": [8], "repeats": 2},
     "drift_escape.repeats": {"repeats": 3, "attempt_length": 4, "attempts": 3},
     "drift_escape.sensing": {
         "problems": {name: _SENSING for name in ("phase retrieval", "matrix sensing")} | {

@@ -38,6 +38,13 @@ from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
+from dpnotes.papers.drift_escape.selection import (
+    ExampleDerivatives,
+    Selection,
+    distributed_selection,
+    trusted_search,
+    trusted_selection,
+)
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
 from dpnotes.papers.noisy_sgd.training import Evaluation, train
@@ -45,7 +52,7 @@ from dpnotes.privacy import accounting, discrete
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.audit import GaussianPair, LowerBound, from_scores, power, runs_for_power
 from dpnotes.privacy.audit.bounds import epsilon_from_counts
-from dpnotes.privacy.events import events_of
+from dpnotes.privacy.events import Event, events_of
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Gaussian, Laplace
 from dpnotes.privacy.museum import releases
@@ -462,6 +469,43 @@ def client(turn: int, included: bool, streams: Streams) -> tuple[Tensor, Guarant
     return seen.found / 2 + 0.5, runs.guarantees[0]
 
 
+def of_selection(accuracy: float, epsilon: float, num_models: int) -> Selection:
+    """What one client with 1,000 examples is asked about functions of one number."""
+    sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
+    return Selection(accuracy, 1, (1000,), num_models, epsilon, DELTA, **sizes, failure=0.1)
+
+
+def lines_and_a_canary(slope: float, canary: tuple[float, float], runs: int) -> ExampleDerivatives:
+    """Losses `slope x`, and the canary's, `a x + b x^2 / 2`."""
+    slopes, curvatures = torch.full((1000, 1), slope).double(), torch.zeros(1000, 1).double()
+    slopes[0], curvatures[0] = canary
+    return ExampleDerivatives(lambda x, a, b: (a * x + b * x**2 / 2).sum(), ((slopes, curvatures),) * runs, 10**6)
+
+
+def told(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """What a client says of three models, which the server's norm and eigenvalue are: along what the canary adds."""
+    side, runs = 2.0 * included - 1, len(streams)
+    choice = of_selection(1e-3, account([Event(1.0, Relation.REPLACE_ONE)], DELTA).epsilon, 3)
+    found = distributed_selection(
+        origin(streams, 0.0)[None, :, :1].expand(3, -1, -1), lambda _: lines_and_a_canary(1.0, (side, side), runs),
+        choice, streams, blocks=Blocks(1, 1),
+    )  # fmt: skip
+    along = (found.norms - 0.999 + choice.weight * found.eigenvalues) / math.sqrt(2)
+    return along.mean(0) / (2 * choice.longest / 1000) + 0.5, found.guarantees[0]
+
+
+def told_by_a_trusted_server(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """Whether the last model is published: as `selected`, the canary being what makes the others worse than it."""
+    choice, side = of_selection(0.1, EPSILON, MARGINS[2]), 2.0 * included - 1
+    sought = trusted_search(choice)
+    most = sought.alpha + sought.gradient_slack + sought.gradient_sensitivity / 2
+    models = origin(streams, 1.0)[None, :, :1].expand(MARGINS[2], -1, -1).clone()
+    models[-1] *= -1
+    own = lines_and_a_canary(most * 1000 / 999, (0.0, side), len(streams))
+    found = trusted_selection(models, lambda _: own, choice, streams, blocks=Blocks(1, 1))
+    return (found.index == MARGINS[2] - 1).double(), sought.guarantee([], DELTA, streams)
+
+
 CONVERTED = goldstein.Parameters(
     num_examples=200, dim=1, radius=1.0, lipschitz=1.0, num_steps=8, largest_move=0.1, step_size=0.05, window=4,
     period=8, first_batch=1, batch=1, noise_multiplier=2.0, difference_multiplier=None, order="zeroth", directions=2,
@@ -649,6 +693,10 @@ def doors() -> dict[str, Door]:
         "drift_escape, among attempts": Door((drift_escape.drift_escape,), partial(escaping, 5, 1.0), normal(1.0)),
         "a client, first batch": Door((Clients, distributed_drift_escape), partial(client, 0), normal(1.0)),
         "a client, later batch": Door((Clients, distributed_drift_escape), partial(client, 4), normal(1.0)),
+        "a client, asked about models": Door((distributed_selection,), told, normal(1.0)),
+        "a trusted server, asked about models": Door(
+            (trusted_selection,), told_by_a_trusted_server, searched(MARGINS, EPSILON), half_the_laplace_noise
+        ),
         "online_to_nonconvex, one pass": Door((goldstein.online_to_nonconvex,), converted_once, normal(1.0)),
         "online_to_nonconvex, many passes": Door((goldstein.online_to_nonconvex,), converted_often, normal(1.0)),
         "Spider, plain": Door((Spider,), plain_spider, normal(1.0)),

@@ -27,6 +27,7 @@ from dpnotes.papers.budget_schedules import calculators as budget_schedules_numb
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape import calculators as drift_escape_numbers
 from dpnotes.papers.drift_escape import clients as drift_escape_doors
+from dpnotes.papers.drift_escape.selection import Selection
 from dpnotes.papers.goldstein import algorithms as goldstein_doors
 from dpnotes.papers.goldstein import calculators as goldstein_numbers
 from dpnotes.papers.noisy_sgd import algorithms as noisy_sgd
@@ -162,6 +163,15 @@ def drift_escape_clients(draw: Draw) -> Releases:
     )
 
 
+def drift_escape_selection(draw: Draw) -> Releases:
+    """What each client sends of all models, whatever its number of examples."""
+    bounds = {name: draw.between(0.3, 3) for name in ("gradient_bound", "smoothness", "hessian_lipschitz")}
+    sizes = tuple(draw.whole(1, 1e6) for _ in range(draw.whole(1, 5)))
+    dim, models = draw.whole(1, 1e3), draw.whole(1, 1e4)
+    choice = Selection(draw.between(1e-3, 1), dim, sizes, models, draw.epsilon, draw.delta, **bounds)
+    return once(choice.noise_multiplier / math.sqrt(models))
+
+
 def drift_escape_plan(draw: Draw) -> Releases:
     letters = {name: draw.between(0.3, 3) for name in ("G", "M", "rho", "U")}
     n, dim = draw.whole(1e12, 1e24), draw.whole(2, 1e3)
@@ -293,6 +303,7 @@ CASES: dict[str, dict[str, Case]] = {
         "algorithms.theorem_2": drift_escape_theorem,
         "algorithms.practical": drift_escape_practical,
         "clients.practical": drift_escape_clients,
+        "selection.Selection": drift_escape_selection,
     },
     "goldstein": {
         **{

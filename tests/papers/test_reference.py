@@ -42,6 +42,7 @@ from dpnotes.papers.budget_schedules import algorithms as schedules
 from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import algorithms as escape
 from dpnotes.papers.drift_escape import reference as escape_reference
+from dpnotes.papers.drift_escape import selection as model_selection
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.goldstein import reference as goldstein_reference
@@ -49,6 +50,7 @@ from dpnotes.papers.noisy_sgd import algorithms as noisy
 from dpnotes.papers.noisy_sgd import reference as noisy_reference
 from dpnotes.privacy import filter as filters
 from dpnotes.privacy import mechanisms, search, selection, tree
+from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import laplace
 from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.noise import FixedNoise
@@ -705,6 +707,61 @@ def reference_clients(module: Any, setting: Escape) -> Iterator[Record]:
         yield record
 
 
+# ---------------------------------------------------------------- drift_escape: selection
+SPECIMENS = torch.tensor([[0.5, -1.0, 2.0], [3.1, 3.2, 0.1], [0.1, 0.0, 0.2], [3.1, 3.2, 3.1]], dtype=torch.float64)
+
+
+def library_chooses(as_printed: bool) -> Path:
+    data = hills(9000)[0]
+    chosen = model_selection.Selection(
+        0.2, DIM, HELD, 4, 8.0, 1e-5, gradient_bound=1.1, smoothness=1.25, hessian_lipschitz=1.5, failure=0.1
+    )
+
+    def derivatives(members: range) -> model_selection.ExampleDerivatives:
+        own = tuple((data.a[holding(client)],) for client in members)
+        return model_selection.ExampleDerivatives(lambda x, a: (x.cos() + a * x.sin()).sum(), own, 700)
+
+    found = model_selection.distributed_selection(
+        SPECIMENS[:, None], derivatives, chosen, STREAMS, blocks=Blocks(3, 2), as_printed=as_printed
+    )
+    slack = chosen.printed_slacks if as_printed else (chosen.gradient_slack, chosen.eigenvalue_slack)
+    paid, index = 0.5 / chosen.noise_multiplier**2, int(found.index)
+    return [
+        *(
+            {
+                "norm": found.norms[t, 0], "eigenvalue": found.eigenvalues[t, 0], "longest": 0.2 + slack[0],
+                "least": -(0.3**0.5) - slack[1], "yes": t == index, "paid": paid, "left": (3 - t) * paid,
+            }
+            for t in range(int(found.asked))
+        ),
+        {"end": ("FINISHED", index + 1 if bool(found.found) else None)},
+    ]  # fmt: skip
+
+
+def choosing(module: Any, printed: set[int], models: Any, of: Any, n: Any, T: int, noise: Any, **more: Any) -> Any:
+    c = 8 * (8.0 * gaussian_std(8.0, 1e-5)) ** 2 / math.log(1e5)
+    given: dict[str, Any] = {"alpha": 0.2, "rho": 1.5, "G": 1.1, "M": 1.25, "epsilon": 8.0, "delta": 1e-5, "c": c}
+    return module.distributed_model_selection(
+        models, [each[0] for each in of], [each[1] for each in of], n, T, **given | more, omega=0.1, noise=noise,
+        printed=printed,
+    )  # fmt: skip
+
+
+def reference_chooses(module: Any, printed: set[int]) -> Path:
+    data = hills(9000)[0].a
+
+    def derivatives(client: int) -> tuple[Callable[[Tensor], Tensor], ...]:
+        own = data[holding(client)]
+        return lambda x: -x.sin() + own * x.cos(), lambda x: torch.diag_embed(-x.cos() - own * x.sin())
+
+    noise = lambda t, j: streams_of_client(j).normal("selection: gradient and Hessian", t - 1, 9)[0]  # noqa: E731
+    steps = choosing(module, printed, SPECIMENS, [derivatives(client) for client in range(3)], HELD, 4, noise)
+    return walked(
+        steps, "longest", "least", "yes", "paid", "left", norm=lambda step: step.gradient.norm(),
+        eigenvalue=lambda step: torch.linalg.eigvalsh(step.hessian)[0],
+    )  # fmt: skip
+
+
 # ---------------------------------------------------------------- the table
 DATA, SADDLE = Spider(of_data(), START, False), Spider(OF_POPULATION, ORIGIN, True, total=10**9)
 SINGLE = Spider(of_data(batch_per_gradient=2.0, noise_multiplier=0.2), START, False)
@@ -740,6 +797,13 @@ CASES: dict[str, Case] = {
     "selection": Case(
         library_selects, reference_selects, noisy_reference, ("select_stationary_point", "above_threshold"), 6, 0.0,
     ),
+    **{
+        f"model selection{name}": Case(
+            partial(library_chooses, as_printed), partial(reference_chooses, printed={7} if as_printed else set()),
+            escape_reference, ("distributed_model_selection", "errors", "clipped"), 4,
+        )
+        for name, as_printed in {"": False, ", 7 as printed": True}.items()
+    },
     "tree": Case(library_sums, reference_sums, adaptive_reference, ("tree_mechanism", "node", "touched"), 45),
     "Stochastic Spider": Case(
         partial(library_spiders, DATA), partial(reference_spiders, setting=DATA),
@@ -982,6 +1046,15 @@ def a_jump_of_the_server_is_no_drift(module: Any, printed: set[int]) -> bool:
     return second.drift == pytest.approx(step**2 * float(first.g @ first.g)) != pytest.approx(3.0)
 
 
+def a_flat_critical_point_is_rejected(module: Any, printed: set[int]) -> bool:
+    """Of 60 dimensions, by a client with one example: hardly anything but noise is allowed for, and sent."""
+    d = 60
+    zero = (lambda x: torch.zeros(1, d).double(), lambda x: torch.zeros(1, d, d).double())
+    noise = lambda t, j: STREAMS.normal("selection", t, d * (d + 3) // 2)[0]  # noqa: E731
+    (step,) = choosing(module, printed, [torch.zeros(d).double()], [zero], [1], 50, noise, alpha=1e-12)
+    return not step.yes
+
+
 def last_leaf_is_the_one_before(module: Any, printed: set[int]) -> bool:
     assert module.node(9, 9, printed) == [(1, 8), (9, 9)]
     return module.node(8, 8, printed) == module.node(7, 8, printed)
@@ -1058,6 +1131,7 @@ LINES: dict[tuple[ModuleType, str, int], Check] = {
     (escape_reference, "distributed_adaptive_dp_spider", 6): a_client_pays_four_times(True),
     (escape_reference, "distributed_adaptive_dp_spider", 13): a_client_pays_four_times(False),
     (escape_reference, "distributed_adaptive_dp_spider", 17): a_jump_of_the_server_is_no_drift,
+    (escape_reference, "errors", 7): a_flat_critical_point_is_rejected,
     (goldstein_reference, "node", 11): last_leaf_is_the_one_before,
     (goldstein_reference, "single_pass_from_losses", 12): increment_is_too_short("single_pass_from_losses"),
     (goldstein_reference, "single_pass_from_losses", 14): spot_has_an_increment("single_pass_from_losses", "losses"),
@@ -1116,6 +1190,12 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("goldstein", "lot(t) * windows < 1", "(lot(t) * windows) <= (1)"): NO_TIE,
     ("drift_escape", "last.g.norm() > 3 * chi", "(last.g.norm()) >= (3 * chi)"): NO_TIE,
     ("drift_escape", "(x - tested).norm() >= S", "((x - tested).norm()) > (S)"): NO_TIE,
+    ("drift_escape", "gradient.norm() <= longest", "(gradient.norm()) < (longest)"): NO_TIE,
+    (
+        "drift_escape",
+        "torch.linalg.eigvalsh(hessian)[0] >= least",
+        "(torch.linalg.eigvalsh(hessian)[0]) > (least)",
+    ): NO_TIE,
     ("drift_escape", "False", "True"): "esc, which every attempt sets",
 }
 
@@ -1251,6 +1331,18 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
     ("clients, from a slope", holdings, "HeldExamples.gradients",
      "return self.problem.gradients(x, self.table if examples is None else self.table.gather(1, examples))",
      "return self.problem.gradients(x, self.table if examples is None else examples)"),
+    ("model selection", model_selection, "with_triangle",
+     "return torch.cat([gradient, weight * hessian[..., rows, columns]], -1)",
+     "return torch.cat([gradient, weight * hessian[..., columns, rows] * 1.1], -1)"),
+    ("model selection", model_selection, "ExampleDerivatives._sum",
+     "weights = 1 / (lengths / longest).clamp_min(1)", "weights = 1 / (lengths / longest).clamp_min(0.9)"),
+    ("model selection", model_selection, "Selection.noise_multiplier",
+     "return gaussian_std(self.epsilon, self.delta) * math.sqrt(self.num_models)",
+     "return gaussian_std(self.epsilon, self.delta)"),
+    ("model selection", model_selection, "Selection._logarithm",
+     "return math.log(6 * self.num_models / self.failure)", "return math.log(6 / self.failure)"),
+    ("model selection, 7 as printed", model_selection, "Selection.accepts",
+     "return (norms <= self.accuracy + far) & (eigenvalues >= least)", "return norms <= self.accuracy + far"),
     ("O2NC, Algorithm 3", online_to_nonconvex, "OnlineToNonconvex.step",
      "shrunk = torch.where(length > settings.largest_move, settings.largest_move / length, 1.0)",
      "shrunk = torch.where(length > settings.largest_move, 1.1 * settings.largest_move / length, 1.0)"),

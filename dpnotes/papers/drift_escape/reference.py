@@ -3,7 +3,7 @@
 Read it first. `algorithms.py` does the same for many runs at once, with guarantees and refusals; `tests/papers/
 test_reference.py` holds the two together. What begins with `private_` is known to the data holder alone; all else in a
 step is released or follows from what is. A number in `printed` makes that line the paper's own, where ours differs;
-Algorithm 1 and Algorithm 2 have numbers, and sets, of their own.
+each algorithm has numbers, and sets, of its own.
 """
 
 import math
@@ -41,6 +41,22 @@ class Round(NamedTuple):
     paid: float  # zCDP of the examples of this query, of each client
     left: int  # examples, of the client that has fewest
     sent: Tensor  # (m, d), released
+
+
+class Model(NamedTuple):
+    """What became of model t of a list; d' = d + d(d+1)/2, a gradient and the upper triangle of a Hessian, scaled."""
+
+    t: int
+    x: Tensor  # (d,), x_t
+    private_means: Tensor  # (m, d'), each known to its client alone
+    sent: Tensor  # (m, d'), released
+    gradient: Tensor  # (d,), the server's
+    hessian: Tensor  # (d, d), the server's
+    longest: float  # a gradient that is accepted, in units of loss over length
+    least: float  # eigenvalue that is accepted, in units of loss over length squared
+    yes: bool
+    paid: float  # zCDP of the examples of each client
+    left: float  # zCDP
 
 
 class Step(NamedTuple):
@@ -181,6 +197,85 @@ def distributed_adaptive_dp_spider(
         drift = 0.0 if fresh else float(drift)  # 9
         paid = (2 / moves / multiplier) ** 2 / 2 if longest > 0 else 0.0
         yield Round(t, x, fresh, batch, torch.stack(private_means), g, drift, paid, min(n) - used, torch.stack(sent))
+
+
+def distributed_model_selection(
+    models, gradients, hessians, n, T, alpha, rho, G, M, epsilon, delta, c, omega, noise, printed=frozenset()
+):
+    """Algorithm 4 "Distributed Private Model Selection", with c_1 = c_2.
+
+    Both derivatives of an example are one vector here, whose parts are scaled so that each is at most G long.
+
+    Args:
+      models: x_1, x_2, ..., T at most, each `(d,)`, chosen without looking at these examples.
+      gradients: of each client, from x to those of its examples, `(n_j, d)`, in units of loss over length.
+      hessians: of each client, from x to `(n_j, d, d)`, in units of loss over length squared.
+      n: numbers of examples, one a client.
+      T: number of models that are paid for.
+      alpha: accuracy, in units of loss over length.
+      rho: Hessian-Lipschitz constant, in units of loss over length cubed.
+      G: the longest gradient.
+      M: smoothness.
+      epsilon: of each client.
+      delta: of each client.
+      c: c_1 and c_2, from an accountant; 9.671 at epsilon = 1, delta = 1e-5.
+      omega: the probability that an answer is wrong.
+      noise: from t = 1, 2, ... and a client to a draw of N(0, I_d').
+      printed: {7}: nothing is allowed for c, nor for more than one model.
+
+    Yields:
+      A `Model`. The generator's value is why it ended, and which model is published.
+
+    >>> data, flat = torch.linspace(-0.1, 0.1, 50)[:, None], torch.ones(50, 1, 1)  # of the losses (x - z)^2 / 2
+    >>> found = distributed_model_selection(
+    ...     [torch.tensor([0.9]), torch.tensor([0.0])], [lambda x: x - data] * 100, [lambda x: flat] * 100, [50] * 100,
+    ...     2, 0.05, 1.0, 1.0, 1.0, 1.0, 1e-5, 9.671, 0.1, noise=lambda t, j: torch.zeros(2),
+    ... )
+    >>> [(step.yes, round(step.longest, 2), round(step.least, 2)) for step in found]
+    [(False, 0.23, -0.46), (True, 0.23, -0.46)]
+    """
+    m, sigmas = len(n), [G * math.sqrt(c * T * math.log(1 / delta)) / (n_j * epsilon) for n_j in n]
+    paid = 4 * epsilon**2 / (c * T * math.log(1 / delta))
+    for t, x in enumerate(models, start=1):  # 1
+        d = len(x)
+        upper, w = torch.triu_indices(d, d), G / (M * math.sqrt(d))  # a triangle is at most sqrt(d) M long
+        private_means, sent = [], []
+        for j in range(m):  # 2
+            terms = torch.cat([gradients[j](x), w * hessians[j](x)[:, upper[0], upper[1]]], dim=1)
+            private_means.append(clipped(terms, math.sqrt(2) * G).mean(dim=0))
+            sent.append(private_means[j] + sigmas[j] * noise(t, j))  # 3, 4, 5: theta_{j,t}, and H_{j,t} times w
+        mean = torch.stack(sent).mean(dim=0)  # 6
+        hessian = torch.zeros(d, d, dtype=mean.dtype).index_put(tuple(upper), mean[d:] / w)
+        gradient, hessian = mean[:d], hessian + hessian.triu(1).T
+        off, bent = errors(d, n, T, G, M, sigmas, c, omega, printed)
+        longest, least = alpha + off, -(math.sqrt(rho * alpha) + bent)
+        yes = bool(gradient.norm() <= longest and torch.linalg.eigvalsh(hessian)[0] >= least)  # 7
+        rows = torch.stack(private_means), torch.stack(sent)
+        yield Model(t, x, *rows, gradient, hessian, longest, least, yes, paid, (T - t) * paid)
+        if yes:
+            return "FINISHED", t  # 8
+    return "FINISHED", None
+
+
+def errors(d, n, T, G, M, sigmas, c, omega, printed):
+    """How far the server's gradient and its smallest eigenvalue are off at most, with probability 1 - omega.
+
+    The arguments are those of `distributed_model_selection`; `sigmas` is the noise of each client's gradient.
+
+    >>> [round(error, 3) for error in errors(1, [50] * 100, 2, 1.0, 1.0, [0.1] * 100, 9.671, 0.1, frozenset())]
+    [0.099, 0.108]
+    """
+    m, w = len(n), G / (M * math.sqrt(d))
+    spread, sigma = math.sqrt(sum(1 / n_j for n_j in n)) / m, math.sqrt(sum(s**2 for s in sigmas)) / m
+    if 7 in printed:
+        of_all, bare = math.log(8 * d / omega), sigma / math.sqrt(c)
+        off = G * of_all * spread + bare * math.sqrt(d * math.log(16 / omega))
+        return off, M * math.sqrt(of_all) * spread + bare / w * math.sqrt(d * math.log(32 / omega))
+    L = math.log(6 * T / omega)  # six ways to be off with each model: `papers.drift_escape.selection.Selection`
+    b = 2 * (L + math.log(d)) / (3 * m * min(n))
+    off = G * (1 + math.sqrt(2 * L)) * spread + sigma * (math.sqrt(d) + math.sqrt(2 * L))
+    bent = M * (b + math.sqrt(b**2 + 2 * (L + math.log(d)) * spread**2))
+    return off, bent + 2 * sigma / w * (math.sqrt(d) + math.sqrt(L))
 
 
 def drift_escape(oracle, x, eta, chi, Q, S, T_esc, repeat="refresh", printed=frozenset()):

@@ -20,6 +20,7 @@ from dpnotes.papers.drift_escape.experiments import (
     step_size,
 )
 from dpnotes.papers.drift_escape.experiments import clients as of_clients
+from dpnotes.papers.drift_escape.experiments import selection as of_selection
 from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.papers.drift_escape.experiments.ladder import Ladder, Parameters
 from dpnotes.privacy.audit import GaussianPair
@@ -425,3 +426,51 @@ def test_the_rule_of_clients():
     for wrong in (errors(-0.5), errors(floor=0.1), errors(-1.1), errors(steps=29)):
         assert rule(wrong, spec).verdict == "not reproduced"
     assert rule(errors(-0.966), spec).verdict != "reproduced"
+
+
+# ---------------------------------------------------------------- selection
+ASKED = changed(of_selection.QUICK, sizes=[1e9, 1e10], dims=[8, 16], repeats=3)
+
+
+def selected(exponent: float, broken: int = 0) -> pd.DataFrame:
+    """Errors as they are if d* grows so in the data, with noise of 4%; in the last cell some runs publish nothing."""
+    spec, rng, parts = of_selection.QUICK, np.random.default_rng(0), []
+    for cell in of_selection.cells(spec):
+        accuracy, repeats = of_selection.choice_of(spec, cell).accuracy, np.arange(spec["repeats"])
+        relative = (cell["dim"] / (cell["data"] / 1e9) ** exponent / 50) ** 0.65
+        noise = 1 + 0.04 * rng.standard_normal(len(repeats))
+        last = cell == of_selection.cells(spec)[-1]
+        parts.append(
+            pd.DataFrame(
+                {
+                    **cell, "repeat": repeats, "accuracy": accuracy, "promised": 9.0,
+                    "eigenvalue_error": relative * noise * accuracy**0.5,
+                    "corrected": np.where(last & (repeats < broken), np.nan, 4.0),
+                }
+            )
+        )  # fmt: skip
+    return pd.concat(parts)
+
+
+def test_the_rule_of_selection():
+    decide = lambda frame: of_selection.decide(frame, of_selection.QUICK).verdict  # noqa: E731
+    assert decide(selected(6 / 13)) == decide(selected(6 / 13, broken=4)) == "reproduced"
+    assert decide(selected(6 / 13 + 0.04)) == "undecided"
+    assert decide(selected(0.6)) == decide(selected(0.3)) == decide(selected(6 / 13, broken=5)) == "not reproduced"
+
+
+def test_a_tiny_suite_of_selections_publishes_what_it_promises():
+    frame = frame_of(of_selection, ASKED)
+    assert len(frame) == 12 and (frame["corrected"] <= frame["promised"]).all() and (frame["trusted"] == 1).all()
+    assert np.allclose(frame["epsilon_spent"], 1.0)
+    means = frame.groupby(["data", "dim"])["eigenvalue_error"].mean()
+    assert means[1e9, 16] > 1.1 * means[1e9, 8] and means[1e9, 8] > 1.5 * means[1e10, 8]
+
+
+def test_models_of_a_selection_are_what_they_are_said_to_be():
+    choice = of_selection.choice_of(ASKED, {"data": 1e9, "dim": 16})
+    data, models = of_selection.setting(ASKED, choice)
+    assert data.landscape.constants["hessian_lipschitz"].value == pytest.approx(1.0)
+    assert float(data.landscape.gradient(models).abs().max()) < 1e-12
+    levels = data.landscape.smallest_eigenvalue(models) / choice.accuracy**0.5
+    assert torch.allclose(levels, -torch.tensor(ASKED["curvatures"]).double())

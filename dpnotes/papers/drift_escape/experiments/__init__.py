@@ -1,6 +1,14 @@
 """The experiments of drift escape: what it returns, what its repeats and steps do, what it spends, and real data."""
 
-from dpnotes.papers.drift_escape.experiments import audit, clients, repeats, returned_point, sensing, step_size
+from dpnotes.papers.drift_escape.experiments import (
+    audit,
+    clients,
+    repeats,
+    returned_point,
+    selection,
+    sensing,
+    step_size,
+)
 
 EXPERIMENTS = (
     returned_point.EXPERIMENT,
@@ -8,5 +16,6 @@ EXPERIMENTS = (
     step_size.EXPERIMENT,
     audit.EXPERIMENT,
     clients.EXPERIMENT,
+    selection.EXPERIMENT,
     sensing.EXPERIMENT,
 )

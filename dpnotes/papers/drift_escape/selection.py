@@ -1,0 +1,653 @@
+"""Which model to publish: Algorithm 4 of arXiv:2505.15647, and what a trusted server does in its place.
+
+Each client has examples that no model was trained on, and sends a noisy gradient and a noisy Hessian of each model.
+What `distributed_drift_escape` returns needs neither: it was tested on the way.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import WHOLE, Estimate, Guarantee, Relation, Status
+from dpnotes.guarantees import Assumption, Basis
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.clients import Clients, ClientsState
+from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
+from dpnotes.precision import full_precision
+from dpnotes.privacy import search
+from dpnotes.privacy.calibration import gaussian_std
+from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.noise import TOLERANCE
+from dpnotes.problems.passes import NoRulesOfItsOwn
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.problems.watched import Watched
+from dpnotes.streams import Streams
+
+
+# ---------------------------------------------------------------- a gradient and a Hessian as one vector
+def with_triangle(gradient: Tensor, hessian: Tensor, weight: float) -> Tensor:
+    """A gradient `(..., dim)`, then the upper triangle of `(..., dim, dim)` times the weight, row by row.
+
+    Example:
+      >>> with_triangle(torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0], [4.0, 5.0]]), 0.5)
+      tensor([1.0000, 2.0000, 1.5000, 2.0000, 2.5000])
+    """
+    rows, columns = torch.triu_indices(hessian.shape[-1], hessian.shape[-1], device=hessian.device)
+    return torch.cat([gradient, weight * hessian[..., rows, columns]], -1)
+
+
+def apart_again(vector: Tensor, dim: int, weight: float) -> tuple[Tensor, Tensor]:
+    """The gradient and the symmetric Hessian of such a vector.
+
+    Example:
+      >>> apart_again(torch.tensor([1.0, 2.0, 1.5, 2.0, 2.5]), 2, 0.5)
+      (tensor([1., 2.]), tensor([[3., 4.],
+              [4., 5.]]))
+    """
+    hessian = vector.new_zeros(*vector.shape[:-1], dim, dim)
+    rows, columns = torch.triu_indices(dim, dim, device=vector.device)
+    hessian[..., rows, columns] = vector[..., dim:] / weight
+    return vector[..., :dim], hessian + hessian.triu(1).mT
+
+
+class Derivatives(Protocol):
+    """The examples of some clients, a row each, that have second derivatives."""
+
+    @property
+    def total(self) -> Tensor:
+        """The number of examples, `(rows,)` int64."""
+        ...
+
+    @property
+    def basis(self) -> Basis:
+        """What the bounds of an example rest on."""
+        ...
+
+    @property
+    def apart(self) -> tuple[Assumption, ...]:
+        """What it rests on that an example's derivatives are its own."""
+        ...
+
+    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
+        """The mean of all examples' `with_triangle` at `x` `(rows, dim)`; of longer ones, where that is enforced."""
+        ...
+
+    def take(self, index: Tensor) -> "Derivatives":
+        """Of some of the rows."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleDerivatives:
+    """The derivatives of your own loss, those of each example clipped, as one vector.
+
+    Args:
+      loss: `loss(parameters, *example) -> scalar`, differentiable twice; as `problems.custom.CustomProblem`.
+      data: of each row, tensors with one row an example.
+      examples_at_once: how many Hessians are held at once, at least 1.
+
+    Raises:
+      ValueError: for no data, or tensors of one row whose lengths disagree; for a loss that a pass changed.
+
+    Example:
+      >>> own = (torch.eye(2),), (torch.tensor([[0.0, 1.0]]),)
+      >>> of_two = ExampleDerivatives(lambda x, a: (x - a).square().sum() / 2, own)
+      >>> of_two.mean(torch.zeros(2, 2), weight=0.5, longest=100.0)
+      tensor([[-0.5000, -0.5000,  0.5000,  0.0000,  0.5000],
+              [ 0.0000, -1.0000,  0.5000,  0.0000,  0.5000]])
+    """
+
+    loss: Callable[..., Tensor]
+    data: tuple[tuple[Tensor, ...], ...]
+    examples_at_once: int = 1024
+    basis: Basis = field(default="enforced", init=False)
+    apart: tuple[Assumption, ...] = field(default=(), init=False)  # `torch.func.vmap` shows the loss one example
+
+    def __post_init__(self) -> None:
+        validate.at_least(1, examples_at_once=self.examples_at_once, num_rows=len(self.data))
+        for row, own in enumerate(self.data):
+            validate.at_least(1, num_data_tensors=len(own), num_examples=min(map(len, own), default=0))
+            validate.same_length(**{f"data[{row}][{i}]": tensor for i, tensor in enumerate(own)})
+        _ = self._watched
+
+    @cached_property
+    def _watched(self) -> Watched:
+        return Watched(loss=self.loss, data=self.data)
+
+    @cached_property
+    def total(self) -> Tensor:
+        """As `Derivatives.total`."""
+        return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)
+
+    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
+        """As `Derivatives.mean`; an example without finite derivatives counts as zero."""
+        found = x.new_empty(len(x), x.shape[1] * (x.shape[1] + 3) // 2)
+        for size in self.total.unique().tolist():  # rows with equally many examples are asked together
+            alike = (self.total == size).nonzero()[:, 0]
+            for rows in alike.split(max(1, self.examples_at_once // size)):
+                own = [torch.stack(tensors) for tensors in zip(*(self.data[i] for i in rows.tolist()), strict=True)]
+                found[rows] = self._sum(x[rows], own, weight, longest) / size
+        self._watched.refuse_changes()
+        return found
+
+    @full_precision()
+    def _sum(self, x: Tensor, own: list[Tensor], weight: float, longest: float) -> Tensor:
+        """Over the second axis of `own`, `(rows, examples, ...)`."""
+        gradient, alike, total = torch.func.grad(self.loss), (None, *[0] * len(own)), 0
+        for start in range(0, own[0].shape[1], self.examples_at_once):
+            part = [tensor[:, start : start + self.examples_at_once] for tensor in own]
+            with NoRulesOfItsOwn():
+                gradients = torch.func.vmap(torch.func.vmap(gradient, alike))(x, *part)
+                hessians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(gradient), alike))(x, *part)
+            terms = with_triangle(gradients, hessians, weight)
+            lengths = torch.linalg.vector_norm(terms, dim=2).nan_to_num(nan=torch.inf, posinf=torch.inf)
+            weights = 1 / (lengths / longest).clamp_min(1)
+            total = total + torch.bmm(weights[:, None], terms.masked_fill((weights == 0)[..., None], 0))[:, 0]
+        return total  # type: ignore[return-value]
+
+    def take(self, index: Tensor) -> "ExampleDerivatives":
+        """As `Derivatives.take`."""
+        return replace(self, data=tuple(self.data[i] for i in index.tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class VirtualDerivatives:
+    """So many examples of a distribution, drawn once: of all of them no more than the mean of their z is needed.
+
+    Args:
+      data: the distribution.
+      total: `(rows,)` int64, at least 1.
+      means: `(rows, dim)` float64, the mean of z over the examples of each row; see `drawn`.
+
+    Raises:
+      ValueError: for other shapes.
+
+    Example:
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> data = VirtualData(Separable([(Cosine(1.0), 2)]), Separable([(Sine(0.5), 2)]))
+      >>> many = VirtualDerivatives.drawn(data, torch.tensor([10**12]), Streams.of(0, ["client"]))
+      >>> many.mean(torch.zeros(1, 2, dtype=torch.float64), weight=1.0, longest=10.0).round(decimals=2)
+      tensor([[-0., -0., -1.,  0., -1.]], dtype=torch.float64)
+    """
+
+    data: VirtualData
+    total: Tensor
+    means: Tensor
+    basis: Basis = field(default="assumed", init=False)
+    apart: tuple[Assumption, ...] = field(default=(), init=False)
+
+    @staticmethod
+    def drawn(data: VirtualData, total: Tensor, streams: Streams) -> "VirtualDerivatives":
+        """With the examples of each row's stream."""
+        return VirtualDerivatives(data, total, data.fresh(total, streams, "selection: examples", 0).mean)
+
+    def __post_init__(self) -> None:
+        validate.instance(VirtualData, data=self.data)
+        if self.means.shape != (len(self.total), self.data.dim):
+            raise ValueError(f"Expected means of shape {tuple(self.means.shape)} to be ({len(self.total)}, dim).")
+
+    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
+        """As `Derivatives.mean`: nothing is clipped."""
+        landscape, features, means = self.data.landscape, self.data.features, self.means.to(x)
+        gradient = landscape.gradient(x) + means * features.gradient(x)
+        hessian = landscape.hessian(x) + torch.diag_embed(means * features.curvatures(x))
+        return with_triangle(gradient, hessian, weight)
+
+    def take(self, index: Tensor) -> "VirtualDerivatives":
+        """As `Derivatives.take`."""
+        return VirtualDerivatives(self.data, self.total[index], self.means[index])
+
+
+# ---------------------------------------------------------------- what counts as found
+@dataclass(frozen=True)
+class Selection:
+    """Which models count as found, and how much noise it takes to ask, with the constants that the proof needs.
+
+    A model is accepted if `|g| <= alpha + gradient_slack` and `lambda_min(H) >= -sqrt(rho alpha) - eigenvalue_slack`,
+    for the server's mean gradient and Hessian. Each slack is what sampling and noise are off at most, in all T models
+    with probability `1 - failure`:
+
+    * sampling, gradient: `G (1 + sqrt(2 L)) s` with `s^2 = sum_j 1/(m^2 n_j)` and `L = log(6 T / failure)`, by bounded
+      differences around a mean of at most `G s`;
+    * noise, gradient: `sigma_1 (sqrt(d) + sqrt(2 L))`, which is a 1-Lipschitz function of normal numbers;
+    * sampling, eigenvalue: matrix Bernstein (Tropp 2012, arXiv:1004.4389, Theorem 1.4) for summands of norm
+      `2 M / (m n_j)`, with d for each of two sides;
+    * noise, eigenvalue: `2 sigma_2 (sqrt(d) + sqrt(L))`: the mean is at most `2 sqrt(d)`, the norm sqrt(2)-Lipschitz.
+
+    Differences from the paper: its thresholds allow nothing for c_1 and c_2, nor for more than one model, so that even
+    a critical point is rejected (claims `drift_escape.alg4.gradient_threshold` and `.hessian_threshold`), and a norm
+    needs 2d in matrix Bernstein (`drift_escape.eq98`); `printed_slacks` are those. The noise is the accountant's.
+    Clients may have unequally many examples.
+
+    Args:
+      accuracy: alpha, above 0, in units of a gradient.
+      dim: d.
+      sizes: the number of examples of each client.
+      num_models: T: how many models may be tested, which the noise is for.
+      epsilon: of each client, above 0; infinite for no privacy.
+      delta: in (0, 1).
+      gradient_bound: G: the longest gradient of an example.
+      smoothness: M of every example.
+      hessian_lipschitz: rho of the objective.
+      failure: omega', in (0, 1).
+
+    Raises:
+      ValueError: outside these domains.
+
+    Example:
+      >>> choice = Selection(
+      ...     0.01, 10, (10**6,) * 16, 50, 1.0, 1e-6, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=1.0
+      ... )
+      >>> round(choice.noise_multiplier, 2), round(choice.gradient_slack, 5), round(choice.eigenvalue_slack, 5)
+      (29.87, 0.00145, 0.00199)
+      >>> round(choice.reached, 4)  # by any model that is accepted
+      0.0129
+    """
+
+    accuracy: float
+    dim: int
+    sizes: tuple[int, ...]
+    num_models: int
+    epsilon: float
+    delta: float
+    gradient_bound: float = field(kw_only=True)
+    smoothness: float = field(kw_only=True)
+    hessian_lipschitz: float = field(kw_only=True)
+    failure: float = field(default=0.05, kw_only=True)
+
+    def __post_init__(self) -> None:
+        validate.positive(accuracy=self.accuracy, gradient_bound=self.gradient_bound, smoothness=self.smoothness)
+        validate.positive(hessian_lipschitz=self.hessian_lipschitz)
+        validate.at_least(1, dim=self.dim, num_models=self.num_models, num_clients=len(self.sizes))
+        for size in self.sizes:
+            validate.at_least(1, sizes=size)
+        validate.between(0, 1, delta=self.delta, failure=self.failure)
+        validate.or_infinite(validate.positive, epsilon=self.epsilon)
+
+    @cached_property
+    def noise_multiplier(self) -> float:
+        """Of each release, over how far an example that is replaced moves a client's gradient and Hessian together."""
+        if self.epsilon == math.inf:
+            return 0.0
+        return gaussian_std(self.epsilon, self.delta) * math.sqrt(self.num_models)
+
+    @property
+    def weight(self) -> float:
+        """Of a Hessian beside a gradient: both are then as long at most, which is `c_1 = c_2`."""
+        return self.gradient_bound / (self.smoothness * math.sqrt(self.dim))
+
+    @property
+    def longest(self) -> float:
+        """The longest that the derivatives of an example are, as one vector."""
+        return math.sqrt(2) * self.gradient_bound
+
+    @property
+    def numbers_sent(self) -> int:
+        """By each client for each model."""
+        return self.dim * (self.dim + 3) // 2
+
+    @property
+    def gradient_noise(self) -> float:
+        """sigma_1, of each coordinate of the server's gradient; over `weight`, of each entry of its Hessian."""
+        moved = 2 * self.longest * math.sqrt(sum(size**-2 for size in self.sizes)) / len(self.sizes)
+        return self.noise_multiplier * moved
+
+    @property
+    def _spread(self) -> float:
+        return math.sqrt(sum(1 / size for size in self.sizes)) / len(self.sizes)
+
+    @property
+    def _logarithm(self) -> float:
+        return math.log(6 * self.num_models / self.failure)
+
+    @property
+    def gradient_slack(self) -> float:
+        """How far the server's gradient is off at most."""
+        tail = math.sqrt(2 * self._logarithm)
+        return self.gradient_bound * (1 + tail) * self._spread + self.gradient_noise * (math.sqrt(self.dim) + tail)
+
+    @property
+    def eigenvalue_slack(self) -> float:
+        """How far its smallest eigenvalue is."""
+        both = self._logarithm + math.log(self.dim)
+        linear = 2 * both / (3 * len(self.sizes) * min(self.sizes))
+        sampling = self.smoothness * (linear + math.sqrt(linear**2 + 2 * both * self._spread**2))
+        return sampling + 2 * self.gradient_noise / self.weight * (math.sqrt(self.dim) + math.sqrt(self._logarithm))
+
+    @property
+    def printed_slacks(self) -> tuple[float, float]:
+        """Those of line 7 as printed, at the noise that is drawn here.
+
+        Raises:
+          ValueError: without noise.
+        """
+        validate.positive(noise_multiplier=self.noise_multiplier)
+        c = 8 * (self.epsilon * gaussian_std(self.epsilon, self.delta)) ** 2 / math.log(1 / self.delta)
+        bare, of_all = self.gradient_noise / math.sqrt(c), math.log(8 * self.dim / self.failure)
+        gradient = self.gradient_bound * of_all * self._spread + bare * math.sqrt(
+            self.dim * math.log(16 / self.failure)
+        )
+        noise = bare / self.weight * math.sqrt(self.dim * math.log(32 / self.failure))
+        return gradient, self.smoothness * math.sqrt(of_all) * self._spread + noise
+
+    def accepts(self, norms: Tensor, eigenvalues: Tensor, *, as_printed: bool = False) -> Tensor:
+        """Whether a model is accepted, by the norm of the server's gradient and its Hessian's smallest eigenvalue.
+
+        Args:
+          norms: `(...)`.
+          eigenvalues: `(...)`.
+          as_printed: with `printed_slacks`.
+        """
+        validate.flag(as_printed=as_printed)
+        far, bent = self.printed_slacks if as_printed else (self.gradient_slack, self.eigenvalue_slack)
+        least = -math.sqrt(self.hessian_lipschitz * self.accuracy) - bent
+        return (norms <= self.accuracy + far) & (eigenvalues >= least)
+
+    @property
+    def reached(self) -> float:
+        """alpha', of any model that is accepted, with probability `1 - failure`; in units of a gradient."""
+        curvature = math.sqrt(self.hessian_lipschitz * self.accuracy) + 2 * self.eigenvalue_slack
+        return max(self.accuracy + 2 * self.gradient_slack, curvature**2 / self.hessian_lipschitz)
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether any model at all may be accepted: a slack beyond what `gradient_bound` or `smoothness` allow."""
+        least = math.sqrt(self.hessian_lipschitz * self.accuracy) + self.eigenvalue_slack
+        return self.accuracy + self.gradient_slack >= self.gradient_bound or least >= self.smoothness
+
+
+# ---------------------------------------------------------------- the oracle of a client
+@dataclass(frozen=True, eq=False)
+class GradientAndHessian(OnDesk):
+    """Lines 3 to 5 of Algorithm 4: the mean gradient and Hessian of all examples, noised, as one vector.
+
+    Formal guarantees:
+      A replaced example moves the vector by at most `2 sqrt(2) G / n`, twice its length `sqrt(G^2 + weight^2 d M^2)`
+      over n: the upper triangle of a Hessian of norm M is at most `sqrt(d) M` long. T releases with Gaussian noise are
+      accounted as such. Where derivatives are clipped that is enforced, and assumed otherwise.
+
+    Args:
+      derivatives: of the examples of each row.
+      selection: the bounds, T, and the noise.
+      noise_multiplier: `(rows,)` float64.
+
+    Raises:
+      ValueError: for another number of rows.
+
+    Example:
+      >>> data = torch.eye(2).repeat(50, 1)
+      >>> choice = Selection(
+      ...     0.1, 2, (60, 40), 3, 1.0, 1e-5, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=2.0
+      ... )
+      >>> loss = lambda x, a: 1 - torch.exp(-(x - a).square().sum() / 2)
+      >>> oracle = GradientAndHessian.of(ExampleDerivatives(loss, ((data[:60],), (data[60:],))), choice)
+      >>> x, active = torch.zeros(2, 2), torch.tensor([True, True])
+      >>> state, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, ["a", "b"]), active)
+      >>> claims = oracle.guarantee(state, 1e-5, Streams.secure(2))
+      >>> estimate.gradient.shape, [round(claim.epsilon, 6) for claim in claims]
+      (torch.Size([2, 5]), [1.0, 1.0])
+    """
+
+    derivatives: Derivatives
+    selection: Selection
+    noise_multiplier: Tensor
+
+    @staticmethod
+    def of(derivatives: Derivatives, selection: Selection) -> "GradientAndHessian":
+        """With the noise of a selection."""
+        validate.instance(Selection, selection=selection)
+        like = derivatives.total.double()
+        return GradientAndHessian(derivatives, selection, torch.full_like(like, selection.noise_multiplier))
+
+    def __post_init__(self) -> None:
+        validate.provides("mean", "total", "basis", derivatives=self.derivatives)
+        validate.instance(Selection, selection=self.selection)
+        validate.same_length(noise_multiplier=self.noise_multiplier, total=self.derivatives.total)
+        _ = self.desk
+
+    @cached_property
+    def _asked(self) -> Ask:
+        """What every model is asked for."""
+        derivatives, level = self.derivatives, self.noise_multiplier
+        total = derivatives.total
+        bound = Bound.of(self.selection.longest, total.double(), level, Relation.REPLACE_ONE, WHOLE)
+        return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))  # a Hessian is dim of them
+
+    @cached_property
+    def desk(self) -> Desk:
+        """The terms of its releases: what T of them cost, which is what one with `sqrt(T)` times less noise costs."""
+        budget = 0.5 * self.selection.num_models / self.noise_multiplier**2
+        mechanism = Gaussian("selection: gradient and Hessian") if self.selection.noise_multiplier else Exact()
+        derivatives = self.derivatives
+        return Desk(
+            budget, Relation.REPLACE_ONE, WHOLE, derivatives.basis, mechanism, TOLERANCE, apart=derivatives.apart
+        )
+
+    def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
+        """The same for every model."""
+        return (self._asked,)
+
+    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+        """Of all examples."""
+        return (Answer(self.derivatives.mean(plan.x, self.selection.weight, self.selection.longest)),)
+
+    def release(self, plan: Plan, streams: Streams) -> tuple[State, Estimate]:
+        """As `OnDesk.release`, as wide where nobody is granted anything."""
+        state, estimate = super().release(plan, streams)
+        if estimate.gradient.shape[1] == self.selection.numbers_sent:
+            return state, estimate
+        return state, replace(estimate, gradient=plan.x.new_zeros(len(plan.x), self.selection.numbers_sent))
+
+    def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
+        """Of a gradient and a Hessian."""
+        of_both = f"gradient and Hessian are at most {self.selection.longest:g} long as one vector"
+        if self.desk.basis == "enforced":
+            return (Assumption(f"of every example {of_both}: they are clipped", "enforced", True),)
+        shown = int(meter.exceeded[run]) == 0
+        return (Assumption(f"of every example {of_both}", self.desk.basis, None if shown else False),)
+
+
+# ---------------------------------------------------------------- the front doors
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """What became of a list of models, `(runs,)` each.
+
+    Args:
+      index: the first model that was accepted; -1: none was.
+      asked: models that the clients were asked about.
+      norms: `(models, runs)`, of the server's gradients, which are released; NaN: not asked.
+      eigenvalues: `(models, runs)`, the smallest of the server's Hessians.
+      guarantees: for every client of a run, of all that it sent.
+      oracle: the clients.
+      state: of theirs.
+    """
+
+    index: Tensor
+    asked: Tensor
+    norms: Tensor
+    eigenvalues: Tensor
+    guarantees: tuple[Guarantee, ...]
+    oracle: Clients
+    state: ClientsState
+
+    @property
+    def found(self) -> Tensor:
+        """Whether there is one, `(runs,)` bool."""
+        return self.index >= 0
+
+
+def distributed_selection(
+    models: Tensor,
+    derivatives_of: Callable[[range], Derivatives],
+    selection: Selection,
+    streams: Streams,
+    *,
+    blocks: Blocks,
+    as_printed: bool = False,
+    not_covered: tuple[str, ...] = (),
+) -> Selected:
+    """Algorithm 4 "Distributed Private Model Selection", with the thresholds that its proof needs.
+
+    The algorithm, by its lines:
+      1. for t = 1 ... T                                             (here; it stops at the first that is accepted)
+      2. every client j in parallel:                                 (`oracles.clients.Clients`)
+      3.   gradient of f(x_t; S_j) + theta_{j,t}                     (`GradientAndHessian`)
+      4.   Hessian of f(x_t; S_j) + H_{j,t}
+      5.   send both to the server
+      6. the server's means                                          (`oracles.blocks.Blocks.sum`)
+      7. if both tests pass, 8. return x_t                           (`Selection.accepts`)
+
+    It is not AboveThreshold: every model that is asked about is paid for, and so T of them are.
+
+    Formal guarantees:
+      What each client sends is (epsilon, delta)-DP under replace-one in its own examples, whoever sees it, for any
+      models, also ones that depend on what was sent before. That answers are right with probability `1 - failure` rests
+      on the models not depending on the examples that test them.
+
+    Args:
+      models: `(models, runs, dim)`, at most `selection.num_models`; released already.
+      derivatives_of: from the clients of a block to their examples; row `run * clients + place`.
+      selection: what is sought, of all runs.
+      streams: one key a run; of secret ones each client has keys of its own beside.
+      blocks: the clients, and which process computes them.
+      as_printed: with the thresholds of the paper, under which nothing may be found.
+      not_covered: what depends on the data and is in no release.
+
+    Raises:
+      ProcessLost: if another process dies, hangs or computes something else.
+      ValueError: for other shapes, too many models, another number of clients than `selection.sizes`, or a client with
+        another number of examples.
+
+    Example:
+      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> data = VirtualData(Separable([(Cosine(1.0), 3)]), Separable([(Sine(0.1), 3)]))
+      >>> choice = Selection(
+      ...     0.05, 3, (10**6,) * 16, 10, 1.0, 1e-6, gradient_bound=2.0, smoothness=2.0, hessian_lipschitz=1.5
+      ... )
+      >>> def derivatives_of(members):  # each client's own draw
+      ...     streams = Streams.of("examples", members)
+      ...     return VirtualDerivatives.drawn(data, torch.tensor([10**6] * len(members)), streams)
+      >>> hill, slope, valley = torch.zeros(3).double(), torch.ones(3).double(), torch.full((3,), torch.pi).double()
+      >>> models = torch.stack([hill, slope, valley])[:, None]
+      >>> found = distributed_selection(models, derivatives_of, choice, Streams.of(0, ["run"]), blocks=Blocks(16, 16))
+      >>> found.index.tolist(), found.asked.tolist(), round(found.guarantees[0].epsilon, 6)
+      ([2], [3], 1.0)
+    """
+    _check(models, selection, streams, blocks)
+    runs = models.shape[1]
+    oracle = Clients.of(lambda members: _sized(derivatives_of, selection, members, runs), blocks, runs)
+    state, index = oracle.init(models[0]), torch.full_like(models[0, :, 0], -1, dtype=torch.int64)
+    norms = torch.full_like(models[..., 0], torch.nan)
+    eigenvalues, going = norms.clone(), index < 0
+    for place, x in enumerate(models):
+        if not bool(going.any()):
+            break
+        state, estimate = oracle.estimate(state, x, streams, going)
+        going = going & (estimate.status == Status.OK)
+        if not bool(going.any()):
+            break
+        gradient, hessian = apart_again(estimate.gradient, selection.dim, selection.weight)
+        smallest = torch.linalg.eigvalsh(hessian)[:, 0]
+        norms[place] = gradient.norm(dim=1).where(going, norms[place])
+        eigenvalues[place] = smallest.where(going, norms[place])
+        yes = going & selection.accepts(norms[place], smallest, as_printed=as_printed)
+        index, going = index.masked_fill(yes, place), going & ~yes
+    claims = oracle.guarantee(state, selection.delta, streams, not_covered=not_covered)
+    return Selected(index, state.meter.calls[:, 0], norms, eigenvalues, claims, oracle, state)
+
+
+def trusted_search(selection: Selection) -> search.Search:
+    """AboveThreshold for a server that is trusted with exact means: what it takes to ask, of all clients together.
+
+    Only the answers leave, and only a yes is paid for, so that neither noise nor slack grows with the dimension. An
+    example of client j moves the mean over clients by `1 / (m n_j)` of what it moves its own, so the one with fewest
+    examples says how far.
+
+    Args:
+      selection: what is sought.
+
+    Example:
+      >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
+      >>> choice = Selection(0.01, 1000, (10**4,) * 16, 50, 1.0, 1e-6, **sizes)
+      >>> choice.vacuous, round(trusted_search(choice).smallest_eigenvalue, 4)
+      (True, -0.1015)
+    """
+    validate.instance(Selection, selection=selection)
+    return search.Search(
+        epsilon=selection.epsilon, alpha=selection.accuracy, hessian_lipschitz=selection.hessian_lipschitz,
+        norm_bound=selection.gradient_bound, smoothness=selection.smoothness,
+        num_examples=len(selection.sizes) * min(selection.sizes), num_candidates=selection.num_models,
+        failure=selection.failure,
+    )  # fmt: skip
+
+
+def trusted_selection(
+    models: Tensor, derivatives_of: Callable[[range], Derivatives], selection: Selection, streams: Streams, *,
+    blocks: Blocks,
+) -> search.Selection:  # fmt: skip
+    """The same models, tested by a server that is trusted: `privacy.search.select_stationary_point` on all examples.
+
+    Central privacy, not that of Definition 3: the server sees every client's exact means. What it publishes, the
+    index, is (epsilon, 0)-DP under replace-one in the examples of any client, if their bounds hold, which nothing
+    enforces here: `trusted_search(selection).guarantee`.
+
+    Args:
+      models: as `distributed_selection`.
+      derivatives_of: as there.
+      selection: as there; its delta is not used.
+      streams: one key a run.
+      blocks: the clients, in one process.
+
+    Raises:
+      ValueError: as there, or for more than one process.
+    """
+    _check(models, selection, streams, blocks)
+    if blocks.processes.size > 1:
+        raise ValueError(f"Expected blocks of one process, got {blocks.processes.size}: one server sees all.")
+    runs = models.shape[1]
+    own = [_sized(derivatives_of, selection, members, runs).derivatives for members in blocks.members]
+
+    def mean(x: Tensor) -> Tensor:
+        sent = []
+        for derivatives, members in zip(own, blocks.members, strict=True):
+            exact = derivatives.mean(x.repeat_interleave(len(members), 0), 1.0, math.inf)
+            sent.append(exact.view(runs, len(members), -1))
+        return torch.cat(sent, 1).mean(1)
+
+    return search.select_stationary_point(
+        trusted_search(selection),
+        models,
+        lambda x: apart_again(mean(x), selection.dim, 1.0)[0].norm(dim=1),
+        lambda x: torch.linalg.eigvalsh(apart_again(mean(x), selection.dim, 1.0)[1])[:, 0],
+        streams,
+    )
+
+
+def _check(models: Tensor, selection: Selection, streams: Streams, blocks: Blocks) -> None:
+    validate.instance(Selection, selection=selection)
+    validate.instance(Blocks, blocks=blocks)
+    shape = (len(streams), selection.dim)
+    if models.dim() != 3 or models.shape[1:] != shape or not 1 <= len(models) <= selection.num_models:
+        raise ValueError(
+            f"Expected models of shape {tuple(models.shape)} to be (models, {shape[0]}, {shape[1]}), from 1 to "
+            f"num_models={selection.num_models} of them."
+        )
+    if blocks.num_clients != len(selection.sizes):
+        raise ValueError(f"Expected num_clients={blocks.num_clients} to be {len(selection.sizes)}, as sizes says.")
+
+
+def _sized(
+    derivatives_of: Callable[[range], Derivatives], selection: Selection, members: range, runs: int
+) -> GradientAndHessian:
+    """The oracle of a block, whose clients have as many examples as the selection says: its slack rests on them."""
+    derivatives = derivatives_of(members)
+    sizes = [selection.sizes[client] for client in members] * runs
+    if derivatives.total.tolist() != sizes:
+        raise ValueError(f"Expected examples={derivatives.total.tolist()} of clients {members} to be sizes={sizes}.")
+    return GradientAndHessian.of(derivatives, selection)

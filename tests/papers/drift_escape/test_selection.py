@@ -1,0 +1,238 @@
+"""Algorithm 4: what is accepted, how often, at what epsilon, and what a trusted server does in its place."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binom
+from torch import Tensor
+
+from dpnotes.core import Status
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.clients import Clients
+from dpnotes.papers.drift_escape.selection import (
+    ExampleDerivatives,
+    GradientAndHessian,
+    Selection,
+    VirtualDerivatives,
+    apart_again,
+    distributed_selection,
+    trusted_search,
+    trusted_selection,
+    with_triangle,
+)
+from dpnotes.privacy.calibration import gaussian_std
+from dpnotes.problems.separable import Cosine, Separable, Sine
+from dpnotes.problems.virtual import VirtualData
+from dpnotes.streams import Streams
+
+DIM, RUNS, DELTA = 4, 200, 1e-5
+SIZES = (4000, 1000, 2500)
+GIVEN: dict[str, Any] = {"gradient_bound": 1.0, "smoothness": 1.5, "hessian_lipschitz": 1.5, "failure": 0.1}
+CHOICE = Selection(0.05, DIM, SIZES, 3, 4.0, DELTA, **GIVEN)
+
+
+def loss(x: Tensor, a: Tensor) -> Tensor:
+    """`mean_k cos(x_k) + a_k sin(x_k)`; an example's gradient is at most 1 long for |a| <= 1."""
+    return (x.cos() + a * x.sin()).mean()
+
+
+def examples(client: int, run: int = 0) -> Tensor:
+    uniform = Streams.of("examples", [f"{run}/{client}"]).uniform("a", 0, SIZES[client] * DIM)
+    return (uniform.view(-1, DIM) - 0.5).double()
+
+
+def derivatives_of(runs: int = 1) -> Callable[[range], ExampleDerivatives]:
+    return lambda members: ExampleDerivatives(
+        loss, tuple((examples(client, run),) for run in range(runs) for client in members)
+    )
+
+
+HILL, SLOPE = torch.zeros(DIM).double(), torch.full((DIM,), math.pi / 2).double()
+VALLEY = torch.full((DIM,), math.pi).double()
+
+
+def choose(models: list[Tensor], runs: int = 1, choice: Selection = CHOICE, **more: Any) -> Any:
+    at = torch.stack(models)[:, None].expand(-1, runs, -1)
+    streams = Streams.of("selection", range(runs))
+    return distributed_selection(at, derivatives_of(runs), choice, streams, blocks=Blocks(3, 2), **more)
+
+
+def test_the_first_model_that_is_good_enough_is_published():
+    easy = replace(CHOICE, accuracy=0.01, epsilon=20.0, smoothness=0.4, gradient_bound=0.6)
+    found = choose([SLOPE, HILL, VALLEY], choice=easy)
+    assert not easy.vacuous and found.index.tolist() == [2] and found.asked.tolist() == [3]
+    assert choose([SLOPE, VALLEY, HILL], choice=easy).asked.tolist() == [2], "no model after it is asked about"
+    none = choose([SLOPE, HILL], choice=easy)
+    assert none.index.tolist() == [-1] and not bool(none.found)
+    assert bool(none.norms[0] > 0.3) and bool(none.eigenvalues[1] < -0.15)
+
+
+def test_epsilon_is_what_was_asked_for_and_models_beyond_it_are_refused():
+    found = choose([SLOPE, SLOPE, SLOPE])
+    (claim,) = found.guarantees
+    assert claim.epsilon == pytest.approx(4.0, rel=1e-6) and claim.epsilon <= 4.0 * (1 + 1e-9) and claim.delta == DELTA
+    assert any("seen by the server" in assumption.statement for assumption in claim.assumptions)
+    spent = 3 * 0.5 / CHOICE.noise_multiplier**2
+    assert found.state.meter.spent.tolist() == [[pytest.approx(spent)] * 3]
+    oracle, x = found.oracle, SLOPE[None]
+    _, more = oracle.estimate(found.state, x, Streams.of("selection", [0]), torch.tensor([True]))
+    assert more.status.tolist() == [Status.BUDGET_EXHAUSTED], "a fourth model costs more than there is"
+    with pytest.raises(ValueError, match=r"Expected models of shape \(4, 1, 4\) to be .* num_models=3"):
+        choose([SLOPE] * 4)
+
+
+def test_the_noise_of_a_client_is_that_of_its_own_examples():
+    """The standard deviation of what is sent, of a gradient's coordinate and of a Hessian's entry."""
+    at, streams = HILL.expand(4000, DIM), Streams.of("noise", range(4000))
+    oracle = GradientAndHessian.of(ExampleDerivatives(loss, ((examples(1)[:10],),) * 4000), CHOICE)
+    _, estimate = oracle.estimate(oracle.init(at), at, streams, torch.ones(4000).bool())
+    std = gaussian_std(4.0, DELTA) * math.sqrt(3) * 2 * math.sqrt(2) / 10
+    spread = estimate.gradient.std(0)
+    assert torch.allclose(spread, torch.full_like(spread, std), rtol=0.06)  # 14 of them: 5 standard errors
+    _, hessian = apart_again(estimate.gradient, DIM, CHOICE.weight)
+    assert float(hessian[:, 1, 2].std()) == pytest.approx(std * 1.5 * math.sqrt(DIM), rel=0.06)
+    assert torch.equal(hessian, hessian.mT)
+
+
+def off(choice: Selection, runs: int) -> tuple[Tensor, Tensor]:
+    """How far the server's gradient and smallest eigenvalue are off a population, in so many runs with own examples."""
+    size = max(choice.sizes)
+    data = VirtualData(Separable([(Cosine(0.5), DIM)]), Separable([(Sine(0.2), DIM)]))
+    names = [f"{run}/{client}" for run in range(runs) for client in range(3)]
+    total = torch.tensor([*choice.sizes] * runs)
+    own = VirtualDerivatives.drawn(data, total, Streams.of("population", names))
+    assert own.means.std(0).mul(size**0.5).min() > 1
+    oracle = Clients.of(lambda _: GradientAndHessian.of(own, choice), Blocks(3, 3), runs)
+    x = torch.full((runs, DIM), 0.8, dtype=torch.float64)
+    _, estimate = oracle.estimate(oracle.init(x), x, Streams.of("runs", range(runs)), torch.ones(runs).bool())
+    gradient, hessian = apart_again(estimate.gradient, DIM, choice.weight)
+    bent = torch.linalg.eigvalsh(hessian - data.landscape.hessian(x))
+    return (gradient - data.landscape.gradient(x)).norm(dim=1), bent.abs().amax(1)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, math.inf])
+def test_slack_is_exceeded_no_more_often_than_is_said(epsilon: float):
+    """By noise, and by sampling alone; and it is not so large that nothing could exceed it."""
+    choice = replace(CHOICE, epsilon=epsilon, num_models=1, failure=0.2)
+    gradient, eigenvalue = off(choice, 2000)
+    longer, bent = gradient > choice.gradient_slack, eigenvalue > choice.eigenvalue_slack
+    assert int((longer | bent).sum()) <= binom.isf(1e-6, 2000, 0.2)
+    for errors, slack in ((gradient, choice.gradient_slack), (eigenvalue, choice.eigenvalue_slack)):
+        share = float((errors > slack / 5).double().mean())
+        assert epsilon == math.inf or share > 0.2, "the control: a fifth of it is exceeded"
+
+
+def test_printed_thresholds_reject_a_critical_point_that_corrected_ones_accept():
+    """At c = 10 for line 7, which allows for c = 1: of noise alone, a zero gradient and Hessian in 40 dimensions."""
+    choice = Selection(1e-9, 40, (100,) * 2, 20, 1.0, 1e-6, **GIVEN)
+    flat = VirtualData(Separable([(Cosine(1e-12), 40)]), Separable([(Sine(1e-12), 40)]))
+    streams = Streams.of("flat", range(40))
+
+    def derivatives(members: range) -> VirtualDerivatives:
+        rows = 40 * len(members)
+        return VirtualDerivatives(flat, torch.full((rows,), 100), torch.zeros(rows, 40).double())
+
+    models = torch.zeros(1, 40, 40).double()
+    corrected, printed = (
+        distributed_selection(models, derivatives, choice, streams, blocks=Blocks(2, 2), as_printed=as_printed)
+        for as_printed in (False, True)
+    )
+    assert bool(corrected.found.all()) and not bool(printed.found.any())
+
+
+def test_derivatives_are_those_of_torch_and_long_ones_are_clipped():
+    x, data = torch.tensor([[0.3, -0.2, 1.0, 2.0]]).double(), examples(2)[:50]
+    own = ExampleDerivatives(loss, ((data,),), 7)
+    weight = 0.7
+    gradients = torch.stack([torch.func.grad(loss)(x[0], a) for a in data])
+    hessians = torch.stack([torch.autograd.functional.hessian(lambda y, a=a: loss(y, a), x[0]) for a in data])
+    terms = with_triangle(gradients, hessians, weight)
+    lengths = terms.norm(dim=1)
+    middle = float(lengths.median())
+    for longest in (100.0, middle):
+        kept = terms * (longest / lengths).clamp_max(1)[:, None]
+        assert torch.allclose(own.mean(x, weight, longest)[0], kept.mean(0), rtol=1e-12)
+    gradient, hessian = apart_again(own.mean(x, weight, 100.0), DIM, weight)
+    assert torch.allclose(gradient[0], gradients.mean(0)) and torch.allclose(hessian[0], hessians.mean(0))
+
+
+def test_an_example_without_finite_derivatives_counts_as_zero():
+    own = ExampleDerivatives(lambda x, a: (x * a).sum(), ((torch.tensor([[1.0], [math.inf], [math.nan]]).double(),),))
+    assert own.mean(torch.ones(1, 1).double(), 1.0, 0.5).tolist() == [[0.5 / 3, 0.0]]
+
+
+def test_a_loss_that_looks_at_other_examples_is_refused():
+    seen: list[Any] = []
+
+    def curious(x: Tensor, a: Tensor) -> Tensor:
+        seen.append(1)
+        return loss(x, a)
+
+    with pytest.raises(ValueError, match="loss"):
+        ExampleDerivatives(curious, ((examples(0)[:5],),)).mean(HILL[None], 1.0, 1.0)
+
+
+def test_the_trusted_server_pays_for_the_answer_alone():
+    at = torch.stack([SLOPE, HILL, VALLEY])[:, None]
+    easy = replace(CHOICE, accuracy=0.01, epsilon=20.0, smoothness=0.4, gradient_bound=0.6)
+    found = trusted_selection(at, derivatives_of(), easy, Streams.of("trusted", [0]), blocks=Blocks(3, 2))
+    assert found.index.tolist() == [2] and float(found.price.rho()) == pytest.approx(20.0**2 / 2)
+    search = trusted_search(easy)
+    assert search.num_examples == 3 * 1000 and search.gradient_sensitivity == pytest.approx(2 * 0.6 / 3000)
+    # The slack of Algorithm 4 grows with the dimension, that of AboveThreshold does not.
+    wide = replace(easy, dim=400)
+    assert trusted_search(wide).gradient_slack == search.gradient_slack
+    assert wide.gradient_slack > 1.1 * easy.gradient_slack and wide.eigenvalue_slack > 5 * easy.eigenvalue_slack
+
+
+def test_an_example_of_the_smallest_client_moves_the_means_of_the_trusted_server_as_far_as_is_said():
+    """By brute force: the worst of all clients' examples, replaced by its opposite."""
+    sizes = (8, 3, 5)
+    parts = [examples(client)[:size].sign() for client, size in enumerate(sizes)]
+
+    def mean(parts: list[Tensor]) -> Tensor:
+        own = ExampleDerivatives(lambda x, a: a @ x / 2, tuple((part,) for part in parts))  # |a| / 2 = 1
+        return own.mean(torch.zeros(3, DIM).double(), 1.0, math.inf)[:, :DIM].mean(0)
+
+    moved = []
+    for client, place in [(c, p) for c in range(3) for p in range(sizes[c])]:
+        other = [part.clone() for part in parts]
+        other[client][place] *= -1
+        moved.append(float((mean(parts) - mean(other)).norm()))
+    said = trusted_search(replace(CHOICE, sizes=sizes)).gradient_sensitivity
+    assert max(moved) == pytest.approx(2 / 9) == said
+    assert max(moved) > 2 / 16, "the control: all examples are not alike"
+
+
+def test_blocks_of_one_size_give_the_same_bits_and_numbers_of_runs_do_too():
+    one = choose([SLOPE, VALLEY])
+    alone, beside = one.norms[0, 0], choose([SLOPE, VALLEY], runs=3).norms[0]
+    assert torch.allclose(beside[0], alone, rtol=1e-12) and len(beside.unique()) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sizes": (4000, 1000)}, r"Expected num_clients=3 to be 2, as sizes says"),
+        ({"sizes": (4000, 999, 2500)}, r"Expected examples=\[4000, 1000\] of clients range\(0, 2\) to be sizes=\[4000"),
+        ({"dim": 5}, r"Expected models of shape \(1, 1, 4\) to be \(models, 1, 5\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str):
+    with pytest.raises(ValueError, match=message):
+        choose([HILL], choice=replace(CHOICE, **change))
+
+
+def test_without_privacy_nothing_is_claimed_and_the_printed_thresholds_have_no_meaning():
+    free = replace(CHOICE, epsilon=math.inf)
+    found = choose([VALLEY], choice=free)
+    assert found.guarantees[0].epsilon == math.inf and bool(found.found)
+    exact = np.mean([float(torch.func.grad(loss)(VALLEY, examples(c).mean(0)).norm()) for c in range(3)])
+    assert float(found.norms[0, 0]) <= exact * 1.001
+    with pytest.raises(ValueError, match="noise_multiplier"):
+        _ = free.printed_slacks

@@ -375,10 +375,8 @@ def _root(n: Any, d: Any, epsilon: Any, G: Any, M: Any, rho: Any, U: Any, m: Any
 
 
 # ---------------------------------------------------------------- Theorem 4
-def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, constants: str) -> dict[str, Any]:
-    a, m, n, d, epsilon = _floats(a, m, n, d, epsilon)
-    count, scale = m * n, np.sqrt(m) * n * epsilon
-    # The norm of a Hessian needs 2d where the paper has d (Lemma 14).
+def _check_examples(count: Any, d: Any, omega_s: Any, constants: str) -> None:
+    """The condition of Theorem 4; the norm of a Hessian needs 2d where the paper has d (Lemma 14)."""
     needed = 4 / 9 * np.log((8 if constants == "paper" else 16) * d / omega_s)
     require(
         count >= needed,
@@ -386,13 +384,24 @@ def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, const
         count=count,
         needed=needed,
     )
+
+
+def _selected(a: Any, count: Any, gradient: Any, curvature: Any) -> Any:
+    """Error of the selected point, by the noise of what is sent: of a gradient, and of what tells the curvature."""
+    sampling = 1 / np.sqrt(count)
+    return np.maximum(a + sampling + gradient, (np.sqrt(a) + sampling + curvature) ** 2)
+
+
+def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, constants: str) -> dict[str, Any]:
+    a, m, n, d, epsilon = _floats(a, m, n, d, epsilon)
+    count, scale = m * n, np.sqrt(m) * n * epsilon
+    _check_examples(count, d, omega_s, constants)
     gradient = np.sqrt(d) / (scale * a**1.25)
-    curvature = np.sqrt(a) + 1 / np.sqrt(count) + d / (scale * a**1.25)
     if constants == "paper":
         hessian = d / (scale * a**0.75) + d**2 / (scale**2 * a**2.5)
         out = a + 1 / count + 1 / np.sqrt(count) + a / np.sqrt(count) + gradient + hessian
     else:
-        out = np.maximum(a + 1 / np.sqrt(count) + gradient, curvature**2)
+        out = _selected(a, count, gradient, d / (scale * a**1.25))
     require_informative("alpha_out", out, "G", 1.0)
     return {
         "alpha_out": np.asarray(out)[()],
@@ -400,6 +409,28 @@ def _selection(a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, const
         "d_gradient": np.asarray(scale**2)[()],
         "d_hessian": np.asarray(scale ** (6 / 13))[()],
     }
+
+
+def _selection_by_products(
+    a: Any, m: Any, n: Any, d: Any, epsilon: Any, omega_s: Any, constants: str
+) -> dict[str, Any]:
+    a, m, n, d, epsilon = _floats(a, m, n, d, epsilon)
+    count, scale = m * n, np.sqrt(m) * n * epsilon
+    _check_examples(count, d, omega_s, constants)
+    gradient, products = np.sqrt(d) / (scale * a**1.25), a**-0.25
+    out = _selected(a, count, gradient, np.sqrt(products) * gradient)
+    whole = _selected(a, count, gradient, np.sqrt(d) * gradient)  # not refused: that it is vacuous is what it shows
+    require_informative("alpha_out", out, "G", 1.0)
+    found = {
+        "alpha_out": out,
+        "loss": out / a,
+        "K": products,
+        "d_products": scale**2,
+        "alpha_out_hessian": whole,
+        "loss_hessian": whole / a,
+        "d_hessian": scale ** (6 / 13),
+    }
+    return {name: np.asarray(value)[()] for name, value in found.items()}
 
 
 _CONSTANTS, _ORDERS = ("corrected", "paper", "one"), ("one", "paper")
@@ -490,4 +521,29 @@ SELECTION = Calculator(
     },
     _ORDERS,
     {"corrected": "the O of Theorem 4 hides its constants and logarithms"},
+)
+SELECTION_BY_PRODUCTS = Calculator(
+    _selection_by_products,
+    (a, m, n, d, epsilon, omega_s),
+    {
+        **accuracies(
+            Measure.SECOND_ORDER,
+            {"alpha_out": "error of the point selected by products, up to constants and logarithms"},
+        ),
+        **parameters(
+            {
+                "loss": "the same over alpha",
+                "K": "products of a Hessian with a vector for one candidate",
+                "d_products": "dimension up to which noisy products, and gradients, cost nothing",
+                "alpha_out_hessian": "error of the point selected by whole Hessians; vacuous from 1 on",
+                "loss_hessian": "the same over alpha",
+                "d_hessian": "dimension up to which noisy Hessians cost nothing",
+            }
+        ),
+    },
+    ("one",),
+    {
+        "paper": "the paper sends whole Hessians, drift_escape.selection",
+        "corrected": "the number of candidates is that of Theorem 1, whose O hides its constants and logarithms",
+    },
 )

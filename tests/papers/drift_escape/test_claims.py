@@ -388,6 +388,77 @@ def test_selection():
         calculators.SELECTION(a=0.01, m=1, n=2, d=50, epsilon=0.5, omega_s=0.01)
 
 
+def test_selection_by_products():
+    numbers = {"a": 0.01, "m": 4, "n": 10**6, "d": 50, "epsilon": 0.5, "omega_s": 0.1}
+    found, whole = calculators.SELECTION_BY_PRODUCTS(**numbers), calculators.SELECTION(**numbers)
+    scale, products = 1e6, 0.01**-0.25
+    root = 0.1 + 1 / 2000 + math.sqrt(50 * products) / (scale * 0.01**1.25)
+    assert found["alpha_out"] == pytest.approx(max(root**2, 0.01 + 1 / 2000 + math.sqrt(50) / (scale * 0.01**1.25)))
+    assert found["K"] == pytest.approx(products) and found["loss"] == pytest.approx(100 * found["alpha_out"])
+    assert found["d_products"] == pytest.approx(scale**2) == pytest.approx(whole["d_gradient"])
+    for name in ("alpha_out", "loss"):
+        assert found[f"{name}_hessian"] == whole[name] > found[name]
+    assert found["d_hessian"] == whole["d_hessian"]
+    # the claim's terms at G = M = rho = U = 1 are what the calculator sums, up to constants
+    value = statement("own.products.error").value
+    letters = {getattr(s, name): numbers[name] for name in ("m", "n", "d", "epsilon")} | {s.alpha: numbers["a"]}
+    ones = dict.fromkeys((s.G, s.M, s.rho, s.U), 1)
+    for d in (1, 50, 10**4, 10**6):
+        claimed = float(value.subs({**letters, **ones, s.d: d}))
+        reached = calculators.SELECTION_BY_PRODUCTS(**{**numbers, "d": d})["alpha_out"]
+        assert 1 / 3 < claimed / reached < 3, d
+    wide = calculators.SELECTION_BY_PRODUCTS(**{**numbers, "d": np.array([10**4, 10**10])})
+    assert wide["loss_hessian"][0] > 1000 > 5 > wide["loss"][0], "whole Hessians promise nothing, products do"
+    assert "vacuous" in wide.reasons[1]
+    with pytest.raises(ValueError, match=r"Expected m n=2 >= 5.018: the condition of Theorem 4"):
+        calculators.SELECTION_BY_PRODUCTS(**{**numbers, "m": 1, "n": 2, "omega_s": 0.01})
+    for constants, reason in (("paper", "the paper sends whole Hessians"), ("corrected", "the number of candidates")):
+        with pytest.raises(ValueError, match=f"to be one of: one; {reason}"):
+            calculators.SELECTION_BY_PRODUCTS(**numbers, constants=constants)
+
+
+def test_selection_by_products_costs_nothing_at_the_learned_error():
+    """Over the whole range of Remark 3, and far beyond it, where whole Hessians lose."""
+    scale = 1e8
+    dims = np.array([10, 10**4, 10**8, 10**12])
+    learned = (np.sqrt(dims) / scale) ** 0.4
+    assert np.all(scale ** (6 / 13) < dims[1:]) and dims[0] < scale ** (6 / 13)
+    numbers = {"m": 1, "epsilon": 1.0, "omega_s": 0.1, "n": 10**8, "d": dims}
+    found = calculators.SELECTION_BY_PRODUCTS(a=learned, **numbers)
+    most = (2 + 1e-4 / np.sqrt(learned)) ** 2  # the noise is at most sqrt(alpha), as alpha is itself
+    assert np.all(found["loss"] <= most) and np.all(found["loss"] > 1)
+    assert (
+        np.all(np.diff(found["loss_hessian"]) > 0) and found["loss_hessian"][0] < 4 and found["loss_hessian"][2] > 1e5
+    )
+    edge = calculators.SELECTION_BY_PRODUCTS(a=learned * 0.3, **numbers)  # control: a smaller error is not for free
+    assert np.all(edge["loss"] > found["loss"]) and edge["loss"][-1] > most[-1]
+
+
+def test_products_may_be_far_more_than_the_test_needs():
+    """By hand: p' = sqrt(d)/(sqrt(m) n epsilon), alpha = p'^(2/5), d T K/D^2 <= alpha at T = alpha^(-5/2)."""
+    for p in (1e-6, 1e-3, 0.1):
+        error = p**0.4
+        most = error ** (7 / 2) / p**2
+        assert most == pytest.approx(error**-1.5) and most > error**-0.5 > error**-0.25
+        letters = {s.data: 1 / p, s.d: 1}
+        assert float(statement("own.products.room").value.subs(letters)) == pytest.approx(most)
+
+
+def test_the_growth_of_noise_and_of_curvature_are_the_roots_of_the_recursions():
+    """What the two inequalities bound, from the recursions themselves: log of the growth over 200 steps, up to log(2)."""
+    for x in (0.01, 0.3, 2.0):
+        for name, middle, sense in (("growth", 2 + x, "<="), ("escape", 2 + 2 * x, ">=")):
+            one = statement(f"own.products.{name}")
+            before, now = 1.0, middle / 2
+            for _ in range(199):
+                before, now = now, middle * now - before
+            (letter,) = one.bound.free_symbols
+            rate, bound = math.log(now) / 200, float(one.bound.subs({letter: x}))
+            assert one.sense == sense
+            assert rate == pytest.approx(float(one.quantity.subs({letter: x})), abs=0.7 / 200)
+            assert rate <= bound if sense == "<=" else rate >= bound - 0.7 / 200
+
+
 def test_repeats():
     right, printed = calculators.REPEATS(omega_0=0.01), calculators.REPEATS(omega_0=0.01, constants="paper")
     assert right["failure"] == pytest.approx(0.01) and right["attempts"] == 17

@@ -4,11 +4,11 @@ Letters are the paper's, except that its script T, S and F (steps of an escape, 
 `F_esc`, and its number of fresh gradients is `R`. Logarithms are natural. The version read is named in `PAPER`.
 """
 
-from dpnotes.papers.drift_escape.claims import descent, distributed, escape, oracle, own, tools
+from dpnotes.papers.drift_escape.claims import descent, distributed, escape, oracle, own, products, tools
 from dpnotes.papers.drift_escape.notation import PAPER
 from dpnotes.theory.claims import Claim
 
 __all__ = ["CLAIMS", "PAPER"]
 
-SECTIONS = (escape, descent, oracle, distributed, tools, own)
+SECTIONS = (escape, descent, oracle, distributed, tools, own, products)
 CLAIMS: tuple[Claim, ...] = tuple(claim for section in SECTIONS for claim in section.CLAIMS)

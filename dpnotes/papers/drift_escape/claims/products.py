@@ -6,8 +6,7 @@ Section "Selection by products" of docs/derivations/drift_escape.md has the test
 from sympy import Rational, log, sqrt
 
 from dpnotes.papers.drift_escape.calculators import SELECTION_BY_PRODUCTS
-from dpnotes.papers.drift_escape.claims.distributed import count, dimension, error_out, gradient, learned, scale, steps
-from dpnotes.papers.drift_escape.claims.escape import one_third
+from dpnotes.papers.drift_escape.claims.distributed import count, error_out, gradient, learned, scale, steps
 from dpnotes.papers.drift_escape.claims.oracle import log_delta
 from dpnotes.papers.drift_escape.notation import *
 from dpnotes.theory.inequalities import Inequality
@@ -102,17 +101,9 @@ at.own("products.condition", "Dimension up to which products cost nothing, at an
     "d is at most sqrt(m) n epsilon alpha^(7/4).",
 )
 at.own("products.dimension", "Dimension up to which selection by products costs nothing")(
-    Choice(
-        {dimension: scale**2, a: count**-one_third + (sqrt(dimension) / scale) ** Rational(2, 5)},
-        {
-            "gradient": sqrt(dimension) / (scale * a ** Rational(5, 4)),
-            "products": dimension / (scale**2 * a ** Rational(11, 4)),
-        },
-        a,
-        regime={"m n^2 epsilon^2 >= 1": scale**-2},
-    ),
-    "At this dimension, and so at every smaller one, each term of the error is at most the alpha that was learned: "
-    "wherever sqrt(d) <= sqrt(m) n epsilon, where (sqrt(m) n epsilon)^(6/13) is Remark 3's.",
+    Crossover(d / (data**2 * learned ** Rational(11, 4)), learned, d, data**2),
+    "The same at alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5), the private part of what is learned: d is at most (sqrt(m) "
+    "n epsilon)^2, as for gradients, where Remark 3 has (sqrt(m) n epsilon)^(6/13).",
     calculation=SELECTION_BY_PRODUCTS,
 )
 at.own("products.room", "Products that cost nothing")(

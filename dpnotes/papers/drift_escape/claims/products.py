@@ -11,7 +11,6 @@ from dpnotes.papers.drift_escape.claims.oracle import log_delta
 from dpnotes.papers.drift_escape.notation import *
 from dpnotes.theory.inequalities import Inequality
 from dpnotes.theory.rates import Choice, Crossover, Rate
-from dpnotes.theory.units import LENGTH, LOSS
 
 at, CLAIMS = PAPER.section()
 
@@ -102,8 +101,8 @@ at.own("products.condition", "Dimension up to which products cost nothing, at an
 )
 at.own("products.dimension", "Dimension up to which selection by products costs nothing")(
     Crossover(d / (data**2 * learned ** Rational(11, 4)), learned, d, data**2),
-    "The same at alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5), the private part of what is learned: d is at most (sqrt(m) "
-    "n epsilon)^2, as for gradients, where Remark 3 has (sqrt(m) n epsilon)^(6/13).",
+    "The same at alpha = (sqrt(d)/(sqrt(m) n epsilon))^(2/5), the private part of what is learned: d is at most (sqrt("
+    "m) n epsilon)^2, as for gradients, where Remark 3 has (sqrt(m) n epsilon)^(6/13).",
     calculation=SELECTION_BY_PRODUCTS,
 )
 at.own("products.room", "Products that cost nothing")(

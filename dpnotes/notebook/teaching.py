@@ -153,6 +153,7 @@ class Table:
       columns: the headings.
       rows: one text a column.
       caption: what it is a table of.
+      folded: what stands in its place until a reader opens it; "": it is open.
 
     >>> Table(["schedule", "steps"], [["uniform", "24"], ["dynamic", "31"]])
     schedule  steps
@@ -163,6 +164,7 @@ class Table:
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    folded: str = ""
 
     def __repr__(self) -> str:
         lines = [self.columns, *self.rows]
@@ -174,7 +176,8 @@ class Table:
         caption = f"<caption>{html.escape(self.caption)}</caption>" if self.caption else ""
         head = "".join(f'<th style="text-align: left">{html.escape(column)}</th>' for column in self.columns)
         body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>\n" for row in self.rows)
-        return f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
+        table = f"<table>{caption}<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>"
+        return f"<details><summary>{html.escape(self.folded)}</summary>{table}</details>" if self.folded else table
 
 
 def _cell(text: str) -> str:
@@ -182,13 +185,14 @@ def _cell(text: str) -> str:
     return f'<td style="text-align: left; vertical-align: top">{linked}</td>'
 
 
-def claims_table(claims: Iterable[Claim]) -> Table:
+def claims_table(claims: Iterable[Claim], folded: str = "") -> Table:
     """Each claim as printed with the verdict computed now; below it what we would print, with its own verdict.
 
     What is derived here, and printed nowhere, is ours from the beginning.
 
     Args:
       claims: of one paper or of several.
+      folded: as of `Table`.
 
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
     >>> claims_table(CLAIMS[1:2]).rows[0][:2]
@@ -203,4 +207,4 @@ def claims_table(claims: Iterable[Claim]) -> Table:
             rows.append(["", "ours", f"${correction.printed}$", str(correction.check())])
         elif claim.erratum is not None:
             rows.append(["", "ours", "to be left out", ""])
-    return Table(["claim", "", "statement", "verdict"], rows)
+    return Table(["claim", "", "statement", "verdict"], rows, folded=folded)

@@ -124,7 +124,27 @@ def the_first_release_as_printed_has_no_noise(notebook: Notebook) -> None:
     assert notebook.shown(stepper) != first
 
 
+def a_server_that_looks_and_clients_that_disagree(notebook: Notebook) -> None:
+    against, playground = notebook.explorers()[:2]
+    readout = against.locator(".dpnotes-readout")
+    assert "of Definition 3" not in readout.inner_text()
+    against.locator("select").select_option("looks")
+    notebook.wait_until_idle()
+    against.get_by_text("of Definition 3").wait_for(timeout=10_000)
+    for number in range(3):  # clients, heterogeneity, round
+        assert notebook.move_slider(playground, number, "ArrowRight", 2)
+    rest = notebook.page.locator("details")
+    assert not rest.locator("td").first.is_visible()
+    rest.locator("summary").click()
+    rest.locator("td").first.wait_for(state="visible", timeout=10_000)
+    prediction = notebook.page.locator(".dpnotes-explorer").filter(has=notebook.page.locator("input[type=radio]"))
+    prediction.locator("input[type=radio]").last.click()
+    prediction.locator("button").click()
+    prediction.get_by_text("tilts that add up to 0 are not in it").wait_for(timeout=20_000)
+
+
 ALSO = {
+    "04b_clients.ipynb": a_server_that_looks_and_clients_that_disagree,
     "errata.ipynb": a_row_opens_its_derivation,
     "rates.ipynb": another_theorem_brings_its_own_sliders,
     "03_adaptive_batch.ipynb": the_first_release_as_printed_has_no_noise,

@@ -185,14 +185,13 @@ def _cell(text: str) -> str:
     return f'<td style="text-align: left; vertical-align: top">{linked}</td>'
 
 
-def claims_table(claims: Iterable[Claim], folded: str = "") -> Table:
+def claims_table(claims: Iterable[Claim]) -> Table:
     """Each claim as printed with the verdict computed now; below it what we would print, with its own verdict.
 
     What is derived here, and printed nowhere, is ours from the beginning.
 
     Args:
       claims: of one paper or of several.
-      folded: as of `Table`.
 
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
     >>> claims_table(CLAIMS[1:2]).rows[0][:2]
@@ -207,4 +206,4 @@ def claims_table(claims: Iterable[Claim], folded: str = "") -> Table:
             rows.append(["", "ours", f"${correction.printed}$", str(correction.check())])
         elif claim.erratum is not None:
             rows.append(["", "ours", "to be left out", ""])
-    return Table(["claim", "", "statement", "verdict"], rows, folded=folded)
+    return Table(["claim", "", "statement", "verdict"], rows)

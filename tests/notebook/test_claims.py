@@ -234,3 +234,58 @@ def test_the_solutions_of_goldstein_pass(capsys, goldstein_exercises):
     solution = capsys.readouterr().out
     exec(solution + "\nprivate_increment.check(increment)\ncone.check(0.866)\ncone.check(0.75)", goldstein_exercises)
     assert [line.partition(":")[0] for line in capsys.readouterr().out.splitlines()] == ["Right.", "Right.", "Not yet"]
+
+
+# What a client sends, and what the server follows; each but the first leaves something out.
+MEAN, NOISE = "clipped(of_j, G).mean(dim=0)", "multiplier * (2 * G / len(of_j)) * xi"
+ROUNDS = {
+    "Right.": (f"{MEAN} + {NOISE}", "sent.mean(dim=0)"),
+    "Not yet: the server sees clients' means without": (
+        MEAN,
+        f"sent.mean(dim=0) + {NOISE.replace('of_j', 'terms[0]').replace('xi', 'noise[0]')}",
+    ),
+    "Not yet: no example was clipped": (f"of_j.mean(dim=0) + {NOISE}", "sent.mean(dim=0)"),
+    "Not yet: an example that is replaced": (f"{MEAN} + {NOISE} / 2", "sent.mean(dim=0)"),
+    "Not yet: each client's noise is a third": (f"{MEAN} + {NOISE} / 3", "sent.mean(dim=0)"),
+    "Not yet: all clients add the same draw": (f"{MEAN} + {NOISE.replace('xi', 'noise[0]')}", "sent.mean(dim=0)"),
+    "Not yet: the messages are right": (f"{MEAN} + {NOISE}", "sent.sum(dim=0)"),
+    "Not yet: client 0 sends": (f"-{MEAN} - {NOISE}", "sent.mean(dim=0)"),
+    "Not yet: what was sent should be of shape": (f"{MEAN} + {NOISE}", "sent.mean()"),
+}
+
+
+@pytest.fixture(scope="module")
+def clients_exercises() -> dict[str, Any]:
+    """What the cells of the clients' exercises define, and what they use from above."""
+    starts = ("DATA =", "def epsilon_against", "COUNTS =", "def _messages_mistake")
+    return cells_of("04b_clients.ipynb", *starts)
+
+
+@pytest.mark.parametrize("said, parts", ROUNDS.items())
+def test_a_round_of_clients_has_noise_of_each(capsys, clients_exercises, said, parts):
+    sent, followed = parts
+    listed = f"torch.stack([{sent} for of_j, xi in zip(terms, noise)])"
+    body = f"    sent = {listed}\n    return sent, {followed}"
+    exec(f"def one_round(terms, G, multiplier, noise):\n{body}\nround_of_clients.check(one_round)", clients_exercises)
+    assert capsys.readouterr().out.startswith(said)
+
+
+@pytest.mark.parametrize(
+    "said, value",
+    {
+        "Right.": "multiplier * (m - others) ** 0.5",
+        "Not yet: with m = 8 and 1 that look": "multiplier * m ** 0.5",
+        "Not yet: with m = 8 and 0 that look": "multiplier",
+        "Not yet: it raises": "multiplier / 0",
+    }.items(),
+)
+def test_a_coalition_takes_off_its_own_noise(capsys, clients_exercises, said, value):
+    exec(f"coalition.check(lambda multiplier, m, others: {value})", clients_exercises)
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_the_solutions_of_the_clients_pass(capsys, clients_exercises):
+    for exercise, function in {"round_of_clients": "one_round", "coalition": "noise_against"}.items():
+        exec(f"{exercise}.solution()", clients_exercises)
+        exec(f"{capsys.readouterr().out}\n{exercise}.check({function})", clients_exercises)
+        assert capsys.readouterr().out == "Right.\n"

@@ -57,6 +57,12 @@ def test_nothing_runs_before_a_prediction_is_recorded():
     assert asked.readout.value == "You expected “yes &amp; no”. It is 4."
 
 
+def test_a_folded_table_names_itself_and_is_the_same_inside():
+    table, folded = Table(["a"], [["1"]]), Table(["a"], [["1"]], folded="the <rest>")
+    inside = f"<details><summary>the &lt;rest&gt;</summary>{table._repr_html_()}</details>"
+    assert folded._repr_html_() == inside and repr(folded) == repr(table)
+
+
 def test_a_table_escapes_what_it_shows():
     table = Table(["a<b"], [["x<y & $z$"]], caption="c>d")
     assert "x&lt;y &amp; $z$" in table._repr_html_() and "<b>" not in table._repr_html_()

@@ -86,7 +86,13 @@ def draw_who_sees(axes: Axes, num_clients: int, others: int, server: bool) -> No
 
 
 def draw_messages(
-    axes: Axes, place: ArrayLike, messages: ArrayLike, mean: ArrayLike, gradient: ArrayLike, length: float = 1.0
+    axes: Axes,
+    place: ArrayLike,
+    messages: ArrayLike,
+    mean: ArrayLike,
+    gradient: ArrayLike,
+    length: float = 1.0,
+    most: int = 8,
 ) -> None:
     """Draw the steps that clients' messages ask for as arrows, with that of their mean and the right one.
 
@@ -97,6 +103,7 @@ def draw_messages(
       mean: `(2,)`, what the server follows.
       gradient: `(2,)`, of the mean of all clients' functions.
       length: of an arrow for a gradient of length 1.
+      most: clients that are drawn, evenly chosen.
 
     Raises:
       ValueError: for messages of another shape.
@@ -104,15 +111,16 @@ def draw_messages(
     >>> _, (axes,) = plots.new_figure()
     >>> draw_messages(axes, [0, 0], [[1, 0], [0, 1]], [0.5, 0.5], [0.4, 0.6])
     >>> [kind.get_label() for kind in axes.collections]
-    ['2 clients', 'their mean and all others', 'right']
+    ['2 of 2 clients', 'their mean', 'the gradient of F']
     """
     messages = np.asarray(messages, dtype=float)
     if messages.ndim != 2 or messages.shape[1] != 2:
         raise ValueError(f"Expected messages of shape {messages.shape} to be (clients, 2).")
+    chosen = messages[np.linspace(0, len(messages), min(most, len(messages)), endpoint=False).astype(int)]
     kinds = (
-        (messages, f"{len(messages)} client{'s' * (len(messages) > 1)}", plots.COLOURS[4], 0.006),
-        (np.asarray(mean, dtype=float)[None], "their mean and all others", plots.COLOURS[1], 0.014),
-        (np.asarray(gradient, dtype=float)[None], "right", "white", 0.006),
+        (chosen, f"{len(chosen)} of {len(messages)} clients", plots.COLOURS[4], 0.006),
+        (np.asarray(mean, dtype=float)[None], "their mean", plots.COLOURS[1], 0.014),
+        (np.asarray(gradient, dtype=float)[None], "the gradient of F", "white", 0.006),
     )
     x, y = np.asarray(place, dtype=float)
     for order, (arrows, name, colour, width) in enumerate(kinds):

@@ -53,3 +53,11 @@ def test_arrows_are_steps_against_the_gradients_from_one_place():
 def test_what_are_no_messages_is_refused(messages):
     with pytest.raises(ValueError, match=r"to be \(clients, 2\)"):
         draw_messages(axes(), [0, 0], messages, [0, 0], [0, 0])
+
+
+def test_of_many_clients_some_are_drawn_and_the_legend_says_so():
+    drawn, sent = axes(), np.arange(128.0).reshape(64, 2)
+    draw_messages(drawn, [0, 0], sent, sent.mean(0), [0.0, 1.0])
+    arrows = drawn.collections[0]
+    assert isinstance(arrows, Quiver) and arrows.get_label() == "8 of 64 clients"
+    assert np.array_equal(arrows.U, -sent[::8, 0])

@@ -11,9 +11,12 @@ import functools
 import importlib
 import importlib.util
 import json
+import os
+import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -26,6 +29,7 @@ from dpnotes import files, papers, validate
 if TYPE_CHECKING:
     from dpnotes.doctor import Finding
     from dpnotes.experiments import Experiment, Result
+    from dpnotes.processes import Processes
     from dpnotes.theory.cache import Verdicts
     from dpnotes.theory.calculators import Calculator
     from dpnotes.theory.claims import Claim
@@ -408,28 +412,85 @@ def run(
     ] = None,
     resume: Annotated[bool, typer.Option(help="Keep finished cells and a current result, or start afresh.")] = True,
     jobs: Annotated[int, typer.Option(help="Cells computed at once.")] = 1,
+    timeout: Annotated[float, typer.Option(help="Under torchrun: seconds that one process waits for another.")] = 120.0,
 ) -> None:
     """Run experiments and store their results.
 
-    What was interrupted goes on where it stopped, and ends in the same bytes.
+    What was interrupted goes on where it stopped, and ends in the same bytes. Clients of drift_escape may be shared out
+    over processes: torchrun --nproc-per-node 4 -m dpnotes run drift_escape.clients.
     """
     from dpnotes import experiments as parts
+
+    with _joined(timeout) as processes:
+        refusal, chosen = "", []
+        try:
+            chosen = _to_run(names, profile, device, jobs, processes.size)
+        except ValueError as error:
+            refusal = str(error)
+        for rank, each in enumerate(processes.gather_objects(refusal)):
+            if each and processes.rank == 0:
+                _fail(f"rank {rank}: {each}" if rank else each)
+            if each:
+                raise typer.Exit(2)
+        for experiment in chosen:
+            parts.run(
+                experiment,
+                profile,
+                device=device,
+                memory=memory,
+                resume=resume,
+                jobs=jobs,
+                processes=processes,
+                report=lambda line: typer.echo(line),
+            )
+
+
+def _to_run(names: Sequence[str], profile: str, device: str, jobs: int, num_processes: int) -> "list[Experiment]":
+    """The experiments that are meant; what is wrong with one of them is said before the first long run."""
+    from dpnotes.experiments import runner
 
     chosen = _chosen(names)
     # A paper stands for those of its experiments that have the profile.
     chosen = [experiment for experiment in chosen if profile in experiment.specs or experiment.id in names] or chosen
     for experiment in chosen:
-        experiment.spec(profile)  # a wrong profile is said before the first long run
-    for experiment in chosen:
-        parts.run(
-            experiment,
-            profile,
-            device=device,
-            memory=memory,
-            resume=resume,
-            jobs=jobs,
-            report=lambda line: typer.echo(line),
-        )
+        experiment.spec(profile)
+        runner.refuse(experiment, device, jobs, num_processes)
+    return chosen
+
+
+@contextmanager
+def _joined(timeout: float) -> "Iterator[Processes]":
+    """The processes that torchrun has started, or this one alone."""
+    from dpnotes.processes import ALONE, ProcessLost, Together
+
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield ALONE
+        return
+    # If one dies torchrun ends the others by SIGTERM at once: they have five seconds to find out who, and to say so.
+    signal.signal(signal.SIGTERM, lambda number, frame: signal.alarm(5))
+    try:
+        processes = Together(timeout)
+    except RuntimeError as error:
+        _fail(error)
+    try:
+        yield processes
+    except (ProcessLost, ValueError, OSError, MemoryError) as error:
+        parts = [_line(error).rstrip("."), *getattr(error, "__notes__", [])]
+        typer.echo(f"dpnotes: rank {processes.rank}: {', '.join(parts)}.", err=True)
+        _leave(2)
+    except KeyboardInterrupt:
+        _leave(130)
+    except typer.Exit:
+        processes.close()
+        raise
+    processes.close()
+
+
+def _leave(status: int) -> NoReturn:
+    """End this process without waiting for others, which may be gone."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 @_command("verify")

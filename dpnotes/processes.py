@@ -6,6 +6,7 @@ nccl on GPUs). What is computed from a `gather` is the same everywhere, so the p
 
 import datetime
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -16,6 +17,7 @@ from torch import Tensor
 from dpnotes import validate
 
 _KEY = "dpnotes/round"
+_MOMENT = 3.0  # seconds for those that live to come to a round that has failed
 
 
 class ProcessLost(RuntimeError):
@@ -119,20 +121,27 @@ class Together:
             raise ProcessLost(self._behind(), f"did not come to round {self._round} ({_short(error)})") from None
 
     def _behind(self) -> tuple[int, ...]:
-        """Who has not come to this round; nobody, if all have, or if the store is gone, too."""
-        late = []
-        for rank in range(self.size):
+        """Who has not come to this round; nobody, if all have, or if the store is gone, too.
+
+        A death is seen at once, by some before others have come, who are not to blame.
+        """
+        until = time.monotonic() + _MOMENT
+        while True:
             try:
-                key = f"{_KEY}/{rank}"
-                came = self._store.check([key]) and int(self._store.get(key)) >= self._round
+                late = tuple(rank for rank in range(self.size) if not self._came(rank))
             except RuntimeError:
                 return ()
-            late += [] if came else [rank]
-        return tuple(late)
+            if len(late) < 2 or time.monotonic() > until:
+                return late
+            time.sleep(0.05)
+
+    def _came(self, rank: int) -> bool:
+        key = f"{_KEY}/{rank}"
+        return self._store.check([key]) and int(self._store.get(key)) >= self._round
 
 
 def _short(error: Exception) -> str:
-    return str(error).splitlines()[0].split("] ")[-1][:100].rstrip(".")
+    return str(error).splitlines()[0].split("] ")[-1].split(". ")[0][:100].rstrip(".")
 
 
 def agree(processes: Processes, facts: Mapping[str, Any]) -> None:

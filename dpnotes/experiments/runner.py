@@ -3,9 +3,13 @@
 Cells go through joblib, so a `joblib.parallel_config(backend="dask")` takes them to a cluster (whose machines then
 share `$DPNOTES_CACHE`). A run that was interrupted, by Ctrl-C, kill -9 or a full disk, goes on where it stopped and
 ends in the same bytes.
+
+Of processes that torchrun has started all compute the same cells, which share their work out. What is done next is rank
+0's to say: it alone looks at what is kept, and keeps, stores and reports; the others compare what they found with it.
 """
 
 import errno
+import hashlib
 import json
 import platform
 import shutil
@@ -13,12 +17,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dpnotes
 from dpnotes import files, validate
@@ -26,7 +30,10 @@ from dpnotes.experiments import store
 from dpnotes.experiments.chunks import format_bytes, parse_memory
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.sources import FORMAT, Fingerprint, find, git, output
-from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, canonical_json
+from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, alone, canonical_json
+
+if TYPE_CHECKING:
+    from dpnotes.processes import Processes
 
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
 _PACKAGES = ("torch", "numpy", "scipy", "dp-accounting", "pandas", "joblib")
@@ -41,6 +48,7 @@ def run(
     memory: str | int | None = None,
     resume: bool = True,
     jobs: int = 1,
+    processes: "Processes | None" = None,
     report: Callable[[str], None] = print,
 ) -> store.Result:
     """Compute a result, store it, and return it as `load` would.
@@ -53,42 +61,60 @@ def run(
         plans with most of what is free.
       resume: keep finished cells, and a result that is current; otherwise start afresh.
       jobs: cells executed at once, in processes of their own if more than one.
-      report: called with one line at a time.
+      processes: that compute each cell together, and all call this; None: this one alone.
+      report: called with one line at a time, by rank 0.
 
     Raises:
-      ValueError: an unknown profile or device, jobs < 1, a malformed memory, a result over 1 MB.
+      ValueError: an unknown profile or device, jobs < 1, a malformed memory, a result over 1 MB; what several processes
+        cannot do (`refuse`).
       MemoryError: one run needs more than the memory that there is.
+      ProcessLost: naming a process that differs in code, spec, versions or threads, died or hangs, or finds other
+        numbers.
       KeyboardInterrupt: Ctrl-C; the message says what is finished and how to go on.
       OSError: a full disk among others; names the path, finished cells are kept.
     """
+    from dpnotes.processes import ProcessLost
+
     spec = experiment.spec(profile)
     validate.at_least(1, jobs=jobs)
     limit = None if memory is None else parse_memory(memory)
+    processes = processes or alone()
+    refuse(experiment, device, jobs, processes.size)
+    first = processes.rank == 0
+    report = report if first else _silent
     # Before anything is cleared or skipped: an argument that is refused must not have done so.
-    device = resolve(device, experiment, report)
+    device = "cpu" if processes.size > 1 else resolve(device, experiment, report)
     fingerprint = Fingerprint.of(experiment, profile)
+    _agree(processes, experiment, fingerprint, device, {"memory": limit, "resume": resume})
     folder = store.cells_folder(spec, fingerprint.key)
     if resume:
-        if (current := _current(experiment, profile, report)) is not None:
-            return current
-    else:
+        if processes.gather_objects(first and _is_current(experiment, profile, report))[0]:
+            return store.load(experiment, profile)
+    elif first:
         shutil.rmtree(folder, ignore_errors=True)
     started = time.perf_counter()
     progress = Progress(experiment, spec, folder, report)
     notes = Notes.of(experiment.all_modules(), str(folder))
     try:
-        plan = Plan(device, memory_budget(folder, device, limit, jobs), jobs)
+        budget = memory_budget(folder, device, limit, jobs * processes.size) if first else 0
+        plan = Plan(device, processes.gather_objects(budget)[0], jobs, processes)
         tables = progress.finish_all(plan)
-        columns = store.concatenate([table.columns for table in tables])
-        decision = experiment.decide(store.frame_of(columns), spec)
-        if not isinstance(decision, Decision):
-            raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
-        seconds = time.perf_counter() - started
-        manifest = _manifest(experiment, fingerprint, tables, decision, notes, jobs, seconds)
-        store.write_table(store.result_stem(spec), columns, manifest, store.MAX_RESULT_BYTES)
+        if first:
+            columns = store.concatenate([table.columns for table in tables])
+            decision = experiment.decide(store.frame_of(columns), spec)
+            if not isinstance(decision, Decision):
+                raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
+            seconds = time.perf_counter() - started
+            manifest = _manifest(experiment, fingerprint, tables, decision, notes, jobs, seconds)
+            store.write_table(store.result_stem(spec), columns, manifest, store.MAX_RESULT_BYTES)
+            report(f"{experiment.id} {profile}: {decision}")
+        processes.gather_objects("stored")  # nobody leaves before
     except KeyboardInterrupt:
         report(message := f"Interrupted. {progress.kept()}")
         raise KeyboardInterrupt(message) from None
+    except ProcessLost:
+        report(progress.kept())
+        raise
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
@@ -96,20 +122,66 @@ def run(
         raise OSError(error.errno, message, error.filename) from error
     finally:
         notes.end()
-    report(f"{experiment.id} {profile}: {decision}")
     return store.load(experiment, profile)
 
 
-def _current(experiment: Experiment, profile: str, report: Callable[[str], None]) -> store.Result | None:
+def _silent(line: str) -> None:
+    pass
+
+
+def _is_current(experiment: Experiment, profile: str, report: Callable[[str], None]) -> bool:
     try:
-        result = store.load(experiment, profile)
+        state = store.load(experiment, profile).state
     except store.DamagedFileError as error:
         report(f"{error.__cause__} It is made again.")
-        return None
-    if result.state != "current":
-        return None
-    report(f"{experiment.id} {profile}: current, nothing to do.")
-    return result
+        return False
+    if state == "current":
+        report(f"{experiment.id} {profile}: current, nothing to do.")
+    return state == "current"
+
+
+# ---------------------------------------------------------------- several processes
+def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int) -> None:
+    """Refuse what several processes cannot do.
+
+    Raises:
+      ValueError: in more than one process, an experiment that is not `distributed`, several jobs, or a GPU.
+    """
+    if num_processes == 1:
+        return
+    if not experiment.distributed:
+        raise ValueError(
+            f"Expected one process, got {num_processes}: {experiment.id} does not share its work out; run it without "
+            "torchrun (--jobs computes several cells at once)."
+        )
+    if jobs > 1:
+        raise ValueError(f"Expected jobs={jobs} to be 1 in {num_processes} processes, which share every cell out.")
+    if device not in ("auto", "cpu"):
+        raise ValueError(f"Expected device={device!r} to be 'cpu' or 'auto' in {num_processes} processes.")
+
+
+def _agree(
+    processes: "Processes", experiment: Experiment, fingerprint: Fingerprint, device: str, arguments: dict[str, Any]
+) -> None:
+    """Refuse processes in which something differs that decides what is computed, or its bits."""
+    if processes.size == 1:
+        return
+    from dpnotes.processes import agree
+
+    here = environment(device)
+    facts = {"experiment": experiment.id, "profile": fingerprint.spec.profile, **arguments}
+    facts |= {"spec": fingerprint.spec.key[:16], "data": list(fingerprint.data)}
+    facts |= {f"code of {name}": digest for name, digest in fingerprint.modules.items()}
+    facts |= {"all code": fingerprint.key[:16]}
+    agree(processes, {**facts, **here["versions"], "threads": here["threads"], "processor": here["name"]})
+
+
+def _compare(processes: "Processes", columns: dict[str, Any]) -> None:
+    """Refuse processes that found other columns, to the bit, than rank 0."""
+    from dpnotes.processes import agree
+
+    digests = {name: hashlib.sha256(f"{c.dtype}{c.shape}".encode() + c.tobytes()) for name, c in columns.items()}
+    agree(processes, {f"the sha256 of column {name}": each.hexdigest()[:16] for name, each in digests.items()})
 
 
 # ---------------------------------------------------------------- cells
@@ -120,6 +192,7 @@ class Plan:
     device: str
     memory_bytes: int
     jobs: int
+    processes: "Processes" = field(default_factory=alone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +205,15 @@ class Progress:
     report: Callable[[str], None]
 
     def finish_all(self, plan: Plan) -> list[store.Table]:
-        """Tables of all cells of all stages, in order; what is not kept already is computed."""
+        """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
         tables: list[store.Table] = []
         for stage in range(1 + len(self.experiment.stages)):
+            if plan.processes.rank > 0:
+                self._compute(plan.processes.gather_objects([])[0], plan)
+                continue
             cells = self.cells(stage, tables)
             waiting = [cell for cell in cells if self.table(cell) is None]
+            plan.processes.gather_objects(waiting)
             if len(waiting) < len(cells):
                 kept = len(cells) - len(waiting)
                 self.report(
@@ -194,12 +271,17 @@ class Progress:
     def _compute(self, cells: list[Cell], plan: Plan) -> None:
         import joblib
 
+        if plan.processes.size > 1:
+            self._say(len(cells), (execute(self.experiment, self.spec.json, cell, self.folder, plan) for cell in cells))
+            return
         # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
         parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
         calls = (joblib.delayed(execute)(self.experiment, self.spec.json, cell, self.folder, plan) for cell in cells)
-        finished: Iterable[tuple[str, float, list[str]]] = parallel(calls)  # type: ignore[assignment]
+        self._say(len(cells), parallel(calls))  # type: ignore[arg-type]
+
+    def _say(self, count: int, finished: Iterable[tuple[str, float, list[str]]]) -> None:
         for number, (text, seconds, notes) in enumerate(finished, start=1):
-            self.report(f"{self.experiment.id} {self.spec.profile}: {number}/{len(cells)} {text} {seconds:.1f} s")
+            self.report(f"{self.experiment.id} {self.spec.profile}: {number}/{count} {text} {seconds:.1f} s")
             for note in notes:
                 self.report(f"  {note}")
 
@@ -207,11 +289,14 @@ class Progress:
 def execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: Plan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
-    context = Context(plan.device, plan.memory_bytes, checkpoint=store.cell_stem(folder, cell).with_suffix(".pt"))
+    checkpoint = store.cell_stem(folder, cell).with_suffix(".pt")
+    context = Context(plan.device, plan.memory_bytes, checkpoint=checkpoint, processes=plan.processes)
     notes = Notes.of(experiment.all_modules(), str(folder))  # those of the run, or of this process of several
     started = time.perf_counter()
     try:
         columns = store.as_columns(experiment.run_cell(Spec.from_json(spec), json.loads(text), context))
+        if plan.processes.size > 1:
+            _compare(plan.processes, columns)
     except Exception as error:
         error.add_note(f"in cell {text} of {experiment.id}")
         raise
@@ -220,12 +305,14 @@ def execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: P
         "cell": json.loads(text),
         "seconds": round(seconds, 3),
         "environment": environment(plan.device),
+        "processes": plan.processes.size,
         "chunking": [asdict(chunking) for chunking in context.chunking],
         "spent": context.spent,
         # Of the earlier cells of this process, too: what they left in a cache is not entered in this one.
         "functions": store.listed(notes.places),
     }
-    store.write_table(store.cell_stem(folder, cell), columns, manifest)
+    if plan.processes.rank == 0:
+        store.write_table(store.cell_stem(folder, cell), columns, manifest)
     return text, seconds, context.notes
 
 
@@ -345,6 +432,7 @@ def _manifest(
         "spent": _counted(event for cell in cells for event in cell["spent"]),
         "environments": _counted(cell["environment"] for cell in cells),
         "jobs": jobs,
+        "processes": _counted({"processes": cell.get("processes", 1)} for cell in cells),
         **where_and_when(experiment),
         "cell_seconds": round(sum(cell["seconds"] for cell in cells), 3),
         "wall_seconds": round(seconds, 3),

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from dpnotes import validate
-from dpnotes.experiments.chunks import Chunking, run_in_chunks
+from dpnotes.experiments.chunks import Chunking, cpu_cache_bytes, run_in_chunks
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from dpnotes.processes import Processes
 
 PROFILES = ("quick", "paper")
 Cell = dict[str, Any]
@@ -177,6 +179,13 @@ class PaperFigure(NamedTuple):
     settings: tuple[Setting, ...]
 
 
+def alone() -> "Processes":
+    """This process, by itself."""
+    from dpnotes.processes import ALONE
+
+    return ALONE
+
+
 @dataclass(frozen=True)
 class Context:
     """What a cell is given to work with, and where it says what happened.
@@ -189,6 +198,7 @@ class Context:
       notes: lines for the person who watches; shown when the cell is finished.
       checkpoint: a path of this cell's own, for work in a long one that is to survive a crash; it belongs to the code,
         the spec and the data as they are now. Its folder may not be there yet; the cell removes the file in the end.
+      processes: that compute this cell together, all with the same arguments; see `sharing`.
     """
 
     device: str
@@ -197,12 +207,35 @@ class Context:
     spent: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     checkpoint: Path | None = None
+    processes: "Processes" = field(default_factory=alone)
+
+    def sharing(self, pieces: int) -> "Processes":
+        """Those that share so many pieces of work out: where there are too few for all, each computes all of them."""
+        return self.processes if pieces >= self.processes.size else alone()
 
     def in_chunks(
         self, function: Callable[[range], Columns], num_runs: int, bytes_per_run: int
     ) -> dict[str, np.ndarray]:
-        """Columns of `num_runs` runs, executed in chunks that fit the memory (see `dpnotes.experiments.chunks`)."""
-        columns, chunking = run_in_chunks(function, num_runs, bytes_per_run, self.memory_bytes, self.device)
+        """Columns of `num_runs` runs, executed in chunks that fit the memory (see `dpnotes.experiments.chunks`).
+
+        Several processes have the chunks of rank 0. One of them that is out of memory ends the run: the others wait in
+        the middle of the chunk, and cannot halve theirs.
+
+        Raises:
+          ProcessLost: if this one of several processes is out of memory.
+        """
+        from dpnotes.processes import ProcessLost
+
+        def or_none(runs: range) -> Columns:
+            try:
+                return function(runs)
+            except MemoryError as error:
+                raise ProcessLost((self.processes.rank,), f"is out of memory ({error})") from None
+
+        several = self.processes.size > 1
+        cache_bytes = self.processes.gather_objects(cpu_cache_bytes())[0] if several else None
+        work = or_none if several else function
+        columns, chunking = run_in_chunks(work, num_runs, bytes_per_run, self.memory_bytes, self.device, cache_bytes)
         self.chunking.append(chunking)
         if chunking.halvings:
             self.report(f"out of memory on {self.device}: went on with {chunking.chunk_size} runs a chunk")
@@ -240,6 +273,8 @@ class Experiment:
         are followed from there.
       data: one string a data set, such as "mnist sha256:..."; a change makes the result stale.
       cpu_only: its cells compute on the CPU whatever `Context.device` says, and the runner gives them no GPU.
+      distributed: its cells share their work out over `Context.processes`, with the same columns on all of them, to the
+        bit, for any number; torchrun may start it.
       figure: the paper's own, if it has one.
     """
 
@@ -256,6 +291,7 @@ class Experiment:
     modules: tuple[str, ...] = ()
     data: tuple[str, ...] = ()
     cpu_only: bool = False
+    distributed: bool = False
     figure: PaperFigure | None = None
 
     def __post_init__(self) -> None:

@@ -3,7 +3,8 @@
 Any oracle on a desk becomes one of clients: a row of it is one client of one run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -188,7 +189,8 @@ class Clients:
         validate.same_length(x=x, runs=range(self.num_runs))
         sizes = {"num_runs": self.num_runs, "num_clients": self.blocks.num_clients, "block size": self.blocks.size}
         what = {"dim": x.shape[1], "dtype": str(x.dtype), "oracle": type(self.oracles[0]).__name__}
-        agree(self.blocks.processes, {**common_facts(), **sizes, **what})
+        with self._naming():
+            agree(self.blocks.processes, {**common_facts(), **sizes, **what})
         states = [oracle.init(rows) for oracle, rows in zip(self.oracles, self._rows(x), strict=True)]
         return self._folded(states, Lineage.of(self.num_runs, x.device), torch.full_like(x[:, 0], -1).long())
 
@@ -290,8 +292,14 @@ class Clients:
           ProcessLost: naming who died, hangs or sends another round, with its clients.
           ValueError: for other shapes, a state that has released before, and as the clients' oracles.
         """
-        try:
+        with self._naming():
             return self.release(self.plan(state, x, active), streams)
+
+    @contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Who is to blame is named with its clients."""
+        try:
+            yield
         except ProcessLost as error:
             raise ProcessLost(error.ranks, f"({self.blocks.named(error.ranks)}) {error.reason}") from None
 
@@ -343,7 +351,8 @@ class Clients:
         """What each run may claim for every client of every process: the weakest of all their claims."""
         claims = self.claims(state, delta, streams, not_covered=not_covered)
         weakest = [max(run, key=lambda claim: claim.epsilon) for run in claims]
-        everywhere = self.blocks.processes.gather_objects(weakest)
+        with self._naming():
+            everywhere = self.blocks.processes.gather_objects(weakest)
         return tuple(max(run, key=lambda claim: claim.epsilon) for run in zip(*everywhere, strict=True))
 
     def take(self, index: Tensor) -> "Clients":

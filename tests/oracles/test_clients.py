@@ -177,7 +177,7 @@ def test_two_processes_go_the_path_of_one(tmp_path: Path):
         ("die", r"rank 2 \(clients 3 to 4\) did not come to round"),
         ("hang", r"rank 2 \(clients 3 to 4\) did not come to round"),
         ("stale", r"rank 2 \(clients 3 to 4\) sent another round"),
-        ("threads", "rank 2 has threads=2, rank 0 has 1"),
+        ("threads", r"rank 2 \(clients 3 to 4\) has threads=2, rank 0 has 1"),
         ("nan", r"stopped=tensor\(\[3, 3\]\)"),
     ],
 )

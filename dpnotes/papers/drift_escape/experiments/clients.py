@@ -46,6 +46,7 @@ COMMON: dict[str, Any] = {
     "drift_threshold": 0.3,
     "step_size": 0.2,
     "steps": 30,
+    "block": 4,  # clients that are added up first, wherever they are computed
     # Of the mechanism's noise over its sensitivity: so little that examples decide the error, and so much that it does.
     "multipliers": {"examples": 0.01, "mechanism": 5.0},
 }
@@ -93,6 +94,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     data, count, dim = setting(spec), cell["clients"], spec["dim"]
     apart = tilts(spec, count).to(context.device) * float(cell["tilted"])
     choice = parameters(spec, cell["noise"])
+    blocks = Blocks(count, spec["block"], context.sharing(-(-count // spec["block"])))
 
     def run(chosen: range) -> dict[str, np.ndarray]:
         runs = len(chosen)
@@ -101,7 +103,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         )
         samples_of = partial(_samples, data, apart, runs)
         oracle, method = (
-            clients_of([choice] * runs, samples_of, Blocks(count, count)),
+            clients_of([choice] * runs, samples_of, blocks),
             method_of([choice.escape] * runs),
         )
         start = torch.linspace(0.3, 1.2, dim, dtype=torch.float64, device=context.device).expand(runs, dim)
@@ -156,4 +158,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    distributed=True,
 )

@@ -484,6 +484,10 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "selection": question(),
         "blocks": Blocks(2, 2),
     },
+    "papers.drift_escape.baseline.distributed_noisy_sgd": lambda: {
+        "problem_of": lambda _: quadratic(),
+        "blocks": Blocks(3, 1),
+    },
     "papers.drift_escape.algorithms.drift_escape": lambda: {
         "samples": VirtualSamples(data(), 10**12),
         "parameters": escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0),

@@ -45,6 +45,7 @@ from dpnotes.papers.adaptive_batch.algorithms import practical, stochastic_spide
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
+from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
 from dpnotes.papers.drift_escape.clients import practical as clients_practical
 from dpnotes.papers.drift_escape.selection import (
@@ -408,10 +409,20 @@ def clients_select(device: str, door: Callable[..., Any]) -> Any:
     return found if door is trusted_selection else (found.index, found.norms, found.eigenvalues, found.state)
 
 
+def clients_descend(device: str) -> Any:
+    problem = network(device)
+    x, streams = start(problem.dim, device)
+    return distributed_noisy_sgd(
+        lambda _: problem, x, streams, blocks=Blocks(3, 1), epsilon=4.0, delta=1e-6, norm_bound=0.5, step_size=0.5,
+        num_steps=4,
+    )  # fmt: skip
+
+
 DOORS: dict[Callable[..., Any], Program] = {
     distributed_drift_escape: clients_escape,
     distributed_selection: functools.partial(clients_select, door=distributed_selection),
     trusted_selection: functools.partial(clients_select, door=trusted_selection),
+    distributed_noisy_sgd: clients_descend,
     online_to_nonconvex: converts,
     private_gradient_descent: descends,
     clipped_noisy_sgd: lambda on: noisy(on, clipped_noisy_sgd, sampling=POISSON, relation=Relation.ZERO_OUT),
@@ -432,7 +443,7 @@ def test_front_doors(door: Callable[..., Any]) -> None:
 def test_every_front_door_is_here() -> None:
     found = set()
     for paper in papers.PAPERS:
-        for name in ("algorithms", "clients", "selection", "training"):
+        for name in ("algorithms", "baseline", "clients", "selection", "training"):
             if find_spec(f"dpnotes.papers.{paper}.{name}") is not None:
                 module = importlib.import_module(f"dpnotes.papers.{paper}.{name}")
                 members = [value for value in vars(module).values() if inspect.isfunction(value)]
@@ -472,6 +483,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     },
     "drift_escape.clients": {"repeats": 3, "steps": 4, "clients": [1, 3]},
     "drift_escape.selection": {"sizes": [1e9], "dims": [8], "repeats": 2},
+    "drift_escape.mnist_clients": {"repeats": 1, "clients": 2, "least_held": 200, "rounds": 3, "num_hidden": 4},
     "drift_escape.repeats": {"repeats": 3, "attempt_length": 4, "attempts": 3},
     "drift_escape.sensing": {
         "problems": {name: _SENSING for name in ("phase retrieval", "matrix sensing")} | {

@@ -18,6 +18,7 @@ STORED = Path(__file__).parents[1] / "notebooks" / "results"
 PRIVATE = {
     "budget_schedules.mnist35",
     "budget_schedules.quadratic",
+    "drift_escape.mnist_clients",
     "drift_escape.sensing",
     "goldstein.complexity",
     "goldstein.mnist",

@@ -37,6 +37,7 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape import algorithms as drift_escape
+from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
 from dpnotes.papers.drift_escape.selection import (
     ExampleDerivatives,
@@ -52,6 +53,7 @@ from dpnotes.privacy import accounting, discrete
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.audit import GaussianPair, LowerBound, from_scores, power, runs_for_power
 from dpnotes.privacy.audit.bounds import epsilon_from_counts
+from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.events import Event, events_of
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Gaussian, Laplace
@@ -506,6 +508,25 @@ def told_by_a_trusted_server(included: bool, streams: Streams) -> tuple[Tensor, 
     return (found.index == MARGINS[2] - 1).double(), sought.guarantee([], DELTA, streams)
 
 
+def one_of_sgd(steps: int, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
+    """A client by itself, whose messages are what the server sees."""
+    x, n = origin(streams), 8
+    seen = Transcript(x, steps, far)
+    runs = distributed_noisy_sgd(
+        lambda _: Signal(2.0 * included - 1, n, far), x, streams, blocks=Blocks(1, 1), epsilon=EPSILON_OF_SGD,
+        delta=DELTA, norm_bound=1.0, step_size=0.2, num_steps=steps, observe=seen,
+    )  # fmt: skip
+    return torch.as_tensor(replaced_ratio(seen.along.numpy() * n, 1.0, noise_of_sgd(steps))), runs.guarantees[0]
+
+
+EPSILON_OF_SGD = 4.0
+
+
+def noise_of_sgd(steps: int) -> float:
+    """Over the canary's contribution, half of the sensitivity."""
+    return 2 * gaussian_std(EPSILON_OF_SGD, DELTA) * math.sqrt(steps)
+
+
 CONVERTED = goldstein.Parameters(
     num_examples=200, dim=1, radius=1.0, lipschitz=1.0, num_steps=8, largest_move=0.1, step_size=0.05, window=4,
     period=8, first_batch=1, batch=1, noise_multiplier=2.0, difference_multiplier=None, order="zeroth", directions=2,
@@ -696,6 +717,10 @@ def doors() -> dict[str, Door]:
         "a client, asked about models": Door((distributed_selection,), told, normal(1.0)),
         "a trusted server, asked about models": Door(
             (trusted_selection,), told_by_a_trusted_server, searched(MARGINS, EPSILON), half_the_laplace_noise
+        ),
+        "a client of DP-SGD": Door(
+            (distributed_noisy_sgd,), partial(one_of_sgd, 4), sampled(replaced_ratio, -1.0, 1.0, noise_of_sgd(4), 4),
+            least_runs=few,
         ),
         "online_to_nonconvex, one pass": Door((goldstein.online_to_nonconvex,), converted_once, normal(1.0)),
         "online_to_nonconvex, many passes": Door((goldstein.online_to_nonconvex,), converted_often, normal(1.0)),

@@ -17,9 +17,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from dpnotes import papers
 from dpnotes.core import FRESH, WHOLE, Relation, Sampling
+from dpnotes.oracles.blocks import Blocks
 from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
 from dpnotes.papers.adaptive_batch import calculators as adaptive_batch_numbers
 from dpnotes.papers.budget_schedules import algorithms as budget_schedules
@@ -27,6 +29,7 @@ from dpnotes.papers.budget_schedules import calculators as budget_schedules_numb
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape import calculators as drift_escape_numbers
 from dpnotes.papers.drift_escape import clients as drift_escape_doors
+from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.selection import Selection
 from dpnotes.papers.goldstein import algorithms as goldstein_doors
 from dpnotes.papers.goldstein import calculators as goldstein_numbers
@@ -37,6 +40,8 @@ from dpnotes.privacy.accounting import account
 from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.tree import Tree
+from dpnotes.problems.quadratics import Quadratic
+from dpnotes.streams import Streams
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.refusals import OutsideRegime
 
@@ -172,6 +177,18 @@ def drift_escape_selection(draw: Draw) -> Releases:
     return once(choice.noise_multiplier / math.sqrt(models))
 
 
+def drift_escape_baseline(draw: Draw) -> Releases:
+    """What a client of distributed DP-SGD sends; one of them, as all have as many examples."""
+    size, steps, bound = draw.whole(1, 50), draw.whole(1, 20), draw.between(0.1, 10)
+    problem = Quadratic.sample(torch.tensor([1.0]), num_examples=size, spread=1.0, seed=0)
+    runs = distributed_noisy_sgd(
+        lambda _: problem, torch.ones(1, 1), Streams.of(0, ["a"]), blocks=Blocks(2, 1), **draw.privacy,
+        norm_bound=bound, step_size=1e-9, num_steps=steps,
+    )  # fmt: skip
+    assert runs.state.oracle.meter.calls.tolist() == [[steps, steps]]
+    return [Event(float(runs.oracle.oracles[0].noise_std[0]) * size / (2 * bound), Relation.REPLACE_ONE, WHOLE, steps)]
+
+
 def drift_escape_plan(draw: Draw) -> Releases:
     letters = {name: draw.between(0.3, 3) for name in ("G", "M", "rho", "U")}
     n, dim = draw.whole(1e12, 1e24), draw.whole(2, 1e3)
@@ -304,6 +321,7 @@ CASES: dict[str, dict[str, Case]] = {
         "algorithms.practical": drift_escape_practical,
         "clients.practical": drift_escape_clients,
         "selection.Selection": drift_escape_selection,
+        "baseline.distributed_noisy_sgd": drift_escape_baseline,
     },
     "goldstein": {
         **{

@@ -14,6 +14,7 @@ from dpnotes.oracles.samples import DataSetSamples
 from dpnotes.papers.drift_escape.experiments import (
     EXPERIMENTS,
     audit,
+    mnist_clients,
     repeats,
     returned_point,
     sensing,
@@ -24,9 +25,11 @@ from dpnotes.papers.drift_escape.experiments import selection as of_selection
 from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.papers.drift_escape.experiments.ladder import Ladder, Parameters
 from dpnotes.privacy.audit import GaussianPair
+from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum.exhibit import module_with_line_replaced
 from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.streams import Streams
 
 
@@ -474,3 +477,96 @@ def test_models_of_a_selection_are_what_they_are_said_to_be():
     assert float(data.landscape.gradient(models).abs().max()) < 1e-12
     levels = data.landscape.smallest_eigenvalue(models) / choice.accuracy**0.5
     assert torch.allclose(levels, -torch.tensor(ASKED["curvatures"]).double())
+
+
+# ---------------------------------------------------------------- MNIST by clients
+DIGITS = changed(
+    mnist_clients.QUICK, clients=3, least_held=300, concentrations=[0.3, 100.0], num_hidden=4, rounds=3, repeats=1,
+    **{"drift escape": {**mnist_clients.QUICK["drift escape"], "first": 60}},
+)  # fmt: skip
+
+
+def random_digits() -> Dataset:
+    """Images of noise, whose first square of pixels knows the label."""
+    labels = torch.arange(4000) % 10
+    images = Streams.of("digits", [0]).uniform("images", 0, 4000 * 784).view(4000, 784).float()
+    images[:, :4] += labels[:, None]
+    return Dataset("random", images[:3600], labels[:3600], images[3600:], labels[3600:], 10, "none", "here")
+
+
+@pytest.fixture
+def no_download(monkeypatch: pytest.MonkeyPatch):
+    mnist_clients.digits.cache_clear()
+    monkeypatch.setattr(mnist_clients, "load_mnist", random_digits)
+    yield
+    mnist_clients.digits.cache_clear()
+
+
+def test_tiny_cells_of_digits_by_clients(no_download: None):
+    cells = mnist_clients.cells(DIGITS)
+    contexts = [Context("cpu", 10**9) for _ in cells]
+    frame = pd.concat(
+        [pd.DataFrame(mnist_clients.run_cell(DIGITS, *each)) for each in zip(cells, contexts, strict=True)]
+    )
+    assert frame["arm"].tolist() == ["drift escape", "DP-SGD"] * 2 + ["trusted server"]
+    assert frame["concentration"].tolist() == [0.3, 0.3, 100.0, 100.0, math.inf]
+    # What was sent, by hand: three rounds of 49 * 4 + 4 + 4 * 10 + 10 float32 numbers of each client.
+    assert (frame["bytes_up"] == frame["rounds"] * np.array([3, 3, 3, 3, 1]) * 250 * 4).all()
+    assert (frame["bytes_down"] == frame["bytes_up"]).all() and (frame["rounds"] == 3).all()
+    assert frame["epsilon"].tolist() == pytest.approx([4.0] * 5, rel=1e-6) and (frame["epsilon"] <= 4.0).all()
+    rho = [event["rho"] for context in contexts for event in context.spent]
+    assert rho == pytest.approx([0.5 / gaussian_std(4.0, 1e-5) ** 2] * 5, rel=1e-6)
+    spread = frame.groupby("concentration")["disagreement"].first()
+    assert spread[0.3] > 2 * spread[100.0] > 0 == spread[math.inf]
+    assert (frame["used"] <= 1800).all() and (frame[frame["arm"] != "drift escape"]["used"] == 1800).all()
+
+
+def test_the_objective_of_clients_is_the_mean_over_clients_of_their_mean_loss(no_download: None):
+    data = mnist_clients.digits("private", 4, 2.0)
+    parts = mnist_clients.split(DIGITS, {"repeat": 0, "concentration": 0.3}, data.train_labels)
+    assert sorted(torch.cat(parts).tolist()) == list(range(1800)) and min(map(len, parts)) >= 300
+    auxiliary = mnist_clients.digits("auxiliary", 4, 2.0)  # no example is in both halves
+    assert len(torch.unique(torch.cat([data.train_inputs, auxiliary.train_inputs]), dim=0)) == 3600
+    torch.testing.assert_close(data.train_inputs.norm(dim=1), torch.full((1800,), 2.0))
+    x = torch.linspace(-1, 1, 250)[None].double().requires_grad_()
+    first, second = x[0, :200].view(50, 4), x[0, 200:].view(5, 10)
+
+    def loss(part: torch.Tensor) -> torch.Tensor:
+        inputs = torch.cat([data.train_inputs[part].double(), torch.ones(len(part), 1)], 1)
+        hidden = torch.cat([torch.tanh(inputs @ first), torch.ones(len(part), 1)], 1)
+        return torch.nn.functional.cross_entropy(hidden @ second, data.train_labels[part])
+
+    problems = [
+        mnist_clients.TwoLayerNetwork(data.train_inputs[part].double(), data.train_labels[part], 4, 10, "tanh")
+        for part in parts
+    ]
+    torch.stack([loss(part) for part in parts]).mean().backward()
+    torch.testing.assert_close(mnist_clients.client_gradients(problems, x.detach()).mean(0), x.grad[0])
+    with pytest.raises(ValueError, match="Expected least_held=700 to be met"):
+        mnist_clients.split(changed(DIGITS, least_held=700), {"repeat": 0, "concentration": 0.3}, data.train_labels)
+
+
+def digits_frame(ratio: float = 1.0, spread: float = 0.1, status: str = "OK", seed: int = 0) -> pd.DataFrame:
+    draws, rows = np.random.default_rng(seed), []
+    for repeat in range(10):
+        for concentration in (0.1, 1.0, 100.0):
+            norm = 0.25 * (ratio if concentration == 0.1 else 1.0) * np.exp(spread * draws.normal() / 2**0.5)
+            for arm in ("drift escape", "DP-SGD"):
+                rows.append(
+                    {"arm": arm, "repeat": repeat, "concentration": concentration, "gradient": norm, "status": status,
+                     "test_accuracy": 0.5}
+                )  # fmt: skip
+        rows.append({**rows[-1], "arm": "trusted server", "concentration": math.inf})
+    return pd.DataFrame(rows)
+
+
+def test_the_rule_of_digits_by_clients():
+    rule, spec = mnist_clients.decide, mnist_clients.QUICK
+    assert np.mean([rule(digits_frame(seed=seed), spec).verdict == "reproduced" for seed in range(30)]) > 0.9
+    for wrong in (1.5, 1 / 1.5):
+        assert rule(digits_frame(wrong), spec).verdict == "not reproduced"
+    at_the_margin = [rule(digits_frame(1.2, seed=seed), spec).verdict for seed in range(200)]
+    assert at_the_margin.count("reproduced") <= 20, "one in twenty is what the rule allows"
+    assert rule(digits_frame(spread=1.0), spec).verdict == "undecided"
+    lost = rule(digits_frame(status="DATA_EXHAUSTED"), spec)
+    assert (lost.verdict, lost.reason) == ("undecided", "30 of 30 runs of drift escape ended early")

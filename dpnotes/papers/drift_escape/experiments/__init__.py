@@ -3,6 +3,7 @@
 from dpnotes.papers.drift_escape.experiments import (
     audit,
     clients,
+    mnist_clients,
     repeats,
     returned_point,
     selection,
@@ -17,5 +18,6 @@ EXPERIMENTS = (
     audit.EXPERIMENT,
     clients.EXPERIMENT,
     selection.EXPERIMENT,
+    mnist_clients.EXPERIMENT,
     sensing.EXPERIMENT,
 )

@@ -1,0 +1,85 @@
+"""Distributed DP-SGD, what drift escape by clients is compared with: the same clients, and the same claims."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.core import WHOLE, Problem, Relation
+from dpnotes.methods.descent import Descent
+from dpnotes.methods.loop import Observer, Runs, run
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.clients import Clients
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.privacy.calibration import gaussian_std
+from dpnotes.privacy.events import clipped_sensitivity
+from dpnotes.streams import Streams
+
+
+def distributed_noisy_sgd(
+    problem_of: Callable[[range], Problem],
+    x: Tensor,
+    streams: Streams,
+    *,
+    blocks: Blocks,
+    epsilon: float,
+    delta: float,
+    norm_bound: float,
+    step_size: float,
+    num_steps: int,
+    observe: Observer | None = None,
+    not_covered: tuple[str, ...] = (),
+) -> Runs:
+    """DP-SGD by clients: each sends the clipped, noised mean gradient of all its examples, the server follows the mean.
+
+    `oracles.clients.Clients` over `oracles.minibatch.MinibatchGradient`. With one client, all examples and a server
+    that is trusted with them, it is DP-SGD.
+
+    Formal guarantees:
+      What a client sends in `num_steps` rounds is (epsilon, delta)-DP under replace-one in its own examples, whoever
+      sees it, by noise of the exact accountant: the fewer examples it has, the more noise it adds.
+
+    Args:
+      problem_of: from the clients of a block (numbers from 0 on) to the problem of their examples; row
+        `run * clients + place`, all with equally many examples. Clients of other sizes have blocks of their own.
+      x: `(runs, dim)` initial points, chosen without looking at the data.
+      streams: one key a run; of secret ones each client has keys of its own beside.
+      blocks: the clients, and which process computes them.
+      epsilon: of each client, above 0.
+      delta: in (0, 1).
+      norm_bound: C, above 0: longer gradients are scaled down to it.
+      step_size: above 0.
+      num_steps: rounds, at least 1.
+      observe: as `methods.loop.drive`.
+      not_covered: as `methods.loop.run`.
+
+    Raises:
+      ProcessLost: if another process dies, hangs or computes something else.
+      ValueError: outside these domains.
+
+    Example:
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=500, spread=0.5, seed=0)
+      >>> runs = distributed_noisy_sgd(
+      ...     lambda members: problem, torch.ones(1, 2), Streams.of(0, ["a"]), blocks=Blocks(5, 1), epsilon=2.0,
+      ...     delta=1e-5, norm_bound=2.0, step_size=0.5, num_steps=10,
+      ... )
+      >>> round(runs.guarantees[0].epsilon, 6), runs.state.oracle.meter.calls.tolist()
+      (2.0, [[10, 10, 10, 10, 10]])
+    """
+    validate.instance(Blocks, blocks=blocks)
+    validate.positive(epsilon=epsilon, norm_bound=norm_bound, step_size=step_size)
+    validate.at_least(1, num_steps=num_steps)
+
+    def oracle_of(members: range) -> MinibatchGradient:
+        problem = problem_of(members)
+        sensitivity = clipped_sensitivity(norm_bound, problem.num_examples, Relation.REPLACE_ONE, WHOLE)
+        noise_std = gaussian_std(epsilon, delta, sensitivity * num_steps**0.5)  # as of one release of them all
+        rows = torch.full((len(x) * len(members),), noise_std, dtype=torch.float64, device=x.device)
+        return MinibatchGradient(problem, WHOLE, rows, norm_bound, num_steps, Relation.REPLACE_ONE, clipped=True)
+
+    oracle = Clients.of(oracle_of, blocks, len(x))
+    ended = partial(run, Descent(step_size), oracle, x, streams, delta=delta, max_steps=num_steps)
+    return ended(observe=observe, not_covered=not_covered)

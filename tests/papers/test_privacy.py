@@ -182,8 +182,8 @@ def drift_escape_baseline(draw: Draw) -> Releases:
     size, steps, bound = draw.whole(1, 50), draw.whole(1, 20), draw.between(0.1, 10)
     problem = Quadratic.sample(torch.tensor([1.0]), num_examples=size, spread=1.0, seed=0)
     runs = distributed_noisy_sgd(
-        lambda _: problem, torch.ones(1, 1), Streams.of(0, ["a"]), blocks=Blocks(2, 1), **draw.privacy,
-        norm_bound=bound, step_size=1e-9, num_steps=steps,
+        lambda _: problem, torch.ones(1, 1), Streams.of(0, ["a"]), blocks=Blocks(2, 1), epsilon=draw.epsilon,
+        delta=draw.delta, norm_bound=bound, step_size=1e-9, num_steps=steps,
     )  # fmt: skip
     assert runs.state.oracle.meter.calls.tolist() == [[steps, steps]]
     return [Event(float(runs.oracle.oracles[0].noise_std[0]) * size / (2 * bound), Relation.REPLACE_ONE, WHOLE, steps)]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 
 import pandas as pd
+import torch
 from torch import Tensor
 
 from dpnotes import validate
@@ -64,20 +65,26 @@ def practical(
     )  # fmt: skip
 
 
-def clients_of(parameters: Sequence[Parameters], samples_of: Callable[[range], Samples], blocks: Blocks) -> Clients:
+def clients_of(
+    parameters: Sequence[Parameters],
+    samples_of: Callable[[range], Samples],
+    blocks: Blocks,
+    device: torch.device | str = "cpu",
+) -> Clients:
     """The oracle of Algorithm 3 for runs with these parameters, one each, which all clients have.
 
     Args:
       parameters: of each run.
       samples_of: from the clients of a block to their examples; row `run * clients + place`.
       blocks: the clients.
+      device: of the points.
 
     Raises:
       ValueError: as `algorithms.spider_of`.
     """
 
     def oracle_of(members: range) -> object:
-        return spider_of([each for each in parameters for _ in members], samples_of(members))
+        return spider_of([each for each in parameters for _ in members], samples_of(members), device)
 
     return Clients.of(oracle_of, blocks, len(parameters))
 
@@ -149,7 +156,7 @@ def distributed_drift_escape(
     validate.instance(Blocks, blocks=blocks)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     escapes = [each.escape for each in chosen]
-    method, oracle = method_of(escapes, repeat, return_tested), clients_of(chosen, samples_of, blocks)
+    method, oracle = method_of(escapes, repeat, return_tested), clients_of(chosen, samples_of, blocks, x.device)
     steps = max(each.num_steps for each in escapes) if max_steps is None else max_steps
     return run(method, oracle, x, streams, delta=delta, max_steps=steps, observe=observe, not_covered=not_covered)
 

@@ -102,10 +102,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             spec["seed"], [f"{cell['noise']}/{cell['tilted']}/{count}/{r}" for r in chosen], context.device
         )
         samples_of = partial(_samples, data, apart, runs)
-        oracle, method = (
-            clients_of([choice] * runs, samples_of, blocks),
-            method_of([choice.escape] * runs),
-        )
+        oracle = clients_of([choice] * runs, samples_of, blocks, context.device)
+        method = method_of([choice.escape] * runs)
         start = torch.linspace(0.3, 1.2, dim, dtype=torch.float64, device=context.device).expand(runs, dim)
         error, x = torch.zeros(runs, dtype=torch.float64, device=context.device), start.clone()
 

@@ -802,8 +802,11 @@ class Unclipped:
 
     problem: Any
     total: Tensor
-    basis: str = "assumed"
-    apart: tuple[()] = ()
+    basis: Any = "assumed"
+    apart: Any = ()
+
+    def take(self, index: Tensor) -> "Unclipped":
+        return Unclipped(self.problem, self.total[index])
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
         weights = torch.full((len(x), self.problem.num_examples), 1 / self.problem.num_examples, dtype=x.dtype)

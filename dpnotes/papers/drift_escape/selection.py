@@ -120,7 +120,7 @@ class ExampleDerivatives:
     def _watched(self) -> Watched:
         return Watched(loss=self.loss, data=self.data)
 
-    @cached_property
+    @property
     def total(self) -> Tensor:
         """As `Derivatives.total`."""
         return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)

@@ -150,7 +150,8 @@ def test_derivatives_are_those_of_torch_and_long_ones_are_clipped():
     own = ExampleDerivatives(loss, ((data,),), 7)
     weight = 0.7
     gradients = torch.stack([torch.func.grad(loss)(x[0], a) for a in data])
-    hessians = torch.stack([torch.autograd.functional.hessian(lambda y, a=a: loss(y, a), x[0]) for a in data])
+    hessian_of: Any = torch.autograd.functional.hessian
+    hessians = torch.stack([hessian_of(lambda y, a=a: loss(y, a), x[0]) for a in data])
     terms = with_triangle(gradients, hessians, weight)
     lengths = terms.norm(dim=1)
     middle = float(lengths.median())

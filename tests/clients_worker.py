@@ -3,9 +3,12 @@
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.clients_worker OUT CLIENTS SIZE [FAULT]
 
 A fault is "die", "hang", "stale" or "nan", after the third round, or "threads" from the beginning; of the last rank.
+With KEPT, a folder, in the environment the runs are kept there every second step, and go on from there; it writes where
+they end, and the fault "kill7" is a kill -9 at the seventh file.
 """
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -14,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpnotes import files
 from dpnotes.core import Status
+from dpnotes.methods import client_checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
@@ -65,6 +70,31 @@ def path(num_clients: int, size: int, processes: Processes, break_: Any = lambda
     return torch.stack(points)
 
 
+def kept_path(num_clients: int, size: int, processes: Processes, folder: Path) -> Tensor:
+    """The last points, `(runs, dim)`, of runs that go on from their checkpoint."""
+    clients, method, streams = oracle(num_clients, size, processes), Descent(0.3), Streams.of(0, ["a", "b"])
+    x = torch.linspace(-2, 2, RUNS * DIM, dtype=torch.float64).view(RUNS, DIM)
+    state = method.init(x, clients)
+    if (folder / "server.pt").exists():
+        state, streams = client_checkpoint.resume(folder, state, clients, streams)
+    while int(state.steps[0]) < STEPS:
+        state = drive(method, clients, state, streams, 2)
+        client_checkpoint.save(folder, state, clients, streams)
+    return state.x
+
+
+def kill_at(number: int) -> None:
+    plain, written = files.write, []
+
+    def write(*given: Any, **how: Any) -> None:
+        written.append(1)
+        if len(written) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        plain(*given, **how)
+
+    files.write = write
+
+
 def broken(fault: str) -> Any:
     def at(step: int, clients: Clients) -> None:
         if step != 3:
@@ -87,9 +117,14 @@ def main() -> None:
     out, num_clients, size, *faults = sys.argv[1:]
     torch.set_num_threads(2 if faults == ["threads"] else 1)
     processes = Together(timeout=8.0) if "RANK" in os.environ else ALONE
-    extra = [broken(faults[0])] if faults and faults != ["threads"] else []
+    kills = faults and faults[0].startswith("kill")
+    if kills:
+        kill_at(int(faults[0].removeprefix("kill")))
+    extra = [broken(faults[0])] if faults and faults != ["threads"] and not kills else []
     try:
-        result: Any = path(int(num_clients), int(size), processes, *extra)
+        given = (int(num_clients), int(size), processes)
+        kept = os.environ.get("KEPT")
+        result: Any = kept_path(*given, Path(kept)) if kept else path(*given, *extra)
     except (ProcessLost, AssertionError) as error:
         result = " ".join(f"{type(error).__name__}: {error}".split())
     torch.save(result, Path(out) / f"{processes.rank}.pt")

@@ -1,7 +1,9 @@
 """Clients: sums that are the same whoever computes them, plans before anybody pays, faults that are named."""
 
+import io
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -17,9 +19,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from dpnotes import files
 from dpnotes.core import FRESH, Relation, Status
-from dpnotes.methods import checkpoint
+from dpnotes.methods import checkpoint, client_checkpoint
 from dpnotes.methods.descent import Descent
+from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks, Node, pairwise_sum, tree_sum, whole_nodes
 from dpnotes.oracles.clients import MESSAGES, Clients
@@ -36,7 +40,7 @@ from dpnotes.problems.virtual import VirtualData
 from dpnotes.processes import ALONE, ProcessLost, Together, agree
 from dpnotes.streams import Streams
 from tests import clients_worker
-from tests.clients_worker import DIM, RUNS, STEPS, oracle, path
+from tests.clients_worker import DIM, RUNS, STEPS, kept_path, oracle, path
 
 ROOT = Path(__file__).parents[2]
 ACTIVE = torch.ones(RUNS, dtype=torch.bool)
@@ -344,6 +348,160 @@ def test_clients_go_back_together():
     anew = clients.rollback(then, then, torch.tensor([True, False]), refresh=True)
     _, estimate = clients.estimate(anew, 1.01 * X, STREAMS, ACTIVE)
     assert estimate.num_gradients.tolist() == [300, 60]
+
+
+# ---------------------------------------------------------------- a file a client
+def clients_together(processes: Any, num_clients: int = 5) -> tuple[Clients, Any]:
+    """Clients of these processes, and a fresh state of a method that goes back, which holds two states of theirs."""
+    clients = Clients.of(oracle_of_5000, Blocks(num_clients, 1, processes), RUNS)
+    method = DriftEscape(0.1, 50.0, 2, 50.0, attempts=9, repeat="restore")
+    return clients, method
+
+
+def oracle_of_5000(members: range) -> Any:
+    return clients_of([5000] * len(members)).oracles[0] if len(members) < 3 else None
+
+
+def files_of(folder: Path) -> dict[str, Path]:
+    return {each.name.split(".")[0]: each for each in folder.iterdir()}
+
+
+def test_clients_go_on_from_files_of_their_own_in_any_number_of_processes(tmp_path: Path):
+    def begin(processes: Any) -> Tensor:
+        clients, method = clients_together(processes)
+        half = drive(method, clients, method.init(X, clients), STREAMS, 4)
+        client_checkpoint.save(tmp_path, half, clients, STREAMS, {"step_size": 0.1})
+        return drive(method, clients, half, STREAMS, 4).x
+
+    def go_on(processes: Any) -> Tensor:
+        clients, method = clients_together(processes)
+        given = (tmp_path, method.init(X, clients), clients, STREAMS, {"step_size": 0.1})
+        state, streams = client_checkpoint.resume(*given)
+        client_checkpoint.save(tmp_path, state, clients, streams, {"step_size": 0.1})
+        return drive(method, clients, state, streams, 4).x
+
+    clients, method = clients_together(ALONE)
+    whole = drive(method, clients, method.init(X, clients), STREAMS, 8)
+    assert int(whole.attempt[0]) > 2, "it went back"
+    assert all(torch.equal(x, whole.x) for x in together(2, begin))
+    for num_processes in (3, 1, 5, 2):
+        assert all(torch.equal(x, whole.x) for x in together(num_processes, go_on))
+        assert files_of(tmp_path).keys() == {"server", *(f"client-{k}" for k in range(5))}
+        assert [each.stat().st_mode & 0o777 for each in tmp_path.iterdir()] == [0o600] * 6
+
+
+def test_a_client_s_file_holds_nothing_of_others(tmp_path: Path):
+    clients, method = clients_together(ALONE)
+    state = drive(method, clients, method.init(X, clients), STREAMS, 5)
+    client_checkpoint.save(tmp_path, state, clients, STREAMS)
+
+    def numbers(*tensors: Tensor) -> set[bytes]:
+        return {number.tobytes() for t in tensors for number in t.flatten().numpy()}
+
+    # Of each client the gradients that it sent, and where its noise is: no two clients have one in common.
+    of_clients = [numbers(*(s.belief.gradient[:, k] for s in (state.oracle, state.saved))) for k in range(5)]
+    assert all(not one & other for k, one in enumerate(of_clients) for other in of_clients[:k])
+    found = {name: path.read_bytes() for name, path in files_of(tmp_path).items()}
+    for k in range(5):
+        for other in range(5):
+            inside = [number in found[f"client-{k}"] for number in of_clients[other]]
+            assert all(inside) if k == other else not any(inside)
+        assert not any(number in found["server"] for number in of_clients[k])
+        stored = torch.load(io.BytesIO(files.unsealed(files_of(tmp_path)[f"client-{k}"])), weights_only=True)
+        tensors = {name: value for name, value in stored.items() if isinstance(value, Tensor)}
+        assert all(t.shape[:2] == (RUNS, 1) or t.shape[0] == 0 for t in tensors.values())
+        assert any(name.startswith("state.saved.belief") for name in tensors)
+    assert all(number in found["server"] for number in numbers(state.x))
+    buffer = io.BytesIO()
+    torch.save(state.oracle.belief.gradient[:, :1], buffer)
+    assert any(number in buffer.getvalue() for number in of_clients[4]), "control: a view takes others along"
+
+
+def test_a_client_s_file_that_does_not_belong_is_refused_by_its_name(tmp_path: Path):
+    clients, method = clients_together(ALONE)
+    fresh, now = method.init(X, clients), tmp_path / "now"
+    state = drive(method, clients, fresh, STREAMS, 2)
+    client_checkpoint.save(tmp_path / "before", state, clients, STREAMS)
+    client_checkpoint.save(now, drive(method, clients, state, STREAMS, 1), clients, STREAMS)
+    before, kept = files_of(tmp_path / "before"), {path: path.read_bytes() for path in now.iterdir()}
+    path, other = files_of(now)["client-3"], files_of(now)["client-2"]
+
+    def refused(message: str, num_processes: int = 1, **settings: Any) -> None:
+        def go_on(processes: Any) -> None:
+            again, _ = clients_together(processes)
+            with pytest.raises(ValueError, match=message):
+                client_checkpoint.resume(now, method.init(X, again), again, STREAMS, settings)
+
+        together(num_processes, go_on)
+        for each, content in kept.items():
+            each.write_bytes(content)
+
+    path.unlink()
+    refused("client 3 to have its file of this checkpoint: .*No such file", 3)
+    path.write_bytes(kept[path][:-1] + b"x")
+    refused("client 3 to have its file of this checkpoint: .*sha256", 3)
+    path.write_bytes(kept[other])
+    refused("client 3 to have its file of this checkpoint: .*client was 2, is 3")
+    path.write_bytes(before["client-3"].read_bytes())
+    refused("client 3 to have its file of this checkpoint: .*checkpoint was", 2)
+    files_of(now)["server"].write_bytes(before["server"].read_bytes())
+    refused("client 0 to have its file of this checkpoint: .*No such file")
+    refused("settings.step_size was not among them", step_size=0.2)
+    files_of(now)["server"].write_bytes(b"")
+    refused("sha256")
+    wider = Clients.of(oracle_of_5000, Blocks(5, 2), RUNS)
+    with pytest.raises(ValueError, match="block was 1, is 2"):
+        client_checkpoint.resume(now, method.init(X, wider), wider, STREAMS)
+    with pytest.raises(ValueError, match="have other keys"):
+        client_checkpoint.resume(now, fresh, clients, Streams.of(1, ["a", "b"]))
+    with pytest.raises(TypeError, match="to have blocks"):
+        client_checkpoint.resume(now, fresh, clients.oracles[0], STREAMS)
+    client_checkpoint.resume(now, fresh, clients, STREAMS)
+
+
+def test_secret_clients_go_on_with_fresh_keys_and_no_file_has_one(tmp_path: Path):
+    secret = Streams.secure(RUNS)
+    clients, method = clients_together(ALONE)
+    half = drive(method, clients, method.init(X, clients), secret, 4)  # in the middle of an attempt
+    client_checkpoint.save(tmp_path, half, clients, secret)
+    for each in tmp_path.iterdir():
+        stored = torch.load(io.BytesIO(files.unsealed(each)), weights_only=True)
+        assert stored["secret_seed"] and stored["keys_hash"] is None
+    gradients = []
+    for _ in range(2):  # what follows from one checkpoint twice has other noise
+        again, _ = clients_together(ALONE)
+        state, streams = client_checkpoint.resume(tmp_path, method.init(X, again), again)
+        assert streams.secret and torch.equal(state.oracle.meter.spent, half.oracle.meter.spent)
+        gradients.append(drive(method, again, state, streams, 1).oracle.belief.gradient)
+    assert not (gradients[0] == gradients[1]).any()
+    drive(method, clients, half, secret, 1)
+    state, streams = client_checkpoint.resume(tmp_path, method.init(X, clients), clients)
+    with pytest.raises(ValueError, match="secret streams draw a number once"):  # the clients that drew them before
+        drive(method, clients, state, streams, 1)
+    with pytest.raises(ValueError, match="its seed was secret"):
+        client_checkpoint.resume(tmp_path, method.init(X, clients), clients, STREAMS)
+
+
+@pytest.mark.slow
+def test_processes_that_are_killed_go_on_in_another_number_to_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    whole = kept_path(5, 1, ALONE, tmp_path / "whole")
+    folder = tmp_path / "kept"
+    monkeypatch.setenv("KEPT", str(folder))
+    numbers = []
+    for num_processes, kill in ((2, 5), (3, 2), (1, 12)):  # in the middle of a checkpoint, and at the server's file
+        out = tmp_path / f"{num_processes}"
+        started = start(out, num_processes, 5, 1, f"kill{kill}")
+        started[-1].communicate(timeout=120)
+        assert started[-1].returncode == -signal.SIGKILL
+        for said in ended(out, started, range(num_processes - 1)) if num_processes > 1 else ():
+            assert re.search(f"rank {num_processes - 1} did not come to round", said), said
+        numbers.append(len([*folder.iterdir()]))
+    assert numbers[0] > 6, "files of two checkpoints, of which one is whole"
+    for found in ended(tmp_path / "end", start(tmp_path / "end", 2, 5, 1)):
+        assert torch.equal(found, whole)
+    assert len([*folder.iterdir()]) == 6
 
 
 # ---------------------------------------------------------------- guarantees

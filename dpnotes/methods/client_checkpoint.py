@@ -1,0 +1,176 @@
+"""Checkpoints of clients: a file of its own for each client, and one for the server.
+
+A client's file holds what it believes and what it has spent, in all runs, and nothing of another client; the server's
+what everybody sees, such as points and steps. All files are checkpoints as `methods.checkpoint` makes them, and what it
+says of secret streams holds: a seeded run ends in the same bits, with any number of processes, and a secret one goes on
+with fresh keys, so with new `Clients`, in every process.
+
+The server's file is replaced last, when all clients have theirs, and older ones are removed after that: a crash at any
+moment leaves a whole checkpoint, this one or the one before. A checkpoint has a number, drawn when it is made, by which
+its files are known to belong together.
+"""
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from dpnotes import validate
+from dpnotes.lineage import Lineage
+from dpnotes.methods import checkpoint
+from dpnotes.processes import agree
+from dpnotes.streams import Streams
+
+State = TypeVar("State")
+_OF_CLIENTS = {"belief", "meter", "stopped"}  # the parts of an `oracles.clients.ClientsState`
+
+
+@dataclass(frozen=True)
+class _Server:
+    """What the server's file holds; `number` `(1,)` int64."""
+
+    state: Any
+    number: Tensor
+
+
+def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapping[str, Any] | None = None) -> None:
+    """Write the files of this process's clients, and rank 0 that of the server; all processes call it.
+
+    Args:
+      folder: that all processes see.
+      state: of a method over clients.
+      oracle: the `Clients`.
+      streams: as `checkpoint.save`.
+      settings: as there.
+
+    Raises:
+      OSError: as there.
+      ProcessLost: naming a process that did not come; the older checkpoint stays.
+      TypeError: if the settings are not JSON.
+
+    Example:
+      >>> import tempfile
+      >>> from dpnotes.core import Relation, WHOLE
+      >>> from dpnotes.methods.descent import Descent
+      >>> from dpnotes.oracles.blocks import Blocks
+      >>> from dpnotes.oracles.clients import Clients
+      >>> from dpnotes.oracles.minibatch import MinibatchGradient
+      >>> from dpnotes.problems.quadratics import Quadratic
+      >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+      >>> def oracle_of(members):
+      ...     noise_std = torch.full((len(members),), 0.1, dtype=torch.float64)
+      ...     return MinibatchGradient(problem, WHOLE, noise_std, 2.0, 4, Relation.REPLACE_ONE, clipped=True)
+      >>> oracle, method, streams = Clients.of(oracle_of, Blocks(3, 2), 1), Descent(0.1), Streams.of(0, ["a"])
+      >>> state, _ = method.step(method.init(torch.ones(1, 2), oracle), oracle, streams)
+      >>> with tempfile.TemporaryDirectory() as name:
+      ...     save(Path(name), state, oracle, streams)
+      ...     again, _ = resume(Path(name), method.init(torch.ones(1, 2), oracle), oracle, streams)
+      ...     print(sorted(path.name.split(".")[0] for path in Path(name).iterdir()), torch.equal(again.x, state.x))
+      ['client-0', 'client-1', 'client-2', 'server'] True
+    """
+    blocks, processes = _clients_of(oracle)
+    about, own = _about(blocks, settings), blocks.clients(processes.rank)
+    number = processes.gather_objects(secrets.randbits(62))[0]
+    for place, client in enumerate(own):
+        part, of_client = _client_part(state, place), about | {"client": client, "checkpoint": number}
+        checkpoint.save(_path(folder, client, number), part, streams, of_client)
+    processes.gather_objects("clients")
+    if processes.rank == 0:
+        server = _Server(_server_part(state), torch.tensor([number]))
+        checkpoint.save(folder / "server.pt", server, streams, about)
+    processes.gather_objects("server")
+    for client in own:
+        for path in folder.glob(f"client-{client}.*.pt"):
+            if path != _path(folder, client, number):
+                path.unlink()
+
+
+def resume(
+    folder: Path,
+    template: State,
+    oracle: Any,
+    streams: Streams | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> tuple[State, Streams]:
+    """The state to go on from, and the randomness to go on with; all processes call it, as many as there are now.
+
+    A process reads the files of its own clients, and the server's.
+
+    Args:
+      folder: as `save`.
+      template: a fresh state of the same type and shapes, of this process's clients.
+      oracle: the `Clients`, with blocks of the same size; of a run on secret streams one that has drawn nothing.
+      streams: as `checkpoint.resume`.
+      settings: as there.
+
+    Raises:
+      FileNotFoundError: if there is no server's file.
+      ProcessLost: naming a process that did not come, or found another server's file.
+      TypeError: if the settings are not JSON.
+      ValueError: in all processes, naming the client whose file is missing, damaged, that of another client or of
+        another checkpoint; as `checkpoint.resume` besides.
+    """
+    blocks, processes = _clients_of(oracle)
+    about = _about(blocks, settings)
+    like = _Server(_server_part(template), torch.tensor([0]))
+    server, found = checkpoint.resume(folder / "server.pt", like, streams, about)
+    number = int(server.number)
+    agree(processes, {"checkpoint": number})
+    parts, problem = [], ""
+    for place, client in enumerate(blocks.clients(processes.rank)):
+        path, of_client = _path(folder, client, number), about | {"client": client, "checkpoint": number}
+        try:
+            part, _ = checkpoint.resume(path, _client_part(template, place), streams, of_client)
+        except (ValueError, OSError) as error:
+            problem = f"Expected client {client} to have its file of this checkpoint: {error}"
+            break
+        parts.append(part)
+    for each in processes.gather_objects(problem):
+        if each:
+            raise ValueError(each)
+    return _walk(lambda whole, *_: whole, lambda _, *own: torch.cat(own, 1), server.state, *parts), found
+
+
+def _clients_of(oracle: Any) -> tuple[Any, Any]:
+    validate.provides("blocks", "streams_of", oracle=oracle)
+    return oracle.blocks, oracle.blocks.processes
+
+
+def _about(blocks: Any, settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What has to be the same when the run goes on."""
+    return {"num_clients": blocks.num_clients, "block": blocks.size, "settings": dict(settings or {})}
+
+
+def _path(folder: Path, client: int, number: int) -> Path:
+    return folder / f"client-{client}.{number:016x}.pt"
+
+
+# Copies, not views: a file of a view holds all that it is a view of.
+def _server_part(state: State) -> State:
+    return _walk(lambda own: own.clone(), lambda other: other[:, :0].clone(), state)
+
+
+def _client_part(state: State, place: int) -> State:
+    return _walk(lambda other: other[:0].clone(), lambda own: own[:, place : place + 1].clone(), state)
+
+
+def _walk(
+    on_server: Callable[..., Tensor], on_clients: Callable[..., Tensor], *states: State, of_clients: bool = False
+) -> State:
+    """As `states.map_state`, with a function for what is the server's and one for what is `(runs, clients, ...)`."""
+    first: Any = states[0]
+    if isinstance(first, Tensor):
+        return (on_clients if of_clients else on_server)(*states)  # type: ignore[return-value]
+    if isinstance(first, Lineage):
+        return first  # type: ignore[return-value]
+    names = {f.name for f in fields(first)}
+    found = {}
+    for name in names:
+        inside = of_clients or names == _OF_CLIENTS and name != "stopped"
+        parts = [getattr(state, name) for state in states]
+        found[name] = _walk(on_server, on_clients, *parts, of_clients=inside)
+    return replace(first, **found)

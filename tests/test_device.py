@@ -484,6 +484,9 @@ SMALLER: dict[str, dict[str, Any]] = {
     "drift_escape.clients": {"repeats": 3, "steps": 4, "clients": [1, 3]},
     "drift_escape.selection": {"sizes": [1e9], "dims": [8], "repeats": 2},
     "drift_escape.mnist_clients": {"repeats": 1, "clients": 2, "least_held": 200, "rounds": 3, "num_hidden": 4},
+    "drift_escape.sharing": {
+        "clients": [1, 2], "repeats": 2, "height": 4.0, "margin": {"clients": [1, 2], "height": 4.0, "repeats": 2},
+    },
     "drift_escape.repeats": {"repeats": 3, "attempt_length": 4, "attempts": 3},
     "drift_escape.sensing": {
         "problems": {name: _SENSING for name in ("phase retrieval", "matrix sensing")} | {

@@ -10,7 +10,10 @@ import torch
 
 from dpnotes.experiments import Context, Spec
 from dpnotes.oracles import spider
-from dpnotes.oracles.samples import DataSetSamples
+from dpnotes.oracles.blocks import Blocks
+from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
+from dpnotes.papers.drift_escape.algorithms import drift_escape
+from dpnotes.papers.drift_escape.clients import clients_of, distributed_drift_escape
 from dpnotes.papers.drift_escape.experiments import (
     EXPERIMENTS,
     audit,
@@ -18,6 +21,7 @@ from dpnotes.papers.drift_escape.experiments import (
     repeats,
     returned_point,
     sensing,
+    sharing,
     step_size,
 )
 from dpnotes.papers.drift_escape.experiments import clients as of_clients
@@ -573,3 +577,107 @@ def test_the_rule_of_digits_by_clients():
     assert rule(digits_frame(spread=1.0), spec).verdict == "undecided"
     lost = rule(digits_frame(status="DATA_EXHAUSTED"), spec)
     assert (lost.verdict, lost.reason) == ("undecided", "30 of 30 runs of drift escape ended early")
+
+
+# ---------------------------------------------------------------- sharing
+SHORT = changed(
+    sharing.QUICK, clients=[1, 4], rungs=[1.1], repeats=4, height=80.0,
+    margin={"clients": [4], "multiples": [4.0], "height": 30.0, "repeats": 4},
+)  # fmt: skip
+
+
+def test_a_roof_is_what_its_derivatives_say_within_its_constants():
+    roof = sharing.Roof(slope=0.8, frequency=0.1, curvature=0.5)
+    t = torch.linspace(-40, 40, 20001, dtype=torch.float64).requires_grad_()
+    derivatives, value = [], roof.value(t)
+    for _ in range(3):
+        (value,) = torch.autograd.grad(value.sum(), t, create_graph=True)
+        derivatives.append(value.detach())
+    points = t.detach()
+    assert torch.allclose(roof.first(points), derivatives[0], atol=1e-9)
+    assert torch.allclose(roof.second(points), derivatives[1], atol=1e-7)
+    largest = [float(each.abs().max()) for each in derivatives]
+    assert largest[0] == pytest.approx(roof.lipschitz) and largest[1] == pytest.approx(roof.smoothness)
+    assert 0.9 * roof.hessian_lipschitz < largest[2] <= roof.hessian_lipschitz
+    assert float(roof.value(points).max()) == pytest.approx(roof.maximum)
+
+
+def test_runs_of_sharing_start_on_a_strict_saddle_and_one_kind_of_noise_decides():
+    for spec in sharing.EXPERIMENT.specs.values():
+        for cell in sharing.cells(spec):
+            land, accuracy = sharing.setting(spec, cell).landscape, cell["accuracy"]
+            origin = torch.zeros(spec["dim"], dtype=torch.float64)
+            assert float(land.gradient(origin).norm()) == 0 and float(land.smallest_eigenvalue(origin)) < -(
+                accuracy**0.5
+            )
+            assert land.constants["hessian_lipschitz"].value < 1 and land.constants["smoothness"].value < 1
+            half = origin.index_fill(0, torch.tensor(0), cell["height"] / (4 * accuracy))
+            assert float(land.gradient(half).norm()) == pytest.approx(2 * accuracy, rel=0.01)
+            found = sharing.parameters(spec, cell)
+            assert sharing.minor_noise(found, spec["dim"], cell["regime"]) < 0.05
+            other = {"sampling": "private", "private": "sampling"}[cell["regime"]]
+            assert sharing.minor_noise(found, spec["dim"], other) > 1, "control"
+
+
+def test_one_client_is_drift_escape_end_to_end():
+    for cell in sharing.cells(SHORT):
+        if cell["clients"] > 1 or cell["kind"] != "rate":
+            continue
+        data, choice = sharing.setting(SHORT, cell), sharing.parameters(SHORT, cell)
+        x, streams = torch.zeros(3, SHORT["dim"], dtype=torch.float64), Streams.of("one client", ["a", "b", "c"])
+        samples, blocks = VirtualSamples(data, 10**18), Blocks(1, 1)
+        shared = distributed_drift_escape(lambda _: samples, choice, x, streams, blocks=blocks, delta=1e-6)  # noqa: B023
+        (own,) = clients_of([choice] * 3, lambda _: samples, blocks).streams_of(streams)  # noqa: B023
+        alone, other = (drift_escape(samples, choice, x, keys, delta=1e-6) for keys in (own, streams))
+        assert (alone.state.status == 1).all() and torch.equal(alone.x, shared.x)
+        for name in ("steps", "tests", "escapes", "status"):
+            assert torch.equal(getattr(alone.state, name), getattr(shared.state, name))
+        assert torch.equal(alone.state.oracle.meter.used, shared.state.oracle.meter.used[:, 0])
+        assert not torch.equal(other.x, shared.x), "control: the run's keys are not the client's"
+
+
+def shares(
+    exponents: dict[str, float] | None = None, success: float = 1.0, drop: float = 0.5, escapes: int = 3, seed: int = 0
+) -> pd.DataFrame:
+    """Runs with these exponents of the accuracy, where errors of a mean fall as `m^-drop`."""
+    draws, rows, spec = np.random.default_rng(seed), [], sharing.QUICK
+    exponents = exponents or sharing.EXPONENTS
+    for cell in sharing.cells(spec):
+        regime, clients, margin = cell["regime"], cell["clients"], cell["kind"] == "margin"
+        at_once = spec["accuracy"] * clients ** exponents[regime]
+        used = spec["examples"][regime] * (cell["accuracy"] / at_once) ** -3
+        error = cell["multiple"] * clients ** (0.5 - drop)
+        for repeat in range(spec["margin"]["repeats"] if margin else spec["repeats"]):
+            chance = 1 / (1 + (error / 2.4) ** 10) if margin else success
+            rows.append(
+                {**cell, "repeat": repeat, "used": used * math.exp(0.02 * draws.normal()), "in_attempts": 0.1 * used,
+                 "steps": 100, "fresh": 9, "tests": 4, "escapes": escapes, "returned": draws.random() < chance,
+                 "level": 0.1, "error": 0.3, "minor": 0.01}
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def test_the_rule_of_sharing():
+    rule, spec = sharing.decide, sharing.QUICK
+    assert np.mean([rule(shares(seed=seed), spec).verdict == "reproduced" for seed in range(10)]) >= 0.9
+    swapped = {"sampling": -1 / 5, "private": -1 / 3}
+    for wrong in (shares(swapped), shares(success=0.4), shares(drop=0.0), shares(drop=1.0)):
+        assert rule(wrong, spec).verdict == "not reproduced"
+    easy = shares()
+    easy.loc[easy["multiple"] == 4.0, "returned"] = True
+    for open_ in (shares(escapes=0), shares().assign(minor=0.1), shares(success=0.8), easy):
+        assert rule(open_, spec).verdict != "reproduced"
+
+
+def test_a_tiny_suite_of_sharing_returns_points_and_counts_what_was_used():
+    frame = frame_of(sharing, SHORT)
+    rate, margin = frame[frame["kind"] == "rate"], frame[frame["kind"] == "margin"]
+    assert (rate["returned"] & (rate["level"] < 1)).mean() > 0.9 and (rate["escapes"] > 0).all()
+    assert (frame["in_attempts"] < frame["used"]).all() and (frame["tests"] >= frame["escapes"]).all()
+    assert rate["error"].between(0.1, 0.5).all()
+    assert not margin["returned"].all() and margin["error"].mean() == pytest.approx(4 * rate["error"].mean(), rel=0.3)
+    # The same accuracy costs each of four clients a fourth of the examples, or half of them.
+    for regime, share in (("sampling", 4), ("private", 2)):
+        cell = next(c for c in sharing.cells(SHORT) if c["regime"] == regime and c["clients"] == 4)
+        one, four = (sharing.parameters(SHORT, {**cell, "clients": count}) for count in (1, 4))
+        assert one.batch / four.batch == pytest.approx(share, rel=0.01)

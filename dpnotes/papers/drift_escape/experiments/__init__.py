@@ -8,6 +8,7 @@ from dpnotes.papers.drift_escape.experiments import (
     returned_point,
     selection,
     sensing,
+    sharing,
     step_size,
 )
 
@@ -17,6 +18,7 @@ EXPERIMENTS = (
     step_size.EXPERIMENT,
     audit.EXPERIMENT,
     clients.EXPERIMENT,
+    sharing.EXPERIMENT,
     selection.EXPERIMENT,
     mnist_clients.EXPERIMENT,
     sensing.EXPERIMENT,

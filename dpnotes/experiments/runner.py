@@ -84,7 +84,7 @@ def run(
     report = report if first else _silent
     # Before anything is cleared or skipped: an argument that is refused must not have done so.
     device = "cpu" if processes.size > 1 else resolve(device, experiment, report)
-    fingerprint = Fingerprint.of(experiment, profile)
+    fingerprint, commit = Fingerprint.of(experiment, profile), commit_of(experiment)
     _agree(processes, experiment, fingerprint, device, {"memory": limit, "resume": resume})
     folder = store.cells_folder(spec, fingerprint.key)
     if resume:
@@ -105,7 +105,7 @@ def run(
             if not isinstance(decision, Decision):
                 raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
             seconds = time.perf_counter() - started
-            manifest = _manifest(experiment, fingerprint, tables, decision, notes, jobs, seconds)
+            manifest = _manifest(experiment, fingerprint, commit, tables, decision, notes, jobs, seconds)
             store.write_table(store.result_stem(spec), columns, manifest, store.MAX_RESULT_BYTES)
             report(f"{experiment.id} {profile}: {decision}")
         processes.gather_objects("stored")  # nobody leaves before
@@ -402,6 +402,7 @@ def _processor() -> str:
 def _manifest(
     experiment: Experiment,
     fingerprint: Fingerprint,
+    commit: dict[str, Any],
     tables: list[store.Table],
     decision: Decision,
     notes: Notes,
@@ -433,14 +434,18 @@ def _manifest(
         "environments": _counted(cell["environment"] for cell in cells),
         "jobs": jobs,
         "processes": _counted({"processes": cell.get("processes", 1)} for cell in cells),
-        **where_and_when(experiment),
+        **commit,
+        "finished_at": now(),
         "cell_seconds": round(sum(cell["seconds"] for cell in cells), 3),
         "wall_seconds": round(seconds, 3),
     }
 
 
-def where_and_when(experiment: Experiment) -> dict[str, Any]:
-    """The commit of the experiment's repository, or else of this package's, and the time."""
+def commit_of(experiment: Experiment) -> dict[str, Any]:
+    """The commit of the experiment's repository, or else of this package's; asked for before the work, as its code is.
+
+    What the folder holds when the work is done may be another one.
+    """
     top = find(experiment.run_cell.__module__.partition(".")[0])
     folders = [path.parent for path in (top, Path(dpnotes.__file__)) if path]
     commits = ((folder, head.strip()) for folder in folders if (head := git(folder, "rev-parse", "HEAD")))
@@ -448,8 +453,12 @@ def where_and_when(experiment: Experiment) -> dict[str, Any]:
     return {
         "git_commit": commit,
         "git_dirty": bool(git(folder, "status", "--porcelain", "--", ".")) if commit else None,
-        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def now() -> str:
+    """The time, for a record."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _counted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -69,11 +69,12 @@ def verify(
     limit = None if memory is None else parse_memory(memory)
     device = runner.resolve(device, experiment, report)
     result, fingerprint = store.load(experiment, profile), Fingerprint.of(experiment, profile)
+    commit = runner.commit_of(experiment)
     if result.state == "missing" or {*result.changes} - {"code"}:
         raise ValueError(f"Expected {experiment.id} {profile} to be stale by its code alone: {result.reason}")
     if result.state == "current":
         if fingerprint.key not in [record["key"] for record in records(result.manifest)]:
-            _write(result, fingerprint, None)  # from now on without git
+            _write(result, fingerprint, commit, None)  # from now on without git
         report(f"{experiment.id} {profile}: current, nothing to do.")
         return Verification("current")
     codes = [code_at(record, fingerprint.sources) for record in records(result.manifest)]
@@ -90,7 +91,7 @@ def verify(
     finally:
         notes.end()
     if not lines:
-        _write(result, fingerprint, again)
+        _write(result, fingerprint, commit, again)
         report(f"{experiment.id} {profile}: {store.load(experiment, profile).pedigree}")
         return Verification("verified")
     state = "different" if again.differences else "stale"
@@ -285,7 +286,7 @@ def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float | None) -> np
 
 
 # ---------------------------------------------------------------- the manifest
-def _write(result: store.Result, fingerprint: Fingerprint, again: _Again | None) -> None:
+def _write(result: store.Result, fingerprint: Fingerprint, commit: dict[str, Any], again: _Again | None) -> None:
     """Put on record that a result is of today's code: what was run again, or nothing where no code changed."""
     manifest = dict(result.manifest)
     ran = code_at(manifest, fingerprint.sources)
@@ -298,7 +299,8 @@ def _write(result: store.Result, fingerprint: Fingerprint, again: _Again | None)
         "key": fingerprint.key,
         "modules": {name: each for name, each in now.items() if manifest["modules"].get(name) != each},
         "cells": [again.cells[number] for number in sorted(again.spans)] if again else [],
-        **runner.where_and_when(result.experiment),
+        **commit,
+        "finished_at": runner.now(),
     }
     if again:
         manifest |= again.in_words(fingerprint)

@@ -185,6 +185,15 @@ def test_manifest_says_how_it_came_about(folder: Path, toy: ModuleType):
     assert manifest["wall_seconds"] >= manifest["cell_seconds"] >= 0
 
 
+def test_the_commit_of_a_result_is_that_of_the_code_that_ran(
+    folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    """Another one is checked out while cells are computed."""
+    heads = iter(["a" * 40, *["b" * 40] * 9])
+    monkeypatch.setattr(runner, "git", lambda *words: next(heads) if "rev-parse" in words else "")
+    assert run(toy).manifest["git_commit"] == "a" * 40 and runner.git("rev-parse") == "b" * 40
+
+
 def test_a_current_result_is_not_computed_again_unless_asked(folder: Path, toy: ModuleType):
     run(toy)
     first = result_bytes(folder)
@@ -340,8 +349,10 @@ def test_clean_removes_cells_and_no_result(folder: Path, toy: ModuleType):
 # ---------------------------------------------------------------- interruptions
 def started(folder: Path, hang: int) -> subprocess.Popen:
     """A process that runs the toy and has arrived in the cell where it hangs."""
+    # A shell's "&" has made children deaf to SIGINT, if the tests run in the background.
+    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER],
+        [sys.executable, "-c", hear + DRIVER],
         env={**os.environ, "TOY_HANG": str(hang)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -51,6 +51,7 @@ PARTS: dict[str, tuple[str, ...]] = {
     "oracles/holdings": ("oracles/clients",),
     "oracles/smoothed": ("oracles/smoothed", "papers/goldstein/algorithms", "laws"),
     "methods/checkpoint": ("states", "papers/noisy_sgd/training"),
+    "methods/client_checkpoint": ("oracles/clients",),
     "methods/descent": ("papers/budget_schedules/algorithms", "oracles/clipped", "papers/noisy_sgd/algorithms", "laws"),
     "methods/drift_escape": ("methods/methods", "papers/drift_escape/algorithms", "laws"),
     "methods/spider_descent": ("methods/methods", "papers/adaptive_batch/algorithms", "laws"),

@@ -56,6 +56,18 @@ def apart_again(vector: Tensor, dim: int, weight: float) -> tuple[Tensor, Tensor
     return vector[..., :dim], hessian + hessian.triu(1).mT
 
 
+def smallest_eigenvalues(hessians: Tensor) -> Tensor:
+    """Those of symmetric `(rows, dim, dim)`, `(rows,)`; NaN where a matrix is not finite, whose decomposition may fail.
+
+    Example:
+      >>> smallest_eigenvalues(torch.stack([torch.eye(5), torch.full((5, 5), torch.nan)]))
+      tensor([1., nan])
+    """
+    finite = hessians.isfinite().flatten(1).all(1)
+    found = torch.linalg.eigvalsh(hessians.masked_fill(~finite[:, None, None], 0))[:, 0]
+    return found.masked_fill(~finite, torch.nan)
+
+
 class Derivatives(Protocol):
     """The examples of some clients, a row each, that have second derivatives."""
 
@@ -110,9 +122,15 @@ class ExampleDerivatives:
     apart: tuple[Assumption, ...] = field(default=(), init=False)  # `torch.func.vmap` shows the loss one example
 
     def __post_init__(self) -> None:
+        validate.provides("__call__", loss=self.loss)
+        validate.instance(tuple, data=self.data)
         validate.at_least(1, examples_at_once=self.examples_at_once, num_rows=len(self.data))
         for row, own in enumerate(self.data):
-            validate.at_least(1, num_data_tensors=len(own), num_examples=min(map(len, own), default=0))
+            validate.instance(tuple, **{f"data[{row}]": own})
+            for i, tensor in enumerate(own):
+                validate.instance(Tensor, **{f"data[{row}][{i}]": tensor})
+            lengths = [len(tensor) if tensor.dim() else 0 for tensor in own]
+            validate.at_least(1, num_data_tensors=len(own), num_examples=min(lengths, default=0))
             validate.same_length(**{f"data[{row}][{i}]": tensor for i, tensor in enumerate(own)})
         _ = self._watched
 
@@ -146,9 +164,12 @@ class ExampleDerivatives:
                 gradients = torch.func.vmap(torch.func.vmap(gradient, alike))(x, *part)
                 hessians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(gradient), alike))(x, *part)
             terms = with_triangle(gradients, hessians, weight)
-            lengths = torch.linalg.vector_norm(terms, dim=2).nan_to_num(nan=torch.inf, posinf=torch.inf)
-            weights = 1 / (lengths / longest).clamp_min(1)
-            total = total + torch.bmm(weights[:, None], terms.masked_fill((weights == 0)[..., None], 0))[:, 0]
+            # In float64, where squares of float32 numbers neither overflow nor vanish; and no weight of too few bits.
+            lengths = torch.linalg.vector_norm(terms, dim=2, dtype=torch.float64)
+            weights = (longest / lengths).clamp_max(1).to(terms)
+            lost = ~lengths.isfinite() | (weights < torch.finfo(terms.dtype).tiny)
+            weights, terms = weights.masked_fill(lost, 0), terms.masked_fill(lost[..., None], 0)
+            total = total + torch.bmm(weights[:, None], terms)[:, 0]
         return total  # type: ignore[return-value]
 
     def take(self, index: Tensor) -> "ExampleDerivatives":
@@ -189,6 +210,10 @@ class VirtualDerivatives:
 
     def __post_init__(self) -> None:
         validate.instance(VirtualData, data=self.data)
+        validate.instance(Tensor, total=self.total, means=self.means)
+        if self.total.dim() != 1 or self.total.dtype != torch.int64 or not bool((self.total >= 1).all()):
+            given = validate.shown("total", self.total)
+            raise ValueError(f"Expected {given} to be whole numbers >= 1, (rows,) and int64.")
         if self.means.shape != (len(self.total), self.data.dim):
             raise ValueError(f"Expected means of shape {tuple(self.means.shape)} to be ({len(self.total)}, dim).")
 
@@ -264,6 +289,7 @@ class Selection:
     def __post_init__(self) -> None:
         validate.positive(accuracy=self.accuracy, gradient_bound=self.gradient_bound, smoothness=self.smoothness)
         validate.positive(hessian_lipschitz=self.hessian_lipschitz)
+        validate.instance(tuple, sizes=self.sizes)
         validate.at_least(1, dim=self.dim, num_models=self.num_models, num_clients=len(self.sizes))
         for size in self.sizes:
             validate.at_least(1, sizes=size)
@@ -402,20 +428,26 @@ class GradientAndHessian(OnDesk):
     def of(derivatives: Derivatives, selection: Selection) -> "GradientAndHessian":
         """With the noise of a selection."""
         validate.instance(Selection, selection=selection)
+        validate.provides("total", derivatives=derivatives)
         like = derivatives.total.double()
         return GradientAndHessian(derivatives, selection, torch.full_like(like, selection.noise_multiplier))
 
     def __post_init__(self) -> None:
-        validate.provides("mean", "total", "basis", derivatives=self.derivatives)
+        validate.provides("mean", "total", "basis", "apart", derivatives=self.derivatives)
         validate.instance(Selection, selection=self.selection)
-        validate.same_length(noise_multiplier=self.noise_multiplier, total=self.derivatives.total)
-        _ = self.desk
+        level = self.noise_multiplier
+        validate.instance(Tensor, noise_multiplier=level)
+        validate.same_length(noise_multiplier=level, total=self.derivatives.total)
+        if level.dim() != 1 or level.dtype != torch.float64 or not bool(((level >= 0) & level.isfinite()).all()):
+            given = validate.shown("noise_multiplier", level)
+            raise ValueError(f"Expected {given} to be finite numbers >= 0, (rows,) and float64.")
+        _ = self.desk, self._asked
 
     @cached_property
     def _asked(self) -> Ask:
         """What every model is asked for."""
-        derivatives, level = self.derivatives, self.noise_multiplier
-        total = derivatives.total
+        # A copy: what the caller does to theirs would change the price of an answer, and not its noise.
+        total, level = self.derivatives.total, self.noise_multiplier.clone()
         bound = Bound.of(self.selection.longest, total.double(), level, Relation.REPLACE_ONE, WHOLE)
         return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))  # a Hessian is dim of them
 
@@ -461,7 +493,7 @@ class Selected:
     Args:
       index: the first model that was accepted; -1: none was.
       asked: models that the clients were asked about.
-      norms: `(models, runs)`, of the server's gradients, which are released; NaN: not asked.
+      norms: `(models, runs)`, of the server's gradients, which are released; NaN: not asked, as of what is no point.
       eigenvalues: `(models, runs)`, the smallest of the server's Hessians.
       guarantees: for every client of a run, of all that it sent.
       oracle: the clients.
@@ -508,13 +540,16 @@ def distributed_selection(
     Formal guarantees:
       What each client sends is (epsilon, delta)-DP under replace-one in its own examples, whoever sees it, for any
       models, also ones that depend on what was sent before. That answers are right with probability `1 - failure` rests
-      on the models not depending on the examples that test them.
+      on the models not depending on the examples that test them, and on examples within the bounds at each of them: of
+      longer ones, which are clipped, the mean may be small where the objective's gradient is not.
 
     Args:
-      models: `(models, runs, dim)`, at most `selection.num_models`; released already.
+      models: `(models, runs, dim)`, at most `selection.num_models`; released already. One with a coordinate that is not
+        finite is not asked about, and not accepted.
       derivatives_of: from the clients of a block to their examples; row `run * clients + place`.
       selection: what is sought, of all runs.
-      streams: one key a run; of secret ones each client has keys of its own beside.
+      streams: one key a run; of secret ones each client has keys of its own beside. A second call with seeded ones
+        draws the noise of the first again, and what both may claim does not add up.
       blocks: the clients, and which process computes them.
       as_printed: with the thresholds of the paper, under which nothing may be found.
       not_covered: what depends on the data and is in no release.
@@ -540,6 +575,8 @@ def distributed_selection(
       ([2], [3], 1.0)
     """
     _check(models, selection, streams, blocks)
+    validate.flag(as_printed=as_printed)
+    _ = as_printed and selection.printed_slacks  # refused before anything is released
     runs = models.shape[1]
     oracle = Clients.of(lambda members: _sized(derivatives_of, selection, members, runs), blocks, runs)
     state, index = oracle.init(models[0]), torch.full_like(models[0, :, 0], -1, dtype=torch.int64)
@@ -548,15 +585,16 @@ def distributed_selection(
     for place, x in enumerate(models):
         if not bool(going.any()):
             break
-        state, estimate = oracle.estimate(state, x, streams, going)
+        asked = going & _is_point(x)
+        state, estimate = oracle.estimate(state, x, streams, asked)
         going = going & (estimate.status == Status.OK)
-        if not bool(going.any()):
-            break
+        asked = asked & going
+        if not bool(asked.any()):
+            continue
         gradient, hessian = apart_again(estimate.gradient, selection.dim, selection.weight)
-        smallest = torch.linalg.eigvalsh(hessian)[:, 0]
-        norms[place] = gradient.norm(dim=1).where(going, norms[place])
-        eigenvalues[place] = smallest.where(going, norms[place])
-        yes = going & selection.accepts(norms[place], smallest, as_printed=as_printed)
+        norms[place] = gradient.norm(dim=1).masked_fill(~asked, torch.nan)
+        eigenvalues[place] = smallest_eigenvalues(hessian).masked_fill(~asked, torch.nan)
+        yes = asked & selection.accepts(norms[place], eigenvalues[place], as_printed=as_printed)
         index, going = index.masked_fill(yes, place), going & ~yes
     claims = oracle.guarantee(state, selection.delta, streams, not_covered=not_covered)
     return Selected(index, state.meter.calls[:, 0], norms, eigenvalues, claims, oracle, state)
@@ -623,15 +661,24 @@ def trusted_selection(
     return search.select_stationary_point(
         trusted_search(selection),
         models,
-        lambda x: apart_again(mean(x), selection.dim, 1.0)[0].norm(dim=1),
-        lambda x: torch.linalg.eigvalsh(apart_again(mean(x), selection.dim, 1.0)[1])[:, 0],
+        lambda x: mean(x)[:, : selection.dim].norm(dim=1).masked_fill(~_is_point(x), torch.nan),
+        lambda x: smallest_eigenvalues(apart_again(mean(x), selection.dim, 1.0)[1]),
         streams,
     )
+
+
+def _is_point(x: Tensor) -> Tensor:
+    """Which models are finite, `(runs,)` bool: elsewhere examples count as zero, as where all is flat."""
+    return x.isfinite().all(1)
 
 
 def _check(models: Tensor, selection: Selection, streams: Streams, blocks: Blocks) -> None:
     validate.instance(Selection, selection=selection)
     validate.instance(Blocks, blocks=blocks)
+    validate.instance(Streams, streams=streams)
+    validate.instance(Tensor, models=models)
+    if models.dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"Expected models of {models.dtype} to be of float32 or float64.")
     shape = (len(streams), selection.dim)
     if models.dim() != 3 or models.shape[1:] != shape or not 1 <= len(models) <= selection.num_models:
         raise ValueError(
@@ -647,6 +694,7 @@ def _sized(
 ) -> GradientAndHessian:
     """The oracle of a block, whose clients have as many examples as the selection says: its slack rests on them."""
     derivatives = derivatives_of(members)
+    validate.provides("mean", "total", "basis", "apart", derivatives_of=derivatives)
     sizes = [selection.sizes[client] for client in members] * runs
     if derivatives.total.tolist() != sizes:
         raise ValueError(f"Expected examples={derivatives.total.tolist()} of clients {members} to be sizes={sizes}.")

@@ -56,6 +56,9 @@ HILL, SLOPE = torch.zeros(DIM).double(), torch.full((DIM,), math.pi / 2).double(
 VALLEY = torch.full((DIM,), math.pi).double()
 
 
+STREAM = (Streams.of("trusted", [0]),)
+
+
 def choose(models: list[Tensor], runs: int = 1, choice: Selection = CHOICE, **more: Any) -> Any:
     at = torch.stack(models)[:, None].expand(-1, runs, -1)
     streams = Streams.of("selection", range(runs))
@@ -167,6 +170,60 @@ def test_an_example_without_finite_derivatives_counts_as_zero():
     assert own.mean(torch.ones(1, 1).double(), 1.0, 0.5).tolist() == [[0.5 / 3, 0.0]]
 
 
+@pytest.mark.parametrize("longest", [1e-6, 1e-24, 1e-30, 1.0])
+@pytest.mark.parametrize("scale", [1e38, 1e20, 1.0, 1e-22])
+def test_no_example_is_longer_than_its_bound_in_float32_whatever_its_scale(longest: float, scale: float):
+    """Squares of float32 numbers overflow or vanish, and so does a weight; the control: most examples keep a length."""
+    own = ExampleDerivatives(lambda x, a: (x * a).sum(), ((torch.full((1, 2), scale),),))
+    length = float(own.mean(torch.ones(1, 2), 1.0, longest).double().norm())
+    assert length <= min(longest, scale * 2**0.5) * (1 + 1e-6)
+    assert length > 0.99 * min(longest, scale * 2**0.5) or longest / scale < 1e-37
+
+
+def test_an_example_without_finite_derivatives_is_no_error_of_a_trusted_server():
+    """Whether there is an error would be an exact answer about the data; five dimensions are where torch raises one."""
+    choice = replace(CHOICE, dim=5, sizes=(50,))
+    models = torch.full((1, 1, 5), math.pi).double()
+    data = torch.zeros(50, 5).double()
+    answers = []
+    for wrong in (0.0, math.nan, math.inf):
+        data[0, 0] = wrong
+        own = ExampleDerivatives(loss, ((data.clone(),),))
+        answers.append(trusted_selection(models, lambda _, own=own: own, choice, *STREAM, blocks=Blocks(1, 1)).index)
+    assert answers[0] == answers[1] == answers[2] == 0
+    flat = VirtualData(Separable([(Cosine(0.5), 5)]), Separable([(Sine(0.2), 5)]))
+    for wrong in (math.nan, math.inf):
+        virtual = VirtualDerivatives(flat, torch.tensor([50]), torch.full((1, 5), wrong).double())
+        found = trusted_selection(models, lambda _, own=virtual: own, choice, *STREAM, blocks=Blocks(1, 1))
+        assert found.index == -1, "what is no number is a no"
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_what_has_diverged_is_not_published(wrong: float):
+    """At such a model all examples count as zero, as at a stationary point."""
+    easy = replace(CHOICE, accuracy=0.01, epsilon=20.0, smoothness=0.4, gradient_bound=0.6)
+    lost = VALLEY.clone()
+    lost[1] = wrong
+    found = choose([lost, VALLEY], choice=easy)
+    assert found.index.tolist() == [1] and found.asked.tolist() == [1] and bool(found.norms[0].isnan())
+    assert found.norms[1] == choose([VALLEY], choice=easy).norms[0], "nobody is asked about it, nor pays"
+    nobody = choose([lost, lost], choice=easy)
+    assert not bool(nobody.found) and nobody.asked.tolist() == [0]
+    at = torch.stack([lost, VALLEY])[:, None]
+    assert trusted_selection(at, derivatives_of(), easy, *STREAM, blocks=Blocks(3, 2)).index.tolist() == [1]
+
+
+def test_what_is_done_to_the_noise_multiplier_afterwards_changes_no_price():
+    oracle = GradientAndHessian.of(ExampleDerivatives(loss, ((examples(1)[:10],),)), CHOICE)
+    x, active, streams, granted = HILL[None], torch.tensor([True]), Streams.secure(1), 0
+    state = oracle.init(x)
+    for _ in range(6):
+        oracle.noise_multiplier.mul_(1000.0)
+        state, estimate = oracle.estimate(state, x, streams, active)
+        granted += int(estimate.status[0] == Status.OK)
+    assert granted == CHOICE.num_models and oracle.guarantee(state, DELTA, streams)[0].epsilon <= 4.0
+
+
 def test_a_loss_that_looks_at_other_examples_is_refused():
     seen: list[Any] = []
 
@@ -227,6 +284,44 @@ def test_blocks_of_one_size_give_the_same_bits_and_numbers_of_runs_do_too():
 def test_what_does_not_fit_is_refused(change: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         choose([HILL], choice=replace(CHOICE, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"models": [1.0]}, TypeError, r"Expected models=\[1.0\] to be a Tensor"),
+        ({"models": torch.zeros(1, 1, DIM).half()}, ValueError, r"Expected models of torch.float16 to be of float32"),
+        ({"models": torch.zeros(1, 1, DIM).long()}, ValueError, r"Expected models of torch.int64 to be of float32"),
+        ({"streams": None}, TypeError, r"Expected streams=None to be a Streams"),
+        ({"derivatives_of": lambda members: None}, TypeError, r"Expected derivatives_of=None to have mean"),
+        ({"as_printed": "no"}, TypeError, r"Expected as_printed='no' to be True or False"),
+        ({"as_printed": True}, ValueError, r"Expected noise_multiplier=0.0 > 0"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_before_anything_is_released(
+    change: dict[str, Any], error: type[Exception], message: str
+):
+    free = replace(CHOICE, epsilon=math.inf)
+
+    def nobody(members: range) -> Any:
+        raise AssertionError("a client was asked")
+
+    given: dict[str, Any] = {"models": torch.zeros(1, 1, DIM), "streams": STREAM[0], "derivatives_of": nobody}
+    with pytest.raises(error, match=message):
+        distributed_selection(selection=free, blocks=Blocks(3, 2), **(given | change))
+
+
+def test_data_that_are_no_tuples_of_tensors_are_refused():
+    """One tensor in place of a tuple of them would be read as tensors of one example a row."""
+    wrong: Any = (torch.ones(3, 2),)
+    with pytest.raises(TypeError, match=r"Expected data\[0\]=tensor.* to be a tuple"):
+        ExampleDerivatives(loss, wrong)
+    with pytest.raises(ValueError, match="num_examples=0"):
+        ExampleDerivatives(loss, ((torch.tensor(1.0),),))
+    oracle = GradientAndHessian.of(ExampleDerivatives(loss, ((examples(1)[:10],),)), CHOICE)
+    for level in (torch.ones(1), -torch.ones(1).double(), torch.full((1,), math.nan).double()):
+        with pytest.raises(ValueError, match="Expected noise_multiplier=.* finite numbers >= 0, .* float64"):
+            replace(oracle, noise_multiplier=level)
 
 
 def test_without_privacy_nothing_is_claimed_and_the_printed_thresholds_have_no_meaning():

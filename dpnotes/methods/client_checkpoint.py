@@ -8,6 +8,9 @@ with fresh keys, so with new `Clients`, in every process.
 The server's file is replaced last, when all clients have theirs, and older ones are removed after that: a crash at any
 moment leaves a whole checkpoint, this one or the one before. A checkpoint has a number, drawn when it is made, by which
 its files are known to belong together.
+
+A folder is of one run, which saves one checkpoint at a time: another run's takes the place of what is there, and of two
+that are saved at once each removes files of the other. A run on secret streams is known by nothing but its settings.
 """
 
 import secrets
@@ -41,7 +44,7 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
     """Write the files of this process's clients, and rank 0 that of the server; all processes call it.
 
     Args:
-      folder: that all processes see.
+      folder: that all processes see, of this run alone.
       state: of a method over clients.
       oracle: the `Clients`.
       streams: as `checkpoint.save`.

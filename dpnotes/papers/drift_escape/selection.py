@@ -144,7 +144,10 @@ class ExampleDerivatives:
         return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`; an example without finite derivatives counts as zero."""
+        """As `Derivatives.mean`; one without finite derivatives counts as the longest slope along the first coordinate.
+
+        Zero would speak for the model: where all of them overflow, it would look flat.
+        """
         found = x.new_empty(len(x), x.shape[1] * (x.shape[1] + 3) // 2)
         for size in self.total.unique().tolist():  # rows with equally many examples are asked together
             alike = (self.total == size).nonzero()[:, 0]
@@ -168,7 +171,8 @@ class ExampleDerivatives:
             lengths = torch.linalg.vector_norm(terms, dim=2, dtype=torch.float64)
             weights = (longest / lengths).clamp_max(1).to(terms)
             lost = ~lengths.isfinite() | (weights < torch.finfo(terms.dtype).tiny)
-            weights, terms = weights.masked_fill(lost, 0), terms.masked_fill(lost[..., None], 0)
+            weights, terms = weights.masked_fill(lost, 1), terms.masked_fill(lost[..., None], 0)
+            terms[..., 0].masked_fill_(lost, longest)
             total = total + torch.bmm(weights[:, None], terms)[:, 0]
         return total  # type: ignore[return-value]
 
@@ -467,7 +471,8 @@ class GradientAndHessian(OnDesk):
 
     def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
         """Of all examples."""
-        return (Answer(self.derivatives.mean(plan.x, self.selection.weight, self.selection.longest)),)
+        mean = self.derivatives.mean(plan.x, self.selection.weight, self.selection.longest)
+        return (Answer(mean.detach()),)  # a graph of what follows would hold it without noise
 
     def release(self, plan: Plan, streams: Streams) -> tuple[State, Estimate]:
         """As `OnDesk.release`, as wide where nobody is granted anything."""
@@ -632,8 +637,9 @@ def trusted_selection(
     """The same models, tested by a server that is trusted: `privacy.search.select_stationary_point` on all examples.
 
     Central privacy, not that of Definition 3: the server sees every client's exact means. What it publishes, the
-    index, is (epsilon, 0)-DP under replace-one in the examples of any client, if their bounds hold, which nothing
-    enforces here: `trusted_search(selection).guarantee`.
+    index, is (epsilon, 0)-DP under replace-one in the examples of any client, if their bounds hold, which is assumed:
+    `trusted_search(selection).guarantee`. Longer ones are clipped as one vector, so that one outside its bounds moves
+    the norm at most sqrt(2) times as far as is assumed, and an eigenvalue 2 sqrt(d) times.
 
     Args:
       models: as `distributed_selection`.
@@ -654,7 +660,8 @@ def trusted_selection(
     def mean(x: Tensor) -> Tensor:
         sent = []
         for derivatives, members in zip(own, blocks.members, strict=True):
-            exact = derivatives.mean(x.repeat_interleave(len(members), 0), 1.0, math.inf)
+            rows = x.repeat_interleave(len(members), 0)
+            exact = derivatives.mean(rows, selection.weight, selection.longest).detach()
             sent.append(exact.view(runs, len(members), -1))
         return torch.cat(sent, 1).mean(1)
 
@@ -662,13 +669,13 @@ def trusted_selection(
         trusted_search(selection),
         models,
         lambda x: mean(x)[:, : selection.dim].norm(dim=1).masked_fill(~_is_point(x), torch.nan),
-        lambda x: smallest_eigenvalues(apart_again(mean(x), selection.dim, 1.0)[1]),
+        lambda x: smallest_eigenvalues(apart_again(mean(x), selection.dim, selection.weight)[1]),
         streams,
     )
 
 
 def _is_point(x: Tensor) -> Tensor:
-    """Which models are finite, `(runs,)` bool: elsewhere examples count as zero, as where all is flat."""
+    """Which models are finite, `(runs,)` bool."""
     return x.isfinite().all(1)
 
 

@@ -1335,7 +1335,7 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
      "return torch.cat([gradient, weight * hessian[..., rows, columns]], -1)",
      "return torch.cat([gradient, weight * hessian[..., columns, rows] * 1.1], -1)"),
     ("model selection", model_selection, "ExampleDerivatives._sum",
-     "weights = 1 / (lengths / longest).clamp_min(1)", "weights = 1 / (lengths / longest).clamp_min(0.9)"),
+     "weights = (longest / lengths).clamp_max(1).to(terms)", "weights = (longest / lengths).clamp_max(1.1).to(terms)"),
     ("model selection", model_selection, "Selection.noise_multiplier",
      "return gaussian_std(self.epsilon, self.delta) * math.sqrt(self.num_models)",
      "return gaussian_std(self.epsilon, self.delta)"),

@@ -144,10 +144,7 @@ class ExampleDerivatives:
         return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`; one without finite derivatives counts as the longest slope along the first coordinate.
-
-        Zero would speak for the model: where all of them overflow, it would look flat.
-        """
+        """As `Derivatives.mean`; an example without finite ones counts as the longest slope: zero would look flat."""
         found = x.new_empty(len(x), x.shape[1] * (x.shape[1] + 3) // 2)
         for size in self.total.unique().tolist():  # rows with equally many examples are asked together
             alike = (self.total == size).nonzero()[:, 0]
@@ -520,15 +517,9 @@ class Selected:
 
 
 def distributed_selection(
-    models: Tensor,
-    derivatives_of: Callable[[range], Derivatives],
-    selection: Selection,
-    streams: Streams,
-    *,
-    blocks: Blocks,
-    as_printed: bool = False,
-    not_covered: tuple[str, ...] = (),
-) -> Selected:
+    models: Tensor, derivatives_of: Callable[[range], Derivatives], selection: Selection, streams: Streams, *,
+    blocks: Blocks, as_printed: bool = False, not_covered: tuple[str, ...] = (),
+) -> Selected:  # fmt: skip
     """Algorithm 4 "Distributed Private Model Selection", with the thresholds that its proof needs.
 
     The algorithm, by its lines:

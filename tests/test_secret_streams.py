@@ -26,6 +26,7 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
+from dpnotes.papers.drift_escape.selection import distributed_selection
 from dpnotes.privacy import factorisation, mechanisms, selection, tree
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
@@ -241,7 +242,7 @@ def test_batches_are_drawn_once_whatever_the_mechanism():
             oracle.estimate(oracle.init(x), x, streams, torch.ones(RUNS, dtype=torch.bool))
 
 
-OF_CLIENTS = (distributed_drift_escape, distributed_noisy_sgd)  # whose keys are each oracle's own
+OF_CLIENTS = (distributed_drift_escape, distributed_noisy_sgd, distributed_selection)  # whose keys are each oracle's own
 
 
 @pytest.mark.slow

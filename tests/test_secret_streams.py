@@ -242,7 +242,8 @@ def test_batches_are_drawn_once_whatever_the_mechanism():
             oracle.estimate(oracle.init(x), x, streams, torch.ones(RUNS, dtype=torch.bool))
 
 
-OF_CLIENTS = (distributed_drift_escape, distributed_noisy_sgd, distributed_selection)  # whose keys are each oracle's own
+# Whose keys are each oracle's own.
+OF_CLIENTS = (distributed_drift_escape, distributed_noisy_sgd, distributed_selection)
 
 
 @pytest.mark.slow

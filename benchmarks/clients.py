@@ -9,15 +9,14 @@ the same bytes, at 10^6 coordinates. The columns of a line take turns. The exit 
 
 import os
 import socket
-import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from _timing import medians
 
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
@@ -31,18 +30,6 @@ from dpnotes.streams import Streams
 
 RUNS, CLIENTS, BATCH, STEPS, ROUNDS = 64, 256, 8, 4, 5
 MOST_STEP, MOST_MESSAGE, DIM = 1.5, 2.0, 10**6
-
-
-def medians(*columns: Callable[[], object], rounds: int = ROUNDS) -> list[float]:
-    """Median milliseconds of each column, taken in turn."""
-    times: list[list[float]] = [[] for _ in columns]
-    for number in range(-1, rounds):
-        for column, kept in zip(columns, times, strict=True):
-            start = time.perf_counter()
-            column()
-            if number >= 0:
-                kept.append(1e3 * (time.perf_counter() - start))
-    return [statistics.median(kept) for kept in times]
 
 
 def spider(samples: Any, rows: int, batch: int) -> Spider:
@@ -77,7 +64,7 @@ def one_process() -> bool:
         RUNS,
     )
     alone = spider(DataSetSamples(problem), RUNS, CLIENTS * BATCH)
-    together, single = medians(steps(clients, problem.dim), steps(alone, problem.dim))
+    together, single = medians(steps(clients, problem.dim), steps(alone, problem.dim), rounds=ROUNDS)
     ratio = together / single
     print(f"  {RUNS} runs of {CLIENTS} clients {together:8.0f} ms, of one {single:8.0f} ms   {ratio:.2f}")
     return ratio <= MOST_STEP

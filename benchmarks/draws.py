@@ -8,12 +8,11 @@ columns of a line take turns. The exit status is 1 when a promise is broken.
 """
 
 import itertools
-import statistics
 import sys
-import time
 from collections.abc import Callable
 
 import torch
+from _timing import medians
 
 from dpnotes import draws
 from dpnotes.methods.descent import Descent
@@ -28,18 +27,6 @@ from dpnotes.problems.quadratics import Quadratic
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
-
-
-def medians(*columns: Callable[[], object], rounds: int) -> list[float]:
-    """Median milliseconds of each column, taken in turn."""
-    times: list[list[float]] = [[] for _ in columns]
-    for number in range(-2, rounds):
-        for column, kept in zip(columns, times, strict=True):
-            start = time.perf_counter()
-            column()
-            if number >= 0:
-                kept.append(1e3 * (time.perf_counter() - start))
-    return [statistics.median(kept) for kept in times]
 
 
 def descent() -> Callable[[], object]:

@@ -105,7 +105,7 @@ def memory(dim: int, steps: int) -> int:
     state = tree.init(value)
     for call in range(steps):
         state, _, _ = tree.release(state, request(value, call), streams)
-        held = {t.data_ptr() for t in flatten(state.nodes).values() if t.numel() >= dim}
+        held = {t.data_ptr() for t in flatten(state.layers).values() if t.numel() >= dim}
         most = max(most, len(held))
     return most
 

@@ -11,12 +11,10 @@ broken.
 """
 
 import itertools
-import statistics
 import sys
-import time
-from collections.abc import Callable
 
 import torch
+from _timing import medians
 from torch import Tensor
 
 from dpnotes.oracles.smoothed import SmoothedSamples, on_sphere
@@ -37,18 +35,6 @@ def network(dtype: torch.dtype, patches: int) -> CustomProblem:
         return ((a @ x.view(HIDDEN, INPUTS).mT).relu().mean() - b).abs()
 
     return CustomProblem(loss, DIM, drawn[:, :-1].view(EXAMPLES, patches, INPUTS) / INPUTS**0.5, drawn[:, -1])
-
-
-def medians(*columns: Callable[[], object]) -> list[float]:
-    """Median milliseconds of each column, taken in turn."""
-    times: list[list[float]] = [[] for _ in columns]
-    for number in range(-2, ROUNDS):
-        for column, kept in zip(columns, times, strict=True):
-            start = time.perf_counter()
-            column()
-            if number >= 0:
-                kept.append(1e3 * (time.perf_counter() - start))
-    return [statistics.median(kept) for kept in times]
 
 
 def compared(
@@ -81,7 +67,7 @@ def compared(
             width = DIM + 2 * (order == "gradients")
             on_sphere(streams.normal("benchmark", 0, len(chunk) * directions * width).view(-1, width))
 
-    one, two, three = medians(estimate, passes, draws)
+    one, two, three = medians(estimate, passes, draws, rounds=ROUNDS)
     return one, two, three
 
 

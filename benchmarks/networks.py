@@ -65,7 +65,7 @@ def ours(device: str, batch: int, norm: Norm, autocast: torch.dtype | None, clip
 
 def opacus(device: str, batch: int, mode: str) -> Callable[[], None]:
     """An Opacus step without noise, with per-sample gradients by hooks or by ghost clipping."""
-    from opacus import PrivacyEngine
+    from opacus import PrivacyEngine  # pyright: ignore[reportMissingImports]
 
     inputs, labels = data(device, batch)
     model = conv_net(norm="group").to(device)

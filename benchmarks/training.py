@@ -137,7 +137,7 @@ def ours(task: Task, runs: int) -> Callable[[], None]:
 
 def opacus(task: Task, mode: str) -> Callable[[], None]:
     """An Opacus step, with per-sample gradients by hooks or by ghost clipping."""
-    from opacus import PrivacyEngine
+    from opacus import PrivacyEngine  # pyright: ignore[reportMissingImports]
 
     model = task.network().to(task.inputs.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=STEP_SIZE)

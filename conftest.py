@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +21,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
         os.environ.update(environment())
         os.environ.pop("MPLBACKEND", None)  # Agg would swallow inline figures
+        config.option.nbval_sanitize_with = config.option.nbval_sanitize_with or str(
+            Path(__file__).parent / "tests/nbval.cfg"
+        )

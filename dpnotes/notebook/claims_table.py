@@ -27,7 +27,6 @@ EVERY, CONFIRMED, UNCONFIRMED, ERRATA, OURS = (
     "derived here",
 )
 _MARKS = {True: "✓", False: "✗"}
-_COLOURS = {True: "#00694f", False: "#a03c00"}
 _LETTERS_SHOWN = 900  # a longer formula is shown in a box that scrolls
 
 
@@ -207,7 +206,7 @@ class _Row:
         self.claim: Claim | None = None
         left = {"display": "flex", "justify_content": "flex-start"}
         self.button = ipywidgets.Button(layout={"width": "21em", "min_width": "12em", **left})
-        self.button.style.text_color = "#0b4f7a"
+        self.button.style.text_color = "var(--jp-content-link-color, #0b4f7a)"  # readable in a dark theme too
         self.button.style.button_color = "transparent"
         self.button.add_class("dpnotes-claim")
         self.button.on_click(lambda _: self.claim is not None and table.toggle(self.claim.id))
@@ -241,7 +240,7 @@ def _searched(claim: Claim, verdict: Verdict) -> str:
 def _verdict(verdict: Verdict) -> str:
     if verdict.kind in SILENT:
         return f"– {verdict.kind}"
-    return f'<span style="color: {_COLOURS[verdict.confirms]}">{_MARKS[verdict.confirms]} {verdict.kind}</span>'
+    return f"<b>{_MARKS[verdict.confirms]} {verdict.kind}</b>"
 
 
 def _summary(claim: Claim, verdict: Verdict) -> str:
@@ -285,7 +284,7 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None) -> str:
         lines.append(("seen in", f"{html.escape(erratum.version)}; newer versions: {erratum.later}"))
     lines.append(("rerun", f"<code>dpnotes check {html.escape(claim.id)}</code>"))
     body = "".join(
-        f'<tr><td style="vertical-align: top; text-align: right; padding: 2px 10px 2px 0; color: #555; '
+        f'<tr><td style="vertical-align: top; text-align: right; padding: 2px 10px 2px 0; '
         f'white-space: nowrap">{name}</td><td style="vertical-align: top; text-align: left; padding: 2px 0">'
         f'<div style="overflow-x: auto; max-width: 56em; line-height: 1.45">{text}</div></td></tr>'
         for name, text in lines

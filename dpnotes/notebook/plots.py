@@ -5,7 +5,6 @@ share their line style or marker. Data on log scales are drawn as log10 on linea
 as a log axis. Nothing here touches pyplot or a global setting, so a figure is the same wherever it is drawn.
 """
 
-import base64
 import io
 import math
 import textwrap
@@ -21,6 +20,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import ArrayLike
 from PIL import Image
+
+from dpnotes.notebook import markup
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
@@ -112,7 +113,7 @@ class Picture:
 
     Args:
       figure: what to show.
-      description: what there is to see in it; the alternative text, and the cell's plain text.
+      description: what there is to see in it: the alternative text, and the cell's plain text.
 
     >>> Picture(new_figure()[0], "Two curves that meet at N = 250.")
     Two curves that meet at N = 250.
@@ -124,9 +125,9 @@ class Picture:
     def __repr__(self) -> str:
         return self.description
 
-    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
-        data = {"text/plain": self.description, "image/png": base64.b64encode(for_storing(png(self.figure))).decode()}
-        return data, {"image/png": {"alt": self.description}}
+    def _repr_html_(self) -> str:
+        width = round(self.figure.get_figwidth() * self.figure.dpi)
+        return markup.image(for_storing(png(self.figure)), self.description, width)
 
 
 # ---------------------------------------------------------------- axes

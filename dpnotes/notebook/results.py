@@ -4,8 +4,10 @@ No picture and no table of a result leaves here without its setting: the profile
 paper's. What was not run has no verdict.
 """
 
+import html
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpnotes.experiments import Experiment, store
@@ -40,22 +42,19 @@ class Results:
         self._shown: list[store.Result] = []
 
     def show(self, name: str) -> store.Result:
-        """Print what was asked, by which rule it is decided, what came out and where it comes from.
+        """Show what was asked, what came out, by which rule, and where it comes from.
 
         The result is that of the paper profile if it is current, else of the quick one if there is one.
 
         Raises:
           KeyError: no such experiment.
         """
+        from IPython.display import display
+
         experiment = self._experiments[name]
         found = [store.load(experiment, profile) for profile in ("paper", "quick") if profile in experiment.specs]
         result = next((one for one in found if one.state == "current"), found[-1])
-        parts = {"question": experiment.question, "rule": result.spec["decision_rule"], "outcome": result.decision}
-        for title, text in parts.items():
-            print(_filled(f"{title}: {text}"))
-        print(provenance(result))
-        if result is not found[0]:
-            print(f"profile paper: {store.stamp(found[0])}")
+        display(Shown(result, found[0]))
         self._shown.append(result)
         return result
 
@@ -69,6 +68,35 @@ class Results:
         found = [store.load(one, profile) for one in self._experiments.values() for profile in one.specs]
         rows = [[one.experiment.title, one.spec.profile, stamp] for one in found if (stamp := store.stamp(one))]
         return Table(["experiment", "profile", "state"], rows)
+
+
+@dataclass(frozen=True, repr=False)
+class Shown:
+    """What was asked, what came out and by which rule; folded, where it comes from.
+
+    Args:
+      result: as loaded from the store.
+      wanted: that of the paper profile, where there is one; what it lacks is said.
+    """
+
+    result: store.Result
+    wanted: store.Result
+
+    def _parts(self) -> dict[str, str]:
+        rule = self.result.spec["decision_rule"]
+        return {"question": self.result.experiment.question, "outcome": str(self.result.decision), "rule": rule}
+
+    def _origin(self) -> list[str]:
+        lines = provenance(self.result).splitlines()
+        return lines if self.result is self.wanted else [*lines, f"profile paper: {store.stamp(self.wanted)}"]
+
+    def __repr__(self) -> str:
+        return "\n".join([*(_filled(f"{name}: {text}") for name, text in self._parts().items()), *self._origin()])
+
+    def _repr_html_(self) -> str:
+        parts = "".join(f"<p><b>{name}</b>: {html.escape(text)}</p>\n" for name, text in self._parts().items())
+        lines = "<br>".join(map(html.escape, self._origin()))
+        return f"{parts}<details><summary>where it comes from</summary><p>{lines}</p></details>"
 
 
 def setting(result: store.Result) -> str:

@@ -4,16 +4,17 @@ All of it prints or shows text that is the same in every run, so that a stored n
 """
 
 import html
+import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dpnotes.notebook import markup
 from dpnotes.theory.claims import Claim
 
-if TYPE_CHECKING:
-    from dpnotes.notebook.widgets import Explorer
+RIGHT = "Right."
 
 
 # ---------------------------------------------------------------- exercises
@@ -25,9 +26,11 @@ class Exercise:
       mistake: an answer to what is wrong with it, or to "" if it is right. An error it raises on a strange answer
         counts as wrong.
       hints: from gentle to plain.
-      solution: how one gets there.
+      solution: how one gets there, or a function that is itself the answer; "" in copies for students.
+      answer: the right one, where the solution is words.
+      wrong: answers that must not pass, the tempting ones first.
 
-    >>> exercise = Exercise("What is 6 times 7?", near(42), hints=["It is even."], solution="6 * 7 = 42.")
+    >>> exercise = Exercise("What is 6 times 7?", near(42), ["It is even."], "6 * 7 = 42.", answer=42, wrong=[36])
     >>> exercise.check(...)
     Not answered yet: put your answer in place of the dots.
     >>> exercise.check(40)
@@ -38,19 +41,31 @@ class Exercise:
     Right.
     """
 
-    def __init__(self, question: str, mistake: Callable[[Any], str], hints: Sequence[str], solution: str):
-        self.question, self._mistake, self._hints, self._solution, self._hinted = question, mistake, hints, solution, 0
+    def __init__(
+        self,
+        question: str,
+        mistake: Callable[[Any], str],
+        hints: Sequence[str],
+        solution: str | Callable[..., Any] = "",
+        answer: Any = ...,
+        wrong: Sequence[Any] = (),
+    ):
+        self.question, self.wrong = question, wrong
+        self.answer = solution if callable(solution) else answer
+        self._mistake, self._hints, self._solution, self._hinted = mistake, hints, solution, 0
 
     def check(self, answer: Any) -> None:
         """Say whether `answer` is right and, if not, what is wrong with it; `...` stands for no answer."""
+        print(self._said_of(answer))
+
+    def _said_of(self, answer: Any) -> str:
         if answer is ...:
-            print("Not answered yet: put your answer in place of the dots.")
-            return
+            return "Not answered yet: put your answer in place of the dots."
         try:
             mistake = self._mistake(answer)
         except Exception as error:  # the reader's answer may be anything, and so may what it raises
             mistake = f"it raises {type(error).__name__}: {error}"
-        print(f"Not yet: {mistake}" if mistake else "Right.")
+        return f"Not yet: {mistake}" if mistake else RIGHT
 
     def hint(self) -> None:
         """Print the next hint; after the last one it starts again."""
@@ -60,7 +75,20 @@ class Exercise:
 
     def solution(self) -> None:
         """Print the solution."""
-        print(self._solution)
+        if callable(self._solution):
+            print(inspect.getsource(self._solution).rstrip())
+        else:
+            print(self._solution or "This copy has no solutions.")
+
+    def unsound(self) -> list[str]:
+        """What is wrong with the exercise itself: a right answer that fails, a wrong one that passes, or none to try.
+
+        >>> Exercise("What is 6 times 7?", near(42, 0.2), ["It is even."], "6 * 7.", answer=42, wrong=[36]).unsound()
+        ['passes, though wrong: 36']
+        """
+        found = [] if self._said_of(self.answer) == RIGHT else [f"its answer fails: {self._said_of(self.answer)}"]
+        found += [f"passes, though wrong: {one!r}" for one in self.wrong if self._said_of(one) == RIGHT]
+        return found if self.wrong else [*found, "has no wrong answer to refuse"]
 
     def __repr__(self) -> str:
         return f"Exercise: {self.question}"
@@ -92,66 +120,173 @@ def near(value: float, relative: float = 0.01) -> Callable[[Any], str]:
     return mistake
 
 
-def predict(
-    question: str,
-    choices: Sequence[str],
-    run: Callable[[], Mapping[str, Any]],
-    draw: Callable[..., Any],
-    describe: Callable[[Any], str],
-    **options: Any,
-) -> "Explorer":
-    """Ask for a prediction, and only then run: nothing is computed or drawn before one has been recorded.
+# ---------------------------------------------------------------- predictions
+class Prediction:
+    """A prediction, and only then the run: nothing is computed or drawn before a choice has been recorded.
 
     Args:
       question: what will happen? HTML, and mathematics between dollar signs.
-      choices: the answers to choose from.
+      choices: what can be expected, each with why it is right or wrong, in a sentence or two.
       run: the work; gives the data.
       draw: as for an `Explorer`.
-      describe: data to words; the reader's prediction is put before them.
+      describe: data to words; whether the reader was right, and why, is put before them.
+      right: the choice that is.
+      holds: whether the run bears that choice out.
       options: further ones of `Explorer`.
 
-    Returns:
-      The widget; its `.data` has the prediction too.
+    Attributes:
+      explorer: what is shown; its `controls`, `data`, `error` and `readout` are this one's too.
 
-    >>> asked = predict("Is 2 + 2 even?", ["yes", "no"], lambda: {"sum": 2 + 2}, lambda data, axes: None,
-    ...                 lambda data: f"The sum is {data['sum']}.")
+    Raises:
+      ValueError: fewer than two choices, one without a reason, or `right` is none of them.
+
+    >>> asked = Prediction(
+    ...     "Is 2 + 2 even?", {"yes": "It is twice 2.", "no": "Sums of equal numbers are even."},
+    ...     lambda: {"sum": 2 + 2}, lambda data, axes: None, lambda data: f"The sum is {data['sum']}.",
+    ...     right="yes", holds=lambda data: data["sum"] % 2 == 0,
+    ... )
     >>> asked.run()
     >>> asked.error, asked.data
     ('First choose what you expect.', None)
-    >>> asked.controls["prediction"].value = "yes"
+    >>> asked.controls["prediction"].value = "no"
     >>> asked.run()
     >>> asked.readout.value
-    'You expected “yes”. The sum is 4.'
+    'You expected “no”: not so. Sums of equal numbers are even. The sum is 4.'
     """
-    import ipywidgets
 
-    from dpnotes.notebook.widgets import Explorer
+    def __init__(
+        self,
+        question: str,
+        choices: Mapping[str, str],
+        run: Callable[[], Mapping[str, Any]],
+        draw: Callable[..., Any],
+        describe: Callable[[Any], str],
+        *,
+        right: str,
+        holds: Callable[[Any], bool],
+        **options: Any,
+    ):
+        import ipywidgets
 
-    def compute(prediction: str | None) -> dict[str, Any]:
-        if prediction is None:
-            raise ValueError("First choose what you expect.")
-        return {**run(), "prediction": prediction}
+        from dpnotes.notebook.widgets import Explorer
 
-    return Explorer(
-        controls={"prediction": ipywidgets.RadioButtons(options=choices, value=None, description="I expect")},
-        compute=compute,
-        draw=draw,
-        describe=lambda data: f"You expected “{html.escape(data['prediction'])}”. {describe(data)}",
-        heading=question,
-        button="Record my prediction and run",
-        hidden=True,
-        **options,
-    )
+        if len(choices) < 2 or not all(choices.values()):
+            raise ValueError(f"Expected choices={dict(choices)!r} to be two or more, each with its reason.")
+        if right not in choices:
+            raise ValueError(f"Expected right={right!r} to be one of the choices {[*choices]}.")
+        self._question, self._choices, self._right, self._run, self._holds = question, choices, right, run, holds
+
+        def compute(prediction: str | None) -> dict[str, Any]:
+            if prediction is None:
+                raise ValueError("First choose what you expect.")
+            return {**run(), "prediction": prediction}
+
+        def judged(data: Mapping[str, Any]) -> str:
+            chosen = data["prediction"]
+            verdict = "right" if chosen == right else "not so"
+            return f"You expected “{html.escape(chosen)}”: {verdict}. {choices[chosen]} {describe(data)}"
+
+        asked = ipywidgets.RadioButtons(options=[*choices], value=None, description="I expect")
+        self.explorer: Explorer = Explorer(
+            controls={"prediction": asked},
+            compute=compute,
+            draw=draw,
+            describe=judged,
+            heading=question,
+            button="Record my prediction and run",
+            hidden=True,
+            still=self._repr_html_(),
+            **options,
+        )
+        asked.layout.width = "100%"  # choices are sentences
+
+    def run(self) -> None:
+        """Run, if a choice was made."""
+        self.explorer.run()
+
+    def unsound(self) -> list[str]:
+        """What is wrong with the prediction itself: a run that does not bear the right choice out."""
+        return [] if self._holds(self._run()) else [f"the run does not bear out {self._right!r}"]
+
+    @property
+    def controls(self) -> dict[str, Any]:
+        """The choices, as "prediction"."""
+        return self.explorer.controls
+
+    @property
+    def data(self) -> Mapping[str, Any] | None:
+        """What the run gave and what was chosen; None before it."""
+        return self.explorer.data
+
+    @property
+    def error(self) -> str | None:
+        """Why there was no run."""
+        return self.explorer.error
+
+    @property
+    def readout(self) -> Any:
+        """What was right, and what there is to see."""
+        return self.explorer.readout
+
+    def __repr__(self) -> str:
+        return f"Prediction: {markup.plain(self._question)}"
+
+    def _repr_html_(self) -> str:
+        choices = "".join(f"<li>{html.escape(choice)}</li>" for choice in self._choices)
+        reasons = "".join(
+            f"<li>“{html.escape(choice)}”: {'right' if choice == self._right else 'not so'}. {reason}</li>"
+            for choice, reason in self._choices.items()
+        )
+        answer = f"<details><summary>What is right, and why</summary><ul>{reasons}</ul></details>"
+        return f"<p>{self._question}</p>\n<p>What do you expect?</p>\n<ul>{choices}</ul>\n{answer}"
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        return {**self.explorer._repr_mimebundle_(), "text/plain": repr(self)}
+
+
+def proved(namespace: Mapping[str, Any]) -> None:
+    """Check a notebook's own questions: solutions pass, wrong answers do not, and runs bear predictions out.
+
+    Args:
+      namespace: of the notebook, `globals()`.
+
+    Raises:
+      AssertionError: one of them is unsound; all that are, are named.
+
+    >>> proved({"sixes": Exercise("What is 6 times 7?", near(42), ["It is even."], "6 * 7.", answer=42, wrong=[36])})
+    1 exercise: solutions pass, and 1 wrong answer does not.
+    """
+    exercises = {name: one for name, one in namespace.items() if isinstance(one, Exercise)}
+    predictions = {name: one for name, one in namespace.items() if isinstance(one, Prediction)}
+    found = [f"{name}: {what}" for name, one in {**exercises, **predictions}.items() for what in one.unsound()]
+    if found:
+        raise AssertionError("; ".join(found))
+    wrong = sum(len(one.wrong) for one in exercises.values())
+    if exercises:
+        refused = f"{wrong} wrong answer{'s do' if wrong > 1 else ' does'} not"
+        print(f"{len(exercises)} exercise{'s' * (len(exercises) > 1)}: solutions pass, and {refused}.")
+    if predictions:
+        one = len(predictions) == 1
+        print(
+            "1 prediction is borne out by its run."
+            if one
+            else f"{len(predictions)} predictions are borne out by their runs."
+        )
 
 
 # ---------------------------------------------------------------- tables
+Cell = str | Sequence[str]
+
+
 @dataclass(frozen=True, repr=False)
 class Table:
     """A table of short texts; mathematics between dollar signs, and an address is a link named by its last part.
 
+    Long formulas wrap: it fits any width that its longest word fits.
+
     Args:
       columns: the headings.
-      rows: one text a column.
+      rows: one text a column, or several, which stand below one another.
       caption: what it is a table of.
       folded: what stands in its place until a reader opens it; "": it is open.
 
@@ -162,12 +297,13 @@ class Table:
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[Cell]]
     caption: str = ""
     folded: str = ""
 
     def __repr__(self) -> str:
-        lines = [self.columns, *self.rows]
+        rows = [[cell if isinstance(cell, str) else " / ".join(cell) for cell in row] for row in self.rows]
+        lines = [self.columns, *rows]
         widths = [max(len(line[place]) for line in lines) for place in range(len(self.columns))]
         texts = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in lines]
         return "\n".join([self.caption] * bool(self.caption) + texts)
@@ -180,30 +316,37 @@ class Table:
         return f"<details><summary>{html.escape(self.folded)}</summary>{table}</details>" if self.folded else table
 
 
-def _cell(text: str) -> str:
-    linked = re.sub(r"https://\S+/(\S+)", r'<a href="\g<0>">\1</a>', html.escape(text))
-    return f'<td style="text-align: left; vertical-align: top">{linked}</td>'
+def _cell(texts: Cell) -> str:
+    parts = [texts] if isinstance(texts, str) else texts
+    shown = "".join(f"<div>{_linked(text)}</div>" for text in parts) if len(parts) > 1 else _linked("".join(parts))
+    return f'<td style="text-align: left; vertical-align: top; overflow-wrap: anywhere">{shown}</td>'
+
+
+def _linked(text: str) -> str:
+    return markup.wrapped(re.sub(r"https://\S+/(\S+)", r'<a href="\g<0>">\1</a>', html.escape(text)))
 
 
 def claims_table(claims: Iterable[Claim]) -> Table:
-    """Each claim as printed with the verdict computed now; below it what we would print, with its own verdict.
+    """Each claim with the verdict computed now, the evidence in words, and only then the formula.
 
-    What is derived here, and printed nowhere, is ours from the beginning.
+    Below what is printed stands what we would print, with its own verdict. What is derived here, and printed nowhere,
+    is ours from the beginning.
 
     Args:
       claims: of one paper or of several.
 
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
     >>> claims_table(CLAIMS[1:2]).rows[0][:2]
-    ['zCDP of the Gaussian mechanism (Lemma C.3)', 'printed']
+    ['zCDP of the Gaussian mechanism (Lemma C.3)', 'exact']
     """
     rows = []
     for claim in claims:
-        whose = "ours" if claim.derived_here else "printed"
-        rows.append([f"{claim.title} ({claim.locator})", whose, f"${claim.printed}$", str(claim.check())])
-        correction = claim.correction()
+        verdict, correction = claim.check(), claim.correction()
+        parts = [*([verdict.evidence] if verdict.evidence else [])]
+        parts.append(f"{'ours' if claim.derived_here else 'printed'}: ${claim.printed}$")
         if correction is not None:
-            rows.append(["", "ours", f"${correction.printed}$", str(correction.check())])
+            parts.append(f"ours, {correction.check().kind}: ${correction.printed}$")
         elif claim.erratum is not None:
-            rows.append(["", "ours", "to be left out", ""])
-    return Table(["claim", "", "statement", "verdict"], rows)
+            parts.append("ours: to be left out")
+        rows.append([f"{claim.title} ({claim.locator})", str(verdict.kind), parts])
+    return Table(["claim", "verdict", "evidence, and the statement"], rows)

@@ -6,7 +6,6 @@ nor moves, it works wherever ipywidgets do, and a test drives it without a brows
 `.data`. A reader without a kernel sees the picture as it was stored.
 """
 
-import base64
 import bisect
 import html
 import math
@@ -15,7 +14,7 @@ from typing import Any
 
 import ipywidgets
 
-from dpnotes.notebook import plots
+from dpnotes.notebook import markup, plots
 
 Data = Mapping[str, Any]
 WAITING = "The picture appears when you press “{button}”."
@@ -40,11 +39,13 @@ class Explorer:
       button: the label of a button that starts the work; controls then only announce a change.
       hidden: with a `button`, nothing is computed or drawn before it is first pressed.
       columns: how many controls stand side by side where there is room.
+      still: HTML for readers without a kernel; "": the picture and the readout as they stand.
 
     Attributes:
       controls: as given.
       data: what `compute` last returned, None before that.
       error: what was wrong with the last settings, None if nothing was.
+      png: the picture shown, b"" before there is one; its alternative text is the readout.
       readout, image, run_button, box: the ipywidgets it consists of (`run_button` is None without `button`).
 
     >>> explorer = Explorer(
@@ -72,14 +73,17 @@ class Explorer:
         button: str | None = None,
         hidden: bool = False,
         columns: int = 1,
+        still: str = "",
     ):
         if hidden and button is None:
             raise ValueError("Expected a button with hidden=True: without one the picture would never appear.")
         self.controls = dict(controls)
         self.data: Data | None = None
         self.error: str | None = None
+        self.png = b""
         self.figure, self.axes = plots.new_figure(widths, size)
         self._compute, self._draw, self._describe, self._laid_out = compute, draw, describe, False
+        self._still = still
 
         for control in self.controls.values():
             if control.has_trait("continuous_update"):
@@ -89,7 +93,7 @@ class Explorer:
             control.observe(self._changed, "value")
         self.readout = ipywidgets.HTMLMath()
         self.readout.add_class("dpnotes-readout")
-        self.image = ipywidgets.Image(format="png", layout={"max_width": "100%", "width": f"{100 * size[0]:.0f}px"})
+        self.image = ipywidgets.HTML()  # an ipywidgets.Image has no alternative text
         self.run_button: Any = None
         if button is not None:
             self.run_button = ipywidgets.Button(description=button, button_style="primary")
@@ -104,10 +108,7 @@ class Explorer:
 
         if hidden:
             self.readout.value = WAITING.format(button=button)
-            for axes in self.axes:
-                axes.set_axis_off()
-            self.figure.text(0.5, 0.5, self.readout.value, ha="center", color=plots.GREY)
-            self.image.value = plots.png(self.figure)  # for readers without a kernel
+            self._still = still or f"<p>{heading}</p>\n<p>{self.readout.value}</p>"
             self.image.layout.display = "none"
         else:
             self.run()
@@ -148,14 +149,14 @@ class Explorer:
             self._refuse(f"{type(error).__name__}: {error}")
             raise
         self.data, self.error = data, None
-        self.image.value, self.readout.value = picture, words
+        self.png, self.readout.value = picture, words
+        self.image.value = markup.image(picture, words, self.figure.canvas.get_width_height()[0])
         self.image.layout.display = None
 
     def _picture(self, data: Data) -> bytes:
         for text in [*self.figure.texts]:
             text.remove()
         for axes in self.axes:
-            axes.set_axis_on()
             plots.wipe(axes)
         self._draw(data, *self.axes)
         if not self._laid_out:
@@ -176,8 +177,13 @@ class Explorer:
         return f"Explorer({', '.join(self.controls)})"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        picture = base64.b64encode(plots.for_storing(self.image.value)).decode()
-        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "image/png": picture}
+        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def _repr_html_(self) -> str:
+        if self._still:
+            return self._still
+        picture = markup.image(plots.for_storing(self.png), self.readout.value)
+        return f"<figure>{picture}<figcaption>{self.readout.value}</figcaption></figure>"
 
 
 class OneOf:
@@ -238,8 +244,8 @@ class OneOf:
         return f"OneOf({', '.join(name.partition(':')[0] for name in self._makers)})"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        picture = self.explorer._repr_mimebundle_()["image/png"]
-        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "image/png": picture}
+        still = self.explorer._repr_html_()
+        return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": still}
 
 
 def slider(description: str, low: float, high: float, value: float, step: float = 1) -> Any:

@@ -90,8 +90,7 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
         for output in cell.get("outputs", []):
             output.get("data", {}).pop(WIDGET, None)
             if "metadata" in output:
-                kept = output.metadata.get("image/png", {})
-                output.metadata = nbformat.from_dict({"image/png": {"alt": kept["alt"]}} if "alt" in kept else {})
+                output.metadata = nbformat.from_dict({})
     return notebook
 
 
@@ -147,6 +146,9 @@ def _cell_violations(cell: NotebookNode) -> Iterator[str]:
             yield "stores a view of a widget whose model no longer exists"
         if "image/svg+xml" in data or "<svg" in "".join(data.get("text/html", "")):
             yield "stores svg, whose identifiers change with each run"
+        pictures = re.findall("<img[^>]*>", "".join(data.get("text/html", "")))
+        if "image/png" in data or not all(re.search(r' alt="[^"]*\w[^"]*"', picture) for picture in pictures):
+            yield "stores a picture without an alternative text"
 
 
 def to_text(notebook: NotebookNode) -> str:

@@ -17,7 +17,7 @@ def test_the_notebook_keeps_the_rules(path):
 
 def good():
     """A notebook with one cell that was run."""
-    data = {"text/plain": "2", "image/png": "aaaa"}
+    data = {"text/plain": "2", "text/html": '<img alt="A line." src="data:image/png;base64,aaaa">'}
     output = nbformat.v4.new_output("execute_result", data=data, execution_count=1)
     cell = nbformat.v4.new_code_cell("1 + 1", execution_count=1, outputs=[output])
     return nbformat.reads(to_text(nbformat.v4.new_notebook(cells=[cell])), as_version=4)
@@ -55,12 +55,20 @@ def svg_in_html(notebook):
     notebook.cells[0].outputs[0].data["text/html"] = "<p><svg></svg></p>"
 
 
+def no_alternative_text(notebook):
+    notebook.cells[0].outputs[0].data["text/html"] = '<img alt="" src="data:image/png;base64,aaaa">'
+
+
+def bare_picture(notebook):
+    notebook.cells[0].outputs[0].data["image/png"] = "aaaa"
+
+
 def semicolon(notebook):
     notebook.cells[0].source = "1 + 1;\n"
 
 
 def too_large(notebook):
-    notebook.cells[0].outputs[0].data["image/png"] = "a" * LARGEST
+    notebook.cells[0].outputs[0].data["text/html"] += "a" * LARGEST
 
 
 def foreign_metadata(notebook):
@@ -77,6 +85,8 @@ def foreign_metadata(notebook):
         (widget_view, "cell 0: stores a view of a widget"),
         (svg, "cell 0: stores svg"),
         (svg_in_html, "cell 0: stores svg"),
+        (no_alternative_text, "cell 0: stores a picture without an alternative text"),
+        (bare_picture, "cell 0: stores a picture without an alternative text"),
         (semicolon, "cell 0: ends with a semicolon"),
         (too_large, "bytes, more than"),
         (foreign_metadata, "is not as python -m dpnotes.notebook.write writes it"),

@@ -1,6 +1,7 @@
 """Widgets driven without a browser, and the drawing functions they use."""
 
 import base64
+import re
 import subprocess
 import sys
 
@@ -32,31 +33,31 @@ def refuses_four(side):
 
 def test_setting_a_control_moves_data_readout_and_picture():
     shown = explorer()
-    before = shown.image.value
+    before = shown.png
     shown.controls["side"].value = 5
     assert shown.data == {"area": 25}
     assert shown.readout.value == "The area is 25."
-    assert shown.image.value != before
+    assert shown.png != before
     shown.controls["side"].value = 3
-    assert shown.image.value == before  # the picture depends on the data alone, not on what was shown before
+    assert shown.png == before  # the picture depends on the data alone, not on what was shown before
 
 
 def test_a_picture_that_ignored_its_data_would_be_noticed():
     shown = explorer()
     shown._draw = lambda data, axes: plots.curve(axes, [0, 1], [0, 1])
     shown.run()
-    before = shown.image.value
+    before = shown.png
     shown.controls["side"].value = 5
-    assert shown.image.value == before
+    assert shown.png == before
 
 
 def test_bad_input_is_a_message_and_the_widget_lives_on():
     shown = explorer(refuses_four)
-    picture = shown.image.value
+    picture = shown.png
     shown.controls["side"].value = 4
     assert shown.error == "Expected side=4 < 4 & odd."
     assert "Expected side=4 &lt; 4 &amp; odd." in shown.readout.value and KEPT in shown.readout.value
-    assert shown.data == {"area": 9} and shown.image.value == picture
+    assert shown.data == {"area": 9} and shown.png == picture
     shown.controls["side"].value = 5
     assert shown.error is None and shown.data == {"area": 25} and shown.readout.value == "The area is 25."
 
@@ -118,9 +119,9 @@ def test_hidden_means_not_computed():
     shown = explorer(lambda side: calls.append(side) or {"area": side}, button="Reveal", hidden=True)
     assert not calls and shown.data is None and "Reveal" in shown.readout.value
     assert shown.image.layout.display == "none"
-    blank = shown.image.value
+    assert shown.png == b"" and "Reveal" in shown._repr_mimebundle_()["text/html"]
     shown.run_button.click()
-    assert calls == [3] and shown.image.value != blank and shown.image.layout.display is None
+    assert calls == [3] and shown.png and shown.image.layout.display is None
     with pytest.raises(ValueError, match="Expected a button"):
         explorer(hidden=True)
 
@@ -128,7 +129,12 @@ def test_hidden_means_not_computed():
 def test_the_stored_form_is_stable_and_has_a_picture():
     bundle = explorer()._repr_mimebundle_()
     assert bundle["text/plain"] == "Explorer(side)"
-    assert base64.b64decode(bundle["image/png"])[1:4] == b"PNG"
+    picture = re.fullmatch(
+        r'<figure><img alt="The area is 9." [^>]* src="data:image/png;base64,([^"]*)"><figcaption>The area is 9.'
+        "</figcaption></figure>",
+        bundle["text/html"],
+    )
+    assert picture and base64.b64decode(picture[1])[1:4] == b"PNG"
     assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
@@ -255,9 +261,19 @@ def test_footnote_and_stamp_are_drawn():
 
 
 def test_a_picture_carries_its_description():
-    data, metadata = plots.Picture(plots.new_figure()[0], "An empty frame.")._repr_mimebundle_()
-    assert data["text/plain"] == metadata["image/png"]["alt"] == "An empty frame."
-    assert base64.b64decode(data["image/png"])[1:4] == b"PNG"
+    picture = plots.Picture(plots.new_figure()[0], "An $x < y$ \\varepsilon.")
+    assert repr(picture) == picture.description
+    found = re.fullmatch(
+        r'<img alt="An x &lt; y ε\." width="720" [^>]* src="data:image/png;base64,([^"]*)">', picture._repr_html_()
+    )
+    assert found and base64.b64decode(found[1])[1:4] == b"PNG"
+
+
+def test_the_live_picture_says_what_the_readout_says():
+    shown = explorer()
+    assert 'alt="The area is 9."' in shown.image.value
+    shown.controls["side"].value = 5
+    assert 'alt="The area is 25."' in shown.image.value
 
 
 def test_pyplot_stays_out():

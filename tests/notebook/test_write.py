@@ -45,7 +45,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_is_stored(written: Path):
     stored = json.loads(written.read_text())
     explorer, environment = stored["cells"]
-    assert explorer["outputs"][0]["data"].keys() == {"text/plain", "image/png"}
+    assert explorer["outputs"][0]["data"].keys() == {"text/plain", "text/html"}
     assert explorer["outputs"][0]["data"]["text/plain"] == ["Explorer(side)"]
     assert environment["outputs"][0]["text"][0] == f"1 0 {written.parent.name}\n"
     assert [cell["execution_count"] for cell in stored["cells"]] == [1, 2]

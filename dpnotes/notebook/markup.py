@@ -1,0 +1,127 @@
+"""HTML that notebooks store: pictures with alternative texts, mathematics that wraps, words without markup."""
+
+import base64
+import html
+import re
+from collections.abc import Iterator
+
+_TOKEN = re.compile(r"\\[A-Za-z]+\*?|\\.|[\s\S]")
+# A line may break before these, at the top of a formula; after a comma likewise.
+_BREAKS = set("= < > + - \\le \\leq \\ge \\geq \\lt \\gt \\approx \\sim \\in \\quad \\qquad \\text \\implies".split())
+_BREAKS |= {"\\Rightarrow", "\\Longrightarrow", "\\iff", "\\to", "\\cdot", "\\leftarrow", "\\propto", "\\ne", "\\neq"}
+_SHORT, _LONG = 12, 100  # letters: not worth a line of their own; too many for a line
+_WORDS = {"\\varepsilon": "ε", "\\infty": "∞", "\\leq": "≤", "\\geq": "≥", "\\le": "≤", "\\ge": "≥", "\\cdot": "·"}
+_WORDS |= {"\\times": "×", "\\approx": "≈", "\\pm": "±", "\\sqrt": "√", "\\epsilon": "ε", "\\,": " ", "\\ ": " "}
+
+
+def image(png: bytes, words: str, width: int | None = None) -> str:
+    r"""A picture inside HTML, with a real alternative text.
+
+    Args:
+      png: the picture's bytes.
+      words: what there is to see; markup and mathematics become plain words.
+      width: in pixels, where there is room; None: its own.
+
+    >>> image(b"png", "A <b>line</b> at $\\varepsilon$ = 1.", 720)[:75]
+    '<img alt="A line at ε = 1." width="720" style="max-width: 100%" decoding="s'
+    """
+    data = base64.b64encode(png).decode()
+    wide = "" if width is None else f'width="{width}" '
+    alternative = html.escape(plain(words), quote=True)
+    # Decoded at once, a picture that takes another's place leaves no blank frame.
+    style = f'{wide}style="max-width: 100%" decoding="sync"'
+    return f'<img alt="{alternative}" {style} src="data:image/png;base64,{data}">'
+
+
+def plain(words: str) -> str:
+    r"""Words without HTML and without the marks of mathematics.
+
+    >>> plain("<i>n</i> = 1 &amp; $\\varepsilon \\leq \\frac{1}{2}$")
+    'n = 1 & ε ≤ frac 1 2'
+    """
+    text = html.unescape(re.sub(r"<[^>]*>", "", words))
+    text = re.sub(r"\\[A-Za-z]+|\\.", lambda found: _WORDS.get(found[0], found[0][1:]), text)
+    return " ".join(re.sub(r"[${}]+", " ", text).split()).replace(" ,", ",").replace(" .", ".")
+
+
+def wrapped(text: str) -> str:
+    r"""The mathematics of a text, between dollar signs, in pieces between which a line may break.
+
+    A formula is one unbreakable thing to a browser; its sides and its terms, each as a formula, are words of a line.
+
+    Args:
+      text: mathematics between single dollar signs, words elsewhere; nothing is escaped.
+
+    >>> wrapped("so $x_{t+1} = x_t - \\eta g(x_t + y) \\le \\frac{a = b}{2}$.")
+    'so $x_{t+1} = x_t$ $- \\eta g(x_t + y)$ $\\le \\frac{a = b}{2}$.'
+    """
+    return re.sub(r"\$([^$]+)\$", lambda found: " ".join(f"${piece}$" for piece in pieces(found[1])), text)
+
+
+def pieces(latex: str) -> list[str]:
+    r"""A formula cut at the relations, sums and commas that stand in no brace or environment.
+
+    What is in brackets is cut only if it is long.
+
+    Args:
+      latex: without dollar signs.
+
+    >>> pieces(r"\left(a + b\right)^2 \leq 2 a^2 + 2 b^2 + \frac{c}{1 + c}, \quad a \in A")
+    ['\\left(a + b\\right)^2', '\\leq 2 a^2 + 2 b^2', '+ \\frac{c}{1 + c},', '\\quad a \\in A']
+    """
+    large = latex.startswith("\\displaystyle")
+    found = [part for piece in _merged(_cut(latex.removeprefix("\\displaystyle"))) for part in _opened(piece)]
+    return [f"\\displaystyle {piece}" for piece in found] if large else found
+
+
+def _opened(piece: str) -> list[str]:
+    """A long piece cut inside its outermost brackets, which get one size and need not stand in one formula."""
+    outer = re.fullmatch(r"(?s)(.*?)\\left([(\[])(.*)\\right([)\]])(.*?)", piece)
+    if len(piece) <= _LONG or outer is None or not all(map(_whole, (outer[1], outer[3], outer[5]))):
+        return [piece]
+    cut = _merged(_cut(outer[3]))
+    cut[0] = f"{outer[1]}\\Bigl{outer[2]}{cut[0]}"
+    cut[-1] += f"\\Bigr{outer[4]}{outer[5]}"
+    return cut
+
+
+def _whole(latex: str) -> bool:
+    """Whether every brace and bracket that opens in it is closed in it, in order."""
+    depth = 0
+    for token in _TOKEN.findall(latex):
+        depth += (token in ("{", "\\left", "\\begin")) - (token in ("}", "\\right", "\\end"))
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _cut(latex: str) -> Iterator[str]:
+    depth, piece, operand = 0, "", False  # an operator after nothing is a sign, and stays with what follows
+    for token in _TOKEN.findall(latex):
+        if depth == 0 and token in _BREAKS and (operand or token.startswith("\\q")):
+            yield piece
+            piece, operand = "", False
+        depth += (token in ("{", "(", "[", "\\left", "\\begin", "\\{")) - (
+            token in ("}", ")", "]", "\\right", "\\end", "\\}")
+        )
+        # The bracket after \left or \right counts once, with its word.
+        if piece.endswith(("\\left", "\\right")):
+            depth -= (token in ("(", "[", "\\{")) - (token in (")", "]", "\\}"))
+        piece += token
+        if not token.isspace():
+            operand = token not in _BREAKS and token not in (",", "^", "_")
+        if depth == 0 and token == ",":
+            yield piece
+            piece = ""
+    yield piece
+
+
+def _merged(cut: Iterator[str]) -> list[str]:
+    """Short pieces go with those before them; blank ones go."""
+    found: list[str] = []
+    for piece in map(str.strip, cut):
+        if found and piece and len(found[-1]) + len(piece) < 2 * _SHORT and not found[-1].endswith(","):
+            found[-1] += f" {piece}"
+        elif piece:
+            found.append(piece)
+    return found or [""]

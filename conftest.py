@@ -21,6 +21,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
         os.environ.update(environment())
         os.environ.pop("MPLBACKEND", None)  # Agg would swallow inline figures
-        config.option.nbval_sanitize_with = config.option.nbval_sanitize_with or str(
-            Path(__file__).parent / "tests/nbval.cfg"
-        )
+        rules = str(Path(__file__).parent / "tests" / "nbval.cfg")
+        config.option.nbval_sanitize_with = config.option.nbval_sanitize_with or rules

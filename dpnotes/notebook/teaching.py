@@ -275,9 +275,6 @@ def proved(namespace: Mapping[str, Any]) -> None:
 
 
 # ---------------------------------------------------------------- tables
-Cell = str | Sequence[str]
-
-
 @dataclass(frozen=True, repr=False)
 class Table:
     """A table of short texts; mathematics between dollar signs, and an address is a link named by its last part.
@@ -297,7 +294,7 @@ class Table:
     """
 
     columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[Any]]
     caption: str = ""
     folded: str = ""
 
@@ -316,7 +313,7 @@ class Table:
         return f"<details><summary>{html.escape(self.folded)}</summary>{table}</details>" if self.folded else table
 
 
-def _cell(texts: Cell) -> str:
+def _cell(texts: str | Sequence[str]) -> str:
     parts = [texts] if isinstance(texts, str) else texts
     shown = "".join(f"<div>{_linked(text)}</div>" for text in parts) if len(parts) > 1 else _linked("".join(parts))
     return f'<td style="text-align: left; vertical-align: top; overflow-wrap: anywhere">{shown}</td>'

@@ -78,7 +78,7 @@ def test_an_unsound_exercise_is_named(answer: Any, wrong: list[Any], found: list
             proved({"pair": asked, "other": 1})
 
 
-def asked_about(total=4, right="yes & no", **choices):
+def asked_about(total=4, right="yes & no", **choices: str):
     ran = []
     asked = Prediction(
         "Is it <b>even</b>?", choices or {"yes & no": "It is.", "no": "Halve $4$."},
@@ -120,7 +120,7 @@ def test_readers_without_a_kernel_see_question_and_choices_and_the_answer_folded
 )
 def test_a_prediction_without_reasons_or_a_right_choice_is_refused(right: str, choices: dict[str, str], named: str):
     with pytest.raises(ValueError, match=f"Expected {named}"):
-        asked_about(right=right, **choices)
+        asked_about(4, right, **choices)
 
 
 def test_a_run_that_does_not_bear_the_right_choice_out_is_found(capsys):

@@ -28,6 +28,54 @@ SETTINGS = {
 }
 
 
+PLACES = ".jp-OutputArea-output, .jp-MarkdownOutput"
+CUT = """() => {
+    const found = new Map();
+    for (const place of document.querySelectorAll('PLACES')) {
+        const edge = place.getBoundingClientRect().right;
+        for (const part of [place, ...place.querySelectorAll('*')]) {
+            const box = part.getBoundingClientRect();
+            if (!box.width || !box.height) continue;
+            if (part.closest('mjx-assistive-mml, mjx-stretchy-h, mjx-stretchy-v, .sr-only, select, [hidden]')) continue;
+            const scrolls = part.clientWidth && getComputedStyle(part).overflowX !== 'visible';
+            const over = Math.max(box.right - edge, scrolls ? part.scrollWidth - part.clientWidth : 0);
+            if (over > 1.5 && !found.has(place))
+                found.set(place, `${Math.round(over)} px, ${part.tagName}: ${part.textContent.trim().slice(0, 90)}`);
+        }
+    }
+    return [...found.values()];
+}""".replace("PLACES", PLACES)
+PALE = """least => {
+    const numbers = colour => (colour.match(/[0-9.]+/g) || [0, 0, 0]).map(Number);
+    const linear = part => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+    const [red, green, blue] = [0.2126, 0.7152, 0.0722];
+    const light = c => red * linear(c[0] / 255) + green * linear(c[1] / 255) + blue * linear(c[2] / 255);
+    const over = (front, back) => [0, 1, 2].map(i => front[i] * (front[3] ?? 1) + back[i] * (1 - (front[3] ?? 1)));
+    const behind = part => {
+        if (!part) return [255, 255, 255];
+        const colour = numbers(getComputedStyle(part).backgroundColor);
+        return (colour[3] ?? 1) === 1 ? colour : over(colour, behind(part.parentElement));
+    };
+    const found = new Map();
+    for (const place of document.querySelectorAll('PLACES')) {
+        const texts = document.createTreeWalker(place, NodeFilter.SHOW_TEXT);
+        while (texts.nextNode()) {
+            const part = texts.currentNode.parentElement;
+            const box = part.getBoundingClientRect();
+            if (!texts.currentNode.textContent.trim() || !box.width || !box.height) continue;
+            if (part.closest('mjx-assistive-mml, style, script, button:disabled, option, .noUi-tooltip')) continue;
+            const back = behind(part);
+            const pair = [light(over(numbers(getComputedStyle(part).color), back)), light(back)].sort((a, b) => b - a);
+            const contrast = (pair[0] + 0.05) / (pair[1] + 0.05);
+            const words = texts.currentNode.textContent.trim().slice(0, 60);
+            const kind = `${part.tagName} ${getComputedStyle(part).color}`;
+            if (contrast < least) found.set(kind, `${contrast.toFixed(2)}:1: ${words}`);
+        }
+    }
+    return [...found.values()];
+}""".replace("PLACES", PLACES)
+
+
 @contextlib.contextmanager
 def jupyterlab(root: Path, home: Path, seconds: float = 60) -> Iterator[str]:
     """Serve the folder `root`, with settings and caches under `home` and nothing of the user's; gives the address."""
@@ -128,6 +176,21 @@ class Notebook:
         finally:
             page.close()
 
+    def wait_until_shown(self, milliseconds: float = 60_000) -> None:
+        """Wait until the stored notebook is in the page, its mathematics set."""
+        self.page.wait_for_function(
+            "() => window.jupyterapp?.shell.currentWidget?.context?.isReady", timeout=milliseconds
+        )
+        self.page.wait_for_function(
+            """() => {
+            const cells = [...document.querySelectorAll('.jp-MarkdownCell')];
+            const set = text => !text.textContent.includes('$') || text.querySelector('mjx-container');
+            return cells.every(cell => cell.textContent.trim())
+                && [...document.querySelectorAll('.jp-MarkdownOutput')].every(set);
+        }""",
+            timeout=milliseconds,
+        )
+
     def run_all(self, milliseconds: float = 240_000) -> None:
         """Run every cell through JupyterLab's own command, until nothing is queued and the kernel is idle."""
         self.page.wait_for_function(
@@ -178,6 +241,14 @@ class Notebook:
             self.page.wait_for_timeout(100)
         return False
 
+    def choose(self, control: "Locator", key: str = "ArrowDown") -> str:
+        """Press `key` on a dropdown; what is chosen then, when all that follows it has followed."""
+        control.focus()
+        self.page.keyboard.press(key)
+        self.wait_until_idle()
+        self.page.wait_for_timeout(200)
+        return control.evaluate("element => element.selectedOptions[0].text")
+
     def steppers(self) -> list["Locator"]:
         """The listings that are stepped through."""
         return self.page.locator(".dpnotes-stepper").all()
@@ -203,6 +274,33 @@ class Notebook:
             ...document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]'),
             ...document.querySelectorAll('mjx-merror, .MathJax_Error, .dpnotes-error'),
         ].map(element => element.textContent.slice(0, 300))""")
+
+    def resize(self, width: int) -> None:
+        """Give the window another width, in pixels, and let the page follow."""
+        self.page.set_viewport_size({"width": width, "height": 1500})
+        self.page.wait_for_timeout(300)
+
+    def dress(self, theme: str) -> None:
+        """Put on a theme, "JupyterLab Light" or "JupyterLab Dark"."""
+        self.page.evaluate(
+            "theme => window.jupyterapp.commands.execute('apputils:change-theme', {theme: theme})", theme
+        )
+        light = "true" if theme.endswith("Light") else "false"
+        self.page.wait_for_function(f"() => document.body.dataset.jpThemeLight === '{light}'")
+        self.page.wait_for_timeout(300)
+
+    def cut(self) -> list[str]:
+        """What of outputs and texts is wider than its place, by how many pixels; a box that scrolls hides as well."""
+        return self.page.evaluate(CUT)
+
+    def pale(self, least: float = 4.5) -> list[str]:
+        """Words in outputs and texts with less contrast to what is behind them, as they are painted now."""
+        return self.page.evaluate(PALE, least)
+
+    def unsaid(self) -> list[str]:
+        """Pictures in outputs and texts that have no alternative text."""
+        return self.page.evaluate("""() => [...document.querySelectorAll('.jp-OutputArea img, .jp-MarkdownOutput img')]
+            .filter(image => ['', 'Image'].includes(image.alt.trim())).map(image => image.outerHTML.slice(0, 80))""")
 
     def pixels(self, path: Path) -> None:
         """A picture of the whole notebook, for a person to look at."""

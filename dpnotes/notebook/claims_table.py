@@ -41,11 +41,10 @@ def counts_table(claims: Iterable[Claim], verdicts: Mapping[str, Verdict]) -> Ta
     kinds = [kind for kind in Kind if any(verdicts[claim.id].kind == kind for claim in claims)]
     papers = list(dict.fromkeys(claim.paper for claim in claims))
     found = Counter((claim.paper, verdicts[claim.id].kind) for claim in claims)
-    rows = [[paper, *(str(found[paper, kind]) for kind in kinds)] for paper in papers]
-    for row, paper in zip(rows, papers, strict=True):
-        row.append(str(sum(claim.paper == paper for claim in claims)))
-    rows.append(["all papers", *(str(sum(found[paper, kind] for paper in papers)) for kind in kinds), str(len(claims))])
-    return Table(["paper", *map(str, kinds), "claims"], rows)
+    rows = [[str(kind), *(found[paper, kind] for paper in papers)] for kind in kinds]
+    rows.append(["claims", *(sum(claim.paper == paper for claim in claims) for paper in papers)])
+    rows = [[name, *map(str, counts), str(sum(counts))] for name, *counts in rows]
+    return Table(["verdict", *papers, "all papers"], rows)
 
 
 def errata_counts(claims: Iterable[Claim]) -> Table:

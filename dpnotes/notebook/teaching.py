@@ -256,8 +256,9 @@ def proved(namespace: Mapping[str, Any]) -> None:
     >>> proved({"sixes": Exercise("What is 6 times 7?", near(42), ["It is even."], "6 * 7.", answer=42, wrong=[36])})
     1 exercise: solutions pass, and 1 wrong answer does not.
     """
-    exercises = {name: one for name, one in namespace.items() if isinstance(one, Exercise)}
-    predictions = {name: one for name, one in namespace.items() if isinstance(one, Prediction)}
+    named = {name: one for name, one in namespace.items() if not name.startswith("_")}  # IPython keeps outputs as _1
+    exercises = {name: one for name, one in named.items() if isinstance(one, Exercise)}
+    predictions = {name: one for name, one in named.items() if isinstance(one, Prediction)}
     found = [f"{name}: {what}" for name, one in {**exercises, **predictions}.items() for what in one.unsound()]
     if found:
         raise AssertionError("; ".join(found))

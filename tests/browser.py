@@ -156,7 +156,8 @@ class Notebook:
         said = notebook.complaints.append
 
         def console(message: "ConsoleMessage") -> None:
-            if message.type in ("error", "warning"):
+            slow = "taking too long to activate" in message.text  # what JupyterLab says on a busy machine
+            if message.type in ("error", "warning") and not slow:
                 said(f"console {message.type}: {message.text}")
 
         def only_local(route: "Route") -> None:

@@ -147,9 +147,9 @@ def museum_table(exhibits: Sequence[Any], audit: Mapping[str, tuple[float, float
       audit: name to the lower bounds of the broken and of the correct variant.
 
     >>> museum_table([], {}).columns[:3]
-    ['mistake', 'correct line', 'broken line']
+    ['mistake', 'correct line, and the broken one', 'δ']
     """
-    columns = ["mistake", "correct line", "broken line", "δ", "claimed ε", "exact ε, broken (correct)"]
+    columns = ["mistake", "correct line, and the broken one", "δ", "claimed ε", "exact ε, broken (correct)"]
     columns += ["audited ε ≥, broken (correct)", "runs a side", "power"]
     rows = []
     for exhibit in exhibits:
@@ -159,8 +159,7 @@ def museum_table(exhibits: Sequence[Any], audit: Mapping[str, tuple[float, float
         rows.append(
             [
                 exhibit.name,
-                exhibit.line,
-                exhibit.instead,
+                [exhibit.line, exhibit.instead],
                 f"{exhibit.claim.delta:g}",
                 f"{exhibit.claim.epsilon:.3f}",
                 f"{'∞' if math.isinf(exact) else f'{exact:.3f}'} ({right:.3f})",

@@ -144,7 +144,7 @@ class Explorer:
             self._refuse(f"{type(error).__name__}: {error}")
             raise
         try:
-            picture, words = self._picture(data), self._describe(data)
+            picture, words = self._picture(data), markup.wrapped(self._describe(data))
         except Exception as error:
             self._refuse(f"{type(error).__name__}: {error}")
             raise

@@ -5,6 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && exit; done; echo python3)
 PORT ?= 8888
 BROWSER ?=
+FRESH ?=
 WORKERS ?= 2
 
 VENV := .venv
@@ -20,9 +21,9 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-lab: $(VENV)/.lab  ## set up, then open JupyterLab on the first notebook (PORT=8888, BROWSER=none on a server)
-	$(BIN)/jupyter lab --port=$(PORT) --LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb \
-		$(if $(filter none,$(BROWSER)),--no-browser) $(if $(filter 0,$(shell id -u)),--allow-root)
+# JupyterLab saves every two minutes by itself, so it opens copies, in my_notebooks/.
+lab: $(VENV)/.lab  ## set up, then open JupyterLab on your copies (PORT=8888, BROWSER=none on a server, FRESH=1 renews)
+	$(BIN)/dpnotes lab --port=$(PORT) $(if $(filter none,$(BROWSER)),--no-browser) $(if $(filter-out 0,$(FRESH)),--fresh)
 
 test: chromium  ## set up, then lint, types, tests, doctests, notebooks, browser
 	@$(MAKE) --no-print-directory -j2 lint types

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import json
 import os
+import shlex
 import signal
 import sys
 from collections import Counter
@@ -424,6 +425,7 @@ def run(
     with _joined(timeout) as processes:
         refusal, chosen = "", []
         try:
+            _refuse_an_installation()
             chosen = _to_run(names, profile, device, jobs, processes.size)
         except ValueError as error:
             refusal = str(error)
@@ -443,6 +445,14 @@ def run(
                 processes=processes,
                 report=lambda line: typer.echo(line),
             )
+
+
+def _refuse_an_installation() -> None:
+    """What hours of work have found does not go into an installed package, which an update replaces."""
+    from dpnotes import experiments as parts
+
+    if Path(dpnotes.__file__).resolve().parent in parts.results_folder().resolve().parents:
+        raise ValueError("Expected DPNOTES_RESULTS to be a folder of yours: an installed package is not written into.")
 
 
 def _to_run(names: Sequence[str], profile: str, device: str, jobs: int, num_processes: int) -> "list[Experiment]":
@@ -507,6 +517,7 @@ def verify(
     """
     from dpnotes import experiments as parts
 
+    _refuse_an_installation()
     chosen = _chosen(names) if names else all_experiments()
     pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
     settings: dict[str, Any] = {"seconds": seconds, "device": device, "memory": memory}
@@ -552,6 +563,7 @@ def status(
     experiments = all_experiments()
     results = parts.status(experiments)
     if write:
+        _refuse_an_installation()
         files.write({parts.results_folder() / "OUTSTANDING.md": parts.outstanding(experiments).encode()})
     if as_json:
         _print_json([asdict(result) for result in results])
@@ -622,6 +634,41 @@ def clean(
     typer.echo(f"{freed / 1e6:.1f} MB removed; results stay.")
 
 
+@_command("lab")
+def lab(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="Default: my_notebooks of the repository, or dpnotes_notebooks here.", show_default=False),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Renew copies; yours move into a dated folder there.")] = False,
+    copy_only: Annotated[bool, typer.Option("--copy-only", help="Copy, and open nothing.")] = False,
+    port: Annotated[int, typer.Option(help="Of JupyterLab.")] = 8888,
+    browser: Annotated[bool, typer.Option(help="Open one; on a server there is none.")] = True,
+) -> None:
+    """Copy the notebooks into a folder of yours, and open the first in JupyterLab.
+
+    A copy that is there stays as you left it. JupyterLab saves by itself every two minutes: it saves copies.
+    """
+    from dpnotes.notebook import copies
+
+    if not copy_only and importlib.util.find_spec("jupyterlab") is None:
+        raise ValueError("Expected jupyterlab, which is not installed: pip install 'dpnotes[lab]'")
+    found = copies.copy_to(folder or copies.default_folder(), fresh)
+    if found.backup:
+        typer.echo(f"Yours are in {found.backup}.")
+    if found.added:
+        typer.echo(f"{len(found.added)} files copied into {found.folder}.")
+    if found.older:
+        named = f"{found.older[0]}{f' and {len(found.older) - 1} more' if len(found.older) > 1 else ''}"
+        here = "make lab FRESH=1" if folder is None and copies.in_repository() else "dpnotes lab --fresh"
+        renew = here if folder is None else f"dpnotes lab {shlex.quote(str(folder))} --fresh"
+        typer.echo(f"Changed since you took your copy: {named}. To renew, and keep yours in a folder: {renew}")
+    if not copy_only:
+        sys.stdout.flush()
+        command = copies.jupyterlab(found.folder, port, browser)
+        os.execv(command[0], command)
+
+
 @_command("doctor")
 def doctor(as_json: Json = False) -> None:
     """Is this machine ready, and what to do if not."""
@@ -649,7 +696,7 @@ def _freshness_of_results() -> "Iterable[Finding]":
 
         results = parts.status(all_experiments())
     except (ImportError, FileNotFoundError):
-        return  # a package that is missing was named before; an installation has no results
+        return  # a package that is missing was named before; not every installation has results
     counts = Counter(s.reason.split(" ")[0] if s.state == "current" else s.state for s in results)
     words = {"run": "run with this code", "verified": "verified with it"}
     listed = ", ".join(f"{count} {words.get(name, name)}" for name, count in sorted(counts.items()))

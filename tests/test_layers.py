@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "notebook": {"experiments", "measure", "theory", *LEAVES},
     "doctor": {"problems", "draws", "validate"},
     # The command line finds the papers by name and imports none of them in its source.
-    "cli": {"doctor", "experiments", "theory", "papers", "processes", "validate", "files"},
+    "cli": {"doctor", "experiments", "notebook", "theory", "papers", "processes", "validate", "files"},
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "sympy", "scipy", "dp_accounting", "matplotlib", "pandas", "sklearn", "pooch"}

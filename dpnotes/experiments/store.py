@@ -2,7 +2,8 @@
 
 A table is a pair of files, `NAME.npz` (columns, no pickles, same bytes for same columns) and `NAME.manifest.json`
 (what they are and how they came about, with the sha256 of both; `dpnotes.files`). Results stand in `notebooks/results`
-of the repository (or `$DPNOTES_RESULTS`), cells in the user's cache (or `$DPNOTES_CACHE`).
+of the repository, or of the wheel that carries them (or in `$DPNOTES_RESULTS`), cells in the user's cache (or
+`$DPNOTES_CACHE`).
 """
 
 import hashlib
@@ -41,16 +42,24 @@ class Table:
 
 
 # ---------------------------------------------------------------- folders
+def notebooks_folder() -> Path:
+    """Where the notebooks stand: inside the package where a wheel carries them, beside it in the repository.
+
+    Raises:
+      FileNotFoundError: in neither place.
+    """
+    package = Path(dpnotes.__file__).parent
+    carried, repository = package / "carried" / "notebooks", package.parent / "notebooks"
+    folder = carried if carried.is_dir() else repository
+    if not folder.is_dir():
+        raise FileNotFoundError(f"Expected {repository}: set DPNOTES_RESULTS to the folder of the results.")
+    return folder
+
+
 def results_folder() -> Path:
-    """Where results stand: `$DPNOTES_RESULTS`, or `notebooks/results` beside the package."""
-    if chosen := os.environ.get("DPNOTES_RESULTS"):
-        return Path(chosen)
-    repository = Path(dpnotes.__file__).parents[1]
-    if not (repository / "notebooks").is_dir():
-        raise FileNotFoundError(
-            f"Expected {repository / 'notebooks'}: set DPNOTES_RESULTS to the folder of the results."
-        )
-    return repository / "notebooks" / "results"
+    """Where results stand: `$DPNOTES_RESULTS`, or `results` among the notebooks."""
+    chosen = os.environ.get("DPNOTES_RESULTS")
+    return Path(chosen) if chosen else notebooks_folder() / "results"
 
 
 def cache_folder() -> Path:

@@ -1,0 +1,40 @@
+"""What pyproject.toml cannot say: a wheel carries the notebooks, their results and the pages, inside the package.
+
+They stand beside the package in the repository, where an editable install finds them. In a wheel they are
+`dpnotes/carried/notebooks` and `dpnotes/carried/docs`; `dpnotes lab` copies them out, and opens the copies.
+"""
+
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+CARRIED = ("notebooks/*.ipynb", "notebooks/results/*.npz", "notebooks/results/*.json", "docs/**/*.md")
+
+
+class BuildWithNotebooks(build_py):
+    """Copies what is carried where the package is built; an editable install needs no copy."""
+
+    def run(self) -> None:
+        """Build the package, then put beside it what it carries."""
+        super().run()
+        if self.editable_mode:
+            return
+        for source, built in self._carried().items():
+            self.mkpath(str(Path(built).parent))
+            self.copy_file(source, built)
+
+    def get_source_files(self) -> list[str]:
+        """A source distribution has them too, or no wheel could be built from it."""
+        return [*super().get_source_files(), *self._carried()]
+
+    def get_outputs(self, include_bytecode: bool = True) -> list[str]:
+        """What was built."""
+        return [*super().get_outputs(include_bytecode), *self._carried().values()]
+
+    def _carried(self) -> dict[str, str]:
+        sources = sorted(path.as_posix() for pattern in CARRIED for path in Path().glob(pattern))
+        return {source: str(Path(self.build_lib, "dpnotes/carried", source)) for source in sources}
+
+
+setup(cmdclass={"build_py": BuildWithNotebooks})

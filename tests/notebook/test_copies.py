@@ -1,0 +1,242 @@
+"""Copies of the notebooks: nothing of a reader's is lost, nothing reaches the originals, all links lead to copies."""
+
+import json
+import os
+import posixpath
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dpnotes import cli
+from dpnotes.notebook import copies
+
+ROOT = Path(__file__).parents[2]
+RUNNER = CliRunner()
+MINE = "what I found out"
+
+
+def call(*arguments: str | Path, code: int = 0) -> str:
+    result = RUNNER.invoke(cli.app, ["lab", *map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A repository with two notebooks and a page, which are the originals of this test."""
+    root = tmp_path / "repository"
+    (root / "dpnotes").mkdir(parents=True)
+    notebook = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    for name, text in (
+        ("00_start_here", "Go to [rates](rates.ipynb)."),
+        ("rates", "See [docs/page.md](../docs/page.md)."),
+    ):
+        cell = {"cell_type": "markdown", "id": "cell-00", "metadata": {}, "source": [text]}
+        path = root / "notebooks" / f"{name}.ipynb"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(notebook | {"cells": [cell]}, indent=1, sort_keys=True) + "\n")
+    (root / "docs/deeper").mkdir(parents=True)
+    (root / "docs/page.md").write_text(
+        "[one](../notebooks/rates.ipynb#Top) [two](deeper/proof.md) [three](../README.md)"
+    )
+    (root / "docs/deeper/proof.md").write_text("[back](../page.md), $[0, 1](x)$, [out](https://example.org/a.md)")
+    monkeypatch.setattr(cli.dpnotes, "__file__", str(root / "dpnotes" / "__init__.py"))
+    monkeypatch.delenv("DPNOTES_RESULTS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return root
+
+
+# ---------------------------------------------------------------- what is there stays
+def test_a_first_copy_goes_into_the_repositorys_own_folder_and_says_so(repository: Path):
+    assert "4 files copied into " in call("--copy-only")
+    made = contents(repository / "my_notebooks")
+    assert made.keys() == {".copies.json", "00_start_here.ipynb", "rates.ipynb", "docs/page.md", "docs/deeper/proof.md"}
+    assert made["00_start_here.ipynb"] == (repository / "notebooks/00_start_here.ipynb").read_bytes()
+    assert call("--copy-only") == "", "a second time there is nothing to say"
+
+
+def test_what_a_reader_wrote_is_never_overwritten_and_what_is_new_is_added(repository: Path, tmp_path: Path):
+    call("mine", "--copy-only")
+    (tmp_path / "mine/00_start_here.ipynb").write_text(MINE)
+    (tmp_path / "mine/rates.ipynb").unlink()
+    (tmp_path / "mine/own.ipynb").write_text(MINE)
+    shutil.copy(repository / "notebooks/rates.ipynb", repository / "notebooks/another.ipynb")
+    assert "2 files copied into mine." in call("mine", "--copy-only")
+    for name in ("00_start_here.ipynb", "own.ipynb"):
+        assert (tmp_path / "mine" / name).read_text() == MINE
+    assert (tmp_path / "mine/another.ipynb").is_file() and (tmp_path / "mine/rates.ipynb").is_file()
+
+
+@pytest.mark.parametrize("wrote", [True, False])
+def test_a_copy_of_an_older_original_is_named_in_one_line_until_it_is_renewed(
+    repository: Path, tmp_path: Path, wrote: bool
+):
+    call("my folder", "--copy-only")
+    copy, original = tmp_path / "my folder/rates.ipynb", repository / "notebooks/rates.ipynb"
+    if wrote:
+        copy.write_text(MINE)
+    before = copy.read_bytes()
+    original.write_text(original.read_text().replace("See", "Look at"))
+    for _ in range(2):
+        (line,) = call("my folder", "--copy-only").splitlines()
+        assert "rates.ipynb" in line and line.endswith("dpnotes lab 'my folder' --fresh")
+        assert copy.read_bytes() == before
+    assert "Yours are in my folder/backup_" in call("my folder", "--copy-only", "--fresh")
+    assert b"Look at" in copy.read_bytes()
+    (backup,) = (tmp_path / "my folder").glob("backup_*")
+    assert contents(backup) == {"rates.ipynb": before}
+    assert call("my folder", "--copy-only") == ""
+
+
+def test_in_the_repository_the_command_that_renews_is_makes(repository: Path):
+    call("--copy-only")
+    original = repository / "notebooks/rates.ipynb"
+    original.write_text(original.read_text().replace("See", "Look at"))
+    assert call("--copy-only").endswith(": make lab FRESH=1\n")
+
+
+def test_renewing_loses_nothing_however_often(repository: Path, tmp_path: Path):
+    call("mine", "--copy-only")
+    (tmp_path / "mine/figure.png").write_text(MINE)
+    written = []
+    for number in range(3):
+        for name in ("rates.ipynb", "docs/page.md"):
+            (tmp_path / "mine" / name).write_text(f"{MINE} {number} {name}")
+            written.append(f"{MINE} {number} {name}".encode())
+        call("mine", "--copy-only", "--fresh")
+    kept = contents(tmp_path / "mine")
+    assert set(written) <= {*kept.values()} and kept["figure.png"].decode() == MINE
+    assert {kept[name] for name in copies.originals()} == {*copies.originals().values()}
+
+
+def test_a_copy_whose_original_is_gone_stays_until_all_are_renewed(repository: Path, tmp_path: Path):
+    call("mine", "--copy-only")
+    before = (tmp_path / "mine/rates.ipynb").read_bytes()
+    (repository / "notebooks/rates.ipynb").unlink()
+    call("mine", "--copy-only")
+    assert (tmp_path / "mine/rates.ipynb").read_bytes() == before
+    call("mine", "--copy-only", "--fresh")
+    (backup,) = (tmp_path / "mine").glob("backup_*")
+    assert not (tmp_path / "mine/rates.ipynb").exists() and contents(backup)["rates.ipynb"] == before
+
+
+@pytest.mark.parametrize("damage", ["", "{}", None])
+def test_a_lost_record_costs_a_line_and_no_work(repository: Path, tmp_path: Path, damage: str | None):
+    call("mine", "--copy-only")
+    (tmp_path / "mine/rates.ipynb").write_text(MINE)
+    record = tmp_path / "mine/.copies.json"
+    record.unlink() if damage is None else record.write_text(damage)
+    assert "rates.ipynb" in call("mine", "--copy-only")
+    assert (tmp_path / "mine/rates.ipynb").read_text() == MINE
+
+
+def test_what_cannot_be_written_leaves_no_half_of_a_notebook(tmp_path: Path):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
+    command = [sys.executable, "-c", f"{limit}from dpnotes.cli import main; main()", "lab", "mine", "--copy-only"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert run.returncode == 2 and "File too large: 'mine/" in run.stderr and len(run.stderr.splitlines()) == 1
+    whole = copies.originals()
+    made = contents(tmp_path / "mine")
+    assert made and all(content == whole[name] for name, content in made.items())
+
+
+# ---------------------------------------------------------------- the originals are out of reach
+@pytest.mark.parametrize("folder", [".", "notebooks", "notebooks/../notebooks"])
+def test_a_folder_of_originals_is_refused(repository: Path, folder: str):
+    before = contents(repository)
+    assert "Expected folder=" in call(repository / folder, "--copy-only", "--fresh", code=2)
+    assert contents(repository) == before
+
+
+def test_a_link_to_an_original_is_refused(repository: Path, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/rates.ipynb").symlink_to(repository / "notebooks/rates.ipynb")
+    assert "Expected folder='mine'" in call("mine", "--copy-only", "--fresh", code=2)
+
+
+def test_jupyterlab_serves_the_working_folder_and_nothing_above(repository: Path, monkeypatch: pytest.MonkeyPatch):
+    run: list[list[str]] = []
+    monkeypatch.setattr(cli.os, "execv", lambda program, command: run.append(command))
+    call("mine", "--port", "9000", "--no-browser")
+    (command,) = run
+    assert f"--ServerApp.root_dir={Path('mine').resolve()}" in command and "--no-browser" in command
+    assert "--port=9000" in command and "--LabApp.default_url=/lab/tree/00_start_here.ipynb" in command
+
+
+def test_without_jupyterlab_one_line_says_what_to_install(repository: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    (line,) = call("mine", code=2).splitlines()
+    assert line == "dpnotes: Expected jupyterlab, which is not installed: pip install 'dpnotes[lab]'"
+    assert not Path("mine").exists()
+    call("mine", "--copy-only")
+
+
+def test_git_ignores_what_readers_and_students_write():
+    names = ["my_notebooks/rates.ipynb", "handout/students/rates.ipynb"]
+    run = subprocess.run(["git", "check-ignore", *names], cwd=ROOT, capture_output=True, text=True)
+    if run.returncode == 128:
+        pytest.skip("not a git repository")
+    assert run.stdout.split() == names
+
+
+# ---------------------------------------------------------------- links
+def broken(made: dict[str, bytes]) -> list[str]:
+    """Links to files that lead nowhere in the folder, or out of it; those in stored outputs too."""
+    found = []
+    for name, content in made.items():
+        for target in re.findall(r"\]\(([^()\s]+)\)|href=\\?[\"']([^\"'\\]+)", content.decode()):
+            path = "".join(target).partition("#")[0]
+            if re.search(r"\.(ipynb|md|py|toml|png)$|/$|^\.\.", path) and "://" not in path:
+                there = posixpath.normpath(posixpath.join(posixpath.dirname(name), path))
+                found += [f"{name}: {path}"] if there not in made else []
+    return found
+
+
+def test_every_link_leads_to_a_copy(repository: Path):
+    made = copies.originals()
+    assert made["docs/page.md"] == b"[one](../rates.ipynb#Top) [two](deeper/proof.md) three"
+    assert made["docs/deeper/proof.md"] == (repository / "docs/deeper/proof.md").read_bytes()
+    assert b"[docs/page.md](docs/page.md)" in made["rates.ipynb"]
+    assert not broken(made)
+    (repository / "docs/page.md").unlink()
+    assert not broken(copies.originals()), "a page that no wheel carries is named without a link"
+
+
+def test_control_a_link_that_leads_nowhere_is_seen():
+    assert broken({"a.ipynb": b'"[a](../docs/a.md)"', "docs/b.md": b"[c](c.md)"}) == [
+        "a.ipynb: ../docs/a.md",
+        "docs/b.md: c.md",
+    ]
+    assert broken({"a.ipynb": rb'"<a href=\"../docs/a.md#b\">"'}) == ["a.ipynb: ../docs/a.md"]
+
+
+def test_the_links_of_the_real_notebooks_and_pages_lead_to_copies():
+    made = copies.originals()
+    assert {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} <= made.keys() and "docs/theory.md" in made
+    assert not broken(made)
+
+
+def test_a_copy_is_its_original_but_for_its_links():
+    for name, content in copies.originals().items():
+        if name.endswith(".ipynb"):
+            lines = content.decode().splitlines(), (ROOT / "notebooks" / name).read_text().splitlines()
+            assert len(lines[0]) == len(lines[1])
+            assert not [new for new, old in zip(*lines, strict=True) if new != old and "](../" not in old]
+
+
+def test_copying_loads_nothing_heavy():
+    heavy = {"torch", "sympy", "nbformat", "ipywidgets"}
+    program = f"import sys; from dpnotes.notebook import copies; print({heavy} & {{*sys.modules}})"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    run = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"

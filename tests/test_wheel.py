@@ -1,0 +1,141 @@
+"""A wheel in an environment that has no repository: it opens a notebook with its results."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import dpnotes
+from dpnotes.notebook import copies
+from dpnotes.notebook.write import environment
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[1]
+NOTEBOOK = "05_goldstein.ipynb"  # shows stored results
+
+
+def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str:
+    """What a program prints, without anything of the repository in its environment."""
+    hidden = {"PYTHONPATH", "DPNOTES_RESULTS", "VIRTUAL_ENV"}
+    kept = {name: value for name, value in environment().items() if name not in hidden}
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=kept | variables, capture_output=True, text=True)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a wheel is built from, apart from the repository: building leaves folders behind."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in ("dpnotes", "notebooks", "docs"):
+        ignored = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    # The setuptools of this environment, and its other packages: nothing is asked of the network.
+    run(sys.executable, "-m", "pip", "wheel", ".", "--no-deps", "--no-build-isolation", "-w", folder, cwd=source)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the wheel, and with the packages, not this one, of the environment here."""
+    folder = tmp_path_factory.mktemp("environment")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    python = folder / "bin" / "python"
+    (site,) = (folder / "lib").glob("python*/site-packages")
+    # A folder named in a .pth is searched, but its own .pth files, of an editable install, are not.
+    (site / "packages.pth").write_text(sysconfig.get_path("purelib"))
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    return python
+
+
+@pytest.fixture(scope="module")
+def reader(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a reader who has only the wheel, with copies of the notebooks."""
+    folder = tmp_path_factory.mktemp("reader")
+    assert "files copied into dpnotes_notebooks." in run(installed, "-m", "dpnotes", "lab", "--copy-only", cwd=folder)
+    return folder / "dpnotes_notebooks"
+
+
+def test_a_wheel_carries_notebooks_results_and_pages_and_so_does_what_it_is_built_from(wheel: Path, source: Path):
+    carried = {
+        path.relative_to(ROOT).as_posix()
+        for pattern in ("notebooks/*.ipynb", "notebooks/results/*.npz", "notebooks/results/*.json", "docs/**/*.md")
+        for path in ROOT.glob(pattern)
+    }
+    names = {*zipfile.ZipFile(wheel).namelist()}
+    start = "dpnotes/carried/"
+    assert {name.removeprefix(start) for name in names if name.startswith(start)} == carried
+    assert not [
+        name for name in names if not name.startswith(("dpnotes/", f"dpnotes-{dpnotes.__version__}.dist-info/"))
+    ]
+    program = "from setuptools import build_meta; print(build_meta.build_sdist('.'))"
+    archive = source / run(sys.executable, "-c", program, cwd=source).splitlines()[-1]
+    with tarfile.open(archive) as tar:
+        packed = {name.partition("/")[2] for name in tar.getnames()}
+    assert carried | {"setup.py", "dpnotes/cli.py"} <= packed
+
+
+def test_the_copies_are_those_of_the_repository(reader: Path, installed: Path):
+    where = run(installed, "-c", "import dpnotes; print(dpnotes.__file__)", cwd=reader).strip()
+    assert Path(where).is_relative_to(installed.parents[1]), "control: the wheel is what is tested"
+    for name, content in copies.originals().items():
+        assert (reader / name).read_bytes() == content, name
+
+
+def test_a_notebook_there_gives_its_stored_outputs(reader: Path, installed: Path, tmp_path: Path):
+    options = ["-q", "-p", "no:cacheprovider", "-W", "default", "--nbval", "--nbval-current-env", NOTEBOOK]
+    run(installed, "-m", "pytest", *options, cwd=reader)
+    said = run(installed, "-m", "pytest", *options, cwd=reader, code=1, DPNOTES_RESULTS=str(tmp_path))
+    assert "failed" in said, "control: without its results it gives others"
+
+
+def test_its_results_are_as_current_as_those_of_the_repository(reader: Path, installed: Path):
+    """An installation has no git: where a module has changed, `dpnotes verify` puts on record that no function has."""
+    listing = "-m", "dpnotes", "status", "--json"
+    there, here = run(installed, *listing, cwd=reader), run(sys.executable, *listing, cwd=ROOT, PYTHONPATH=str(ROOT))
+    states = [{(row["experiment"], row["profile"]): row["state"] for row in json.loads(text)} for text in (there, here)]
+    assert states[0] == states[1] and "current" in states[0].values()
+
+
+def test_nothing_is_written_into_an_installation(reader: Path, installed: Path, tmp_path: Path):
+    for arguments in (["run", "goldstein.tree"], ["verify"], ["status", "--write"]):
+        command = [installed, "-m", "dpnotes", *arguments]
+        done = subprocess.run(
+            command, cwd=reader, env=environment() | {"PYTHONPATH": ""}, capture_output=True, text=True
+        )
+        assert done.returncode == 2 and "Expected DPNOTES_RESULTS to be a folder of yours" in done.stderr
+    folder = installed.parents[1]
+    (carried,) = folder.glob("lib/python*/site-packages/dpnotes/carried/notebooks")
+    assert {path.name for path in carried.iterdir()} == {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} | {
+        "results"
+    }
+
+
+def test_an_editable_install_has_no_copies_and_finds_the_repository(source: Path, tmp_path: Path):
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "environment", cwd=tmp_path)
+    python = tmp_path / "environment/bin/python"
+    (site,) = (tmp_path / "environment/lib").glob("python*/site-packages")
+    (site / "packages.pth").write_text(sysconfig.get_path("purelib"))
+    options = ["--no-deps", "--no-index", "--no-build-isolation", "-e", source]
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, cwd=tmp_path)
+    assert not (source / "dpnotes/carried").exists()
+    program = "from dpnotes.experiments import results_folder; print(results_folder())"
+    assert run(python, "-c", program, cwd=tmp_path).strip() == str(source / "notebooks/results")
+    run(python, "-m", "dpnotes", "lab", "--copy-only", cwd=tmp_path)
+    assert (source / "my_notebooks" / NOTEBOOK).is_file() and os.listdir(source / "my_notebooks/docs")

@@ -16,7 +16,7 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-all chromium lint types unit browser check-notebooks notebooks results bench attack mutants clean
+.PHONY: help lab test test-all chromium lint types unit browser check-notebooks notebooks handout results bench attack mutants clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -55,6 +55,9 @@ browser: $(VENV)/.dev  ## the notebooks in a real chromium
 
 notebooks: $(VENV)/.dev  ## run the notebooks and store their outputs
 	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write notebooks/*.ipynb
+
+handout: $(VENV)/.lab  ## for a class: handout/students without solutions, handout/instructor with them; runs each
+	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.handout handout
 
 results: $(VENV)/.dev  ## run every experiment's quick profile that has no fresh result
 	$(QUIET_ENV) $(BIN)/dpnotes run all --profile quick

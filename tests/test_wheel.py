@@ -100,6 +100,7 @@ def test_the_copies_are_those_of_the_repository(reader: Path, installed: Path):
 
 def test_a_notebook_there_gives_its_stored_outputs(reader: Path, installed: Path, tmp_path: Path):
     options = ["-q", "-p", "no:cacheprovider", "-W", "default", "--nbval", "--nbval-current-env", NOTEBOOK]
+    options += ["--nbval-sanitize-with", str(ROOT / "tests/nbval.cfg")]
     run(installed, "-m", "pytest", *options, cwd=reader)
     said = run(installed, "-m", "pytest", *options, cwd=reader, code=1, DPNOTES_RESULTS=str(tmp_path))
     assert "failed" in said, "control: without its results it gives others"

@@ -59,7 +59,9 @@ def students(notebook: NotebookNode) -> NotebookNode:
         if cell.source != was:
             cell.outputs = []
         if left := _helpers_in(cell.source):
-            raise ValueError(f"cell {number}: Expected {', '.join(left)} in solutions and wrong answers only.")
+            raise ValueError(
+                f"cell {number}: Expected {', '.join(left)} in solutions and wrong answers only, not in what stays."
+            )
     notebook.cells = [cell for cell in notebook.cells if cell.source.strip()]
     return notebook
 

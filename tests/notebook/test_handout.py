@@ -49,8 +49,8 @@ halve = teaching.Exercise(
 
 « = 0
 
-first = teaching.Exercise(solution=("SECRET-G: it really is " f"{6 * 7}."), question="6 · 7?", mistake=teaching.near(42),
-    answer=42,
+first = teaching.Exercise(solution=("SECRET-G: it really is " f"{6 * 7}."), question="6 · 7?",
+    mistake=teaching.near(42), answer=42,
     hints=["It is even.", "It is solution=40 + 2, (or: so)."], wrong=[36, (41, 43)[0]])
 tiny = teaching.Exercise("1 + 1?", teaching.near(2), [], solution="SECRET-H.", wrong=[1], answer=2); kept = 3'''
 SOURCES = [
@@ -114,7 +114,8 @@ halve = teaching.Exercise(
     hints=["Der Faktor ist ½, nämlich 1/2."],
 )
 
-first = teaching.Exercise(question="6 · 7?", mistake=teaching.near(42),
+first = teaching.Exercise(question="6 · 7?",
+    mistake=teaching.near(42),
     hints=["It is even.", "It is solution=40 + 2, (or: so)."])
 tiny = teaching.Exercise("1 + 1?", teaching.near(2), []); kept = 3"""
     )
@@ -169,14 +170,15 @@ def changed(old: str, new: str) -> list[str]:
         (changed("tiny = teaching", "tiny = [1], teaching"), "cell 2: Expected every exercise as NAME = teaching"),
         (changed("kept = 3", "kept = _solution_halve"), "cell 2: Expected _solution_halve in solutions and wrong"),
         (changed("halve.check(half)", "halve.check(half"), "cell 4: Expected Python, got '(' was never closed in line"),
-        (changed("answer=42", "answer=41"), "its answer fails"),
-        (changed("teaching.near(2)", "teaching.near(3, 0.9)"), "passes, though wrong: 1"),
-        (
-            [*SOURCES, "# By the way, SECRET-G: it really is 42."],
-            "first: Expected its solution nowhere else, but students",
+        pytest.param(changed("answer=42", "answer=41"), "its answer fails", marks=pytest.mark.slow),
+        pytest.param(changed("near(2)", "near(3, 0.9)"), "passes, though wrong: 1", marks=pytest.mark.slow),
+        ([*SOURCES, "# By the way, SECRET-G: it really is 42."], "first: Expected its solution nowhere else, but"),
+        pytest.param(
+            [*SOURCES, "print('SECRET-G', 'it really is 42.', sep=': ')"],
+            "first: Expected its solution nowhere else",
+            marks=pytest.mark.slow,
         ),
-        ([*SOURCES, "print('SECRET-G', 'it really is 42.', sep=': ')"], "first: Expected its solution nowhere else"),
-        ([*SOURCES, "halve.answer(1) + 0"], "TypeError"),
+        pytest.param([*SOURCES, "halve.answer(1) + 0"], "TypeError", marks=pytest.mark.slow),
     ],
 )
 def test_a_notebook_that_breaks_the_rules_is_named_and_nothing_is_written(
@@ -242,3 +244,34 @@ def test_the_handouts_of_every_notebook(path: Path, tmp_path: Path):
     for_students.cells += map(nbformat.v4.new_code_cell, ["\n".join(helpers), *checks])
     last = printed(execute(for_students, tmp_path))[len(for_students.cells) - len(checks) :]
     assert last == ["Right.\n"] * len(checks)
+
+
+# ---------------------------------------------------------------- the syllabus
+def misnamed(page: str, headings: dict[str, list[str]], exercises: dict[str, list[str]]) -> list[str]:
+    """Sections and exercises that a syllabus names and its notebooks do not have, row by row."""
+    found = []
+    for row in re.findall(r"^\|.*notebooks/.*$", page, re.MULTILINE):
+        parts = re.findall(r"notebooks/(\w+)\.ipynb\)([^\[|]*)", row)
+        for name, sections in parts:
+            named = re.findall(r"\*([^*]+)\*", sections)
+            found += [f"{name}: {section}" for section in named if section not in headings.get(name, [])]
+        known = [exercise for row_of in exercises.values() for exercise in row_of]
+        found += [exercise for exercise in re.findall(r"`(\w+)`", row.split("|")[-2]) if exercise not in known]
+    return found
+
+
+def test_the_syllabus_names_sections_and_exercises_that_there_are():
+    page = (ROOT / "docs/syllabus.md").read_text()
+    headings = {path.stem: re.findall(r"^#+ (.*)$", text_of(path), re.MULTILINE) for path in NOTEBOOKS}
+    exercises = {path.stem: [*solutions(read(path))] for path in NOTEBOOKS}
+    assert not misnamed(page, headings, exercises)
+
+
+def test_control_a_section_that_is_not_there_is_seen():
+    row = "| 1 | [a](../notebooks/a.ipynb): *One*, *Two*; [b](../notebooks/b.ipynb): *Three* | `x`, `y` |"
+    assert misnamed(row, {"a": ["One"], "b": ["Three"]}, {"b": ["y"]}) == ["a: Two", "x"]
+
+
+def text_of(path: Path) -> str:
+    """The words of a notebook."""
+    return "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")

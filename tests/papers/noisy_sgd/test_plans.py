@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 import torch
 from torch import nn
@@ -24,6 +25,7 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.sampling import CombinationError
 from dpnotes.streams import Streams
 
+ROOT = Path(__file__).parents[3]
 POINTS = Streams.of("plan", [0]).normal("points", 0, 60 * 4).view(60, 4).float()
 LABELS = (POINTS[:, 0] + POINTS[:, 1] > 0).long()
 PLAN = TrainingPlan(3.0, 1e-4, num_examples=60, batch_size=12, num_steps=10, norm_bound=1.0)
@@ -223,21 +225,29 @@ def test_step_sizes_that_cannot_be_are_refused(step_size):
         Descent(step_size)
 
 
-def test_the_page_trains_a_network(capsys: pytest.CaptureFixture[str]):
-    page = Path(__file__).parents[3] / "docs" / "bring_your_own.md"
-    code, _ = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
-    assert len([line for line in code.splitlines() if line.strip()]) <= 14
+def readme_s_lines() -> str:
+    (code,) = re.findall(r"```python\n(.*?)\n```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    return code
+
+
+def test_the_readme_s_ten_lines_train_a_network_and_are_those_of_the_notebook(capsys: pytest.CaptureFixture[str]):
+    code = readme_s_lines()
+    assert len([line for line in code.splitlines() if line.strip()]) == 10
+    notebook = nbformat.read(ROOT / "notebooks" / "bring_your_own.ipynb", as_version=4)
+    first = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    assert first.source == code
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        exec(compile(code, str(page), "exec"), {})
-    multiplier, claim, accuracy = capsys.readouterr().out.splitlines()
-    assert multiplier == "noise multiplier 2.25" and claim.startswith("(2, 1e-05)-DP, add-or-remove-one")
-    assert float(accuracy.split()[1]) > 0.9
+        names: dict[str, Any] = {}
+        exec(compile(code, "README.md", "exec"), names)
+    claim, right = capsys.readouterr().out.splitlines()
+    assert claim.startswith("(2, 1e-05)-DP, add-or-remove-one") and right == "9 of 10 right: True"
+    assert claim in first.outputs[0].text and right in first.outputs[0].text
+    assert names["plan"].noise_multiplier == pytest.approx(2.2478, abs=1e-4)
 
 
-def test_the_comparison_s_listing_is_the_page_s_training_and_has_the_lines_that_its_table_says():
-    page = (Path(__file__).parents[3] / "docs" / "same_training.md").read_text()
-    own = (Path(__file__).parents[3] / "docs" / "bring_your_own.md").read_text()
+def test_the_comparison_s_listing_is_the_readme_s_training_and_has_the_lines_that_its_table_says():
+    page = (ROOT / "docs" / "same_training.md").read_text()
     listings = dict(re.findall(r"<summary>(.*?)</summary>\n\n```python\n(.*?)```", page, flags=re.DOTALL))
     table = re.search(r"\| lines \(statements\) \| (.*) \|", page)
     assert table and len(listings) == 4
@@ -249,5 +259,5 @@ def test_the_comparison_s_listing_is_the_page_s_training_and_has_the_lines_that_
     def calls(code: str) -> list[str]:
         return [ast.unparse(node) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Assign)]
 
-    ours, trains = listings["dpnotes, 6 lines"], re.findall(r"```python\n(.*?)```", own, flags=re.DOTALL)[0]
+    ours, trains = listings["dpnotes, 6 lines"], readme_s_lines()
     assert len(calls(ours)) == 2 and set(calls(ours)) <= set(calls(trains))

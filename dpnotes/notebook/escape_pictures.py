@@ -1,0 +1,67 @@
+"""Pictures of drift escape: how often all attempts fail, and iterations towards parameters that define themselves."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from dpnotes.notebook import plots
+
+
+def draw_failures(axes: Axes, table: pd.DataFrame) -> None:
+    """Draw how often all of Q attempts fail, a curve an oracle, beside what independent attempts would do.
+
+    Args:
+      axes: where to draw.
+      table: one row an oracle and `Q`, from 1 on: `fails` and its interval from `low` to `high`; `independent`, of
+        which that of the first oracle is drawn.
+
+    >>> row = {"oracle": "fresh noise", "Q": 1, "fails": 0.5, "low": 0.4, "high": 0.6, "independent": 0.5}
+    >>> _, (axes,) = plots.new_figure()
+    >>> draw_failures(axes, pd.DataFrame([row]))
+    >>> [line.get_label() for line in axes.lines]
+    ['fresh noise', 'p^Q, p of fresh noise']
+    """
+    for style, (name, part) in enumerate(table.groupby("oracle", sort=False)):
+        band = part["low"], part["high"]
+        plots.curve(axes, part["Q"], part["fails"], interval=band, label=str(name), style=style, log="y", marked=True)
+    alone = table[table["oracle"] == table["oracle"].iloc[0]]
+    label = f"p^Q, p of {alone['oracle'].iloc[0]}"
+    plots.curve(axes, alone["Q"], alone["independent"], label=label, style=6, log="y")
+    axes.set_xlim(0.5, table["Q"].max() + 0.5)
+    plots.log_axis(axes, "y", 1e-3, 1)
+    plots.label(axes, x="attempts Q", y="all of them fail", title="how often all attempts fail (95%)", legend=True)
+
+
+def draw_stairs(
+    axes: Axes, x: ArrayLike, values: ArrayLike, path: ArrayLike, label: str, log: plots.Log = "", most: int = 20
+) -> None:
+    """Draw a map, the diagonal, and an iteration of the map as stairs between the two.
+
+    Args:
+      axes: where to draw.
+      x: `(points,)`, ascending; its ends are those of the axes, sideways and upwards.
+      values: `(points,)`, of the map.
+      path: `(iterates,)`, the first one is where the iteration begins.
+      label: of the map, in the legend.
+      log: "xy" to draw both as log10, or "".
+      most: iterations that are drawn.
+
+    >>> _, (axes,) = plots.new_figure()
+    >>> draw_stairs(axes, [1, 5], [2.5, 4.5], [1, 2.5, 3.25], "2 + x/2")
+    >>> axes.lines[2].get_xydata().tolist()
+    [[1.0, 1.0], [1.0, 2.5], [2.5, 2.5], [2.5, 3.25], [3.25, 3.25]]
+    """
+    x, path = np.asarray(x, dtype=float), np.asarray(path, dtype=float)[: most + 1]
+    low, high = x[0], x[-1]
+    plots.curve(axes, x, values, label=label, style=0, log=log)
+    scale = np.log10 if log else np.asarray
+    axes.plot(scale([low, high]), scale([low, high]), color="black", linewidth=0.8)
+    corners = np.repeat(path, 2)[:-1], np.r_[path[0], np.repeat(path[1:], 2)]
+    axes.plot(*map(scale, corners), color=plots.COLOURS[1], linewidth=1.2, label="iteration")
+    if log:
+        plots.log_axis(axes, "x", low, high)
+        plots.log_axis(axes, "y", low, high)
+    else:
+        axes.set_xlim(low, high)
+        axes.set_ylim(low, high)

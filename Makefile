@@ -16,7 +16,7 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-all chromium lint types unit browser check-notebooks notebooks handout results bench attack mutants clean
+.PHONY: help lab test test-all chromium lint types unit browser check-notebooks notebooks handout results bench book attack mutants clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -29,8 +29,8 @@ test: chromium  ## set up, then lint, types, tests, doctests, notebooks, browser
 	@$(MAKE) --no-print-directory -j2 lint types
 	@$(MAKE) --no-print-directory unit check-notebooks browser
 
-test-all: $(VENV)/.dev  ## the slow suite, which `make test` leaves out
-	$(PYTEST) -n $(WORKERS) -m "slow and not browser and not gpu" --timeout=1800
+test-all: chromium  ## the slow suite, which `make test` leaves out
+	$(PYTEST) -n $(WORKERS) -m "slow and not gpu" --timeout=1800
 
 chromium: $(VENV)/.dev  # what the last of the tests needs is said before the first
 	@$(BIN)/python -c 'import sys; from dpnotes import doctor; doctor.chromium() or sys.exit( \
@@ -61,6 +61,9 @@ handout: $(VENV)/.lab  ## for a class: handout/students without solutions, hando
 
 results: $(VENV)/.dev  ## run every experiment's quick profile that has no fresh result
 	$(QUIET_ENV) $(BIN)/dpnotes run all --profile quick
+
+book: $(VENV)/.dev  ## notebooks, pages and public functions as a site: build/book/index.html
+	$(QUIET_ENV) $(BIN)/python -m sphinx -c docs/book -d .cache/book -q -W --keep-going -j 2 . build/book
 
 bench: $(VENV)/.dev  ## the speed table, against plain torch and Opacus
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'

@@ -15,7 +15,7 @@ from dpnotes import doctor
 from dpnotes.notebook.write import environment
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Playwright, Route
+    from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Playwright, Response, Route
 
 CHROMIUM = [
     "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -135,6 +135,30 @@ def launch(playwright: "Playwright") -> "Browser":
     return playwright.chromium.launch(executable_path=doctor.chromium(), args=CHROMIUM)
 
 
+def complaints(page: "Page", url: str) -> list[str]:
+    """What goes wrong on a page from now on; only what is at `url` is let through."""
+    heard: list[str] = []
+
+    def console(message: "ConsoleMessage") -> None:
+        slow = "taking too long to activate" in message.text  # what JupyterLab says on a busy machine
+        if message.type in ("error", "warning") and not slow:
+            heard.append(f"console {message.type}: {message.text}")
+
+    def only_local(route: "Route") -> None:
+        heard.append(f"external request: {route.request.url}")
+        route.abort()
+
+    def response(answer: "Response") -> None:
+        if answer.status >= 400:
+            heard.append(f"{answer.status}: {answer.url}")
+
+    page.on("console", console)
+    page.on("pageerror", lambda error: heard.append(f"page error: {error}"))
+    page.on("response", response)
+    page.route(lambda address: not address.startswith((url, url.replace("http", "ws"), "data:", "blob:")), only_local)
+    return heard
+
+
 @dataclass
 class Notebook:
     """A notebook open in JupyterLab, and what went wrong meanwhile.
@@ -152,24 +176,7 @@ class Notebook:
     def opened(browser: "Browser", url: str, name: str) -> Iterator["Notebook"]:
         """The notebook called `name` in the served folder."""
         page = browser.new_page(viewport={"width": 1300, "height": 1500})
-        notebook = Notebook(page)
-        said = notebook.complaints.append
-
-        def console(message: "ConsoleMessage") -> None:
-            slow = "taking too long to activate" in message.text  # what JupyterLab says on a busy machine
-            if message.type in ("error", "warning") and not slow:
-                said(f"console {message.type}: {message.text}")
-
-        def only_local(route: "Route") -> None:
-            said(f"external request: {route.request.url}")
-            route.abort()
-
-        page.on("console", console)
-        page.on("pageerror", lambda error: said(f"page error: {error}"))
-        page.on("response", lambda answer: said(f"{answer.status}: {answer.url}") if answer.status >= 400 else None)
-        page.route(
-            lambda address: not address.startswith((url, url.replace("http", "ws"), "data:", "blob:")), only_local
-        )
+        notebook = Notebook(page, complaints(page, url))
         try:
             page.goto(f"{url}/doc/tree/{name}")
             page.wait_for_selector(".jp-Notebook .jp-Cell")

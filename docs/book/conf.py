@@ -1,0 +1,206 @@
+"""The book, `make book`: README, the pages of docs/, the notebooks as they are stored, the public functions; offline.
+
+The source folder is the project's, so that links between its files are links between pages.
+"""
+
+import ast
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType, ModuleType
+
+from sphinx.application import Sphinx
+
+BOOK = Path(__file__).parent
+ROOT = BOOK.parents[1]
+API = BOOK / "api"  # written by `stubs`, ignored by git
+# What a reader of the library calls; claims and experiments are reached by their names, `papers.claim("...")`.
+LEFT_OUT = {"__main__", "claims", "cli", "doctor", "draws", "notation", "register"}
+os.environ["OMP_NUM_THREADS"] = "1"
+
+project = "dpnotes"
+author = "The dpnotes authors"
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx.ext.mathjax",
+]
+root_doc = "README"
+include_patterns = ["*.md", "docs/*.md", "docs/derivations/*.md", "docs/book/**", "notebooks/*.ipynb"]
+exclude_patterns = [".*", "build", "dpnotes", "tests", "benchmarks"]
+
+html_theme = "furo"
+html_title = "dpnotes"
+html_static_path = ["style.css"]
+html_css_files = ["style.css"]
+html_copy_source = False
+# One file, which asks for no other: the version that JupyterLab sets the notebooks with.
+mathjax_path = "tex-svg-full.js"
+
+nb_execution_mode = "off"
+nb_render_markdown_format = "myst"
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 4
+
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "ignore-module-all": True}
+napoleon_custom_sections = ["Formal guarantees", ("Args and returns", "Args"), ("Args and yields", "Args")]
+napoleon_use_ivar = True
+toc_object_entries = False  # a copy of them in every page's side bar takes most of the time
+
+TOCTREE = "\n\n```{{toctree}}\n:hidden:\n:glob:\n:caption: {caption}\n\n{pages}\n```\n"
+CONTENTS = {
+    "README": [
+        ("Notebooks", "notebooks/*"),
+        ("Reference", "docs/README\nPublic functions <docs/book/api/dpnotes>"),
+    ],
+    "docs/README": [("Pages", "*"), ("Derivations", "derivations/*"), ("Project", "../CONTRIBUTING\n../CHANGELOG")],
+}
+LINK = re.compile(r"(?<=\]\()(?P<path>[^()\s#:]*)(?:#(?P<anchor>(?:[^()\s]|\([^()\s]*\))+))?(?=\))")
+
+
+def anchor(heading: str) -> str:
+    """The anchor of a heading as GitHub and MyST make it; JupyterLab's, with capitals and commas, gives the same.
+
+    >>> anchor("The-algorithm,-line-by-line"), anchor("the-algorithm-line-by-line")
+    ('the-algorithm-line-by-line', 'the-algorithm-line-by-line')
+    """
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower().replace(" ", "-"))
+
+
+def linked(markdown: str, folder: Path) -> str:
+    """Markdown of a file in `folder`, its links to headings, to modules and to folders leading to what the book has."""
+
+    def link(match: re.Match[str]) -> str:
+        path, heading = match["path"], match["anchor"]
+        target = Path(os.path.normpath(folder / path))
+        page = API / f"{'.'.join(target.relative_to(ROOT).with_suffix('').parts)}.rst" if path.endswith(".py") else None
+        if page and page.exists():
+            path = f"/{page.relative_to(ROOT)}"
+        elif path and target.is_dir():
+            path = "/docs/README.md"
+        return path + (f"#{anchor(heading)}" if heading else "")
+
+    return LINK.sub(link, markdown)
+
+
+def prepare(app: Sphinx, docname: str, content: list[str]) -> None:
+    """The source of a page before it is parsed: links that lead on, folded cells folded, the table of contents."""
+    folder = Path(app.env.doc2path(docname)).parent
+    if app.env.doc2path(docname).suffix == ".ipynb":
+        notebook = json.loads(content[0])
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown":
+                cell["source"] = linked("".join(cell["source"]), folder)
+            elif cell["metadata"].get("jupyter", {}).get("source_hidden"):
+                cell["metadata"].setdefault("tags", []).append("hide-input")
+        content[0] = json.dumps(notebook)
+    elif app.env.doc2path(docname).suffix == ".md":
+        content[0] = linked(content[0], folder)
+    for caption, pages in CONTENTS.get(docname, []):
+        content[0] += TOCTREE.format(caption=caption, pages=pages)
+
+
+SECTION = re.compile(r"(Args|Returns|Yields|Raises|Example|Attributes|Formal guarantees)[a-z ]*:$")
+TOKEN = re.compile(r"^\0(.*)$|`([^`]+)`|[|\\]", re.MULTILINE)  # a line that stays, code, what would be markup
+
+
+def restructured(lines: list[str]) -> list[str]:
+    r"""A docstring in reStructuredText: single backticks are code, what is indented under a sentence keeps its layout.
+
+    >>> restructured(["Lines of `Ledger`:", "  1: x = |y|", "", "Args:", "  y: `rho`s, |y|."])
+    ['Lines of :py:obj:`Ledger`\\ :', '', '::', '', '  1: x = |y|', '', '', 'Args:', '  y: ``rho``\\ s, \\|y\\|.']
+    """
+    marked, head, example, layout = [], "", False, False
+    for line in lines:
+        indented = line.startswith(" ")
+        example = line.lstrip().startswith(">>>") or (example and bool(line.strip()))
+        if layout and line and not indented:
+            layout = False
+            marked.append("")
+        elif indented and not (layout or example or SECTION.match(head) or head.startswith("* ")):
+            layout = True
+            marked += ["", "::", ""]
+        marked.append("\0" + line if layout or example else line)
+        head = head if indented or example or not line else line
+
+    def token(match: re.Match[str]) -> str:
+        stays, code = match.groups()
+        if stays is not None:
+            return stays
+        if code is None:
+            return "\\" + match[0]
+        return f":py:obj:`{code}`\\ " if re.fullmatch(r"[A-Z]\w+|\w+(\.\w+)+", code) else f"``{code}``\\ "
+
+    return TOKEN.sub(token, "\n".join(marked)).split("\n")
+
+
+def stubs(path: Path) -> None:
+    """Writes a page for the module or package `path`, and for all in it that is public."""
+    modules = []
+    if path.is_dir():
+        modules = [file for file in sorted(path.iterdir()) if file.suffix == ".py" or (file / "__init__.py").exists()]
+        inner = LEFT_OUT if path == ROOT / "dpnotes" else LEFT_OUT | {"experiments"}
+        modules = [file for file in modules if not (file.stem in inner or file.stem.startswith("_"))]
+    for file in modules:
+        stubs(file)
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    lines = [name, "=" * len(name), "", f".. automodule:: {name}", ""]
+    if modules:
+        lines += [".. toctree::", "   :hidden:", "", *(f"   {file.stem} <{name}.{file.stem}>" for file in modules)]
+    (API / f"{name}.rst").write_text("\n".join(lines) + "\n")
+
+
+def contents(name: str, module: ModuleType) -> Iterator[str]:
+    """A table of what is in a module, a line each: its functions and classes, and the pages of its modules."""
+    rows = [
+        (f":py:obj:`{key} <{name}.{key}>`", value.__doc__ or "")
+        for key, value in vars(module).items()
+        if not key.startswith("_") and isinstance(value, type | FunctionType) and value.__module__ == name
+    ]
+    for page in sorted(API.glob(f"{name}.*.rst")):
+        stem = page.stem.removeprefix(f"{name}.")
+        if "." not in stem:
+            file = ROOT / page.stem.replace(".", "/")
+            file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+            rows.append((f":doc:`{stem} <{page.stem}>`", ast.get_docstring(ast.parse(file.read_text())) or ""))
+    if rows:
+        yield from ["", ".. list-table::", "   :class: in-this-module", ""]
+    for link, says in rows:
+        first = restructured(says.partition("\n\n")[0].splitlines())
+        yield from [f"   * - {link}", f"     - {' '.join(line.strip() for line in first)}"]
+
+
+def docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    """What autodoc reads, before napoleon finds the sections in it."""
+    lines[:] = restructured(lines)
+    if isinstance(thing, ModuleType):
+        lines += contents(name, thing)
+
+
+def finish(app: Sphinx, error: Exception | None) -> None:
+    """The front page by its usual name, and MathJax."""
+    if error is None:
+        import importlib.metadata
+
+        out = Path(app.outdir)
+        refresh = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=README.html">'
+        (out / "index.html").write_text(f'{refresh}<title>dpnotes</title><a href="README.html">dpnotes</a>\n')
+        files = importlib.metadata.files("sphinx-mathjax-offline") or []
+        (mathjax,) = (file for file in files if file.name == "tex-svg-full.js")
+        shutil.copy(mathjax.locate(), out / "_static")
+
+
+def setup(app: Sphinx) -> None:
+    """Connect what is above."""
+    shutil.rmtree(API, ignore_errors=True)
+    API.mkdir()
+    stubs(ROOT / "dpnotes")
+    app.connect("source-read", prepare)
+    app.connect("autodoc-process-docstring", docstring, priority=400)  # before napoleon
+    app.connect("build-finished", finish)

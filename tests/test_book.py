@@ -1,0 +1,273 @@
+"""The book that `make book` builds: every link leads somewhere, and a browser reads it offline, without complaint."""
+
+import ast
+import contextlib
+import functools
+import http.server
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import urllib.parse
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+try:
+    from playwright.sync_api import sync_playwright
+except ImportError:
+    if os.environ.get("CI"):
+        raise
+    pytest.skip("playwright was not found: pip install -e '.[dev]'", allow_module_level=True)
+
+from browser import complaints, launch
+
+from dpnotes import doctor
+from dpnotes.papers.goldstein import reference
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(900)]
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """What `make book` runs, into `folder`."""
+    (line,) = re.findall(r"-m sphinx (.*) \. build/book$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    options = line.replace("docs/book", str(ROOT / "docs/book")).replace(".cache/book", str(folder / "cache")).split()
+    command = [sys.executable, "-m", "sphinx", *options, str(source), str(folder / "html")]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("book")
+    run = build(ROOT, folder)
+    assert run.returncode == 0, run.stderr
+    return folder / "html"
+
+
+@pytest.fixture(scope="module")
+def served(book: Path) -> Iterator[str]:
+    """The address of the book on this machine."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(book))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def opened(served: str) -> Iterator:
+    """Opens a page of the book by its path, all mathematics set, and says at the end what it complained about."""
+    if doctor.chromium() is None:
+        pytest.fail("chromium was not found")
+
+    @contextlib.contextmanager
+    def open_page(path: str, width: int = 1300) -> Iterator["Page"]:
+        page = chromium.new_page(viewport={"width": width, "height": 1000})
+        heard = complaints(page, served)
+        try:
+            page.goto(f"{served}/{path}")
+            settle(page)
+            yield page
+            assert heard == []
+        finally:
+            page.close()
+
+    with sync_playwright() as playwright:
+        chromium = launch(playwright)
+        yield open_page
+        chromium.close()
+
+
+def settle(page: "Page") -> None:
+    page.wait_for_load_state("networkidle")
+    page.evaluate("() => window.MathJax?.startup?.promise")
+
+
+# ---------------------------------------------------------------- links, without a browser
+class Links(HTMLParser):
+    """The anchors of a page, and where its links, pictures, styles and scripts point."""
+
+    def __init__(self, text: str):
+        self.anchors: set[str] = {"", "top"}
+        self.targets: list[str] = []
+        HTMLParser.__init__(self)
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for key, value in attrs:
+            if key in ("id", "name") and value:
+                self.anchors.add(value)
+            if key in ("href", "src") and value:
+                self.targets.append(value)
+
+
+def dead(folder: Path) -> list[str]:
+    """Links that lead nowhere in the pages under `folder`, and whatever a page would load from elsewhere."""
+    pages = {path: Links(path.read_text()) for path in sorted(folder.rglob("*.html"))}
+    found = []
+    for path, links in pages.items():
+        for target in links.targets:
+            url = urllib.parse.urlsplit(target)
+            if url.scheme in ("http", "https", "mailto", "data") or url.netloc:
+                continue
+            file = (path.parent / urllib.parse.unquote(url.path)).resolve() if url.path else path
+            anchor = urllib.parse.unquote(url.fragment)
+            if not file.is_file() or (file in pages and anchor not in pages[file].anchors):
+                found.append(f"{path.relative_to(folder)}: {target}")
+    return found
+
+
+def test_every_link_leads_somewhere(book: Path):
+    assert dead(book) == []
+
+
+def test_control_a_dead_link_is_seen(tmp_path: Path):
+    (tmp_path / "one.html").write_text(
+        '<h1 id="here"></h1><a href="#here"></a><a href="two.html#there"></a><a href="https://example.org/x"></a>'
+        '<a href="two.html#gone"></a><a href="three.html"></a><img src="_images/none.png"><a href="#nor"></a>'
+    )
+    (tmp_path / "two.html").write_text('<p id="there">')
+    assert dead(tmp_path) == [f"one.html: {x}" for x in ("two.html#gone", "three.html", "_images/none.png", "#nor")]
+
+
+def test_control_the_build_refuses_a_link_that_leads_nowhere(tmp_path: Path):
+    source = tmp_path / "source"
+    (source / "notebooks").mkdir(parents=True)
+    (source / "README.md").write_text("# A book\n\n[a page](docs/none.md), [a heading](#none)\n")
+    cell = {"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# A notebook\n\n[there](#Nor-there)"}
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (source / "notebooks/one.ipynb").write_text(json.dumps(notebook))
+    run = build(source, tmp_path)
+    assert run.returncode != 0
+    for target in ("docs/none.md", "'none'", "'nor-there'"):
+        assert re.search(rf"target not found: .*{target}", run.stderr), run.stderr
+
+
+def test_every_notebook_and_page_is_in_the_book(book: Path):
+    sources = [*NOTEBOOKS, *ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs/derivations").glob("*.md")]
+    for path in sources:
+        assert (book / path.relative_to(ROOT).with_suffix(".html")).is_file(), path
+
+
+def test_every_public_function_has_its_entry(book: Path):
+    pages = sorted((book / "docs/book/api").glob("*.html"))
+    parts = {page.stem.split(".")[1] for page in pages if page.stem != "dpnotes"}
+    assert {"core", "privacy", "oracles", "methods", "measure", "problems", "papers", "theory", "notebook"} <= parts
+    names = {page.stem for page in pages}
+    for paper in (ROOT / "dpnotes/papers").glob("*/reference.py"):
+        assert f"dpnotes.papers.{paper.parent.name}.reference" in names
+    for page in pages:
+        module = ROOT / page.stem.replace(".", "/")
+        tree = ast.parse((module / "__init__.py" if module.is_dir() else module.with_suffix(".py")).read_text())
+        anchors = Links(page.read_text()).anchors
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+                assert f"{page.stem}.{node.name}" in anchors, f"{page.stem}.{node.name} has no entry"
+
+
+# ---------------------------------------------------------------- in a browser
+UNSET = r"""() => {
+    const unset = [], walker = document.createTreeWalker(document.querySelector('article'), NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node; node = walker.nextNode())
+        if (/\$[^$\n]+\$|\\\(|\\\[|\\frac/.test(node.data) && !node.parentElement.closest('pre, code, mjx-container'))
+            unset.push(node.data.trim().slice(0, 200));
+    return unset.concat([...document.querySelectorAll('mjx-merror, [data-mjx-error]')].map(e => e.textContent));
+}"""
+BROKEN = "() => [...document.images].filter(i => !(i.complete && i.naturalWidth)).map(i => i.src.slice(0, 200))"
+
+
+@pytest.mark.parametrize("path", [path.relative_to(ROOT) for path in NOTEBOOKS], ids=lambda path: path.stem)
+def test_a_notebook_reads_without_a_kernel(opened, path: Path):
+    cells = json.loads(path.read_text())["cells"]
+    folded = [cell for cell in cells if cell["metadata"].get("jupyter", {}).get("source_hidden")]
+    with opened(str(path.with_suffix(".html"))) as page:
+        assert page.evaluate(UNSET) == []
+        assert any("$" in "".join(cell["source"]) for cell in cells) == bool(page.locator("mjx-container").count())
+        page.evaluate("() => document.querySelectorAll('img').forEach(image => image.loading = 'eager')")
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate(BROKEN) == []
+        assert page.locator("article img").count() > 0
+        closed = page.locator("details.hide:not([open])")
+        assert closed.count() == len(folded) and page.locator("details.hide[open]").count() == 0
+        if folded:
+            code = closed.first.locator("pre").first
+            assert not code.is_visible()
+            closed.first.locator("summary").click()
+            page.locator("details.hide[open] pre").first.wait_for(state="visible")
+
+
+@pytest.mark.parametrize("width", [500, 1300])
+@pytest.mark.parametrize("path", ["README.html", "docs/errata.html", *[f"notebooks/{p.stem}.html" for p in NOTEBOOKS]])
+def test_no_page_is_wider_than_the_window(opened, path: str, width: int):
+    with opened(path, width) as page:
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+
+
+def test_from_the_index_to_a_notebook_another_one_and_a_heading(opened):
+    with opened("index.html") as page:
+        page.wait_for_url("**/README.html")
+        assert page.locator("h1").inner_text().startswith("dpnotes")
+        page.locator("article a[href='notebooks/04b_clients.html']").first.click()
+        page.wait_for_url("**/04b_clients.html")
+        settle(page)
+        page.locator("article a[href^='#']:not(.headerlink)").last.click()
+        assert page.locator(":target > h2, :target > h3").first.is_visible()
+        link = page.locator("article a[href*='.html#']").first
+        heading = urllib.parse.urlsplit(link.get_attribute("href") or "").fragment
+        link.click()
+        page.wait_for_url(f"**/*.html#{heading}")
+        settle(page)
+        page.wait_for_function(
+            "() => { const top = document.querySelector(':target').getBoundingClientRect().top;"
+            " return -1 <= top && top < innerHeight; }",
+            timeout=10_000,
+        )
+
+
+def test_a_function_s_page_has_its_docstring_and_example(opened):
+    docstring = inspect.getdoc(reference.node) or ""
+    with opened("docs/book/api/dpnotes.papers.goldstein.reference.html") as page:
+        entry = page.locator("dl:has(> dt[id='dpnotes.papers.goldstein.reference.node'])")
+        said = entry.inner_text()
+        assert docstring.splitlines()[0] in said
+        for line in re.findall(r"^ *(>>> .*)$", docstring, re.MULTILINE):
+            assert line in said
+        entry.locator("a:has-text('[source]')").first.click()
+        page.wait_for_url("**/_modules/dpnotes/papers/goldstein/reference.html#*")
+        assert "def node(" in page.locator(":target").inner_text()
+
+
+def test_the_search_finds_a_function(opened):
+    with opened("search.html?q=certify_goldstein") as page:
+        page.locator("ul.search a[href*='dpnotes.measure.goldstein']").first.wait_for(timeout=20_000)
+
+
+def test_control_what_goes_wrong_on_a_page_is_seen(book: Path, opened):
+    (book / "faulty.html").write_text(
+        '<article>$x^2$<code>$y$</code><img src="none.png"><script src="http://example.org/a.js"></script></article>'
+        '<script src="_static/tex-svg-full.js"></script>'
+    )
+    try:
+        with pytest.raises(AssertionError, match=r"external request: http://example.org/a.js"):
+            with opened("faulty.html") as page:
+                assert page.evaluate(UNSET) == ["$x^2$"], "these are not the delimiters that MathJax looks for"
+                assert [Path(source).name for source in page.evaluate(BROKEN)] == ["none.png"]
+    finally:
+        (book / "faulty.html").unlink()

@@ -50,8 +50,8 @@ unit: $(VENV)/.dev  ## tests and doctests
 check-notebooks: $(VENV)/.dev  ## every stored output against a fresh run
 	$(PYTEST) -n $(WORKERS) --dist loadfile --nbval --nbval-current-env notebooks
 
-browser: $(VENV)/.dev  ## the notebooks in a real chromium
-	$(PYTEST) -n $(WORKERS) -m browser tests/test_browser.py
+browser: $(VENV)/.dev  ## every notebook as stored, and some that run, in a real chromium
+	$(PYTEST) -n $(WORKERS) -m "browser and not slow" tests/test_browser.py
 
 notebooks: $(VENV)/.dev  ## run the notebooks and store their outputs
 	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write notebooks/*.ipynb

@@ -642,7 +642,7 @@ def lab(
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Renew copies; yours move into a dated folder there.")] = False,
     copy_only: Annotated[bool, typer.Option("--copy-only", help="Copy, and open nothing.")] = False,
-    port: Annotated[int, typer.Option(help="Of JupyterLab.")] = 8888,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of JupyterLab.")] = 8888,
     browser: Annotated[bool, typer.Option(help="Open one; on a server there is none.")] = True,
 ) -> None:
     """Copy the notebooks into a folder of yours, and open the first in JupyterLab.

@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 from test_layers import EVERYTHING_BELOW_PAPERS, LEAVES, MAY_IMPORT, imports
 
 import dpnotes
+from dpnotes.notebook.copies import FIRST
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -122,9 +123,11 @@ def test_the_readme_s_plain_pip_lines_are_what_make_runs():
     assert venv == "python3 -m venv .venv"
     assert install == ".venv/bin/python -m pip install -c constraints.txt -e '.[dev]'"
     assert "-m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'" in makefile
-    assert open_lab == ".venv/bin/jupyter lab notebooks/00_start_here.ipynb"
-    assert "--LabApp.default_url=/lab/tree/notebooks/00_start_here.ipynb" in makefile
-    assert (ROOT / "notebooks/00_start_here.ipynb").exists()
+    assert open_lab == ".venv/bin/dpnotes lab" and "$(BIN)/dpnotes lab --port" in makefile
+    assert "jupyter lab" not in readme + makefile, (
+        "it would save what a reader does into the notebooks of the repository"
+    )
+    assert (ROOT / "notebooks" / FIRST).exists()
 
 
 def test_the_readme_s_commands_are_those_of_the_command_line():

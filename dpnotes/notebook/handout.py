@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import nbformat
-from nbclient.exceptions import CellExecutionError
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
 from dpnotes import files
@@ -247,7 +247,10 @@ class _Text:
             start = self._at(before.start)
         elif after.string == ",":  # the first argument
             following = next(token for token in self._tokens if self._at(token.start) > self._at(after.start))
-            end, comments = self._at(following.start), []
+            line, column = following.start
+            alone = not self._lines[line - 1][:column].strip()  # then it stays on a line of its own
+            start, comments = self._at(before.end), []
+            end = self._starts[line - 1] - 1 if alone else self._at((line, column))
         return [(start, end), *comments]
 
     def _comment(self, token: tokenize.TokenInfo) -> tuple[int, int]:
@@ -290,7 +293,7 @@ def write(folder: Path, originals: Mapping[str, bytes] | None = None) -> list[st
                 if found := _exercises(notebook):
                     for_students, for_instructor = (text.encode() for text in _both(notebook, [*found]))
                     said.append(f"{name}: {len(found)} exercise{'s' * (len(found) > 1)}")
-            except (ValueError, CellExecutionError) as error:
+            except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
         made |= {folder / "students" / name: for_students, folder / "instructor" / name: for_instructor}
     files.write(made)
@@ -300,8 +303,8 @@ def write(folder: Path, originals: Mapping[str, bytes] | None = None) -> list[st
 def _both(notebook: NotebookNode, exercises: Sequence[str]) -> tuple[str, str]:
     """The text of the students' copy and of the instructor's, both run, and looked through."""
     with tempfile.TemporaryDirectory() as place:
-        for_students = execute(students(notebook), Path(place))
-        for_instructor = execute(instructors(notebook), Path(place))
+        for_students = _run(students(notebook), "students'", Path(place))
+        for_instructor = _run(instructors(notebook), "instructor's", Path(place))
     shown = {cell.source: _printed(cell) for _, cell in _code(for_instructor)}
     readable = _stripped("\n".join([*_texts(for_students)]))
     for name in exercises:
@@ -312,6 +315,15 @@ def _both(notebook: NotebookNode, exercises: Sequence[str]) -> tuple[str, str]:
         if len(words) >= _LONG and words in readable:
             raise ValueError(f"{name}: Expected its solution nowhere else, but students can read {words[:80]!r}.")
     return to_text(for_students), to_text(for_instructor)
+
+
+def _run(notebook: NotebookNode, whose: str, folder: Path) -> NotebookNode:
+    try:
+        return execute(notebook, folder)
+    except CellExecutionError as error:
+        raise ValueError(f"the {whose} copy does not run: {error.ename}: {error.evalue}") from error
+    except (CellTimeoutError, DeadKernelError) as error:
+        raise ValueError(f"the {whose} copy does not run: {error}") from error
 
 
 def _printed(cell: NotebookNode) -> str:

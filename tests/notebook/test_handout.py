@@ -47,15 +47,16 @@ halve = teaching.Exercise(
     wrong=[_wrong_halve, lambda value: value / 3],  # SECRET-F
 )
 
-« = 0
-
-first = teaching.Exercise(solution=("SECRET-G: it really is " f"{6 * 7}."), question="6 · 7?",
+first = teaching.Exercise(  # SECRET-I
+    # SECRET-J
+    solution=("SECRET-G: it really is " f"{6 * 7}."),
+    question="6 · 7?",
     mistake=teaching.near(42), answer=42,
     hints=["It is even.", "It is solution=40 + 2, (or: so)."], wrong=[36, (41, 43)[0]])
 tiny = teaching.Exercise("1 + 1?", teaching.near(2), [], solution="SECRET-H.", wrong=[1], answer=2); kept = 3'''
 SOURCES = [
     SETUP,
-    DEFINITIONS.replace("« = 0\n\n", ""),
+    DEFINITIONS,
     "halve",
     "def half(value):\n    return ...\n\n\nhalve.check(half)",
     "answer = ...\nfirst.check(answer)",
@@ -114,7 +115,8 @@ halve = teaching.Exercise(
     hints=["Der Faktor ist ½, nämlich 1/2."],
 )
 
-first = teaching.Exercise(question="6 · 7?",
+first = teaching.Exercise(
+    question="6 · 7?",
     mistake=teaching.near(42),
     hints=["It is even.", "It is solution=40 + 2, (or: so)."])
 tiny = teaching.Exercise("1 + 1?", teaching.near(2), []); kept = 3"""
@@ -178,7 +180,11 @@ def changed(old: str, new: str) -> list[str]:
             "first: Expected its solution nowhere else",
             marks=pytest.mark.slow,
         ),
-        pytest.param([*SOURCES, "halve.answer(1) + 0"], "TypeError", marks=pytest.mark.slow),
+        pytest.param(
+            [*SOURCES, "halve.answer(1) + 0"],
+            "the students' copy does not run: TypeError: 'ellipsis'",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_notebook_that_breaks_the_rules_is_named_and_nothing_is_written(

@@ -15,6 +15,7 @@ cuBLAS, cuDNN and atomics; time, streams, memory; the launches of a kernel libra
 import contextlib
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -25,7 +26,6 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map, tree_map_only, tree_unflatten
 
 import dpnotes
 from dpnotes import checks
@@ -112,7 +112,7 @@ class PretendCuda(TorchDispatchMode):
         kwargs, packet = kwargs or {}, func.overloadpacket
         if PretendTensor not in types and kwargs.get("device") != HIDDEN:
             return func(*args, **kwargs)
-        leaves, spec = tree_flatten((args, kwargs))
+        leaves = _leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         pretend = [t for t in tensors if isinstance(t, PretendTensor)]
         asked = [leaf for leaf in leaves if isinstance(leaf, torch.device)]
@@ -120,8 +120,7 @@ class PretendCuda(TorchDispatchMode):
         if packet is _aten.copy_:
             here = isinstance(args[0], PretendTensor)
         _refuse(func, args, kwargs, tensors)
-        on_cpu = {PretendTensor: lambda t: t.inner, torch.device: lambda _: CPU}
-        inner, named = tree_unflatten([on_cpu.get(type(leaf), lambda x: x)(leaf) for leaf in leaves], spec)
+        inner, named = _mapped(_on_cpu, args), _mapped(_on_cpu, kwargs)
         with torch._C.DisableTorchFunction():
             out = _compute(func, inner, named, len(args) > 1 and not isinstance(args[1], PretendTensor))
         if torch.Tag.inplace_view in func.tags:
@@ -129,13 +128,19 @@ class PretendCuda(TorchDispatchMode):
                 func(*args, **kwargs)  # squeeze_ and its like, on the shape outside
         if any(t.inner.size() != t.size() or t.inner.stride() != t.stride() for t in pretend):
             raise NotImplementedError(f"{func} changed the shape of a pretend tensor in place.")
-        self._count(func, args, kwargs, out, crossing=packet in _MOVES and (len(pretend) != len(tensors) or not here))
+        self._count(func, args, kwargs, tensors, out, packet in _MOVES and (len(pretend) != len(tensors) or not here))
         if not here:
             return out
         known = {id(t.inner): t for t in pretend}  # in place: what came in goes out
-        return tree_map_only(Tensor, lambda t: known[id(t)] if id(t) in known else PretendTensor(t), out)
 
-    def _count(self, func: Any, args: Any, kwargs: Any, out: Any, crossing: bool) -> None:
+        def outside(leaf: Any) -> Any:
+            if not isinstance(leaf, Tensor):
+                return leaf
+            return known[id(leaf)] if id(leaf) in known else PretendTensor(leaf)
+
+        return _mapped(outside, out)
+
+    def _count(self, func: Any, args: Any, kwargs: Any, tensors: list[Tensor], out: Any, crossing: bool) -> None:
         packet, moved = func.overloadpacket, int(crossing)
         masked = packet in _INDEXES and any(isinstance(i, Tensor) and i.dtype == torch.bool for i in args[1])
         if masked and packet is not _aten.index and args[2].numel() == 1:
@@ -145,7 +150,7 @@ class PretendCuda(TorchDispatchMode):
         reads = packet in _WAITS and kwargs.get("output_size") is None
         waits = int(reads or masked) + moved * (not kwargs.get("non_blocking", False))
         view = func.is_view or torch.Tag.inplace_view in func.tags
-        results = [leaf for leaf in tree_flatten(out)[0] if isinstance(leaf, Tensor)]
+        results = [leaf for leaf in _leaves(out) if isinstance(leaf, Tensor)]
         empty = bool(results) and not any(t.numel() for t in results)
         launches = 0 if view or (empty and not waits) else _LAUNCHES.get(packet, 1) + 4 * masked + moved - crossing
         if not launches and not waits:
@@ -161,7 +166,7 @@ class PretendCuda(TorchDispatchMode):
         for kind, number in counted.items():
             if number:
                 self.places[kind][f"{place} {func}"] += number
-        touched = [leaf for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, Tensor)] + results
+        touched = tensors + results
         self.bytes += sum(t.numel() * t.element_size() for t in touched)
         self.dtypes |= {t.dtype for t in touched}
 
@@ -235,15 +240,15 @@ class _Python(TorchFunctionMode):
             elif name == "new_tensor":
                 func, args, kwargs = torch.tensor, args[1:], {"dtype": args[0].dtype, "device": HIDDEN} | kwargs
             elif name in ("__getitem__", "__setitem__"):  # a list in an index is made on the host, then moved
-                index = tree_map(lambda i: torch.tensor(i).to(HIDDEN) if isinstance(i, list) else i, args[1],
-                                 is_leaf=lambda i: isinstance(i, list))  # fmt: skip
-                args = (args[0], index, *args[2:])
+                index = args[1] if isinstance(args[1], tuple) else (args[1],)
+                index = tuple(torch.tensor(i).to(HIDDEN) if isinstance(i, list) else i for i in index)
+                args = (args[0], index if isinstance(args[1], tuple) else index[0], *args[2:])
         if name == "pin_memory":
             return args[0]
         if name == "cuda":
             return args[0].to(HIDDEN)
         if name in ("to", "type") or "device" in kwargs:
-            args, kwargs = tree_map(_hidden, (args, kwargs))
+            args, kwargs = _mapped(_hidden, args), _mapped(_hidden, kwargs)
         if func in (torch.tensor, torch.as_tensor, torch.asarray):  # made on the host, then moved
             target = kwargs.pop("device", None)
             made = func(*args, **kwargs)
@@ -252,11 +257,29 @@ class _Python(TorchFunctionMode):
             dtype = self.device.autocast if name in _IN_BFLOAT16 else torch.float32
             low = (torch.float32, torch.bfloat16, torch.float16)
 
-            def lowered(t: Tensor) -> Tensor:
-                return t.to(dtype) if _pretends(t) and t.dtype in low else t
+            def lowered(leaf: Any) -> Any:
+                return leaf.to(dtype) if _pretends(leaf) and leaf.dtype in low else leaf
 
-            args, kwargs = tree_map_only(Tensor, lowered, (args, kwargs))
+            args, kwargs = _mapped(lowered, args), _mapped(lowered, kwargs)
         return func(*args, **kwargs)
+
+
+def _leaves(value: Any) -> list[Any]:
+    """What is in the tuples, lists and dicts that operations are called with; torch's own way takes most of a step."""
+    if type(value) in (tuple, list):
+        return [leaf for part in value for leaf in _leaves(part)]
+    return [leaf for part in value.values() for leaf in _leaves(part)] if type(value) is dict else [value]
+
+
+def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+    """The same tuples, lists and dicts with their leaves changed."""
+    if type(value) in (tuple, list):
+        return type(value)([_mapped(change, part) for part in value])
+    return {name: _mapped(change, part) for name, part in value.items()} if type(value) is dict else change(value)
+
+
+def _on_cpu(leaf: Any) -> Any:
+    return leaf.inner if type(leaf) is PretendTensor else CPU if type(leaf) is torch.device else leaf
 
 
 def _pretends(value: Any) -> bool:

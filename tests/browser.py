@@ -140,7 +140,7 @@ def complaints(page: "Page", url: str) -> list[str]:
     heard: list[str] = []
 
     def console(message: "ConsoleMessage") -> None:
-        slow = "taking too long to activate" in message.text  # what JupyterLab says on a busy machine
+        slow = "to activate" in message.text  # what JupyterLab says on a busy machine
         if message.type in ("error", "warning") and not slow:
             heard.append(f"console {message.type}: {message.text}")
 

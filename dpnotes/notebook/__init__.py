@@ -1,1 +1,1 @@
-"""What the notebooks show and ask: `widgets`, `plots`, `teaching`, and `write`, the only writer of notebooks."""
+"""What the notebooks show and ask: `widgets`, `plots`, `teaching`; `write`, the only writer; `copies`, `handout`."""

@@ -285,8 +285,50 @@ def test_a_coalition_takes_off_its_own_noise(capsys, clients_exercises, said, va
     assert capsys.readouterr().out.startswith(said)
 
 
-def test_the_solutions_of_the_clients_pass(capsys, clients_exercises):
-    for exercise, function in {"round_of_clients": "one_round", "coalition": "noise_against"}.items():
-        exec(f"{exercise}.solution()", clients_exercises)
-        exec(f"{capsys.readouterr().out}\n{exercise}.check({function})", clients_exercises)
-        assert capsys.readouterr().out == "Right.\n"
+def test_the_questions_of_the_clients_are_sound(clients_exercises):
+    for exercise in ("round_of_clients", "coalition"):
+        assert clients_exercises[exercise].unsound() == []
+
+
+@pytest.fixture(scope="module")
+def escape_exercises() -> dict[str, Any]:
+    """What the cells of the exercises of drift escape define."""
+    return cells_of("04_drift_escape.ipynb", "def _attempts_mistake")
+
+
+# What a reader may return for g and the drift, and what is said of it.
+MOVE = "(x - last.asked).norm()"
+DIFFERENCE = f"clipped(now - before, M * {MOVE}).mean(dim=0)"
+COVERED = f"multiplier * (2 * M * {MOVE} / len(now)) * xi"
+DRIFT = f"last.drift + {MOVE} ** 2"
+DIFFERENCES = {
+    "Right.": (f"last.g + {DIFFERENCE} + {COVERED}", DRIFT),
+    "Not yet: that is the difference alone": (f"{DIFFERENCE} + {COVERED}", DRIFT),
+    "Not yet: no difference was clipped": (f"last.g + (now - before).mean(dim=0) + {COVERED}", DRIFT),
+    "Not yet: an example that is replaced": (f"last.g + {DIFFERENCE} + {COVERED} / 2", DRIFT),
+    "Not yet: there is no noise": (f"last.g + {DIFFERENCE}", DRIFT),
+    "Not yet: the noise is that of a step": (
+        f"last.g + {DIFFERENCE} + {COVERED.replace(MOVE, '(eta * last.g.norm())')}",
+        DRIFT,
+    ),
+    "Not yet: the drift counts a step": (
+        f"last.g + {DIFFERENCE} + {COVERED}",
+        "last.drift + (eta * last.g.norm()) ** 2",
+    ),
+    "Not yet: the drift is": (f"last.g + {DIFFERENCE} + {COVERED}", "last.drift"),
+    "Not yet: it should return two things": ("last.g", ""),
+}
+
+
+@pytest.mark.parametrize("said, parts", DIFFERENCES.items())
+def test_a_difference_is_covered_wherever_the_point_comes_from(capsys, escape_exercises, said, parts):
+    g, drift = parts
+    returned = f"{g}, {drift}" if drift else g
+    body = f"def difference(now, before, x, last, M, multiplier, xi, eta):\n    return {returned}"
+    exec(f"{body}\ncovered.check(difference)", escape_exercises)
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_the_questions_of_drift_escape_are_sound(escape_exercises):
+    for exercise in ("how_many", "covered"):
+        assert escape_exercises[exercise].unsound() == []

@@ -58,11 +58,13 @@ class Notes:
         for path, name in files.items():
             codes |= _noting(watched[name], path, name)
         setattr(builtins, _NOTE, self.places.add)  # returns None, on which a lambda goes on
-        for function in [thing for thing in gc.get_objects() if type(thing) is FunctionType]:
+        # Asked once: a process with all papers loaded holds millions.
+        things = [thing for thing in gc.get_objects() if type(thing) in (FunctionType, _Cached)]
+        for function in [thing for thing in things if type(thing) is FunctionType]:
             if function.__code__.co_filename in files and (code := codes.get(function.__code__)):
                 self._replaced.append((function, function.__code__))
                 function.__code__ = code
-        for cached in [thing for thing in gc.get_objects() if type(thing) is _Cached]:
+        for cached in [thing for thing in things if type(thing) is _Cached]:
             code = getattr(cached.__wrapped__, "__code__", None)
             if code is not None and code.co_filename in files:
                 cached.cache_clear()

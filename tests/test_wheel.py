@@ -18,7 +18,7 @@ from dpnotes.notebook.write import environment
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
-NOTEBOOK = "05_goldstein.ipynb"  # shows stored results
+NOTEBOOK = "01_budget_schedules.ipynb"  # shows stored results
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str:

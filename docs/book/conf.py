@@ -151,8 +151,11 @@ def stubs(path: Path) -> None:
         stubs(file)
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     lines = [name, "=" * len(name), "", f".. automodule:: {name}", ""]
-    if modules:
+    if path.parent == ROOT:
         lines += [".. toctree::", "   :hidden:", "", *(f"   {file.stem} <{name}.{file.stem}>" for file in modules)]
+    elif path.parent.parent != ROOT:  # in no side bar: a tree of all modules beside every page doubles the time
+        above = name.rpartition(".")[0]
+        lines = [":orphan:", "", *lines[:3], f"In :doc:`{above} <{above}>`.", "", *lines[3:]]
     (API / f"{name}.rst").write_text("\n".join(lines) + "\n")
 
 

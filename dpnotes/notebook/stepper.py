@@ -44,7 +44,8 @@ def listing(code: Any) -> list[tuple[int, str]]:
     code = getattr(code, "__code__", code)
     lines, first = inspect.getsourcelines(code)
     begin = min((n for _, _, n in code.co_lines() if n and n > code.co_firstlineno), default=first)
-    signature = next((place for place, line in enumerate(lines) if line.rstrip().endswith(":")), 0)
+    ends = (line.partition("  #")[0].rstrip().endswith(":") for line in lines)  # a remark may follow the signature
+    signature = next((place for place, end in enumerate(ends) if end), 0)
     numbered = list(enumerate((line.rstrip("\n") for line in lines), start=first))
     return [(n, text) for n, text in numbered if n <= first + signature or n >= begin]
 

@@ -15,6 +15,7 @@ from dpnotes.notebook.stepper import Stepper, compare, listing, panes, shown, tr
 from dpnotes.papers.adaptive_batch import reference as adaptive
 from dpnotes.papers.budget_schedules import reference as schedules
 from dpnotes.papers.drift_escape import reference as escape
+from dpnotes.papers.goldstein import reference as nonsmooth
 
 DATA = torch.tensor([[0.1], [-0.1]]).repeat(50, 1)
 
@@ -108,7 +109,8 @@ def test_it_reads_without_colours_and_without_a_kernel():
 
 
 def test_a_listing_has_no_docstring_and_all_of_its_lines():
-    for function in (schedules.private_gradient_descent, adaptive.stochastic_spider, escape.drift_escape):
+    goldstein = (nonsmooth.o2nc, nonsmooth.single_pass_from_losses)  # the latter's signature ends with a remark
+    for function in (schedules.private_gradient_descent, adaptive.stochastic_spider, escape.drift_escape, *goldstein):
         text, source = [line for _, line in listing(function)], inspect.getsource(function)
         assert text[0] == source.splitlines()[0] and '"""' not in "\n".join(text)
         assert "\n".join(text).endswith(source.rpartition('"""')[2].strip("\n"))

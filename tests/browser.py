@@ -250,9 +250,14 @@ class Notebook:
         return False
 
     def choose(self, control: "Locator", key: str = "ArrowDown") -> str:
-        """Press `key` on a dropdown; what is chosen then, when all that follows it has followed."""
+        """Open a dropdown, press `key`, and take what it leads to; what is chosen then, when all has followed.
+
+        On a closed one JupyterLab takes the arrows for itself and goes to another cell.
+        """
         control.focus()
-        self.page.keyboard.press(key)
+        for press in ("Space", key, "Enter"):
+            self.page.keyboard.press(press)
+        self.page.wait_for_timeout(200)
         self.wait_until_idle()
         self.page.wait_for_timeout(200)
         return control.evaluate("element => element.selectedOptions[0].text")

@@ -15,6 +15,7 @@ from dpnotes.notebook import markup
 from dpnotes.theory.claims import Claim
 
 RIGHT = "Right."
+_LONGEST_WORD = 24  # letters: a longer one, a path or a line of code, may break anywhere
 
 
 # ---------------------------------------------------------------- exercises
@@ -317,7 +318,8 @@ class Table:
 def _cell(texts: str | Sequence[str]) -> str:
     parts = [texts] if isinstance(texts, str) else texts
     shown = "".join(f"<div>{_linked(text)}</div>" for text in parts) if len(parts) > 1 else _linked("".join(parts))
-    return f'<td style="text-align: left; vertical-align: top; overflow-wrap: anywhere">{shown}</td>'
+    long = any(len(word) > _LONGEST_WORD for text in parts for word in text.split())
+    return f'<td style="text-align: left; vertical-align: top{"; overflow-wrap: anywhere" * long}">{shown}</td>'
 
 
 def _linked(text: str) -> str:

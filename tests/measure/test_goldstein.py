@@ -241,10 +241,11 @@ def plane_norm(gradient: Gradient, x: Tensor, radius: float) -> float:
     line = torch.linspace(-1, 1, 201, dtype=torch.float64)
     grid = torch.cartesian_prod(line, line) + 1e-5 * torch.tensor([0.3, 0.7], dtype=torch.float64)
     grid = grid[torch.linalg.vector_norm(grid, dim=1) < 1]
-    gradients = gradient(x + radius * grid)
+    gradients = gradient(x + radius * grid).unique(dim=0)
     # Those at the ends of 720 directions make the hull to 1e-4.
     angles = torch.linspace(0, 2 * math.pi, 721, dtype=torch.float64)
-    extreme = (gradients @ torch.stack([angles.cos(), angles.sin()])).argmax(0).unique()
+    directions = torch.stack([angles.cos(), angles.sin()], 1).split(24)  # so few at once stay in the cache
+    extreme = torch.cat([(some @ gradients.T).argmax(1) for some in directions]).unique()
     return float(minimum_norm(gradients[extreme]).norm.upper)
 
 

@@ -530,7 +530,7 @@ def test_claims_are_a_client_s_own_and_the_weakest_is_the_run_s():
 
 def test_what_a_client_sends_is_as_private_as_it_says_by_its_exact_transcript():
     """Every neighbour of client 1's data, at the worst place: the means that it would send, noise aside."""
-    size, runs = 60, 1
+    size, runs = 24, 1
     rows = Streams.of("neighbours", ["data"]).normal("a", 0, 3 * size * 2).view(3 * size, 2)
     mine = torch.arange(size, 2 * size)
 
@@ -542,7 +542,7 @@ def test_what_a_client_sends_is_as_private_as_it_says_by_its_exact_transcript():
             samples = ClientSamples.of(problem, [parts[client] for client in members], runs)
             budget = torch.full((runs * len(members),), 0.5 * (1 + 1e-9), dtype=torch.float64)
             return Spider(
-                samples, Gaussian(), 1.0, budget, Refresh.squared_moves(0.5), BatchSizes(20, 10), gradient_bound=1.0,
+                samples, Gaussian(), 1.0, budget, Refresh.squared_moves(0.5), BatchSizes(8, 4), gradient_bound=1.0,
                 smoothness=2.0,
             )  # fmt: skip
 

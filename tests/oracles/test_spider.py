@@ -255,7 +255,8 @@ def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(mechanism, 
     slopes, curvatures = 9 * G * torch.ones(40, 1).double(), 9 * M * torch.where(torch.arange(40) % 3 == 0, 1.0, -1.0)
     draws = sum(leap not in ("save", "back") for leap in LEAPS)
 
-    def worst(spider: Any) -> tuple[float, float]:
+    def worst(spider: Any, enough: float = math.inf) -> tuple[float, float]:
+        """The largest epsilon over the neighbours, or the first that is so many times the claim; and the claim."""
         base, claim = released(spider, mechanism, slopes, curvatures.double(), refresh, draws)
         largest = 0.0
         for example in range(40):
@@ -264,12 +265,14 @@ def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(mechanism, 
             moved, _ = released(spider, mechanism, one, two, refresh, 0)
             pair = GaussianPair(base[0], moved[0] - base[0], base[1:] - base[0])
             largest = max(largest, pair.epsilon(1e-3))
+            if largest > enough * claim.epsilon:
+                break
         return largest, claim.epsilon
 
     found, claimed = worst(Spider)
     assert 0.6 * claimed < found <= claimed * (1 + 1e-9)
     use_again(monkeypatch)
-    found, claimed = worst(Spider)
+    found, claimed = worst(Spider, 1.2)
     assert found > 1.2 * claimed, "control: examples used again"
 
 

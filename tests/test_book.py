@@ -249,7 +249,7 @@ def test_a_function_s_page_has_its_docstring_and_example(opened):
         assert docstring.splitlines()[0] in said
         for line in re.findall(r"^ *(>>> .*)$", docstring, re.MULTILINE):
             assert line in said
-        entry.locator("a:has-text('[source]')").first.click()
+        entry.locator(".viewcode-link").first.click()
         page.wait_for_url("**/_modules/dpnotes/papers/goldstein/reference.html#*")
         assert "def node(" in page.locator(":target").inner_text()
 

@@ -17,8 +17,10 @@ from sphinx.application import Sphinx
 BOOK = Path(__file__).parent
 ROOT = BOOK.parents[1]
 API = BOOK / "api"  # written by `stubs`, ignored by git
-# What a reader of the library calls; claims and experiments are reached by their names, `papers.claim("...")`.
-LEFT_OUT = {"__main__", "claims", "cli", "doctor", "draws", "notation", "register"}
+# What a reader of the library calls; a paper's claims and experiments are reached by their names.
+PUBLIC = {"core", "guarantees", "sampling", "streams", "privacy", "problems", "oracles", "methods", "measure", "papers"}
+PUBLIC |= {"theory", "experiments", "notebook"}
+LEFT_OUT = {"claims", "experiments", "notation"}
 os.environ["OMP_NUM_THREADS"] = "1"
 
 project = "dpnotes"
@@ -39,8 +41,12 @@ html_title = "dpnotes"
 html_static_path = ["style.css"]
 html_css_files = ["style.css"]
 html_copy_source = False
+html_show_copyright = False
+smartquotes = False
 # One file, which asks for no other: the version that JupyterLab sets the notebooks with.
 mathjax_path = "tex-svg-full.js"
+mathjax3_config = {"tex": {"inlineMath": [["$", "$"], ["\\(", "\\)"]]}}
+myst_mathjax_classes = "math|text_html"  # outside of these, dollars are dollars
 
 nb_execution_mode = "off"
 nb_render_markdown_format = "myst"
@@ -145,8 +151,9 @@ def stubs(path: Path) -> None:
     modules = []
     if path.is_dir():
         modules = [file for file in sorted(path.iterdir()) if file.suffix == ".py" or (file / "__init__.py").exists()]
-        inner = LEFT_OUT if path == ROOT / "dpnotes" else LEFT_OUT | {"experiments"}
-        modules = [file for file in modules if not (file.stem in inner or file.stem.startswith("_"))]
+        modules = [file for file in modules if not file.stem.startswith("_")]
+        root = path == ROOT / "dpnotes"
+        modules = [file for file in modules if (file.stem in PUBLIC if root else file.stem not in LEFT_OUT)]
     for file in modules:
         stubs(file)
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)

@@ -6,6 +6,7 @@ from typing import Any
 
 import nbformat
 import pytest
+import torch
 
 from dpnotes.notebook.claims_table import (
     CONFIRMED,
@@ -155,6 +156,14 @@ def test_readers_without_a_kernel_see_the_list(table):
 
 # ---------------------------------------------------------------- the exercises of the notebooks
 FOLDER = Path(__file__).parents[2] / "notebooks"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _default_dtype():
+    """Notebooks compute in float64; the tests that come after these do not."""
+    before = torch.get_default_dtype()
+    yield
+    torch.set_default_dtype(before)
 
 
 def cells_of(name: str, *starts: str) -> dict[str, Any]:

@@ -179,7 +179,7 @@ class Notebook:
         notebook = Notebook(page, complaints(page, url))
         try:
             page.goto(f"{url}/doc/tree/{name}")
-            page.wait_for_selector(".jp-Notebook .jp-Cell")
+            page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=120_000)
             yield notebook
         finally:
             page.close()

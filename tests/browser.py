@@ -178,8 +178,9 @@ class Notebook:
         page = browser.new_page(viewport={"width": 1300, "height": 1500})
         notebook = Notebook(page, complaints(page, url))
         try:
+            page.set_default_timeout(120_000)  # a busy machine takes its time
             page.goto(f"{url}/doc/tree/{name}")
-            page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=120_000)
+            page.wait_for_selector(".jp-Notebook .jp-Cell")
             yield notebook
         finally:
             page.close()

@@ -163,6 +163,8 @@ def a_dropdown_follows_the_keyboard(notebook: Notebook) -> None:
     for explorer in notebook.page.locator(".dpnotes-explorer").filter(has=notebook.page.locator("select")).all():
         if explorer.locator("button.jupyter-button").count():
             continue  # its readout waits for the button
+        notebook.wait_until_idle()  # sliders that moved may still be followed
+        notebook.page.wait_for_timeout(500)
         control, readout = explorer.locator("select").first, explorer.locator(".dpnotes-readout")
         first, words = control.evaluate("element => element.selectedOptions[0].text"), readout.inner_text()
         there, back = (

@@ -80,6 +80,7 @@ def opened(served: str) -> Iterator:
     @contextlib.contextmanager
     def open_page(path: str, width: int = 1300) -> Iterator["Page"]:
         page = chromium.new_page(viewport={"width": width, "height": 1000})
+        page.set_default_timeout(120_000)  # of a machine that does other things as well
         heard = complaints(page, served)
         try:
             page.goto(f"{served}/{path}")

@@ -231,9 +231,13 @@ def test_every_notebook_keeps_to_the_rules(path: Path):
     assert len(handout.instructors(read(path)).cells) == len(read(path).cells) + len(solutions(read(path)))
 
 
+# Three runs of each: these four have answers of every kind. nbval runs `teaching.proved` in all notebooks.
+RUN = [path for path in NOTEBOOKS if path.stem in ("00_start_here", "04b_clients", "bring_your_own", "errata")]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_handouts_of_every_notebook(path: Path, tmp_path: Path):
+@pytest.mark.parametrize("path", RUN, ids=lambda path: path.stem)
+def test_handouts_of_the_notebooks(path: Path, tmp_path: Path):
     handout.write(tmp_path, {path.name: path.read_bytes()})  # which looks that no solution is left, and that all run
     whole, for_students = read(path), read(tmp_path / "students" / path.name)
     right = solutions(whole)

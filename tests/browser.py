@@ -250,8 +250,8 @@ class Notebook:
             self.page.wait_for_timeout(100)
         return False
 
-    def choose(self, control: "Locator", key: str = "ArrowDown") -> str:
-        """Open a dropdown, press `key`, and take what it leads to; what is chosen then, when all has followed.
+    def choose(self, control: "Locator", key: str = "ArrowDown") -> int:
+        """Open a dropdown, press `key`, and take what it leads to; the place of what is chosen then.
 
         On a closed one JupyterLab takes the arrows for itself and goes to another cell.
         """
@@ -260,8 +260,14 @@ class Notebook:
             self.page.keyboard.press(press)
         self.page.wait_for_timeout(200)
         self.wait_until_idle()
-        self.page.wait_for_timeout(200)
-        return control.evaluate("element => element.selectedOptions[0].text")
+        return control.evaluate("element => element.selectedIndex")
+
+    def says_otherwise(self, readout: "Locator", words: str, seconds: float = 5) -> bool:
+        """Whether a readout comes to say something else."""
+        deadline = time.monotonic() + seconds
+        while readout.inner_text() == words and time.monotonic() < deadline:
+            self.page.wait_for_timeout(100)
+        return readout.inner_text() != words
 
     def steppers(self) -> list["Locator"]:
         """The listings that are stepped through."""

@@ -39,7 +39,7 @@ CUT = """() => {
             if (part.closest('mjx-assistive-mml, mjx-stretchy-h, mjx-stretchy-v, .sr-only, select, [hidden]')) continue;
             const scrolls = part.clientWidth && getComputedStyle(part).overflowX !== 'visible';
             const over = Math.max(box.right - edge, scrolls ? part.scrollWidth - part.clientWidth : 0);
-            if (over > 1.5 && !found.has(place))
+            if (over > 4 && !found.has(place))  // less is the overhang of a letter
                 found.set(place, `${Math.round(over)} px, ${part.tagName}: ${part.textContent.trim().slice(0, 90)}`);
         }
     }
@@ -234,21 +234,27 @@ class Notebook:
         following.first.wait_for(state="visible", timeout=10_000)
         return following.all()
 
+    def seen(self, explorer: "Locator") -> tuple[str, str]:
+        """The picture and the readout of an explorer."""
+        picture, readout = explorer.locator("img"), explorer.locator(".dpnotes-readout")
+        return picture.evaluate("element => element.src"), readout.inner_text()
+
+    def differs(self, explorer: "Locator", before: tuple[str, str], both: bool = False, seconds: float = 5) -> bool:
+        """Whether picture or readout, or both of them, come to be other than they were."""
+        deadline = time.monotonic() + seconds
+        while True:
+            changes = [now != then for now, then in zip(self.seen(explorer), before, strict=True)]
+            if (all if both else any)(changes) or time.monotonic() > deadline:
+                return (all if both else any)(changes)
+            self.page.wait_for_timeout(100)
+
     def move_slider(self, explorer: "Locator", slider: int, key: str, times: int, seconds: float = 5) -> bool:
         """Press `key` on a slider; whether readout and picture then changed, both of them."""
-        picture = explorer.locator("img")
-        readout = explorer.locator(".dpnotes-readout")
-        before = picture.evaluate("element => element.src"), readout.inner_text()
+        before = self.seen(explorer)
         explorer.locator(".noUi-handle").nth(slider).focus()
         for _ in range(times):
             self.page.keyboard.press(key)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            after = picture.evaluate("element => element.src"), readout.inner_text()
-            if after[0] != before[0] and after[1] != before[1]:
-                return True
-            self.page.wait_for_timeout(100)
-        return False
+        return self.differs(explorer, before, both=True, seconds=seconds)
 
     def choose(self, control: "Locator", key: str = "ArrowDown") -> int:
         """Open a dropdown, press `key`, and take what it leads to; the place of what is chosen then.
@@ -261,13 +267,6 @@ class Notebook:
         self.page.wait_for_timeout(200)
         self.wait_until_idle()
         return control.evaluate("element => element.selectedIndex")
-
-    def says_otherwise(self, readout: "Locator", words: str, seconds: float = 5) -> bool:
-        """Whether a readout comes to say something else."""
-        deadline = time.monotonic() + seconds
-        while readout.inner_text() == words and time.monotonic() < deadline:
-            self.page.wait_for_timeout(100)
-        return readout.inner_text() != words
 
     def steppers(self) -> list["Locator"]:
         """The listings that are stepped through."""

@@ -90,6 +90,9 @@ class Sensitive:
     basis: Basis  # of the sensitivity: proved, enforced (clipping) or assumed
     sampling: Sampling = WHOLE  # what was drawn on; a random batch that is not declared as one is not amplified
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", self.value.detach())  # a graph leads from what is released to what is not
+
     def __repr__(self) -> str:
         return f"Sensitive(<hidden>, runs={len(self.value)}, relation={self.relation}, basis={self.basis})"
 
@@ -114,6 +117,12 @@ class Price:
         """zCDP without amplification, `(runs,)` float64 (Bun and Steinke 2016, arXiv:1605.02065v1, Props. 1.4, 1.6)."""
         return torch.where(self.charged, 0.5 * self.noise_multiplier.double() ** -2, 0.0)
 
+    def same(self, other: "Price") -> bool:
+        """Whether it is an equal price of the same runs, to the bit."""
+        kinds = {(price.relation, price.sampling, price.noise, price.noise_multiplier.dtype) for price in (self, other)}
+        multipliers = torch.equal(self.noise_multiplier, other.noise_multiplier)
+        return len(kinds) == 1 and multipliers and torch.equal(self.charged, other.charged)
+
 
 @dataclass
 class Ledger:
@@ -125,7 +134,8 @@ class Ledger:
         """Append one release; all prices of a ledger have one neighbouring relation."""
         if self.prices and price.relation != self.prices[0].relation:
             raise ValueError(f"Expected relation={price.relation} to be the ledger's {self.prices[0].relation}.")
-        self.prices.append(price)
+        again = self.prices and not price.charged.is_cuda and price.same(self.prices[-1])  # a GPU would have to wait
+        self.prices.append(self.prices[-1] if again else price)
 
     def rho(self) -> Tensor:
         """Total zCDP cost, `(runs,)` float64; random batches need an accountant (`privacy.accounting.account`)."""

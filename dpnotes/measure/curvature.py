@@ -43,7 +43,9 @@ _KAHAN = math.sqrt(0.5)  # a vector that lost more of its norm than this is orth
 _PRODUCT_ERROR = 4.0  # machine epsilons
 _BREAKDOWN = 4.0  # errors of a step: what is left of a vector below this is nothing but errors
 _DIRECTIONS = 4.0  # standard deviations of the component along one direction of an error without preferred direction
-_CHECK_EVERY = 4  # products between two looks at whether a run may stop
+# Products between two looks at whether a run may stop; from 128 on an eighth more, as a look takes time that grows with
+# their square or faster.
+_CHECK_EVERY, _CHECK_RARER = 4, 128
 _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap to 50 / 15^6, a relative 4e-6
 
 
@@ -201,7 +203,7 @@ def lanczos(
       start: `(..., dim)`, not zero, in the type the products are wanted in.
       num_products: at least 1.
       active: `(...)` bool, the runs to compute; None: all.
-      stop: asked after every fourth product which runs are done, `(...)` bool.
+      stop: asked after every fourth product, after 128 of them more rarely, which runs are done, `(...)` bool.
       product_error: norm of the error of a product, relative to the spectral norm; None: four times the machine
         epsilon.
 
@@ -233,6 +235,7 @@ def lanczos(
     taken = torch.zeros(runs, dtype=torch.int64, device=q.device)
     invariant, finite = torch.zeros_like(running), torch.ones_like(running)
     largest = torch.zeros_like(norm)
+    look = _CHECK_EVERY
 
     def result() -> Tridiagonal:
         steps = torch.arange(size, device=q.device)
@@ -269,8 +272,9 @@ def lanczos(
         invariant |= ended
         running = running & ~ended
         q = w / torch.where(running, beta, 1)[:, None]
-        if stop is not None and (step + 1) % _CHECK_EVERY == 0 and step + 1 < size:
+        if stop is not None and step + 1 == look and look < size:
             running &= ~stop(result()).reshape(-1)
+            look += _CHECK_EVERY if look < _CHECK_RARER else look // 8
     return result()
 
 

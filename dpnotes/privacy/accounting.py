@@ -73,6 +73,7 @@ def _gaussian_epsilon(rho: float, delta: float) -> float:
         return float(get_epsilon_gaussian(1 / math.sqrt(2 * rho), delta))
 
 
+@lru_cache(maxsize=1024)
 def _tight_epsilon(rho: float, delta: float) -> float:
     from scipy.optimize import minimize_scalar
 
@@ -335,11 +336,12 @@ def _divergence(event: Event, order: float) -> float:
     if known or event.noise_multiplier > _QUIETEST:
         divergence = unsampled
     else:
-        divergence = min(unsampled, _library_divergence(event, order) + event.count * _ROUNDING)
+        divergence = min(unsampled, event.count * (_library_divergence(replace(event, count=1), order) + _ROUNDING))
     # No divergence of an epsilon-DP mechanism is above epsilon.
     return min(divergence, event.count / event.noise_multiplier) if event.noise in ("laplace", "pure") else divergence
 
 
+@lru_cache(maxsize=2**16)
 def _library_divergence(event: Event, order: float) -> float:
     import dp_accounting
     from dp_accounting import rdp

@@ -24,7 +24,7 @@ def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> f
     (the textbook's `sqrt(2 ln(1.25 / delta)) / epsilon` is not private for large epsilon, and wasteful for small).
 
     Args:
-      epsilon: above 0.
+      epsilon: above 0 and at most 1e150, beyond which its square is infinite.
       delta: in (0, 1).
       l2_sensitivity: above 0 and finite, under the neighbouring relation that is claimed.
 
@@ -37,6 +37,8 @@ def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> f
     """
     validate.positive(epsilon=epsilon, l2_sensitivity=l2_sensitivity)
     validate.between(0, 1, delta=delta)
+    if not epsilon <= 1e150:
+        raise ValueError(f"Expected epsilon={epsilon!r} <= 1e150.")
     return _gaussian_level(float(epsilon), float(delta)) * l2_sensitivity * (1 + 1e-11)
 
 

@@ -153,6 +153,8 @@ def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tup
              [1., 1., 0.],
              [0., 0., 1.]])
     """
+    from scipy import linalg
+
     validate.one_of(SCHEMES, scheme=scheme)
     validate.at_least(1, num_steps=num_steps)
     validate.or_none(validate.at_least, 1, bandwidth=bandwidth)
@@ -166,8 +168,9 @@ def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tup
     encoder = np.zeros_like(total)
     if scheme == "square root":
         coefficients = square_root_coefficients(min(bandwidth or num_steps, num_steps))
-        for lag, coefficient in enumerate(coefficients):
-            encoder += coefficient * np.eye(num_steps, k=-lag)
+        column = np.zeros(num_steps)
+        column[: len(coefficients)] = coefficients
+        encoder = np.tril(linalg.toeplitz(column))
     else:
         combine, own = tree._weights(int(num_steps).bit_length(), scheme == "optimal tree")
         for leaf in range(1, num_steps + 1):
@@ -177,7 +180,7 @@ def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tup
             for low in range(level):  # the live blocks that end before this leaf, the smallest last
                 encoder[leaf - 1, end - 2**low : end] = (1 - combine[level][low]) / own[level]
                 end -= 2**low
-    return np.linalg.solve(encoder.T, total.T).T, encoder
+    return linalg.solve_triangular(encoder, total.T, trans="T", lower=True).T, encoder
 
 
 def noise_of_sums(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ refuses a release that would overspend, before it is drawn.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -55,12 +55,13 @@ class NoisePlan(Protocol):
 
 @dataclass(frozen=True)
 class FixedNoise:
-    """Schedules fixed in advance, one a run.
+    """Schedules fixed in advance, one a run; equal ones are kept once.
 
     Args:
-      multipliers: `(runs, steps)` float64, rows padded at the end with 1.
-      num_steps: `(runs,)` int64, the length of each row that counts.
+      multipliers: `(schedules, steps)` float64, rows padded at the end with 1.
+      num_steps: `(runs,)` int64, how many of its row's columns are a run's.
       budget: `(runs,)` float64, zCDP.
+      rows: `(runs,)` int64, each run's row of the multipliers; None: the first run's is the first, and so on.
 
     Example:
       >>> from dpnotes.privacy.schedules import uniform
@@ -73,6 +74,7 @@ class FixedNoise:
     num_steps: Tensor
     budget: Tensor
     fixed: bool = True
+    rows: Tensor | None = None
 
     def __post_init__(self) -> None:
         validate.flag(fixed=self.fixed)
@@ -81,11 +83,14 @@ class FixedNoise:
     def of(schedules: Sequence[NoiseSchedule], device: torch.device | str = "cpu") -> "FixedNoise":
         """One run a schedule, in order."""
         validate.at_least(1, num_schedules=len(schedules))
-        rows = [torch.tensor(s.noise_multipliers, dtype=torch.float64) for s in schedules]
+        texts = [s.noise_multipliers.tobytes() for s in schedules]
+        places = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+        different = [torch.frombuffer(bytearray(text), dtype=torch.float64) for text in places]
         return FixedNoise(
-            torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=1.0).to(device),
+            torch.nn.utils.rnn.pad_sequence(different, batch_first=True, padding_value=1.0).to(device),
             torch.tensor([s.num_steps for s in schedules], device=device),
             torch.tensor([s.rho for s in schedules], dtype=torch.float64, device=device),
+            rows=torch.tensor([places[text] for text in texts], device=device),
         )
 
     @staticmethod
@@ -101,8 +106,8 @@ class FixedNoise:
 
     def propose(self, state: Tensor, call: Tensor) -> tuple[Tensor, Tensor]:
         """The multiplier of step `call + 1`, and whether the schedule has that step."""
-        column = call.clamp_max(self.multipliers.shape[1] - 1)[:, None]
-        return self.multipliers.gather(1, column)[:, 0], call < self.num_steps
+        column = call.clamp_max(self.multipliers.shape[1] - 1)
+        return self.multipliers[self._row_of_runs(), column], call < self.num_steps
 
     def loss_noise_multiplier(self) -> None:
         """A fixed plan asks for no losses."""
@@ -113,8 +118,13 @@ class FixedNoise:
         return state
 
     def take(self, index: Tensor) -> "FixedNoise":
-        """The plan of some of the runs."""
-        return FixedNoise(self.multipliers[index], self.num_steps[index], self.budget[index])
+        """The plan of some of the runs; all share one table of schedules, however often some runs end."""
+        return replace(
+            self, num_steps=self.num_steps[index], budget=self.budget[index], rows=self._row_of_runs()[index]
+        )
+
+    def _row_of_runs(self) -> Tensor:
+        return torch.arange(len(self.budget), device=self.budget.device) if self.rows is None else self.rows
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Privacy loss distributions of Gaussian noise on Poisson batches and of pure mechanisms, many levels at once.
 
-The library dp_accounting (its PLD, its composition, its truncation with the mass on the safe side) does the work. Only
-the discretisation is written out, in numpy: the library's own evaluates every point in Python, which takes minutes for
-a schedule of a thousand levels. The tests hold the two together.
+The library dp_accounting says what a composed distribution claims. The discretisation and the truncation after a
+composition (the mass on the safe side) are its own, written out in numpy: the library's evaluate every point in Python,
+which takes minutes for a schedule of a thousand levels. The tests hold the two together.
 
 The grid of losses is as fine as the answer needs, and coarser where losses are many and large; either way the mass is
 placed on the safe side. So is what the rounding of Fourier transforms may take from a tail: it is counted as lost
@@ -125,22 +125,51 @@ def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
 
 def _one_side(levels: Sequence[_Level], side: str, interval: float) -> Any:
     """Composed in pairs, so that no long distribution meets many short ones, and few are held at a time."""
-    waiting: list[tuple[int, Any]] = []
-
-    def joined(first: Any, second: Any) -> Any:
-        _check_size(first.size + second.size - 1)
-        return first.compose(second, _TAIL)
-
+    waiting: list[tuple[int, _Masses]] = []
     rounding = _ROUNDING if sum(level.count for level in levels) > 1 else 0.0
     for level in levels:
         size, part = 1, _mass(level, side, interval, rounding)
         while waiting and waiting[-1][0] == size:
-            size, part = 2 * size, joined(waiting.pop()[1], part)
+            size, part = 2 * size, _joined(waiting.pop()[1], part)
         waiting.append((size, part))
     composed = waiting.pop()[1]
     while waiting:
-        composed = joined(waiting.pop()[1], composed)
-    return composed
+        composed = _joined(waiting.pop()[1], composed)
+    return composed.on_grid(interval)
+
+
+class _Masses(NamedTuple):
+    """Mass on the grid from point `first` on, and what was lost of it."""
+
+    first: int
+    mass: NDArray[Any]
+    lost: float
+
+    def on_grid(self, interval: float) -> Any:
+        """As the library has it."""
+        from dp_accounting.pld import pld_pmf as library
+
+        return library.DensePLDPmf(interval, self.first, self.mass, self.lost, True)
+
+
+def _joined(one: _Masses, other: _Masses) -> _Masses:
+    """Their composition. Of either tail as much is cut off as sums up to half of `_TAIL`: the right one is lost."""
+    from scipy.signal import fftconvolve
+
+    _check_size(len(one.mass) + len(other.mass) - 1)
+    mass = fftconvolve(one.mass, other.mass)
+    left = _prefix(mass, _TAIL / 2)
+    right = max(len(mass) - _prefix(mass[::-1], _TAIL / 2), left + 1)
+    kept = mass[left:right]
+    kept[0] += mass[:left].sum()
+    lost = one.lost + other.lost - one.lost * other.lost + mass[right:].sum()
+    return _Masses(one.first + other.first + left, kept, float(lost))
+
+
+def _prefix(mass: NDArray[Any], most: float) -> int:
+    """How many of the first points together hold at most so much; rounding makes some of them negative."""
+    above = np.cumsum(mass) > most
+    return int(above.argmax()) if above.any() else len(mass)
 
 
 def _check_size(points: int) -> None:
@@ -184,23 +213,19 @@ def _variance(level: _Level) -> float:
 @lru_cache(maxsize=4096)
 def _bounds(level: _Level, side: str) -> tuple[float, float]:
     """The least and the largest loss, up to a tail."""
-    from dp_accounting.pld import privacy_loss_mechanism as library
-
     if level.noise != "gaussian":
         return -1 / level.multiplier, 1 / level.multiplier
-    bounds = library.GaussianPrivacyLoss(
-        level.multiplier,
-        sampling_prob=level.rate,
-        log_mass_truncation_bound=_LOG_TAIL,
-        adjacency_type=library.AdjacencyType[side],
-    ).connect_dots_bounds()
-    return bounds.epsilon_lower, bounds.epsilon_upper
+    from scipy.special import ndtri
+
+    # The largest exponent of removing, before sampling, up to half of the tail; the least is its mirror image.
+    exponent = (0.5 / level.multiplier - float(ndtri(0.5 * math.exp(_LOG_TAIL)))) / level.multiplier
+    others = math.log1p(-level.rate) if level.rate < 1 else -math.inf
+    low, high = (float(np.logaddexp(others, math.log(level.rate) + each)) for each in (-exponent, exponent))
+    return (low, high) if side == "REMOVE" else (-high, -low)
 
 
-def _mass(level: _Level, side: str, interval: float, rounding: float = 0.0) -> Any:
+def _mass(level: _Level, side: str, interval: float, rounding: float = 0.0) -> _Masses:
     """Algorithm 1 of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), arXiv:2207.04380, on a uniform grid."""
-    from dp_accounting.pld import pld_pmf as library
-
     low, high = _bounds(level, side)
     first, last = math.floor(low / interval), math.ceil(high / interval)
     epsilons = np.arange(first, last + 1) * interval
@@ -219,7 +244,7 @@ def _mass(level: _Level, side: str, interval: float, rounding: float = 0.0) -> A
     if level.count > 1:
         shift, mass = _self_convolved(mass, level.count)
         first, lost = first * level.count + shift, _TAIL - math.expm1(level.count * math.log1p(-lost))
-    return library.DensePLDPmf(interval, first, mass, lost + level.count * rounding, True)
+    return _Masses(first, mass, lost + level.count * rounding)
 
 
 def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:

@@ -23,6 +23,7 @@ import sympy
 Powers = Mapping[sympy.Symbol, Fraction]  # a monomial without its coefficient
 Named = Mapping[str, sympy.Expr]
 _MOST_PIECES = 1000  # of a product of sums; a bound of more terms says little up to their number
+_MOST_RAYS = 500  # on the way to the vertices; the work grows with their cube, and 500 take a few seconds
 
 
 # ---------------------------------------------------------------- monomials
@@ -497,7 +498,8 @@ def balance(
         paper symbols are added (a count is at least 1, a probability at most 1).
 
     Raises:
-      ValueError: a term is no monomial; the terms can be made arbitrarily small; the constraints contradict the regime.
+      ValueError: a term is no monomial; the terms can be made arbitrarily small; the constraints contradict the regime;
+        so many terms and tuned symbols that the vertices would take minutes.
 
     >>> T, eta, n = sympy.symbols("T eta n", positive=True)
     >>> found = balance({"descent": 1 / (eta * T), "noise": eta, "data": T / n}, [T, eta])
@@ -587,6 +589,11 @@ def _rays(columns: Sequence[Powers], tuned: Sequence[sympy.Symbol]) -> list[tupl
                 if not any(supports[k] <= union for k in range(len(rays)) if k not in (up, down)):
                     pair = zip(rays[up], rays[down], strict=True)
                     kept.append(tuple(-values[down] * a + values[up] * b for a, b in pair))
+        if len(kept) > _MOST_RAYS:
+            raise ValueError(
+                f"Expected terms and constraints with at most {_MOST_RAYS} ways to cancel the tuned symbols, got more "
+                f"of {size} terms at {symbol}: leave out terms that others dominate, or tune fewer than {len(tuned)}."
+            )
         rays = kept
     return rays
 

@@ -50,7 +50,7 @@ def sources(paper: str) -> list[Path]:
     """The files that a verdict depends on: the engine, the claims, and what these import of their paper and privacy.
 
     >>> [path.name for path in sources("budget_schedules")][-4:]
-    ['tables.py', 'zcdp.py', 'notation.py', 'calculators.py']
+    ['schedules.py', 'noise.py', 'events.py', 'pld.py']
     """
     package = Path(__file__).parents[1]
     front = package / "papers" / paper

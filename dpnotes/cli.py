@@ -7,16 +7,14 @@ only the commands that need them load them.
 
 import csv as csv_format
 import difflib
-import functools
 import importlib
 import importlib.util
 import json
 import os
-import shlex
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -26,23 +24,15 @@ import typer
 
 import dpnotes
 from dpnotes import files, papers, validate
+from dpnotes.console import ExperimentName, Json, Profile, app, columns, command, fail, in_one_line, print_json
 
 if TYPE_CHECKING:
-    from dpnotes.doctor import Finding
     from dpnotes.experiments import Experiment, Result
     from dpnotes.processes import Processes
     from dpnotes.theory.cache import Verdicts
     from dpnotes.theory.calculators import Calculator
     from dpnotes.theory.claims import Claim
     from dpnotes.theory.symbols import PaperSymbol
-
-app = typer.Typer(
-    help="Differentially private non-convex optimisation, from theorem to experiment.",
-    add_completion=False,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-)
 
 _BIBTEX = f"""\
 @software{{dpnotes,
@@ -52,9 +42,8 @@ _BIBTEX = f"""\
   license = {{Apache-2.0}}
 }}"""
 
-Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON document.")]
-Profile = Annotated[str, typer.Option(help="quick (2 CPU cores, seconds) or paper (what the figures show).")]
-ExperimentName = Annotated[str, typer.Argument(metavar="PAPER.EXPERIMENT")]
+
+INDEX = "experiments.json"  # beside the results, so that names and titles can be had without loading torch
 
 
 def main() -> None:
@@ -73,10 +62,27 @@ def all_claims() -> "tuple[Claim, ...]":
 
 
 def all_experiments() -> "list[Experiment]":
-    """The experiments of all papers that have some; loads torch."""
+    """The experiments of all papers that have some, with what their profiles cost; loads torch."""
+    from dpnotes.experiments import wanting
+
     names = [f"dpnotes.papers.{paper}.experiments" for paper in papers.PAPERS]
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
-    return [experiment for module in modules for experiment in module.EXPERIMENTS]
+    costs = [importlib.import_module(f"{module.__name__}.costs").COSTS for module in modules]
+    return [each for module, cost in zip(modules, costs, strict=True) for each in wanting(module.EXPERIMENTS, cost)]
+
+
+def index_of(experiments: "Iterable[Experiment]") -> list[dict[str, Any]]:
+    """Names, titles and profiles."""
+    return [{"id": e.id, "title": e.title, "profiles": sorted(e.specs)} for e in experiments]
+
+
+def listed_experiments() -> list[dict[str, Any]]:
+    """Names, titles and profiles of the experiments, from the list beside the stored results: it loads no torch."""
+    package = Path(dpnotes.__file__).parent
+    for folder in (package / "carried" / "notebooks", package.parent / "notebooks"):
+        if (path := folder / "results" / INDEX).exists():
+            return json.loads(path.read_text())
+    return index_of(all_experiments())
 
 
 def _claim(name: str) -> "Claim":
@@ -103,44 +109,6 @@ def _one_of(name: str, known: Iterable[str], kind: str) -> str:
     raise ValueError(f"Expected {name!r} to be the name of one {kind}; {offer}")
 
 
-# ---------------------------------------------------------------- how it is said
-def _fail(message: object) -> NoReturn:
-    typer.echo(f"dpnotes: {_line(message)}", err=True)
-    raise typer.Exit(2)
-
-
-def _line(text: object) -> str:
-    return " ".join(str(text).split())
-
-
-def _columns(*parts: tuple[str, int] | str) -> str:
-    """Parts of one line, two spaces apart; a pair is padded to a width."""
-    padded = [f"{part[0]:<{part[1]}}" if isinstance(part, tuple) else _line(part) for part in parts]
-    return "  ".join(padded).rstrip()
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
-
-
-def _command(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command whose expected errors are one line and exit status 2."""
-
-    def register(function: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(function)
-        def guarded(*arguments: Any, **options: Any) -> None:
-            try:
-                function(*arguments, **options)
-            except BrokenPipeError:
-                raise  # `dpnotes list | head -1`: typer ends quietly
-            except (ValueError, OSError, MemoryError) as error:
-                _fail(error)
-
-        return app.command(name)(guarded)
-
-    return register
-
-
 @app.callback(invoke_without_command=True)
 def _version(
     context: typer.Context,
@@ -154,28 +122,28 @@ def _version(
 
 
 # ---------------------------------------------------------------- the commands
-@_command("list")
+@command("list")
 def list_(as_json: Json = False) -> None:
     """Papers, claims and experiments."""
-    cards, claims, experiments = [papers.paper(key) for key in papers.PAPERS], all_claims(), all_experiments()
+    cards, claims, experiments = [papers.paper(key) for key in papers.PAPERS], all_claims(), listed_experiments()
     if as_json:
-        _print_json(
+        print_json(
             {
                 "papers": [asdict(card) for card in cards],
                 "claims": [{"id": c.id, "title": c.title, "locator": c.locator} for c in claims],
-                "experiments": [{"id": e.id, "title": e.title, "profiles": sorted(e.specs)} for e in experiments],
+                "experiments": experiments,
             }
         )
         return
     rows = [("paper", card.key, f"{card.title} ({card.venue} {card.year})") for card in cards]
     rows += [("claim", claim.id, f"{claim.title} ({claim.locator})") for claim in claims]
-    rows += [("experiment", e.id, f"{e.title} ({', '.join(sorted(e.specs))})") for e in experiments]
+    rows += [("experiment", e["id"], f"{e['title']} ({', '.join(e['profiles'])})") for e in experiments]
     width = max(len(identifier) for _, identifier, _ in rows)
     for kind, identifier, text in rows:
-        typer.echo(_columns((kind, 10), (identifier, width), text))
+        typer.echo(columns((kind, 10), (identifier, width), text))
 
 
-@_command("check")
+@command("check")
 def check(
     claims: Annotated[
         list[str] | None, typer.Argument(metavar="CLAIM", help="Ids, or their beginnings, such as a paper.")
@@ -218,7 +186,7 @@ def _check(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> No
         row = {"id": claim.id, "verdict": str(verdict.kind), "evidence": verdict.evidence}
         found.append({**row, "anchor": f"docs/errata.md#{claim.anchor}", "version": claim.version})
         if not as_json:
-            typer.echo(_columns((claim.id, width), (str(verdict.kind), 15), verdict.evidence))
+            typer.echo(columns((claim.id, width), (str(verdict.kind), 15), verdict.evidence))
     _total("claims", found, counts, as_json)
 
 
@@ -232,7 +200,7 @@ def _check_errata(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool
         found.append(row)
         counts.setdefault(entry.claim.paper, Counter())[str(entry.erratum.severity)] += 1
         if not as_json:
-            typer.echo(_columns(entry.claim.id, str(entry.erratum.severity)))
+            typer.echo(columns(entry.claim.id, str(entry.erratum.severity)))
             corrected = {"corrected": row["corrected"]} if entry.claim.corrected_text else {}
             holds = {"now": row["evidence_of_correction"]} if entry.verdict_of_correction else {}
             breaks = {"breaks": row["breach"]} if row["breach"] else {}
@@ -240,7 +208,7 @@ def _check_errata(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool
             lines |= {"wording": row["wording"], "where": f"{row['locator']}; {row['version']}"}
             lines |= {"newer": f"{row['newer_versions']} in newer versions"}
             for name, text in lines.items():
-                typer.echo("  " + _columns((name, 9), str(text)))
+                typer.echo("  " + columns((name, 9), str(text)))
     _total("errata", found, counts, as_json)
 
 
@@ -248,13 +216,13 @@ def _total(kind: str, found: Sequence[object], counts: dict[str, Counter[str]], 
     """The counts: of each paper, where there are several, and of all."""
     everything = sum(counts.values(), Counter())
     if as_json:
-        _print_json({kind: found, "counts": everything, "counts_by_paper": counts})
+        print_json({kind: found, "counts": everything, "counts_by_paper": counts})
         return
     words = {"claims": ("claim", "claims"), "errata": ("erratum", "errata")}[kind]
     if len(counts) > 1:
         width = max(map(len, counts))
         for paper, some in counts.items():
-            typer.echo(_columns((paper, width), _counted(some.total(), *words, some)))
+            typer.echo(columns((paper, width), _counted(some.total(), *words, some)))
     typer.echo(_counted(len(found), *words, everything))
 
 
@@ -274,7 +242,7 @@ def _counted(total: int, one: str, many: str, counts: Counter[str]) -> str:
     return f"{total} {one if total == 1 else many}{': ' if listed else ''}{listed}"
 
 
-@_command("calc")
+@command("calc")
 def calc(
     claim: Annotated[str, typer.Argument(metavar="CLAIM", help="Or a calculator: its paper, or privacy, and name.")],
     numbers: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE")] = None,
@@ -306,11 +274,11 @@ def calc(
         )
     plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in results.items()}
     if as_json:
-        _print_json(plain)
+        print_json(plain)
         return
     width = max(len(name) for name in plain)
     for name, value in plain.items():
-        typer.echo(_columns((name, width), f"{value:.10g}" if isinstance(value, float) else str(value)))
+        typer.echo(columns((name, width), f"{value:.10g}" if isinstance(value, float) else str(value)))
 
 
 def _named_calculators(name: str) -> "dict[str, Calculator]":
@@ -322,18 +290,18 @@ def _named_calculators(name: str) -> "dict[str, Calculator]":
 def _list_calculators(key: str, as_json: bool) -> None:
     found = {name: ", ".join(calculator.outputs) for name, calculator in papers.calculators(key).items()}
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     width = max(map(len, found))
     for name, outputs in found.items():
-        typer.echo(_columns((name, width), outputs))
+        typer.echo(columns((name, width), outputs))
 
 
 def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
     takes = {name: _described(symbol) for name, symbol in calculator.parameters.items()}
     sets = list(calculator.constants)
     if as_json:
-        _print_json(
+        print_json(
             {
                 "takes": takes,
                 "common": {name: symbol.common for name, symbol in calculator.parameters.items() if symbol.common},
@@ -348,7 +316,7 @@ def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
     width = max(map(len, [*takes, *gives]))
     for kind, pairs in (("takes", takes), ("gives", gives)):
         for name, meaning in pairs.items():
-            typer.echo(_columns(kind, (name, width), meaning))
+            typer.echo(columns(kind, (name, width), meaning))
 
 
 def _calculator(name: str) -> "Calculator":
@@ -396,14 +364,14 @@ def _parsed(numbers: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-@_command("cite")
+@command("cite")
 def cite(name: Annotated[str, typer.Argument(metavar="CLAIM", help="A claim, its beginning, or a paper.")]) -> None:
     """BibTeX of a claim's paper and of this package."""
     card = papers.paper(papers.claims(name)[0].paper)
     typer.echo(f"{card.bibtex.strip()}\n\n{_BIBTEX}")
 
 
-@_command("run")
+@command("run")
 def run(
     names: Annotated[list[str], typer.Argument(metavar="PAPER.EXPERIMENT", help="Or a paper for all of its, or all.")],
     profile: Profile = "quick",
@@ -425,13 +393,13 @@ def run(
     with _joined(timeout) as processes:
         refusal, chosen = "", []
         try:
-            _refuse_an_installation()
+            refuse_an_installation()
             chosen = _to_run(names, profile, device, jobs, processes.size)
         except ValueError as error:
             refusal = str(error)
         for rank, each in enumerate(processes.gather_objects(refusal)):
             if each and processes.rank == 0:
-                _fail(f"rank {rank}: {each}" if rank else each)
+                fail(f"rank {rank}: {each}" if rank else each)
             if each:
                 raise typer.Exit(2)
         for experiment in chosen:
@@ -447,7 +415,7 @@ def run(
             )
 
 
-def _refuse_an_installation() -> None:
+def refuse_an_installation() -> None:
     """What hours of work have found does not go into an installed package, which an update replaces."""
     from dpnotes import experiments as parts
 
@@ -459,7 +427,7 @@ def _to_run(names: Sequence[str], profile: str, device: str, jobs: int, num_proc
     """The experiments that are meant; what is wrong with one of them is said before the first long run."""
     from dpnotes.experiments import runner
 
-    chosen = _chosen(names)
+    chosen = experiments_of(names)
     # A paper stands for those of its experiments that have the profile.
     chosen = [experiment for experiment in chosen if profile in experiment.specs or experiment.id in names] or chosen
     for experiment in chosen:
@@ -481,11 +449,11 @@ def _joined(timeout: float) -> "Iterator[Processes]":
     try:
         processes = Together(timeout)
     except RuntimeError as error:
-        _fail(error)
+        fail(error)
     try:
         yield processes
     except (ProcessLost, ValueError, OSError, MemoryError) as error:
-        parts = [_line(error).rstrip("."), *getattr(error, "__notes__", [])]
+        parts = [in_one_line(error).rstrip("."), *getattr(error, "__notes__", [])]
         typer.echo(f"dpnotes: rank {processes.rank}: {', '.join(parts)}.", err=True)
         _leave(2)
     except KeyboardInterrupt:
@@ -503,7 +471,26 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-@_command("verify")
+@command("chances")
+def chances(
+    name: ExperimentName,
+    profile: Profile = "quick",
+    simulations: Annotated[int, typer.Option(help="Results to draw in either world.")] = 200,
+    as_json: Json = False,
+) -> None:
+    """How often an experiment's rule is right, simulated: where the paper's prediction holds, and its nearest rival."""
+    from dpnotes import experiments as parts
+
+    found, counts = parts.simulate(_experiment(name), profile, simulations)
+    if as_json:
+        print_json({**asdict(found), "underpowered": found.underpowered, "verdicts": counts})
+        return
+    for world, words in (("prediction", found.prediction), ("rival", found.rival)):
+        typer.echo(columns((world, 10), _counted(simulations, "result", "results", Counter(counts[world])), words))
+    typer.echo("underpowered" if found.underpowered else "the rule can decide")
+
+
+@command("verify")
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Default: all.")] = None,
     profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
@@ -513,24 +500,27 @@ def verify(
 ) -> None:
     """Make results current whose code changed, if cells that are run again give the same numbers.
 
-    What differs is named, and the exit status is 1. What was interrupted goes on where it stopped.
+    Cells that are kept beside the results, too. What differs is named, and the exit status is 1. What was interrupted
+    goes on where it stopped.
     """
     from dpnotes import experiments as parts
 
-    _refuse_an_installation()
-    chosen = _chosen(names) if names else all_experiments()
+    refuse_an_installation()
+    chosen = experiments_of(names) if names else all_experiments()
     pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
     settings: dict[str, Any] = {"seconds": seconds, "device": device, "memory": memory}
     states: list[str] = []
     for experiment, each in pairs:
         try:
+            kept = parts.verify_kept(experiment, each, **settings, report=lambda line: typer.echo(line))
+            states += [kept.state] if kept else []
             if parts.load(experiment, each).state != "missing":
                 found = parts.verify(experiment, each, **settings, report=lambda line: typer.echo(line))
                 states.append(found.state)
         except ValueError as error:
             if len(pairs) == 1:
                 raise
-            typer.echo(_line(error))
+            typer.echo(in_one_line(error))
             states.append("refused")
     if not states:
         raise ValueError(f"Expected a stored result of {' '.join(names or ['any experiment'])}, found none.")
@@ -539,7 +529,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _chosen(names: Sequence[str]) -> "list[Experiment]":
+def experiments_of(names: Sequence[str]) -> "list[Experiment]":
     """Experiments by name; a paper stands for all of its own, `all` for all."""
     known = {experiment.id: experiment for experiment in all_experiments()}
     chosen: dict[str, Experiment] = {}
@@ -552,9 +542,9 @@ def _chosen(names: Sequence[str]) -> "list[Experiment]":
     return list(chosen.values())
 
 
-@_command("status")
+@command("status")
 def status(
-    write: Annotated[bool, typer.Option("--write", help="Also rewrite OUTSTANDING.md beside the results.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Also rewrite OUTSTANDING.md and list of names.")] = False,
     as_json: Json = False,
 ) -> None:
     """Which results are current, stale or missing."""
@@ -563,18 +553,24 @@ def status(
     experiments = all_experiments()
     results = parts.status(experiments)
     if write:
-        _refuse_an_installation()
-        files.write({parts.results_folder() / "OUTSTANDING.md": parts.outstanding(experiments).encode()})
+        refuse_an_installation()
+        index = json.dumps(index_of(experiments), indent=1) + "\n"
+        texts = {"OUTSTANDING.md": parts.outstanding(experiments), INDEX: index}
+        files.write({parts.results_folder() / name: text.encode() for name, text in texts.items()})
+        if (docs := Path(dpnotes.__file__).parents[1] / "docs").is_dir() and "DPNOTES_RESULTS" not in os.environ:
+            from dpnotes import gpu
+
+            files.write({docs / "gpu.md": gpu.page(experiments).encode()})
     if as_json:
-        _print_json([asdict(result) for result in results])
+        print_json([asdict(result) for result in results])
         return
     width = max((len(result.experiment) for result in results), default=0)
     for result in results:
-        typer.echo(_columns((result.experiment, width), (result.profile, 5), (result.state, 7), result.reason))
+        typer.echo(columns((result.experiment, width), (result.profile, 5), (result.state, 7), result.reason))
     typer.echo(_counted(len(results), "result", "results", Counter(result.state for result in results)))
 
 
-@_command("results")
+@command("results")
 def results(
     name: ExperimentName,
     profile: Profile = "quick",
@@ -589,14 +585,14 @@ def results(
         raise ValueError(f"{name} {profile}: {result.reason}")
     if csv:
         if result.state != "current":
-            typer.echo(f"dpnotes: {name} {profile} is {result.state}: {_line(result.reason)}", err=True)
+            typer.echo(f"dpnotes: {name} {profile} is {result.state}: {in_one_line(result.reason)}", err=True)
         writer = csv_format.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.frame.columns)
         writer.writerows(result.frame.itertuples(index=False, name=None))
         sys.stdout.flush()
     elif as_json:
         rows = json.loads(result.frame.to_json(orient="records", double_precision=15) or "[]")
-        _print_json(
+        print_json(
             {
                 "state": result.state,
                 "reason": result.reason,
@@ -613,12 +609,12 @@ def results(
 
 def _remarks(result: "Result") -> Iterable[str]:
     remarks = [("state", result.state), ("reason", result.reason or result.pedigree), ("decision", result.decision)]
-    remarks += [("rule", result.spec["decision_rule"])]
+    remarks += [("rule", result.spec["decision_rule"]), ("chances", result.chances)]
     remarks += [("unaccounted", text) for text in result.unaccounted]
-    return [_columns((name, 11), str(text)) for name, text in remarks if str(text)]
+    return [columns((name, 11), str(text)) for name, text in remarks if str(text)]
 
 
-@_command("clean")
+@command("clean")
 def clean(
     names: Annotated[list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Default: all.")] = None,
     profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
@@ -628,79 +624,12 @@ def clean(
 
     if profile is not None:
         validate.one_of(sorted({name for e in all_experiments() for name in e.specs}), profile=profile)
-    freed = (
-        sum(parts.clean(experiment, profile) for experiment in _chosen(names)) if names else parts.clean(None, profile)
-    )
+    chosen = experiments_of(names) if names else [None]
+    freed = sum(parts.clean(experiment, profile) for experiment in chosen)
     typer.echo(f"{freed / 1e6:.1f} MB removed; results stay.")
 
 
-@_command("lab")
-def lab(
-    folder: Annotated[
-        Path | None,
-        typer.Argument(help="Default: my_notebooks of the repository, or dpnotes_notebooks here.", show_default=False),
-    ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Renew copies; yours move into a dated folder there.")] = False,
-    copy_only: Annotated[bool, typer.Option("--copy-only", help="Copy, and open nothing.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of JupyterLab.")] = 8888,
-    browser: Annotated[bool, typer.Option(help="Open one; on a server there is none.")] = True,
-) -> None:
-    """Copy the notebooks into a folder of yours, and open the first in JupyterLab.
+# The other commands, which are of the same `app`.
+from dpnotes import commands as _commands  # noqa: E402
 
-    A copy that is there stays as you left it. JupyterLab saves by itself every two minutes: it saves copies.
-    """
-    from dpnotes.notebook import copies
-
-    if not copy_only and importlib.util.find_spec("jupyterlab") is None:
-        raise ValueError("Expected jupyterlab, which is not installed: pip install 'dpnotes[lab]'")
-    found = copies.copy_to(folder or copies.default_folder(), fresh)
-    if found.backup:
-        typer.echo(f"Yours are in {found.backup}.")
-    if found.added:
-        typer.echo(f"{len(found.added)} files copied into {found.folder}.")
-    if found.older:
-        named = f"{found.older[0]}{f' and {len(found.older) - 1} more' if len(found.older) > 1 else ''}"
-        here = "make lab FRESH=1" if folder is None and copies.in_repository() else "dpnotes lab --fresh"
-        renew = here if folder is None else f"dpnotes lab {shlex.quote(str(folder))} --fresh"
-        typer.echo(f"Changed since you took your copy: {named}. To renew, and keep yours in a folder: {renew}")
-    if not copy_only:
-        sys.stdout.flush()
-        command = copies.jupyterlab(found.folder, port, browser)
-        os.execv(command[0], command)
-
-
-@_command("doctor")
-def doctor(as_json: Json = False) -> None:
-    """Is this machine ready, and what to do if not."""
-    from dpnotes.doctor import examine
-
-    findings = [*examine(), *_freshness_of_results()]
-    if as_json:
-        _print_json([asdict(finding) for finding in findings])
-    else:
-        for finding in findings:
-            advice = f"-> {finding.advice}" if finding.advice else ""
-            typer.echo(_columns((finding.level, 7), (finding.subject, 14), finding.found, advice))
-    problems = sum(finding.level == "problem" for finding in findings)
-    if problems:
-        typer.echo(f"dpnotes: {problems} of {len(findings)} findings are problems.", err=True)
-        raise typer.Exit(1)
-
-
-def _freshness_of_results() -> "Iterable[Finding]":
-    """Of the results that are stored, how many were run with this code, and how many verified with it."""
-    from dpnotes.doctor import Finding
-
-    try:
-        from dpnotes import experiments as parts
-
-        results = parts.status(all_experiments())
-    except (ImportError, FileNotFoundError):
-        return  # a package that is missing was named before; not every installation has results
-    counts = Counter(s.reason.split(" ")[0] if s.state == "current" else s.state for s in results)
-    words = {"run": "run with this code", "verified": "verified with it"}
-    listed = ", ".join(f"{count} {words.get(name, name)}" for name, count in sorted(counts.items()))
-    if counts["stale"] + counts["damaged"] + counts["partial"]:
-        yield Finding("results", "note", listed, "dpnotes status names them; dpnotes verify, or dpnotes run")
-    else:
-        yield Finding("results", "ok", listed)
+app.add_typer(_commands.cells, name="cells")

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import dpnotes
 from dpnotes import files, validate
-from dpnotes.experiments import store
+from dpnotes.experiments import parts, store
+from dpnotes.experiments.cells import Shelf
 from dpnotes.experiments.chunks import format_bytes, parse_memory
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.sources import FORMAT, Fingerprint, find, git, output
@@ -35,6 +36,7 @@ from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, 
 if TYPE_CHECKING:
     from dpnotes.processes import Processes
 
+_SAMPLE = 0.05  # of the largest result: from so much on its size is projected; less does not show how it is compressed
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
 _PACKAGES = ("torch", "numpy", "scipy", "dp-accounting", "pandas", "joblib")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -55,7 +57,7 @@ def run(
 
     Args:
       experiment: what to run.
-      profile: "quick" or "paper", as far as the experiment has them.
+      profile: "quick", "cpu" or "paper", as far as the experiment has them.
       device: "cpu", "cuda", or "auto" for a GPU where there is one. An experiment that is `cpu_only` runs on the CPU.
       memory: a limit such as "4GB" on what all jobs together hold, of the GPU's memory where runs are on a GPU; None
         plans with most of what is free.
@@ -93,10 +95,10 @@ def run(
     elif first:
         shutil.rmtree(folder, ignore_errors=True)
     started = time.perf_counter()
-    progress = Progress(experiment, spec, folder, report)
+    progress = Progress.of(experiment, fingerprint, report, commit, kept=resume)
     notes = Notes.of(experiment.all_modules(), str(folder))
     try:
-        budget = memory_budget(folder, device, limit, jobs * processes.size) if first else 0
+        budget = memory_budget(folder, device, limit, jobs * processes.size, progress.plans()) if first else 0
         plan = Plan(device, processes.gather_objects(budget)[0], jobs, processes)
         tables = progress.finish_all(plan)
         if first:
@@ -107,6 +109,7 @@ def run(
             seconds = time.perf_counter() - started
             manifest = _manifest(experiment, fingerprint, commit, tables, decision, notes, jobs, seconds)
             store.write_table(store.result_stem(spec), columns, manifest, store.MAX_RESULT_BYTES)
+            parts.remove(spec)
             report(f"{experiment.id} {profile}: {decision}")
         processes.gather_objects("stored")  # nobody leaves before
     except KeyboardInterrupt:
@@ -197,31 +200,59 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """Which cells there are, and which are finished."""
+    """Which cells there are, and which are finished: in the cache, or kept beside the results."""
 
     experiment: Experiment
     spec: Spec
     folder: Path
     report: Callable[[str], None]
+    shelf: Shelf
+    beside: Shelf | None = None
+
+    @staticmethod
+    def of(
+        experiment: Experiment,
+        fingerprint: Fingerprint,
+        report: Callable[[str], None],
+        commit: dict[str, Any] | None = None,
+        kept: bool = True,
+    ) -> "Progress":
+        """Of a spec, code and data; with a commit, so that cells can be added."""
+        spec, key = fingerprint.spec, fingerprint.key
+        folder = store.cells_folder(spec, key)
+        about = None if commit is None else parts.about(experiment, fingerprint, commit)
+        beside = parts.shelf(spec, key) if kept else None
+        return Progress(experiment, spec, folder, report, Shelf(folder, {key}, about), beside)
+
+    def plans(self) -> list[dict[str, Any]]:
+        """The plans of memory by which cells were computed that came from elsewhere."""
+        self.shelf.refresh()
+        abouts = [*self.shelf.abouts.values(), *(self.beside.abouts.values() if self.beside else ())]
+        return [about["plan"] for about in abouts if "plan" in about]
 
     def finish_all(self, plan: Plan) -> list[store.Table]:
         """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
         tables: list[store.Table] = []
         for stage in range(1 + len(self.experiment.stages)):
             if plan.processes.rank > 0:
-                self._compute(plan.processes.gather_objects([])[0], plan)
+                self._compute(plan.processes.gather_objects([])[0], plan, _Size.unknown())
                 continue
             cells = self.cells(stage, tables)
-            waiting = [cell for cell in cells if self.table(cell) is None]
+            finished = [table for cell in cells if (table := self.table(cell)) is not None]
+            size = _Size(self.spec, [*tables, *finished], len(tables) + len(cells))
+            waiting = cells
+            if finished:
+                known = {canonical_json(table.manifest["cell"]) for table in finished}
+                waiting = [cell for cell in cells if canonical_json(cell) not in known]
             plan.processes.gather_objects(waiting)
             if len(waiting) < len(cells):
                 kept = len(cells) - len(waiting)
                 self.report(
                     f"{self.experiment.id} {self.spec.profile}: {kept} of {len(cells)} cells were finished before"
                 )
-            self._compute(waiting, plan)
+            self._compute(waiting, plan, size)
             for cell in cells:
-                table = store.read_table(store.cell_stem(self.folder, cell), cell=cell)
+                table = self.table(cell)
                 if table is None:
                     raise FileNotFoundError(
                         f"Expected the cells in {self.folder}: let all machines share one DPNOTES_CACHE."
@@ -262,36 +293,84 @@ class Progress:
 
     def table(self, cell: Cell) -> store.Table | None:
         """What is kept of a cell that is finished."""
+        for shelf in (self.shelf, self.beside):
+            try:
+                if shelf is not None and (table := shelf.table(cell)) is not None:
+                    return table
+            except store.DamagedFileError as error:
+                self.report(f"Warning: {error} The cell is computed again.")
+        return self.earlier(cell)
+
+    def earlier(self, cell: Cell) -> store.Table | None:
+        """What an earlier version kept of a cell, in two files of its own."""
         try:
             return store.read_table(store.cell_stem(self.folder, cell), cell=cell)
-        except store.DamagedFileError as error:
-            self.report(f"Warning: {error} The cell is computed again.")
+        except store.DamagedFileError:
             return None
 
-    def _compute(self, cells: list[Cell], plan: Plan) -> None:
+    def _compute(self, cells: list[Cell], plan: Plan, size: "_Size") -> None:
         import joblib
 
         if plan.processes.size > 1:
-            self._say(len(cells), (execute(self.experiment, self.spec.json, cell, self.folder, plan) for cell in cells))
+            self._say(cells, (execute(self.experiment, self.spec.json, cell, self.shelf, plan) for cell in cells), size)
             return
         # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
         parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
-        calls = (joblib.delayed(execute)(self.experiment, self.spec.json, cell, self.folder, plan) for cell in cells)
-        self._say(len(cells), parallel(calls))  # type: ignore[arg-type]
+        calls = (joblib.delayed(execute)(self.experiment, self.spec.json, cell, self.shelf, plan) for cell in cells)
+        self._say(cells, parallel(calls), size)  # type: ignore[arg-type]
 
-    def _say(self, count: int, finished: Iterable[tuple[str, float, list[str]]]) -> None:
+    def _say(self, cells: list[Cell], finished: Iterable[tuple[str, float, list[str]]], size: "_Size") -> None:
+        texts: list[str] = []
         for number, (text, seconds, notes) in enumerate(finished, start=1):
-            self.report(f"{self.experiment.id} {self.spec.profile}: {number}/{count} {text} {seconds:.1f} s")
+            self.report(f"{self.experiment.id} {self.spec.profile}: {number}/{len(cells)} {text} {seconds:.1f} s")
             for note in notes:
                 self.report(f"  {note}")
+            texts.append(text)
+            if number & (number - 1) == 0 and number < len(cells):  # seldom: each time all rows are written anew
+                size.refuse([table for text in texts if (table := self.table(json.loads(text))) is not None])
 
 
-def execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: Plan) -> tuple[str, float, list[str]]:
+@dataclass(frozen=True, eq=False)
+class _Size:
+    """How large the result will be, from the cells that are finished."""
+
+    spec: Spec | None
+    tables: list[store.Table]
+    known: int  # cells of this stage and of those before
+
+    @staticmethod
+    def unknown() -> "_Size":
+        """For a process that keeps nothing."""
+        return _Size(None, [], 0)
+
+    def refuse(self, further: list[store.Table]) -> None:
+        """Refuse to go on if the result will be too large, even if each cell that is left is half as large.
+
+        Raises:
+          ValueError: saying how large it is and will be.
+        """
+        if self.spec is None:
+            return
+        tables = [*self.tables, *further]
+        columns = store.concatenate([table.columns for table in tables])
+        size = store.size_of(columns)
+        if size < _SAMPLE * store.MAX_RESULT_BYTES:
+            return
+        projected = size * self.known / len(tables)
+        if (size + projected) / 2 > store.MAX_RESULT_BYTES:
+            raise ValueError(
+                f"Expected {store.result_stem(self.spec).name}.npz <= {format_bytes(store.MAX_RESULT_BYTES)}: "
+                f"{len(tables)} of {self.known} cells fill {format_bytes(size)}, all of them some "
+                f"{format_bytes(int(projected))}: let the cells return summaries instead of every number."
+            )
+
+
+def execute(experiment: Experiment, spec: str, cell: Cell, shelf: Shelf, plan: Plan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
-    checkpoint = store.cell_stem(folder, cell).with_suffix(".pt")
+    checkpoint = store.cell_stem(shelf.folder, cell).with_suffix(".pt")
     context = Context(plan.device, plan.memory_bytes, checkpoint=checkpoint, processes=plan.processes)
-    notes = Notes.of(experiment.all_modules(), str(folder))  # those of the run, or of this process of several
+    notes = Notes.of(experiment.all_modules(), str(shelf.folder))  # those of the run, or of this process of several
     started = time.perf_counter()
     try:
         columns = store.as_columns(experiment.run_cell(Spec.from_json(spec), json.loads(text), context))
@@ -312,7 +391,7 @@ def execute(experiment: Experiment, spec: str, cell: Cell, folder: Path, plan: P
         "functions": store.listed(notes.places),
     }
     if plan.processes.rank == 0:
-        store.write_table(store.cell_stem(folder, cell), columns, manifest)
+        shelf.add(columns, manifest)
     return text, seconds, context.notes
 
 
@@ -333,11 +412,12 @@ def resolve(device: str, experiment: Experiment, report: Callable[[str], None]) 
     return device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def memory_budget(folder: Path, device: str, limit: int | None, jobs: int) -> int:
+def memory_budget(folder: Path, device: str, limit: int | None, jobs: int, plans: Iterable[dict[str, Any]] = ()) -> int:
     """Bytes for the runs that one job holds at once.
 
     Kept with the cells: what is free differs from minute to minute, and a resumed run has to chunk as before. So a
     damaged plan is refused, where a damaged cell is computed again with a warning: its numbers come out the same.
+    `plans` came with cells from elsewhere: theirs is taken where it answers the same question and there is room.
     """
     import psutil
     import torch
@@ -366,6 +446,9 @@ def memory_budget(folder: Path, device: str, limit: int | None, jobs: int) -> in
             "before the first run."
         )
     budget = int(_MARGIN * share)
+    budget = next(
+        (p["memory_bytes"] for p in plans if p["question"] == question and p["memory_bytes"] <= share), budget
+    )
     files.write({path: files.sealed_json({"run": run, "question": question, "memory_bytes": budget})})
     return budget
 
@@ -409,7 +492,7 @@ def _manifest(
     jobs: int,
     seconds: float,
 ) -> dict[str, Any]:
-    cells = [table.manifest for table in tables]
+    cells, chances = [table.manifest for table in tables], fingerprint.spec.chances
     rows = [len(next(iter(table.columns.values()))) for table in tables]
     functions = notes.places.union(*(store.unlisted(cell["functions"]) for cell in cells))
     return {
@@ -424,6 +507,7 @@ def _manifest(
         "modules": fingerprint.modules,
         "data": list(fingerprint.data),
         "decision": asdict(decision),
+        "chances": asdict(chances) if chances else None,
         "cells": len(cells),
         "rows": sum(rows),
         "cell_rows": rows,
@@ -500,9 +584,9 @@ def _freshness(experiment: Experiment, profile: str) -> Freshness:
     except store.DamagedFileError as error:
         state, reason = "damaged", str(error)
     if state != "current":
-        spec = experiment.spec(profile)
-        folder = store.cells_folder(spec, Fingerprint.of(experiment, profile).key)
-        finished, known, more = Progress(experiment, spec, folder, lambda line: None).count()
+        progress = Progress.of(experiment, Fingerprint.of(experiment, profile), _silent)
+        finished, known, more = progress.count()
+        reason = f"{reason}{parts.remark(progress.spec, progress.beside)}"
         if finished:
             reason = f"{finished} of {known}{' or more' if more else ''} cells finished; {state}: {reason}"
             state = "partial"

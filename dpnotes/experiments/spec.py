@@ -22,9 +22,11 @@ from dpnotes.experiments.chunks import Chunking, cpu_cache_bytes, run_in_chunks
 if TYPE_CHECKING:
     import pandas as pd
 
+    from dpnotes.experiments.chances import Worlds
+    from dpnotes.experiments.costs import Cost
     from dpnotes.processes import Processes
 
-PROFILES = ("quick", "paper")
+PROFILES = ("quick", "cpu", "paper")
 Cell = dict[str, Any]
 Columns = Mapping[str, Any]
 
@@ -72,6 +74,55 @@ def _check_name(**named: str) -> None:
             raise ValueError(f"Expected {name}={value!r} to be lower-case letters, digits and underscores.")
 
 
+# A rule can decide if it says "reproduced" so often where the prediction holds, and so rarely where its rival does.
+_POWER, _LEVEL = 0.9, 0.05
+
+
+@dataclass(frozen=True)
+class Chances:
+    """How often a rule says "reproduced" in two worlds, simulated before the run (`dpnotes.experiments.chances`).
+
+    Args:
+      prediction: the world in which what is asked is so, in words.
+      rival: the nearest world in which it is not, in words.
+      if_right: share of the simulated results of the prediction that are judged "reproduced".
+      if_rival: the same of the rival.
+      simulations: simulated results of either.
+
+    Raises:
+      ValueError: a share outside [0, 1], or no simulation.
+
+    >>> print(Chances("slope -1/2", "slope -0.4", 0.82, 0.01, 200))
+    "reproduced" in 0.82 of 200 simulations of the prediction (slope -1/2), and in 0.01 of its nearest rival (slope
+    -0.4): underpowered
+    """
+
+    prediction: str
+    rival: str
+    if_right: float
+    if_rival: float
+    simulations: int
+
+    def __post_init__(self) -> None:
+        validate.at_least(1, simulations=self.simulations)
+        for name, share in (("if_right", self.if_right), ("if_rival", self.if_rival)):
+            validate.real(**{name: share})
+            if not 0 <= share <= 1:
+                raise ValueError(f"Expected 0 <= {name}={share} <= 1.")
+
+    @property
+    def underpowered(self) -> bool:
+        """Whether the rule cannot decide: under 90% of the prediction's results pass, or over 5% of the rival's."""
+        return self.if_right < _POWER or self.if_rival > _LEVEL
+
+    def __str__(self) -> str:
+        return (
+            f'"reproduced" in {self.if_right:.3g} of {self.simulations} simulations of the prediction '
+            f"({self.prediction}), and in {self.if_rival:.3g} of its nearest rival ({self.rival})"
+            f"{': underpowered' if self.underpowered else ''}"
+        )
+
+
 @dataclass(frozen=True)
 class Spec:
     """The parameters of an experiment in one profile; two specs are equal when their canonical JSON is.
@@ -79,8 +130,10 @@ class Spec:
     Args:
       paper: the paper's folder name, such as "budget_schedules".
       experiment: the experiment's name within the paper.
-      profile: "quick" (2 CPU cores, seconds) or "paper" (what the figures show).
+      profile: "quick" (2 CPU cores, seconds), "cpu" (hours on 2 cores, where that is not what the paper did) or "paper"
+        (what the figures show).
       parameters: JSON only. `decision_rule` (str) is required; `seed` is the seed of every stream, if there are draws.
+      chances: of the verdicts, as they were simulated; not part of the spec's identity.
 
     Example:
       >>> spec = Spec("toy", "mean", "quick", {"seed": 1, "decision_rule": "reproduced when under 0.1"})
@@ -96,6 +149,7 @@ class Spec:
     experiment: str
     profile: str
     parameters: Mapping[str, Any] = field(compare=False)
+    chances: Chances | None = field(default=None, compare=False)
     json: str = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -276,6 +330,8 @@ class Experiment:
       distributed: its cells share their work out over `Context.processes`, with the same columns on all of them, to the
         bit, for any number; torchrun may start it.
       figure: the paper's own, if it has one.
+      worlds: in which its rule is simulated before the run (`stating` puts them in).
+      wants: by profile, what it costs and why it is outstanding, if it is (`wanting` puts it in).
     """
 
     paper: str
@@ -293,6 +349,8 @@ class Experiment:
     cpu_only: bool = False
     distributed: bool = False
     figure: PaperFigure | None = None
+    worlds: "Worlds | None" = None
+    wants: "Mapping[str, Cost]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check_name(paper=self.paper, name=self.name)

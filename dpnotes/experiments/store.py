@@ -20,6 +20,7 @@ import numpy as np
 
 import dpnotes
 from dpnotes import files
+from dpnotes.experiments.cells import Table, name_of
 from dpnotes.experiments.chunks import format_bytes
 from dpnotes.experiments.functions import Place
 from dpnotes.experiments.sources import Fingerprint
@@ -31,14 +32,6 @@ if TYPE_CHECKING:
 
 MAX_RESULT_BYTES = 10**6
 _KINDS = {"b": "bool", "i": "number", "u": "number", "f": "number", "U": "text"}
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Columns of equal length and the manifest that was stored with them."""
-
-    columns: dict[str, np.ndarray]
-    manifest: dict[str, Any]
 
 
 # ---------------------------------------------------------------- folders
@@ -63,9 +56,11 @@ def results_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Where finished cells wait for the rest: `$DPNOTES_CACHE`, or the user's cache folder."""
+    """Where finished cells wait for the rest: `$DPNOTES_CELLS`, or a folder of `$DPNOTES_CACHE` or the user's cache."""
     import pooch
 
+    if own := os.environ.get("DPNOTES_CELLS"):
+        return Path(own)
     chosen = os.environ.get("DPNOTES_CACHE")
     return (Path(chosen) if chosen else pooch.os_cache("dpnotes")) / "cells"
 
@@ -76,8 +71,8 @@ def cells_folder(spec: Spec, key: str) -> Path:
 
 
 def cell_stem(folder: Path, cell: Cell) -> Path:
-    """Where a cell is kept: named after its content, so its place in the list does not matter."""
-    return folder / hashlib.sha256(canonical_json(cell, "cell").encode()).hexdigest()[:16]
+    """The path of what is a cell's own: its checkpoint, and the two files in which earlier versions kept it."""
+    return folder / name_of(cell)
 
 
 def result_stem(spec: Spec) -> Path:
@@ -151,9 +146,7 @@ def write_table(
       ValueError: more than `max_bytes`.
       OSError: with the path; a full disk among them.
     """
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **columns)  # type: ignore[arg-type]
-    content = buffer.getvalue()
+    content = _compressed(columns)
     if max_bytes is not None and len(content) > max_bytes:
         raise ValueError(
             f"Expected {_npz(stem).name} of {format_bytes(len(content))} <= {format_bytes(max_bytes)}: "
@@ -161,6 +154,17 @@ def write_table(
         )
     body = json.loads(canonical_json(manifest, "manifest")) | {"sha256": hashlib.sha256(content).hexdigest()}
     files.write({_npz(stem): content, _json(stem): files.sealed_json(body)})
+
+
+def size_of(columns: Mapping[str, np.ndarray]) -> int:
+    """Bytes of the columns' file."""
+    return len(_compressed(columns))
+
+
+def _compressed(columns: Mapping[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **columns)  # type: ignore[arg-type]
+    return buffer.getvalue()
 
 
 def write_manifest(stem: Path, manifest: dict[str, Any]) -> None:
@@ -262,6 +266,15 @@ class Result:
         return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, the same numbers"
 
     @property
+    def chances(self) -> str:
+        """How often its rule is right, in simulations, and whether that was known before the run; empty if unknown."""
+        chances = self.spec.chances
+        if chances is None:
+            return ""
+        before = self.state == "missing" or self.manifest.get("chances") is not None
+        return f"{chances}{'' if before else '; simulated after the run'}"
+
+    @property
     def stale(self) -> bool:
         """Whether spec, code or data changed since."""
         return self.state == "stale"
@@ -312,23 +325,35 @@ def stamp(result: Result) -> str | None:
 
 
 def outstanding(experiments: Iterable[Experiment]) -> str:
-    """The text of results/OUTSTANDING.md: paper results that are missing, stale or damaged. Same state, same text."""
+    """The text of results/OUTSTANDING.md: results of hours and of papers that are missing, stale or damaged, and why.
+
+    Same state, same text. A result on two cores does not stand for the paper's: both are listed.
+    """
     lines = []
     for experiment in sorted(experiments, key=lambda experiment: experiment.id):
-        if "paper" not in experiment.specs:
-            continue
-        try:
-            result = load(experiment, "paper")
-            state = "missing" if result.state == "missing" else (stamp(result) or "").lower()
-        except DamagedFileError:
-            state = "damaged"
-        if state:
-            lines.append(f"| {experiment.id} | {experiment.title} | {state} | `{command(experiment.specs['paper'])}` |")
+        for profile in [name for name in ("cpu", "paper") if name in experiment.specs]:
+            why: object = experiment.wants.get(profile)
+            way = command(experiment.specs[profile])
+            try:
+                result = load(experiment, profile)
+                state = "missing" if result.state == "missing" else (stamp(result) or "").lower()
+                if {*result.changes} == {"code"}:
+                    why, way = "code that changed: cells have to be run again", way.replace("run", "verify", 1)
+                elif why is None and (seconds := result.manifest.get("cell_seconds")):
+                    why = f"hours: {seconds / 3600:.2g} on one core (as the result that is stale took)"
+            except DamagedFileError:
+                state = "damaged"
+            if state:
+                row = (experiment.id, profile, experiment.title, state, str(why or "no reason is stated"), f"`{way}`")
+                lines.append(f"| {' | '.join(row)} |")
     head = "# Paper results that are outstanding\n\nGenerated by `dpnotes status --write`; do not edit.\n\n"
     if not lines:
         return f"{head}None.\n"
-    table = ["| experiment | title | state | command |", "|---|---|---|---|", *lines]
-    return f"{head}{chr(10).join(table)}\n"
+    table = [
+        "| experiment | profile | title | state | why, and what it would take | command |",
+        "|---|---|---|---|---|---|",
+    ]
+    return f"{head}{chr(10).join([*table, *lines])}\n"
 
 
 def clean(experiment: Experiment | None = None, profile: str | None = None) -> int:

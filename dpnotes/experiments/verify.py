@@ -5,6 +5,8 @@ further ones, until every function that changed and that a full run enters was e
 what it enters in its manifest. Where that cannot tell (the function is new, or the list is of some cells only), a
 function counts if the code that was entered names it. If all cells were run, what none of them enters does not count.
 
+Cells that are kept beside the results (`parts`) are verified in the same way, as if they were all there are.
+
 Integers, labels, statuses and the decision have to be equal, and floats to the bit with the versions and on the device
 of the result; elsewhere within `tolerances` of the spec, which says by column how far off a float may be.
 """
@@ -12,18 +14,19 @@ of the result; elsewhere within `tolerances` of the spec, which says by column h
 import random
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from dpnotes import validate
-from dpnotes.experiments import runner, store
+from dpnotes.experiments import parts, runner, store
+from dpnotes.experiments.cells import packed, read
 from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.functions import Code, Place, changed
 from dpnotes.experiments.sources import Fingerprint, code_at, digest, in_words, records
-from dpnotes.experiments.spec import Cell, Experiment, canonical_json
+from dpnotes.experiments.spec import Cell, Decision, Experiment, Spec, canonical_json
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def verify(
 
     Args:
       experiment: whose result.
-      profile: "quick" or "paper".
+      profile: "quick", "cpu" or "paper".
       seconds: begin no cell after so long; None has no limit.
       device: as in `run`.
       memory: as in `run`.
@@ -81,23 +84,101 @@ def verify(
     then = next((code for code in codes if isinstance(code, Code)), None)
     if then is None:
         raise ValueError(f"Expected the code of {experiment.id} {profile} to be known: {result.reason}")
-    folder = store.cells_folder(result.spec, fingerprint.key)
-    plan = runner.Plan(device, runner.memory_budget(folder, device, limit, 1), 1)
-    notes = Notes.of(experiment.all_modules(), str(folder))
-    try:
-        deadline = float("inf") if seconds is None else time.monotonic() + seconds
-        again = _Again(result, runner.Progress(experiment, result.spec, folder, report), plan, notes, deadline)
-        lines = again.run(then, Code(fingerprint.sources), fingerprint.key)
-    finally:
-        notes.end()
-    if not lines:
+    progress = runner.Progress.of(experiment, fingerprint, report, commit, kept=False)
+    table = store.read_table(store.result_stem(result.spec))
+    assert table is not None
+    again = _Again(result, table.columns, progress, device, limit, seconds)
+    found = again.verification(then, fingerprint)
+    if not found.lines:
         _write(result, fingerprint, commit, again)
         report(f"{experiment.id} {profile}: {store.load(experiment, profile).pedigree}")
-        return Verification("verified")
-    state = "different" if again.differences else "stale"
-    for line in lines:
-        report(f"{experiment.id} {profile}: {state}: {line}")
-    return Verification(state, tuple(lines))
+    return found
+
+
+def verify_kept(
+    experiment: Experiment,
+    profile: str,
+    *,
+    seconds: float | None = None,
+    device: str = "auto",
+    memory: str | int | None = None,
+    report: Callable[[str], None] = print,
+) -> Verification | None:
+    """Make the cells that are kept beside the results current: those of one code, the most there are.
+
+    Args:
+      experiment: whose cells.
+      profile: "quick", "cpu" or "paper".
+      seconds: as in `verify`.
+      device: as in `run`.
+      memory: as in `run`.
+      report: called with one line at a time.
+
+    Returns:
+      None if no cells are kept that are of this spec and these data.
+
+    Raises:
+      ValueError: it is not known what their code was.
+      DamagedFileError: a kept file is not what was written.
+    """
+    if seconds is not None:
+        validate.positive(seconds=seconds)
+    limit = None if memory is None else parse_memory(memory)
+    device = runner.resolve(device, experiment, report)
+    spec, fingerprint = experiment.spec(profile), Fingerprint.of(experiment, profile)
+    every, current = parts.shelf(spec, None), parts.shelf(spec, fingerprint.key)
+    abouts = [each for each in every.abouts.values() if not {*fingerprint.changes(each)} - {"code"}]
+    groups = {each["key"]: parts.shelf(spec, each["key"]) for each in abouts}
+    if not any(shelf.all_places() for shelf in groups.values()):
+        return None
+    here = current.all_places()
+    waiting = {key: there for key, shelf in groups.items() if (there := shelf.all_places()).keys() - here.keys()}
+    most = max(waiting, key=lambda key: (len(waiting[key]), key), default=None)
+    if most is None:
+        report(f"{experiment.id} {profile}: the {len(here)} cells that are kept are current, nothing to do.")
+        return Verification("current")
+    kept = waiting[most]
+    then = code_at(next(each for each in abouts if each["key"] == most), fingerprint.sources)
+    if not isinstance(then, Code):
+        raise ValueError(f"Expected the code of the kept cells of {experiment.id} {profile} to be known: {then}")
+    commit = runner.commit_of(experiment)
+    progress = runner.Progress.of(experiment, fingerprint, report, commit, kept=False)
+    tables = [read(kept[name][-1]) for name in sorted(kept)]
+    again = _Again(*_as_a_result(experiment, spec, tables), progress, device, limit, seconds)
+    found = again.verification(then, fingerprint)
+    if not found.lines:
+        cells = [again.cells[number] for number in sorted(again.spans)]
+        equal = {key for one in (most, fingerprint.key) for key in parts.equal_keys(every.abouts.values(), one)}
+        body = {"equal": sorted(equal), "verified_cells": cells, "finished_at": runner.now()}
+        parts.write(spec, packed({}, parts.about(experiment, fingerprint, commit) | body))
+        report(f"{experiment.id} {profile}: {len(cells)} of {len(kept)} kept cells run again, the same numbers")
+    return found
+
+
+def _as_a_result(
+    experiment: Experiment, spec: Spec, tables: list[store.Table]
+) -> tuple[store.Result, dict[str, np.ndarray]]:
+    """The cells that there are, as the result of an experiment that has no others and no rule; and its columns."""
+    decision = Decision("undecided", "not all cells are finished")
+    whole = replace(
+        experiment,
+        cells=lambda _: [table.manifest["cell"] for table in tables],
+        decide=lambda *_: decision,
+        stages=(),
+        modules=experiment.all_modules(),
+    )
+    rows = [len(next(iter(table.columns.values()))) for table in tables]
+    manifest = {
+        "cells": len(tables),
+        "rows": sum(rows),
+        "cell_rows": rows,
+        "decision": asdict(decision),
+        "environments": [table.manifest["environment"] for table in tables],
+        "functions": store.listed(set().union(*(store.unlisted(table.manifest["functions"]) for table in tables))),
+        "functions_cells": len(tables),
+    }
+    columns = store.concatenate([table.columns for table in tables])
+    return store.Result(whole, spec, store.frame_of(columns), manifest, "stale", {}, decision), columns
 
 
 # ---------------------------------------------------------------- cells
@@ -125,28 +206,39 @@ class _Again:
     """The cells that are run again, by their number in the whole run, and what was found."""
 
     result: store.Result
+    stored: dict[str, np.ndarray]  # its columns
     progress: runner.Progress
-    plan: runner.Plan
-    notes: Notes
-    deadline: float
+    device: str
+    limit: int | None  # of memory
+    seconds: float | None
     cells: list[Cell] = field(default_factory=list)  # of the stages so far
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)  # first row and number of rows
     differences: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        table = store.read_table(store.result_stem(self.result.spec))
-        assert table is not None
-        self._stored = table.columns
+    def verification(self, then: Code, fingerprint: Fingerprint) -> Verification:
+        """Run what has to be run, and report what came of it."""
+        experiment, folder, report = self.progress.experiment, self.progress.folder, self.progress.report
         counts = self.result.manifest.get("cell_rows")  # results of earlier versions do not say
         self._starts = None if counts is None else [0, *np.cumsum(counts, dtype=int).tolist()]
+        self._deadline = float("inf") if self.seconds is None else time.monotonic() + self.seconds
+        self._plan = runner.Plan(self.device, runner.memory_budget(folder, self.device, self.limit, 1), 1)
+        self.notes = Notes.of(experiment.all_modules(), str(folder))
+        try:
+            lines = self._run(then, Code(fingerprint.sources), fingerprint.key)
+        finally:
+            self.notes.end()
+        state = "verified" if not lines else "different" if self.differences else "stale"
+        for line in lines:
+            report(f"{experiment.id} {self.progress.spec.profile}: {state}: {line}")
+        return Verification(state, tuple(lines))
 
-    def run(self, then: Code, now: Code, seed: str) -> list[str]:
+    def _run(self, then: Code, now: Code, seed: str) -> list[str]:
         """Run what has to be run; what differs, or else what was left out, a line each."""
         waiting: list[int] = []
-        rows, last = 0, len(self.progress.experiment.stages)
+        rows, last = 0, len(self.result.experiment.stages)
         for stage in range(1 + last):
-            earlier = {name: column[:rows] for name, column in self._stored.items()}
-            first, listed = len(self.cells), self.progress.cells(stage, [store.Table(earlier, {})])
+            earlier = {name: column[:rows] for name, column in self.stored.items()}
+            first, listed = len(self.cells), self._listed(stage, [store.Table(earlier, {})])
             self.cells += listed
             count = self.result.manifest["cells"]
             if len(self.cells) > count or stage == last and len(self.cells) < count:
@@ -166,6 +258,9 @@ class _Again:
             if not waiting or not self._compare(waiting.pop(0)):
                 return [f"changed, but entered by none of {len(self.spans)} cells: {in_words(unseen)}"]
         return self.differences
+
+    def _listed(self, stage: int, earlier: list[store.Table]) -> list[Cell]:
+        return replace(self.progress, experiment=self.result.experiment).cells(stage, earlier)
 
     def _unseen(self, then: Code, now: Code) -> list[Place]:
         """The functions that changed, that count and that were not entered."""
@@ -190,10 +285,10 @@ class _Again:
         cell, experiment = self.cells[number], self.progress.experiment
         table = self.progress.table(cell)
         if table is None:
-            if time.monotonic() > self.deadline:
+            if time.monotonic() > self._deadline:
                 return False
             spec = self.result.spec
-            text, seconds, lines = runner.execute(experiment, spec.json, cell, self.progress.folder, self.plan)
+            text, seconds, lines = runner.execute(experiment, spec.json, cell, self.progress.shelf, self._plan)
             for line in (f"{experiment.id} {spec.profile}: again {text} {seconds:.1f} s", *lines):
                 self.progress.report(line)
             table = self.progress.table(cell)
@@ -207,13 +302,13 @@ class _Again:
             end = min(start + length, self.result.manifest["rows"])
         self.spans[number] = start, length
         where = f"cell {canonical_json(cell)}"
-        if {*self._stored} != {*table.columns}:
-            names = f"stored {', '.join(self._stored)}, now {', '.join(table.columns)}"
+        if {*self.stored} != {*table.columns}:
+            names = f"stored {', '.join(self.stored)}, now {', '.join(table.columns)}"
             self.differences.append(f"{where}, columns: {names}")
         elif end - start != length:
             self.differences.append(f"{where}, rows: stored {end - start}, now {length}")
         else:
-            for name, column in self._stored.items():
+            for name, column in self.stored.items():
                 stored, now = column[start:end], table.columns[name]
                 rows = np.flatnonzero(_differs(stored, now, self._tolerance(name, table.manifest["environment"])))
                 if len(rows):
@@ -237,15 +332,15 @@ class _Again:
         guess = min(number * length, max(0, total - length))  # right if all cells have as many rows
 
         def right(start: int) -> int:
-            parts = ((stored[start : start + length], columns.get(name)) for name, stored in self._stored.items())
+            parts = ((stored[start : start + length], columns.get(name)) for name, stored in self.stored.items())
             return sum(int((~_differs(one, other, None)).sum()) for one, other in parts if other is not None)
 
-        if right(guess) == length * len(self._stored):
+        if right(guess) == length * len(self.stored):
             return guess
-        labels = [name for name, column in columns.items() if column.dtype.kind != "f" and name in self._stored]
+        labels = [name for name, column in columns.items() if column.dtype.kind != "f" and name in self.stored]
         likely = np.ones(max(1, total - length + 1), bool)
         for name in labels:
-            likely &= self._stored[name][: len(likely)] == columns[name][0]
+            likely &= self.stored[name][: len(likely)] == columns[name][0]
         return max((guess, *np.flatnonzero(likely).tolist()), key=right)
 
     def _tolerance(self, name: str, environment: dict[str, Any]) -> float | None:
@@ -256,7 +351,7 @@ class _Again:
 
     def _compare_decision(self) -> None:
         """Compare the decision, which follows from what is stored."""
-        decision = asdict(self.progress.experiment.decide(self.result.frame, self.result.spec))
+        decision = asdict(self.result.experiment.decide(self.result.frame, self.result.spec))
         for name, stored in self.result.manifest["decision"].items():
             if decision[name] != stored:
                 self.differences.append(f"decision, {name}: stored {stored!r}, now {decision[name]!r}")

@@ -83,8 +83,10 @@ class Shown:
     wanted: store.Result
 
     def _parts(self) -> dict[str, str]:
-        rule = self.result.spec["decision_rule"]
-        return {"question": self.result.experiment.question, "outcome": str(self.result.decision), "rule": rule}
+        result = self.result
+        parts = {"question": result.experiment.question, "outcome": str(result.decision)}
+        parts["rule"] = result.spec["decision_rule"]
+        return parts | ({"chances of the rule": result.chances} if result.chances else {})
 
     def _origin(self) -> list[str]:
         lines = provenance(self.result).splitlines()

@@ -1,0 +1,62 @@
+"""How commands are registered and how they say things: what `cli` and `commands` share."""
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+app = typer.Typer(
+    help="Differentially private non-convex optimisation, from theorem to experiment.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON document.")]
+Profile = Annotated[
+    str, typer.Option(help="quick (2 CPU cores, seconds), cpu (hours) or paper (what the figures show).")
+]
+ExperimentName = Annotated[str, typer.Argument(metavar="PAPER.EXPERIMENT")]
+
+
+def fail(message: object) -> NoReturn:
+    """End with one line on standard error and exit status 2."""
+    typer.echo(f"dpnotes: {in_one_line(message)}", err=True)
+    raise typer.Exit(2)
+
+
+def in_one_line(text: object) -> str:
+    """The text in one line."""
+    return " ".join(str(text).split())
+
+
+def columns(*parts: tuple[str, int] | str) -> str:
+    """Parts of one line, two spaces apart; a pair is padded to a width."""
+    padded = [f"{part[0]:<{part[1]}}" if isinstance(part, tuple) else in_one_line(part) for part in parts]
+    return "  ".join(padded).rstrip()
+
+
+def print_json(value: object) -> None:
+    """Print a JSON document."""
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def command(name: str, of: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a function a command whose expected errors are one line and exit status 2."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(function)
+        def guarded(*arguments: Any, **options: Any) -> None:
+            try:
+                function(*arguments, **options)
+            except BrokenPipeError:
+                raise  # `dpnotes list | head -1`: typer ends quietly
+            except (ValueError, OSError, MemoryError) as error:
+                fail(error)
+
+        return of.command(name)(guarded)
+
+    return register

@@ -17,6 +17,7 @@ from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.release import State
+from dpnotes.papers.noisy_sgd.norms import NORMS, ExampleNorms
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem, OutOfMemory
 from dpnotes.streams import Streams
@@ -36,6 +37,7 @@ class Evaluation:
       every: steps, at least 1; the last step is always evaluated.
       statistics_from: of a network with batch normalisation, the training examples `(batches, batch)` that its
         statistics are computed from (`ModuleProblem.evaluate`).
+      norms: of the examples' gradients, measured beside; None: not at all.
 
     Raises:
       ValueError: outside these domains.
@@ -44,16 +46,23 @@ class Evaluation:
     data: Dataset
     every: int
     statistics_from: Tensor | None = None
+    norms: ExampleNorms | None = None
 
     def __post_init__(self) -> None:
         validate.at_least(1, every=self.every)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of what is measured: the `METRICS`, and the `NORMS` if they are asked for."""
+        return METRICS if self.norms is None else (*METRICS, *NORMS)
+
     def measure(self, problem: ModuleProblem, x: Tensor) -> Tensor:
-        """The `METRICS` at the points `x` `(runs, dim)`, `(runs, 4)`."""
+        """What `names` says at the points `x` `(runs, dim)`, `(runs, names)`."""
         data = self.data
         train = problem.evaluate(x, data.train_inputs, data.train_labels, self.statistics_from)
         test = problem.evaluate(x, data.test_inputs, data.test_labels, self.statistics_from)
-        return torch.stack([*train, *test], dim=1)
+        found = torch.stack([*train, *test], dim=1)
+        return found if self.norms is None else torch.cat([found, self.norms.measure(x).to(found)], dim=1)
 
 
 @dataclass(frozen=True)
@@ -84,8 +93,9 @@ class Training:
     Args:
       state: of the method.
       done: steps that were asked for, `(runs,)` int64, the same for all.
-      curves: `(runs, evaluations, 4)`: the `METRICS` whenever they were evaluated, NaN where they are yet to be. A run
-        that ended early keeps its point, and is evaluated there.
+      curves: `(runs, evaluations, 4)`: the `METRICS` whenever they were evaluated, NaN where they are yet to be (and
+        the norms of gradients beside them, if the evaluation has those). A run that ended early keeps its point, and is
+        evaluated there.
     """
 
     state: DescentState
@@ -185,7 +195,8 @@ def train(
     kept = set(evaluated_steps(num_steps, checkpoint.every)) if checkpoint is not None else set()
     settings = _settings(oracle, method, evaluation, checkpoint)
     with _memory(checkpoint):
-        curves = torch.full((len(x), len(evaluated), len(METRICS)), torch.nan, device=x.device, dtype=x.dtype)
+        names = METRICS if evaluation is None else evaluation.names
+        curves = torch.full((len(x), len(evaluated), len(names)), torch.nan, device=x.device, dtype=x.dtype)
         done = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         training = Training(method.init(x, oracle), done, curves)
         if checkpoint is not None and checkpoint.path.exists():
@@ -242,7 +253,7 @@ def _settings(
 
 def _line(step: int, num_steps: int, metrics: Tensor, speed: float) -> str:
     """One line of progress, means over the runs."""
-    train_loss, train_accuracy, test_loss, test_accuracy = metrics.double().mean(0).tolist()
+    train_loss, train_accuracy, test_loss, test_accuracy = metrics[:, : len(METRICS)].double().mean(0).tolist()
     return (
         f"step {step}/{num_steps}: train loss {train_loss:.4g}, accuracy {train_accuracy:.4f}; "
         f"test loss {test_loss:.4g}, accuracy {test_accuracy:.4f}; {speed:.3g} steps/s"

@@ -242,9 +242,9 @@ def walk(
 ) -> None:
     """`methods.spider_descent.StochasticSpider` on `oracles.spider.Spider`, in blocks of steps.
 
-    It is here because the quick slopes would take 46 minutes through `stochastic_spider` in place of 2 (the paper
-    profile 3.4 core-hours in place of 0.7), and `test_a_cell_of_the_slopes_is_what_the_front_door_finds` holds it to
-    that door: the draws, and so the iterates up to rounding, are the same.
+    It is here because the slopes would take some twenty times as long through `stochastic_spider` (the quick ones 46
+    minutes in place of 2, when they were six laws), and `test_a_cell_of_the_slopes_is_what_the_front_door_finds`
+    holds it to that door: the draws, and so the iterates up to rounding, are the same.
 
     Args:
       ramps: the instances.
@@ -283,7 +283,7 @@ def walk(
             noise *= (scale * p.term_sensitivity)[:, None]
         elif p.mechanism == "gaussian":
             noise = rows.normal(Gaussian().purpose, calls, dim).numpy().reshape(shape)
-            noise *= (2 * scale / least)[:, None]
+            noise *= (2 * scale / least if even else 2 * scale)[:, None]
         points, estimates, needs = np.empty(shape), np.empty(shape), np.tile(least, (length, 1))
         fresh, perturbed = np.zeros(shape[:2], dtype=bool), np.zeros(shape[:2], dtype=bool)
         each = np.arange(count)
@@ -306,6 +306,8 @@ def walk(
                     need = np.maximum(need, move * (2 / p.term_sensitivity))
                 need = np.ceil(need, out=needs[i])
                 means[i] /= np.sqrt(need)[:, None]
+                if p.mechanism == "gaussian":
+                    noise[i] /= need[:, None]
             # ---- a difference, or a fresh gradient
             value = features_here - last_features
             value *= means[i]
@@ -319,7 +321,7 @@ def walk(
                 resized = np.sqrt(needs[i, new] / need)[:, None]
                 value[new] = field[new] + resized * means[i, new] * features_here[new]
                 if p.mechanism == "gaussian":
-                    value[new] += noise[i, new] * (least[new] / need)[:, None]
+                    value[new] += noise[i, new] * (needs[i, new] / need)[:, None]
                 needs[i, new] = need
                 drift[new], leaf[new], tree[new] = 0.0, 0, 0.0
             if p.mechanism == "tree":

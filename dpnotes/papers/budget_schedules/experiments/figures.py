@@ -12,12 +12,12 @@ _COMMON = (
     ),
     Setting("network", "two layers, 1000 hidden units", lambda spec: f"two layers, {spec['num_hidden']} hidden units"),
     Setting("activation", NOT_STATED, lambda spec: spec["activation"], "our choice, a smooth one"),
-    Setting("start", NOT_STATED, lambda _: "uniform, as torch.nn.Linear starts", "our choice"),
     Setting("batch", NOT_STATED, lambda _: "the whole data set", "what the schedules are derived for"),
     Setting("step size", "0.1", lambda spec: f"{spec['step_size']:g}"),
     Setting("clipping", "4", lambda spec: f"{spec['clip']:g}"),
     Setting("budget", "(4, 1e-08), 0.1963-zCDP", lambda spec: f"({spec['epsilon']:g}, {spec['delta']:g}), 0.1963-zCDP"),
 )
+_START = "uniform, as torch.nn.Linear starts"
 _REPEATS = Setting(
     "repeats", "100", lambda spec: f"{spec['repeats']}", "fewer, for two cores; we show intervals beside the means"
 )
@@ -37,7 +37,13 @@ LEFT = PaperFigure(
         *_COMMON,
         _REPEATS,
         Setting("data scales", NOT_STATED, _listed("max_norms"), "10, which the text names, and others around it"),
-        Setting("steps", NOT_STATED, lambda spec: f"{spec['num_steps']}", "our choice; the text searches 50 to 150"),
+        Setting("steps", NOT_STATED, _listed("num_steps"), "the text searches 50 to 150; it decides what is seen"),
+        Setting(
+            "start",
+            NOT_STATED,
+            lambda spec: f"{_START}; output layer times {' or '.join(f'{s:g}' for s in spec['output_scales'])}",
+            "two, since it decides what is seen",
+        ),
         Setting("estimator", NOT_STATED, lambda _: "change of the loss over the added variance", "our definition"),
     ),
 )
@@ -50,11 +56,13 @@ MIDDLE_AND_RIGHT = PaperFigure(
             "data", "digits 3 and 5 of MNIST", lambda spec: f"digits {' and '.join(map(str, spec['classes']))} of MNIST"
         ),
         *_COMMON,
+        Setting("start", NOT_STATED, lambda _: _START, "our choice"),
         Setting("data scale", "10", lambda spec: f"{spec['max_norm']:g}"),
         Setting(
             "steps",
             "the best of 50 to 150",
             lambda spec: f"the best of {min(spec['num_steps'])} to {max(spec['num_steps'])}",
+            "fewer, for two cores",
         ),
         _REPEATS,
         Setting("sizes N", NOT_STATED, _listed("num_examples"), "up to all images of the two digits, if it is 11,552"),

@@ -158,6 +158,32 @@ class Parameters:
         """T_esc."""
         return math.ceil(_LOG_FACTOR * self.mu / (self.step_size * self.alpha**0.5))
 
+    def largest_curvature(self, attempts: int, chance: float) -> float:
+        """Of a hill from whose top no attempt gets away with this chance, by linear theory.
+
+        There noise, of level `psi / sqrt(dim)` along the hill, grows by `1 + eta lam` a step, and so is normal after
+        all of them. An attempt fails where it is then within the radius.
+
+        Example:
+          >>> found = Parameters(1e-3, 10, 1.0)
+          >>> round(found.largest_curvature(8, 0.5) ** 2 / found.psi, 2), round(found.alpha / found.psi)
+          (1.97, 8)
+        """
+        from scipy.optimize import brentq
+        from scipy.special import ndtri
+
+        # All of so many fail with the chance, where each ends within so many standard deviations.
+        deviations = float(ndtri((1 + chance ** (1 / attempts)) / 2))
+        step = self.step_size * self.psi / self.dim**0.5
+
+        def beyond(log_curvature: float) -> float:
+            growth = math.log1p(self.step_size * math.exp(log_curvature))
+            squares = math.expm1(2 * self.attempt_length * growth) / math.expm1(2 * growth)
+            return math.log(step * deviations * squares**0.5 / self.radius)
+
+        ends = math.log(1e-3 * self.alpha**0.5), math.log(3 * self.alpha**0.5)
+        return math.exp(float(brentq(beyond, *ends)))  # type: ignore[arg-type]
+
     def oracle(self, ladder: Ladder, runs: int, num_steps: int, device: str) -> FreshGradient:
         """Gradients with fresh noise: Gaussian of level `psi / sqrt2`, and that of a batch of at most the same level.
 

@@ -46,7 +46,7 @@ COMMON: dict[str, Any] = {
     "attempt_length": 26,
     "attempts": 12,
 }
-QUICK = Spec("drift_escape", "repeats", "quick", {**COMMON, "repeats": 1000})
+QUICK = Spec("drift_escape", "repeats", "quick", {**COMMON, "seed": "repeats, 4000", "repeats": 4000})
 PAPER = Spec("drift_escape", "repeats", "paper", {**COMMON, "repeats": 50_000})
 
 
@@ -90,6 +90,20 @@ def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+    """How many runs had so many failures, and what these runs used in all: a row for each number of failures."""
+    runs = attempts(spec, cell, context)
+    levels = np.arange(spec["attempts"] + 1)
+    apart = runs["failed"] == levels[:, None]
+    return {
+        "oracle": np.full(len(levels), cell["oracle"]),
+        "failed": levels,
+        "runs": apart.sum(1),
+        "used": apart @ runs["used"],
+        "steps": apart @ runs["steps"],
+    }
+
+
+def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     """From the top of the hill: how many attempts of the first test failed, and what they used, run by run."""
     name = cell["oracle"]
     most = spec["attempts"] * spec["attempt_length"] + 1
@@ -122,10 +136,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         columns = {"failed": failed, "used": used, "steps": steps}
         return {key: column.cpu().numpy() for key, column in columns.items()}
 
-    columns = context.in_chunks(run, spec["repeats"], 8 * 60 * spec["dim"])
-    count = spec["repeats"]
-    attempts = np.full(count, spec["attempts"])
-    return {"oracle": np.full(count, name), "repeat": np.arange(count), "attempts": attempts, **columns}
+    return context.in_chunks(run, spec["repeats"], 8 * 60 * spec["dim"])
 
 
 def failures(frame: "pd.DataFrame") -> "pd.DataFrame":
@@ -134,17 +145,17 @@ def failures(frame: "pd.DataFrame") -> "pd.DataFrame":
 
     rows = []
     for name, part in frame.groupby("oracle", sort=False):
-        runs = len(part)
-        one = int((part["failed"] >= 1).sum())
+        runs = int(part["runs"].sum())
+        one = int(part.loc[part["failed"] >= 1, "runs"].sum())
         low, high = proportion(one, runs)
-        for count in range(1, int(part["attempts"].iloc[0]) + 1):
-            hits = int((part["failed"] >= count).sum())
+        for count in range(1, int(part["failed"].max()) + 1):
+            hits = int(part.loc[part["failed"] >= count, "runs"].sum())
             ends = proportion(hits, runs)
             rows.append(
                 {
                     "oracle": name, "Q": count, "fails": hits / runs, "low": ends[0], "high": ends[1],
                     "independent": (one / runs) ** count, "independent_low": low**count,
-                    "independent_high": high**count, "used": float(part["used"].mean()),
+                    "independent_high": high**count, "used": float(part["used"].sum() / runs),
                 }
             )  # fmt: skip
     return pd.DataFrame(rows)

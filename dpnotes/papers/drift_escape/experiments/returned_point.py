@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -27,18 +27,28 @@ if TYPE_CHECKING:
 
 RULE = (
     "Parameters are equations (4) with practical constants, and what is returned is judged by exact gradients and "
-    "Hessians. Reproduced if (1) the bootstrap interval (95%) of the slope of ln max(|gradient|, lambda_-^2 / rho) at "
-    "the returned point against ln psi is at most 0.05 to either side and reaches into the range from the slope of "
-    "psi mu^2 to 1, for every step size that was run: the theorem's alpha is proportional to psi up to the logarithm "
-    "mu^2; (2) the 95% interval of the probability that an attempt leaves an alpha-strict saddle lies above 1/4 "
-    "(Corollary 1), and that one of two coupled ones does above 1/2 (Lemma 1), at every tilt; (3) false stops at full "
-    "length are no more often than (3/4)^Q, by the interval's lower end. Not reproduced if a slope's interval of that "
-    "width misses the range, an interval of (2) lies below its bound, (3) fails, or a run does not end. Undecided "
-    "otherwise."
+    "Hessians: its error is max(|gradient|, lambda_-^2 / rho). Which of the two parts binds depends on the landscape, "
+    "so there are two. From the top of all hills of the ladder runs return where the gradient binds. On one hill of a "
+    "given curvature lambda, wells elsewhere, they return where the curvature does, if they stay; lambda_half is where "
+    "half of them do (Spearman and Karber over a grid of curvatures; at its least 0.9 stay, at its largest 0.1). "
+    "Reproduced if for every step size that was run (1) on the ladder the bootstrap interval (95%) of the slope of ln "
+    "error against ln psi is at most 0.05 to either side and reaches above the slope of psi mu^2, the theorem's alpha: "
+    "it falls no more slowly; (2) on hills the interval (95%) of the slope of ln lambda_half^2 is at most 0.05 to "
+    "either side and comes within 0.03 of that of the linear theory behind the proof (noise that grows by 1 + eta "
+    "lambda a step reaches the radius in none of Q attempts), which is 1 up to logarithms, and lambda_half^2 is at "
+    "most alpha; (3) the 95% interval of the probability that an attempt leaves an alpha-strict saddle lies above 1/4 "
+    "(Corollary 1), and that one of two coupled ones does above 1/2 (Lemma 1), at every tilt; (4) false stops at full "
+    "length are no more often than (3/4)^Q, by the interval's lower end. Not reproduced if an interval of that width "
+    "misses in (1) or (2), an interval of (3) lies below its bound, (4) fails, or a run does not end. Undecided "
+    "otherwise. The rule before had (1), (3) and (4) only, where the curvature bound in none of 72 runs, and asked (1) "
+    "from above too, at most 1. Of the paper profile it said: not reproduced, since at the theorem's step the error "
+    "falls a little faster than psi (slope 1.048 in [1.039, 1.058]), and since at psi = 0.01 and d = 1000 two coupled "
+    "attempts leave in 0.44. A bound that is kept the better is kept, so the first is none any more; what the rule "
+    "before says of these runs is given beside."
 )
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
-    "seed": "returned point",
+    "seed": "returned point, hills",
     "attempts": 8,
     "steps_at_most": 100,  # attempt lengths of a run
     "tilts": [0.0, 0.01, 0.1, 1.0],
@@ -56,6 +66,10 @@ QUICK = Spec(
     {
         **COMMON,
         "psi": {"1/M": [1e-4, 1e-3, 1e-2]},
+        "psi_of_hills": {"1/M": [1e-4, 1e-2]},
+        "hills": [2 ** (k / 4) for k in range(-2, 6)],  # curvatures over sqrt(rho psi)
+        "repeats_of_hills": 48,
+        "dim_of_hills": 10,
         "repeats": 24,
         "psi_of_attempts": [0.01],
         "dims": [10],
@@ -68,6 +82,13 @@ PAPER = Spec(
     {
         **COMMON,
         "psi": {"1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 4) for k in range(-16, -7)]},
+        "psi_of_hills": {
+            "1/M": [10 ** (k / 2) for k in range(-12, -3)],
+            "theorem": [10 ** (k / 2) for k in range(-7, -3)],
+        },
+        "hills": [2 ** (k / 4) for k in range(-2, 7)],
+        "repeats_of_hills": 100,
+        "dim_of_hills": 10,
         "repeats": 100,
         "psi_of_attempts": [1e-4, 1e-3, 1e-2],
         "dims": [10, 100, 1000],
@@ -77,21 +98,30 @@ PAPER = Spec(
 )
 
 
+_WIDTH, _NEAR = 0.05, 0.03  # of the intervals of slopes, to either side; and how near to the linear theory
+_BOOTSTRAP = 4000
+
+
 def cells(spec: Spec) -> list[Cell]:
-    """Runs of the algorithm over psi; single attempts at one saddle; runs from there with few and with short ones."""
+    """Runs of the algorithm over psi, on the ladder and on hills; single attempts; runs with few or short ones."""
+    common = {"dim": 0, "Q": spec["attempts"], "shorter": 1.0, "hill": 0.0}
     found: list[Cell] = [
-        {"kind": "level", "step": step, "psi": psi, "dim": 0, "Q": spec["attempts"], "shorter": 1.0}
-        for step, values in spec["psi"].items()
-        for psi in values
+        {**common, "kind": "level", "step": step, "psi": psi} for step, values in spec["psi"].items() for psi in values
     ]
-    common = {"step": "1/M", "shorter": 1.0}
     found += [
-        {"kind": "attempt", "psi": psi, "dim": dim, "Q": 1, **common}
+        {**common, "kind": "hill", "step": step, "psi": psi, "dim": spec["dim_of_hills"], "hill": hill}
+        for step, values in spec["psi_of_hills"].items()
+        for psi in values
+        for hill in spec["hills"]
+    ]
+    common |= {"step": "1/M"}
+    found += [
+        {**common, "kind": "attempt", "psi": psi, "dim": dim, "Q": 1}
         for psi in spec["psi_of_attempts"]
         for dim in spec["dims"]
     ]
     found += [
-        {"kind": "stop", "step": "1/M", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"], "Q": count,
+        {**common, "kind": "stop", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"], "Q": count,
          "shorter": shorter}
         for count in spec["Q"]
         for shorter in spec["shorter"]
@@ -105,7 +135,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     count = len(rows["repeat"])
     numbers = ("tilt", "level", "gradient", "curvature", "last", "steps", "tests", "num_coordinates", "step_size")
     blank = dict.fromkeys(numbers, math.nan)
-    flags = dict.fromkeys(("finished", "false_stop", "escaped", "coupled"), False)
+    flags = dict.fromkeys(("finished", "false_stop", "escaped", "coupled", "curvature_binds"), False)
     columns = {name: np.full(count, value) for name, value in (blank | flags | cell).items()}
     return {**columns, **rows}
 
@@ -119,25 +149,25 @@ def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[Parameters, int]:
 
 
 def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
-    """Algorithm 1 until it returns, from the top of all hills, or of the one whose curvature is just too much."""
+    """Algorithm 1 until it returns, from the top of all hills, or of one: at a stop its curvature is just too much."""
     if cell["kind"] == "level":
         same = [psi for step, values in spec["psi"].items() if step == cell["step"] for psi in values]
         ladder = Ladder.down_to(Parameters(min(same), 1, 1.0).alpha ** 0.5 / DEPTH)
         begin = torch.zeros(ladder.dim, dtype=torch.float64)
     else:
-        alpha = Parameters(cell["psi"], 1, 1.0).alpha
-        ladder, begin = single_hill(cell["dim"], alpha**0.5)
+        squared = cell["hill"] ** 2 * cell["psi"] or Parameters(cell["psi"], 1, 1.0).alpha
+        ladder, begin = single_hill(cell["dim"], squared**0.5)
     found, length = parameters(spec, cell, ladder.dim)
     # The last iterate is what is printed; the tested point is in the state all the same.
     method = DriftEscape(
         found.step_size, found.threshold, length, found.radius, cell["Q"], "go on", return_tested=False
     )
     most = spec["steps_at_most"] * length
-    repeats = spec["repeats" if cell["kind"] == "level" else "repeats_of_stops"]
+    repeats = spec[{"level": "repeats", "hill": "repeats_of_hills", "stop": "repeats_of_stops"}[cell["kind"]]]
+    about = f"{cell['kind']}/{cell['step']}/{cell['psi']:g}/{cell['Q']}/{cell['shorter']}/{cell['hill']:g}"
 
     def run(chosen: range) -> dict[str, np.ndarray]:
-        names = [f"{cell['kind']}/{cell['step']}/{cell['psi']:g}/{cell['Q']}/{cell['shorter']}/{r}" for r in chosen]
-        streams = Streams.of(spec["seed"], names, context.device)
+        streams = Streams.of(spec["seed"], [f"{about}/{r}" for r in chosen], context.device)
         oracle = found.oracle(ladder, len(chosen), most, context.device)
         x = begin.to(context.device).repeat(len(chosen), 1)
         end = drive(method, oracle, method.init(x, oracle), streams, most)
@@ -151,9 +181,14 @@ def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         level, gradient, curvature = judged(end.anchor)
         columns = {
             "level": level, "gradient": gradient, "curvature": curvature, "last": judged(end.x)[0],
+            "curvature_binds": curvature > gradient,
             "false_stop": curvature >= found.alpha * (1 - 1e-9), "finished": end.status == Status.FINISHED,
             "steps": end.steps.double(), "tests": end.tests.double(),
         }  # fmt: skip
+        if cell["kind"] != "level":  # nobody asks for the parts of the others
+            columns = {
+                name: column for name, column in columns.items() if name not in ("gradient", "curvature", "last")
+            }
         return {name: column.cpu().numpy() for name, column in columns.items()}
 
     columns = context.in_chunks(run, repeats, 8 * 40 * ladder.dim)
@@ -261,6 +296,58 @@ def slopes(frame: "pd.DataFrame") -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
+def hills(frame: "pd.DataFrame", spec: Spec) -> "pd.DataFrame":
+    """One row a step size and psi: the squared curvature at which half the runs stay, over psi, and the theory's.
+
+    `least` and `most` are how many stay on the first and on the last hill.
+    """
+    import pandas as pd
+
+    rows = []
+    for (step, psi), part in frame[frame["kind"] == "hill"].groupby(["step", "psi"], sort=False):
+        found, _ = parameters(spec, {"psi": psi, "step": step, "shorter": 1.0}, spec["dim_of_hills"])
+        shares = part.groupby("hill")["curvature_binds"].mean()
+        half = _half(shares.index.to_numpy(), shares.to_numpy())
+        predicted = found.largest_curvature(spec["attempts"], 0.5) ** 2 / psi
+        rows.append(
+            {"step": step, "psi": psi, "curvature": float(half) ** 2, "linear_theory": predicted,
+             "alpha": found.alpha / psi, "least": float(shares.iloc[0]), "most": float(shares.iloc[-1])}
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def _half(factors: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Spearman and Karber's estimate, `(...)`, from the shares that stay `(..., hills)`, of a geometric grid."""
+    logs = np.log(factors)
+    step = (logs[-1] - logs[0]) / (len(logs) - 1)
+    return np.exp(logs[0] - step / 2 + step * shares.sum(-1))
+
+
+def slopes_of_hills(frame: "pd.DataFrame", spec: Spec) -> "pd.DataFrame":
+    """One row a step size: the slope of ln lambda_half^2 against ln psi, its interval, and the linear theory's."""
+    import pandas as pd
+
+    table, rows = hills(frame, spec), []
+    for step, part in table.groupby("step", sort=False):
+        runs = frame[(frame["kind"] == "hill") & (frame["step"] == step)]
+        shares = runs.groupby(["psi", "hill"])["curvature_binds"].mean().unstack()
+        psi, repeats = shares.index.to_numpy(), spec["repeats_of_hills"]
+        drawn = np.random.default_rng(0).binomial(repeats, shares.to_numpy(), (_BOOTSTRAP, *shares.shape)) / repeats
+        squared = _half(shares.columns.to_numpy(), np.concatenate([shares.to_numpy()[None], drawn])) ** 2
+        weights = np.linalg.pinv(np.stack([np.ones(len(psi)), np.log(psi)], 1))[1]
+        found = np.log(squared * psi) @ weights
+        predicted = part.set_index("psi").loc[psi, "linear_theory"].to_numpy()
+        low, high = np.quantile(found[1:], [0.025, 0.975])
+        rows.append(
+            {
+                "step": step, "slope": float(found[0]), "low": float(low), "high": float(high),
+                "half_width": float(max(high - found[0], found[0] - low)),
+                "linear_theory": float(np.log(predicted * psi) @ weights),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
 def escapes(frame: "pd.DataFrame") -> "pd.DataFrame":
     """One row a saddle: how often single attempts and coupled pairs leave it, with 95% intervals."""
     import pandas as pd
@@ -297,25 +384,57 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     if lost := int((~whole["finished"]).sum()):
         return Decision("not reproduced", f"{lost} of {len(whole)} runs did not end")
     fits, left, stops = slopes(frame), escapes(frame), false_stops(frame)
-    of_level = fits[fits["of"] == "level"]
+    of_level, table, of_hills = fits[fits["of"] == "level"], hills(frame, spec), slopes_of_hills(frame, spec)
+    full = stops[stops["shorter"] == 1]
+    narrow = of_level["half_width"] <= _WIDTH
+    kept = of_level["high"] >= of_level["with_logarithms"]
+    narrow_hills = of_hills["half_width"] <= _WIDTH
+    near = of_hills["linear_theory"].between(of_hills["low"] - _NEAR, of_hills["high"] + _NEAR)
+    beyond = (table["curvature"] > table["alpha"]).any()
+    bad = (left["escaped_high"] < 0.25).any() or (left["coupled_high"] < 0.5).any()
+    bad |= bool((full["low"] > full["bound"]).any())
+    good = bool((left["escaped_low"] > 0.25).all() and (left["coupled_low"] > 0.5).all())
+    before = _verdict(
+        bad or (narrow & ~(kept & of_level["low"].le(1))).any(), good and (narrow & kept & of_level["low"].le(1)).all()
+    )
+    bad |= (narrow & ~kept).any() or (narrow_hills & ~near).any() or beyond
+    good &= bool((narrow & kept).all() and (narrow_hills & near).all())
+    good &= bool((table["least"] >= 0.9).all() and (table["most"] <= 0.1).all())
+    return Decision(_verdict(bad, good), f"{_facts(frame, fits, of_hills, left, full)}; by the rule before: {before}")
+
+
+def _verdict(bad: bool, good: bool) -> Literal["reproduced", "not reproduced", "undecided"]:
+    return "not reproduced" if bad else "reproduced" if good else "undecided"
+
+
+def _facts(
+    frame: "pd.DataFrame", fits: "pd.DataFrame", of_hills: "pd.DataFrame", left: "pd.DataFrame", full: "pd.DataFrame"
+) -> str:
     words = [
-        f"eta = {row['step']}: slope {row['slope']:+.3f} in [{row['low']:+.3f}, {row['high']:+.3f}], predicted "
-        f"{row['with_logarithms']:.3f} to 1"
-        for row in of_level.to_dict("records")
+        f"eta = {row['step']}: slope {row['slope']:+.3f} in [{row['low']:+.3f}, {row['high']:+.3f}] on the ladder, "
+        f"predicted {row['with_logarithms']:.3f} to 1"
+        for row in fits[fits["of"] == "level"].to_dict("records")
     ]
+    words += [
+        f"eta = {row['step']}: slope {row['slope']:+.3f} in [{row['low']:+.3f}, {row['high']:+.3f}] on hills, linear "
+        f"theory {row['linear_theory']:.3f}"
+        for row in of_hills.to_dict("records")
+    ]
+    binds = frame.groupby("kind")["curvature_binds"].agg(["sum", "size"])
+    words.append(
+        "the curvature binds in "
+        + " and ".join(f"{n} of {m} runs {where}" for (n, m), where in (
+            (binds.loc["level"], "on the ladder"), (binds.loc["hill"], "on hills")))
+    )  # fmt: skip
     over = fits.groupby("of")["over_psi"].mean()
-    words.append(f"the tested point's error is {over['level']:.2f} psi, the last iterate's {over['last']:.2f}")
+    words.append(
+        f"the tested point's error on the ladder is {over['level']:.2f} psi, the last iterate's {over['last']:.2f}"
+    )
     words.append(
         f"single attempts leave in {left['escaped'].min():.0%} or more, coupled in {left['coupled'].min():.0%}"
     )
-    full = stops[stops["shorter"] == 1]
     words.append("false stops " + ", ".join(f"{r['false_stops']:.1%} at Q = {r['Q']}" for r in full.to_dict("records")))
-    narrow = of_level["half_width"] <= 0.05
-    inside = of_level["low"].le(1) & (of_level["high"] >= of_level["with_logarithms"])
-    bad = (narrow & ~inside).any() or (left["escaped_high"] < 0.25).any() or (left["coupled_high"] < 0.5).any()
-    bad |= (full["low"] > full["bound"]).any()
-    good = (narrow & inside).all() and (left["escaped_low"] > 0.25).all() and (left["coupled_low"] > 0.5).all()
-    return Decision("not reproduced" if bad else "reproduced" if good else "undecided", "; ".join(words))
+    return "; ".join(words)
 
 
 EXPERIMENT = Experiment(

@@ -30,7 +30,8 @@ RULE = (
     "2 b lambda / M^2; (2) at eta = 1/M growth is positive exactly for the b above M / (2 lambda), and at the "
     "paper's step lambda / M^2 for all b, by 4 standard errors; (3) growth is the expectation everywhere, within 4 "
     "standard errors. Not reproduced if a sign in (1) or (2) is wrong by as much, or (3) is off by 6. Undecided "
-    "otherwise. SPIDER is reported beside it."
+    "otherwise. SPIDER is reported beside it. A run is so short that |x_1| neither under- nor overflows: it is left "
+    "where it has changed by e^most_growth in expectation."
 )
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
@@ -41,6 +42,7 @@ COMMON: dict[str, Any] = {
     "every": 20,  # estimates between them
     "start": 1e-3,
     "factor": 10.0,  # by which |x_1| has grown when it has escaped
+    "most_growth": 350.0,  # of ln|x_1|, either way: e^350 squared is a float64, with room for chance
 }
 QUICK = Spec(
     "drift_escape", "step_size", "quick", {**COMMON, "dim": 2, "num_steps": 2000, "repeats": 160, "margin": 0.2}
@@ -98,6 +100,21 @@ def settings(spec: Spec) -> list[tuple[int, str, float]]:
     return found
 
 
+def num_steps(spec: Spec, oracle: str, batch: float, step_size: float) -> int:
+    """The spec's, or as many as change ln|x_1| by `most_growth`.
+
+    SPIDER's fresh gradients keep its growth at that of exact gradients, or below.
+
+    Example:
+      >>> of_descent = [num_steps(PAPER, "minibatch", 1, step_size) for step_size in (0.05, 1.0)]
+      >>> *of_descent, num_steps(PAPER, "SPIDER", 1, 1.0)
+      (10000, 1921, 7173)
+    """
+    exact = exact_growth(step_size, batch, spec["curvature"])
+    most = exact if oracle == "minibatch" else math.log1p(step_size * spec["curvature"])
+    return min(spec["num_steps"], int(spec["most_growth"] / abs(most)))
+
+
 def cells(spec: Spec) -> list[Cell]:
     """One cell an oracle."""
     return [{"oracle": "minibatch"}, {"oracle": "SPIDER"}]
@@ -106,7 +123,11 @@ def cells(spec: Spec) -> list[Cell]:
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     """All batch sizes and steps as one batch, `repeats` runs each: growth, and when they had escaped."""
     curvature, dim = spec["curvature"], spec["dim"]
-    rows = [(*setting, repeat) for setting in settings(spec) for repeat in range(spec["repeats"])]
+    rows = [
+        (*setting, repeat, num_steps(spec, cell["oracle"], setting[0], setting[2]))
+        for setting in settings(spec)
+        for repeat in range(spec["repeats"])
+    ]
     data = VirtualData(
         Separable([(Parabola(-curvature), 1), (Parabola(curvature), dim - 1)]),
         Separable([(Parabola(1 - curvature), 1), (Linear(0.0), dim - 1)]),
@@ -114,11 +135,12 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
     def run(chosen: range) -> dict[str, np.ndarray]:
         part = [rows[i] for i in chosen]
-        names = [f"{cell['oracle']}/{b}/{step}/{eta:g}/{r}" for b, step, eta, r in part]
+        names = [f"{cell['oracle']}/{b}/{step}/{eta:g}/{r}" for b, step, eta, r, _ in part]
         streams = Streams.of(spec["seed"], names, context.device)
         batch, eta = (
             torch.tensor([row[i] for row in part], dtype=torch.float64, device=context.device) for i in (0, 2)
         )
+        steps = torch.tensor([row[4] for row in part], device=context.device)
         if cell["oracle"] == "minibatch":
             refresh, batches = Refresh.every(1), BatchSizes(batch)
         else:
@@ -126,7 +148,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         oracle = Spider(
             VirtualSamples(data, 10**15), Exact(), 0.0, torch.full_like(eta, torch.inf), refresh, batches, 1.0, 1.0
         )
-        method = StochasticSpider(spec["num_steps"], eta, 1e-300, 1, 0.0)  # plain steps
+        method = StochasticSpider(steps, eta, 1e-300, 1, 0.0)  # plain steps
         x = torch.full((len(part), dim), spec["start"], dtype=torch.float64, device=context.device)
         escaped = torch.full_like(eta, torch.inf)
 
@@ -136,6 +158,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
         end = drive(method, oracle, method.init(x, oracle), streams, spec["num_steps"], observe=observe)
         growth = (end.x[:, 0].abs() / spec["start"]).log() / end.steps
+        if not bool(growth.isfinite().all()):
+            raise ArithmeticError(
+                f"Expected growth to be finite for {cell['oracle']}: |x_1| left what a float64 holds."
+            )
         return {"growth": growth.cpu().numpy(), "escaped_after": escaped.cpu().numpy()}
 
     columns = context.in_chunks(run, len(rows), 8 * 60 * dim)

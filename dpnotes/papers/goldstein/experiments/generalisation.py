@@ -244,7 +244,7 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     )
     if off.min() < 0.5 or any(exponent.off(-0.25) > 4 for exponent in smoothed.values()):
         return Decision("not reproduced", facts)
-    good = all(abs(one.value + 0.5) <= 0.1 and one.standard_error <= 0.03 for one in smoothed.values())
+    good = all(abs(one.value + 0.5) <= 0.1 and one.standard_error <= 0.04 for one in smoothed.values())
     return Decision("reproduced" if good and off.min() >= 0.95 else "undecided", facts)
 
 

@@ -23,13 +23,27 @@ if TYPE_CHECKING:
 
 RULE = (
     "Reproduced if, on every landscape and for every growth and noise, the variance of <v1, x - x'> of coupled runs "
-    "is within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, its standard deviation grows between "
-    "the last two probes as alpha_t does, that is as (1 + eta gamma)^t in the end, within 1% in the logarithm, the "
-    "median escape time is within 5% of the one of the linear law, and without noise no run leaves. Not reproduced if "
-    "a variance is off by more than 6 standard errors, a growth or an escape time by more than 20%, or a run leaves "
-    "without noise. Undecided otherwise."
+    "is within 4 standard errors of 4 eta^2 Delta^2 alpha_t^2 at every probe, the growth of its standard deviation "
+    "between the last two probes is within 4 standard errors and 0.1% of that of alpha_t, which is (1 + eta gamma)^t "
+    "in the end, with standard errors of at most 3%, the median escape time is within 5% of the one of the linear law, "
+    "and without noise no run leaves. (With all exact, some growth of 50 would be off by 4 standard errors in one of "
+    "300 results; the landscapes are not quite quadratic, which the 0.1% allows for.) Not reproduced if a variance is "
+    "off by more than 6 standard errors, a growth by more than 6 and 0.1%, an escape time by more than 20%, or a run "
+    "leaves without noise. Undecided otherwise."
 )
-COMMON: dict[str, Any] = {"decision_rule": RULE, "seed": "escape", "batch_size": 1e6, "dim": 10}
+EARLIER_RULE = (
+    "The same with a growth within 1% whatever its standard error; not reproduced: off by more than 20%. On the seed "
+    '"escape" it said reproduced (quick, off by at most 0.13%) and undecided (paper, 1.27%), where a standard error '
+    "is up to 0.75%. What it says stands beside."
+)
+_NOT_QUADRATIC = 0.001
+COMMON: dict[str, Any] = {
+    "decision_rule": RULE,
+    "earlier_rule": EARLIER_RULE,
+    "seed": "escape, second",
+    "batch_size": 1e6,
+    "dim": 10,
+}
 QUICK = Spec(
     "noisy_sgd",
     "escape",
@@ -124,7 +138,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         )
         still = places(data, saddle, streams.take(slice(0, 50)), step_size, 0.0, spec["batch_size"], num_steps)
         # <v1, x - x'>, where <v1, x' - x_0> is -1 times that of its mirror image.
-        variances = [float((place[t] + mirrored[t]).square().mean()) for t in probes]
+        squares = [(place[t] + mirrored[t]).square() for t in probes]
+        variances = [float(square.mean()) for square in squares]
+        growth, growth_error = growth_of(squares[-2], squares[-1], probes[-1] - probes[-2])
         # The first step at which a run is out; those that never are count as out at the end.
         out = (place.abs() >= distance).double()
         time = torch.where(out.any(0), out.argmax(0), num_steps).double().quantile(0.5)
@@ -132,7 +148,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             row = {
                 "landscape": cell["landscape"], "growth": cell["growth"], "spread": size, "step": t,
                 "variance": variance, "predicted": (2 * size * spread(cell["growth"], t)) ** 2,
-                "growth_measured": math.log(variances[-1] / variances[-2]) / 2 / (probes[-1] - probes[-2]),
+                "growth_measured": growth, "growth_standard_error": growth_error,
                 "growth_predicted": _log_growth(cell["growth"], probes[-2], probes[-1]),
                 "escape_time": float(time), "predicted_time": expected, "left": int(still.any(0).sum()),
                 "runs": spec["runs"],
@@ -140,6 +156,26 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             for name, value in row.items():
                 columns.setdefault(name, []).append(value)
     return {name: np.array(values) for name, values in columns.items()}
+
+
+def growth_of(first: Tensor, last: Tensor, num_steps: int) -> tuple[float, float]:
+    """How fast a standard deviation grew, in the logarithm and a step, and the standard error of that.
+
+    Args:
+      first: squares with that variance for mean, one a run.
+      last: the same runs' after `num_steps` more.
+      num_steps: at least 1.
+
+    Example:
+      >>> first = torch.tensor([1.0, 4.0, 9.0], dtype=torch.float64)
+      >>> growth, error = growth_of(first, 1.21 * first, 2)  # all alike
+      >>> round(growth, 6) == round(math.log(1.1) / 2, 6), error < 1e-12
+      (True, True)
+    """
+    # Of a ratio of means, by the influence of each run: two probes of one run are far from independent.
+    influence = last / last.mean() - first / first.mean()
+    error = float(influence.std()) / math.sqrt(len(first))
+    return math.log(float(last.mean() / first.mean())) / 2 / num_steps, error / 2 / num_steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +210,11 @@ def places(
 
 
 def summary(frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The frame with deviations: z of the variance, relative ones of the growth and the escape time."""
+    """The frame with deviations: of the variance and the growth in standard errors, and relative ones."""
     return frame.assign(
         z=(frame["variance"] / frame["predicted"] - 1) / np.sqrt(2 / frame["runs"]),
         growth_error=frame["growth_measured"] / frame["growth_predicted"] - 1,
+        growth_spread=frame["growth_standard_error"] / frame["growth_predicted"],
         time_error=frame["escape_time"] / frame["predicted_time"] - 1,
     )
 
@@ -186,14 +223,21 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     """The rule in the spec."""
     table = summary(frame)
     z, growth, time = (float(table[name].abs().max()) for name in ("z", "growth_error", "time_error"))
+    # Beyond what the landscapes themselves are off, in standard errors.
+    beyond = (table["growth_error"].abs() - _NOT_QUADRATIC).clip(lower=0)
+    growth_z, spread = float((beyond / table["growth_spread"]).max()), float(table["growth_spread"].max())
     left = int(table["left"].max())
+    lost = not np.isfinite(z) or left > 0 or z > 6 or time > 0.2
+    alike = z <= 4 and time <= 0.05
+    earlier = "not reproduced" if lost or growth > 0.2 else "reproduced" if alike and growth <= 0.01 else "undecided"
     facts = (
-        f"variance off by at most {z:.1f} standard errors, growth by {growth:.2%}, escape time by {time:.1%}; "
-        f"{left or 'none'} of the runs without noise left"
+        f"variance off by at most {z:.1f} standard errors, growth by {growth:.2%}, or {growth_z:.1f} standard errors "
+        f"(of up to {spread:.2%}) more than {_NOT_QUADRATIC:.1%}, escape time by {time:.1%}; {left or 'none'} of the "
+        f"runs without noise left; by the earlier rule: {earlier}"
     )
-    if not np.isfinite(z) or left or z > 6 or growth > 0.2 or time > 0.2:
+    if lost or not growth_z <= 6:
         return Decision("not reproduced", facts)
-    return Decision("reproduced" if z <= 4 and growth <= 0.01 and time <= 0.05 else "undecided", facts)
+    return Decision("reproduced" if alike and growth_z <= 4 and spread <= 0.03 else "undecided", facts)
 
 
 EXPERIMENT = Experiment(

@@ -6,7 +6,7 @@ from fractions import Fraction
 from dpnotes.experiments import NOT_STATED, PaperFigure, Setting, Spec
 
 _GROWS = "accuracy grows with epsilon, and at 4 and 8 it is close to that without privacy; curves, no number is printed"
-_SMALLER = "smaller, so that two cores need seconds"
+_SMALLER = "smaller, so that two cores can do it"
 
 
 def _epsilons(spec: Spec) -> str:

@@ -24,6 +24,8 @@ from dpnotes.problems.pretrained import RESNET18_FILES, pretrained_resnet18
 _CLOSE, _MARGIN, _DROP = [4.0, 8.0], 0.05, 0.02
 _PAPER: dict[str, Any] = {
     "decision_rule": curves.rule(_MARGIN, _DROP, _CLOSE),
+    "earlier_rule": curves.EARLIER_RULE,
+    "norm_batches": 1,
     "close": _CLOSE,
     "margin": _MARGIN,
     "drop": _DROP,

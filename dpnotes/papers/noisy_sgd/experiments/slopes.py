@@ -1,7 +1,7 @@
 """How the accuracy that noisy SGD reaches scales with n, epsilon, d and f_max: simulated against Theorem 3.5."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -17,16 +17,23 @@ if TYPE_CHECKING:
 
 RULE = (
     "A slope of ln(reached alpha) against ln(knob) passes if its bootstrap interval over seeds (98.75%, so that the "
-    "four hold jointly with 95%) contains the exponent of Theorem 3.5 and is at most 0.05 to either side: -1/2 in n, "
-    "-1/2 in epsilon, 1/4 in d, 1/2 in f_max at constant L (the theorem prints 1, which its proof does not give and "
-    "units forbid). Reproduced if all four pass, and without noise every run stays at the saddle. Not reproduced if "
-    "an interval lies on the side of a larger alpha than the exponent promises, or a run without noise leaves the "
+    "four hold jointly with 95%) contains the slope of the theorem's own alpha, with all its logarithms, at the points "
+    "that were asked, and is at most 0.05 to either side. Its exponents without logarithms are -1/2 in n, -1/2 in "
+    "epsilon, 1/4 in d and 1/2 in f_max at constant L (the theorem prints 1, which its proof does not give and units "
+    "forbid). Reproduced if all four pass, and without noise every run stays at the saddle. Not reproduced if an "
+    "interval lies on the side of a larger alpha than the theorem's slope promises, or a run without noise leaves the "
     "saddle. Undecided otherwise; a slope on the other side is called steeper: the bound is not tight there."
+)
+EARLIER_RULE = (
+    "The same with the exponents without logarithms in place of the slopes of the theorem's alpha; on the seed "
+    '"slopes" it said reproduced (quick and paper). Nine points resolve the logarithms, which are off those '
+    "exponents by up to 0.008. What it says stands beside."
 )
 EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
-    "seed": "slopes",
+    "earlier_rule": EARLIER_RULE,
+    "seed": "slopes, second",
     "delta": 1e-6,
     "sigma": 0.01,
     "smallest_factor": 0.5,
@@ -164,6 +171,20 @@ def summary(frame: "pd.DataFrame", num_bootstrap: int = 4000) -> "pd.DataFrame":
     return pd.DataFrame(rows)
 
 
+def _passes(row: dict[str, Any], slope: float) -> str:
+    """What an interval says of a slope: ok, worse, steeper or too wide."""
+    if max(row["high"] - row["slope"], row["slope"] - row["low"]) > 0.05:
+        return "too wide"
+    # Alpha falls faster than promised as n and epsilon grow, or rises more slowly as d and f_max do.
+    return "steeper" if row["high"] < slope else "worse" if row["low"] > slope else "ok"
+
+
+def _verdict(answers: list[str], left: int) -> Literal["reproduced", "not reproduced", "undecided"]:
+    if left or "worse" in answers:
+        return "not reproduced"
+    return "reproduced" if set(answers) == {"ok"} else "undecided"
+
+
 def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     """The rule in the spec."""
     if not np.isfinite(frame["reached"]).all():
@@ -171,20 +192,17 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
         return Decision("not reproduced", f"{lost} of {len(frame)} runs diverged")
     table, still = summary(frame), frame[~frame["noise"]]
     left = int((still["reached"] < still["saddle_level"] * (1 - 1e-6)).sum())
-    words, bad, passed = [], left > 0, True
-    for row in table.to_dict("records"):
-        wide = max(row["high"] - row["slope"], row["slope"] - row["low"]) > 0.05
-        # Alpha falls faster than promised as n and epsilon grow, or rises more slowly as d and f_max do.
-        steeper, worse = row["high"] < row["exponent"], row["low"] > row["exponent"]
-        bad |= worse and not wide
-        passed &= not (wide or steeper or worse)
-        said = "too wide" if wide else "steeper: the bound is not tight here" if steeper else "worse" if worse else "ok"
-        words.append(
-            f"{row['knob']}: {row['slope']:+.3f} in [{row['low']:+.3f}, {row['high']:+.3f}], predicted "
-            f"{row['exponent']:+.2f} ({said})"
-        )
+    rows = table.to_dict("records")
+    answers = [_passes(row, row["with_logarithms"]) for row in rows]
+    words = [
+        f"{row['knob']}: {row['slope']:+.3f} in [{row['low']:+.3f}, {row['high']:+.3f}], predicted "
+        f"{row['with_logarithms']:+.3f} ({'steeper: the bound is not tight here' if answer == 'steeper' else answer})"
+        for row, answer in zip(rows, answers, strict=True)
+    ]
     words.append(f"without noise {len(still) - left} of {len(still)} runs stay at the saddle")
-    return Decision("not reproduced" if bad else "reproduced" if passed else "undecided", "; ".join(words))
+    earlier = _verdict([_passes(row, row["exponent"]) for row in rows], left)
+    words.append(f"by the earlier rule, without logarithms: {earlier}")
+    return Decision(_verdict(answers, left), "; ".join(words))
 
 
 EXPERIMENT = Experiment(

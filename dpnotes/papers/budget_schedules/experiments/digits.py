@@ -1,0 +1,133 @@
+"""Two digits of MNIST in the paper's scaling, and Gaussian data to tune on: what its training experiments share."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpnotes.experiments import Spec
+from dpnotes.problems import preprocessing
+from dpnotes.problems.datasets.dataset import Dataset, gaussian_like, keep_classes, subset
+from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
+from dpnotes.problems.networks import TwoLayerNetwork
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SETTING = {
+    "classes": [3, 5],
+    "num_components": 60,
+    "max_norm": 10.0,
+    "num_hidden": 1000,
+    "activation": "tanh",
+    "clip": 4.0,
+    "step_size": 0.1,
+    "epsilon": 4.0,
+    "delta": 1e-8,
+    "conversion": "classic",
+}
+DATA = tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items())
+UNACCOUNTED = (
+    preprocessing.UNACCOUNTED,
+    "The runs of a repeat share their noise, for precise comparison: their guarantees hold for one of them alone.",
+    "The losses and accuracies shown are exact statistics of private data, covered by no guarantee.",
+)
+
+
+@dataclass(frozen=True)
+class Sets:
+    """The data sets of some repeats beside each other, on a device; a place is the position of a repeat among them."""
+
+    spec: Spec
+    train_inputs: Tensor
+    train_labels: Tensor
+    test_inputs: Tensor
+    test_labels: Tensor
+
+    @staticmethod
+    def of(spec: Spec, stage: str, num_examples: int, repeats: Sequence[int], device: str) -> "Sets":
+        """Those of a stage: "tune" has auxiliary data, which cost no privacy, any other one the digits."""
+        data = [_data(spec, stage, num_examples, repeat) for repeat in repeats]
+        parts = ("train_inputs", "train_labels", "test_inputs", "test_labels")
+        return Sets(spec, *(torch.stack([getattr(each, part) for each in data]).to(device) for part in parts))
+
+    def network(self, places: list[int]) -> TwoLayerNetwork:
+        """The network on the training examples of these places, a run each."""
+        inputs, labels = self.train_inputs[places], self.train_labels[places]
+        return TwoLayerNetwork(
+            inputs, labels, self.spec["num_hidden"], len(self.spec["classes"]), self.spec["activation"]
+        )
+
+    def measured(self, problem: TwoLayerNetwork, places: list[int], x: Tensor) -> dict[str, np.ndarray]:
+        """Loss and accuracy on training and test examples, of the network on these places."""
+        train_loss, train_accuracy = problem.evaluate(x, problem.inputs, problem.labels)
+        test_loss, test_accuracy = problem.evaluate(x, self.test_inputs[places], self.test_labels[places])
+        return {
+            "train_loss": train_loss.cpu().numpy(),
+            "train_accuracy": train_accuracy.cpu().numpy(),
+            "test_loss": test_loss.cpu().numpy(),
+            "test_accuracy": test_accuracy.cpu().numpy(),
+        }
+
+
+def _data(spec: Spec, stage: str, num_examples: int, repeat: int) -> Dataset:
+    """The training and test examples of a repeat, in the paper's scaling."""
+    if stage == "tune":
+        seed = f"{spec['seed']}/auxiliary/{repeat}"
+        data = gaussian_like(num_examples, spec["num_components"], len(spec["classes"]), seed)
+    else:
+        data = subset(_mnist(tuple(spec["classes"])), num_examples, f"{spec['seed']}/{repeat}")
+    # Fitted on the training examples; none of it is accounted for.
+    projection = preprocessing.fit(data.train_inputs, spec["num_components"], spec["max_norm"])
+    return replace(
+        data, train_inputs=projection.apply(data.train_inputs), test_inputs=projection.apply(data.test_inputs)
+    )
+
+
+@cache
+def _mnist(classes: tuple[int, ...]) -> Dataset:
+    return keep_classes(load_mnist(), classes)
+
+
+def in_parts(count: int, together: int) -> list[list[int]]:
+    """Repeats 0 to count - 1, so many together.
+
+    >>> in_parts(5, 2)
+    [[0, 1], [2, 3], [4]]
+    """
+    return [list(range(first, min(first + together, count))) for first in range(0, count, together)]
+
+
+def loss_of_finished(frame: "pd.DataFrame") -> "pd.Series":
+    """Training losses, infinite where a run did not finish."""
+    return frame["train_loss"].where(frame["finished"] & np.isfinite(frame["train_loss"]), np.inf)
+
+
+def lost(frame: "pd.DataFrame") -> int:
+    """How many runs did not finish."""
+    return int((~frame["finished"] | ~np.isfinite(frame["train_loss"])).sum())
+
+
+def interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Mean and 95% t-interval."""
+    from scipy import stats
+
+    mean, error = float(values.mean()), float(stats.sem(values))
+    if error == 0:
+        return mean, mean, mean
+    low, high = stats.t.interval(0.95, len(values) - 1, mean, error)
+    return mean, float(low), float(high)
+
+
+def shown(values: tuple[float, float, float]) -> str:
+    """A mean with its interval, in a reason.
+
+    >>> shown((0.01, 0.005, 0.015))
+    '+0.0100 in [+0.0050, +0.0150]'
+    """
+    mean, low, high = values
+    return f"{mean:+.4f} in [{low:+.4f}, {high:+.4f}]"

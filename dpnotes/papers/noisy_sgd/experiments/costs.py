@@ -1,0 +1,27 @@
+"""What the profiles that are not stored would take, and why they are not."""
+
+from dpnotes.experiments.costs import Cost
+
+_OPERATIONS = "from 2.6 ms for an example at width 16 on one core, and the operations of a step"
+_IMAGENET = "ResNet-18's weights of ImageNet (resnet18-f37072fd.pth)"
+_BERT = "the weights of uncased BERT-base"
+
+# resnet18 starts at random, as Figure 1b does: it waits for a GPU, not for weights.
+COSTS = {
+    "convnet": {
+        "cpu": Cost(why="hours", hours=5, value=0.5, basis="from 1.2 s a step and 2 ms an evaluated image on one core"),
+        "paper": Cost(why="a GPU", hours=370, minutes=47, gigabytes=20, value=2, basis=_OPERATIONS),
+    },
+    "convnet_lemma": {"paper": Cost(why="a GPU", hours=370, minutes=47, gigabytes=20, basis=_OPERATIONS)},
+    "convnet_clipped": {"paper": Cost(why="a GPU", hours=470, minutes=82, gigabytes=30, value=0.5, basis=_OPERATIONS)},
+    "convnet_more": {"paper": Cost(why="a GPU", hours=160, minutes=20, gigabytes=20, value=0.5, basis=_OPERATIONS)},
+    "resnet18": {"paper": Cost(why="a GPU", hours=1900, minutes=140, gigabytes=30, basis=_OPERATIONS)},
+    "cifar100": {
+        "paper": Cost(
+            why="missing weights", hours=4000, minutes=240, gigabytes=40, missing=_IMAGENET, basis=_OPERATIONS
+        )
+    },
+    "cola": {
+        "paper": Cost(why="missing weights", hours=2000, minutes=120, gigabytes=40, missing=_BERT, basis=_OPERATIONS)
+    },
+}

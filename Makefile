@@ -7,6 +7,8 @@ PORT ?= 8888
 BROWSER ?=
 FRESH ?=
 WORKERS ?= 2
+MINUTES ?= 9
+OUT ?= gpu
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +18,7 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-all chromium lint types unit browser check-notebooks notebooks handout results bench book attack mutants clean
+.PHONY: help lab test test-all chromium lint types unit browser check-notebooks notebooks handout results bench gpu book attack mutants clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -68,6 +70,9 @@ book: $(VENV)/.dev  ## notebooks, pages and public functions as a site: build/bo
 bench: $(VENV)/.dev  ## the speed table, against plain torch and Opacus
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	for script in benchmarks/[!_]*.py; do $(BIN)/python "$$script" || exit 1; done
+
+gpu: $(VENV)/.dev  ## on a GPU: tests, benchmarks, paper results by value per minute; goes on (MINUTES=9, OUT=gpu)
+	$(QUIET_ENV) $(BIN)/dpnotes gpu --minutes $(MINUTES) --out $(OUT)
 
 attack: $(VENV)/.dev  ## fuzz, kills -9 and audits of every door, 20 minutes; figures into docs/privacy.md
 	$(QUIET_ENV) $(BIN)/python -m tests.attack all --write

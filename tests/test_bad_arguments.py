@@ -86,6 +86,7 @@ INSIDE = (
     "core.Sensitive",
     "doctor.Finding",
     "files.write",
+    "gpu.session",  # which asks for a GPU; its minutes are tested in test_gpu.py
     "measure.curvature.Tridiagonal",
     "measure.goldstein.GoldsteinCertificate",
     "measure.stationarity.Certificate",
@@ -517,6 +518,13 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "noise": [NoiseChoice(1.0, 1.0, 1e-5, "by hand")] * 2,
         "x": zeros(2, 4),
         "sampling": FRESH,
+    },
+    "papers.noisy_sgd.norms.ExampleNorms": lambda: {
+        "module": torch.nn.Linear(4, 2),
+        "inputs": images().train_inputs,
+        "labels": images().train_labels,
+        "batches": torch.arange(4).view(2, 2),
+        "bound": 1.0,
     },
     "papers.noisy_sgd.plans.TrainingPlan": lambda: {"sampling": "poisson", "relation": Relation.ADD_OR_REMOVE},
     "papers.noisy_sgd.plans.TrainingPlan.train": lambda: {

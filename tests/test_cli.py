@@ -99,6 +99,14 @@ def test_list_names_papers_claims_and_experiments():
     assert {entry["id"] for entry in document["claims"]} == {claim.id for claim in cli.all_claims()}
 
 
+def test_the_list_loads_no_torch():
+    program = (
+        "import sys; from dpnotes import cli; cli.listed_experiments(); print(*sorted({'torch'} & {*sys.modules}))"
+    )
+    assert process(program=program).communicate()[0] == "\n"
+    assert process(program=program.replace("listed_", "all_")).communicate()[0] == "torch\n", "the control"
+
+
 @pytest.mark.parametrize("line", [[], ["--"]])
 def test_without_a_command_the_usage_and_status_2(line: list[str]):
     result = RUNNER.invoke(cli.app, line, prog_name="dpnotes")
@@ -107,7 +115,7 @@ def test_without_a_command_the_usage_and_status_2(line: list[str]):
 
 def test_version_and_help_are_plain():
     assert call("--version").stdout.startswith("dpnotes 0.")
-    for command in ("list", "run", "status", "clean", "results", "check", "calc", "cite", "lab", "doctor"):
+    for command in ("list", "run", "status", "clean", "results", "check", "calc", "cite", "lab", "doctor", "cells"):
         text = call(command, "--help").stdout
         assert text.startswith("Usage: ") and text.isascii(), "no boxes"
 
@@ -250,7 +258,7 @@ def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
         (("calc", "budget_schedules.thm4.5.schedule", "t=1.5", "T=2", "kappa=3", "R=1"), "t=1.5 >= 1 and an integer"),
         (("calc", "budget_schedules.eq12.regime"), "Expected a claim with a formula to calculate"),
         (("calc", "budget_schedules.thm4.5"), "the beginning of budget_schedules.thm4.5.schedule, budget_schedules."),
-        (("clean", "--profile", "slow"), "Expected profile='slow' to be one of: paper, quick"),
+        (("clean", "--profile", "slow"), "Expected profile='slow' to be one of: cpu, paper, quick"),
         (("calc", A_CLAIM[:-1] + "t"), f"did you mean {A_CLAIM}"),
         (("check", "budget_schedule.thm4.5.T"), A_CLAIM),
         (("cite", "no such claim"), "'no such claim'"),
@@ -286,9 +294,9 @@ def test_run_results_status_and_clean(toy: Path):
     assert line.split()[:3] == ["toy.squares", "quick", "current"] and last == "1 result: 1 current"
     assert (toy / "results/OUTSTANDING.md").exists()
     assert json.loads(call("status", "--json").stdout)[0]["state"] == "current"
-    assert any((toy / "cache").rglob("*.npz"))
+    assert any((toy / "cache").rglob("*.cells"))
     assert "results stay" in call("clean", "toy.squares").stdout
-    assert not any((toy / "cache").rglob("*.npz"))
+    assert not any((toy / "cache").rglob("*.cells"))
     assert "current" in call("status").stdout
     call("clean", "--profile", "quick")
 
@@ -323,6 +331,7 @@ def test_a_paper_may_have_no_experiments_yet(toy: Path, monkeypatch: pytest.Monk
         cli.importlib.util, "find_spec", lambda name: None if name.endswith(".experiments") else real(name)
     )
     assert parts == "budget_schedules" and cli.all_experiments() == []
+    monkeypatch.setattr(cli, "INDEX", "no such list")
     lines = call("list").stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"paper", "claim"}
     assert call("status").stdout == "0 results\n" and json.loads(call("status", "--json").stdout) == []

@@ -1,24 +1,30 @@
-"""How many kernels a step launches on a GPU, and how often the host waits for it: counted, stored, and never more.
+"""What a step and a cell cost on a GPU: counted, stored, and never more.
 
     python tests/test_launches.py        # writes tests/launches.csv; a number that rises needs a reason in the commit
 
-Counted on a pretend device. Neither number depends on sizes but for a network's, whose layers take norms by inner
-products or written out, whichever is less work: the ConvNet is counted at the paper's width, too. Draws are the
-reference's here, as Triton has no pretend device; its kernel is one launch a draw.
+Kernels launched, waits of the host, gradients of single examples, numbers drawn, bytes that kernels read and write.
+Counted on a pretend device. Launches and waits of a step do not depend on sizes but for a network's, whose layers take
+norms by inner products or written out, whichever is less work: the ConvNet is counted at the paper's width, too. Draws
+are the reference's here, as Triton has no pretend device; its kernel is one launch a draw.
 """
 
 import csv
+import json
 from collections.abc import Callable
+from dataclasses import astuple, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from counting import Counts, counting
 from pretend_device import PretendCuda
-from test_device import METHODS, ORACLES, RUNS, network, start
+from test_device import EXPERIMENTS, METHODS, ORACLES, RUNS, network, some_cells, start, toy_data
 
+from dpnotes import checks
 from dpnotes.core import Relation, Sampling
+from dpnotes.experiments import Context
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -45,21 +51,38 @@ MAY_WAIT = ("Poisson", "data set", "Tree", "little budget")
 
 def stepping(
     method: Any, make: Callable[[str], Any], dim: int, dtype: torch.dtype = torch.float64, runs: int = RUNS
-) -> Callable[[], tuple[int, int]]:
-    """Launches and waits a step, of steps after the second."""
+) -> Callable[[], Counts]:
+    """What a step does, of steps after the second."""
 
-    def count() -> tuple[int, int]:
-        with PretendCuda() as device:
+    def count() -> Counts:
+        with counting() as so_far:
             oracle, (x, streams) = make("cuda"), start(dim, "cuda")
             state, streams = method.init(x[:runs].to(dtype), oracle), streams.take(slice(runs))
+            before = Counts()
             for number in range(STEPS + 2):
                 if number == 2:
-                    device.reset()
+                    before = so_far()
                 state, _ = method.step(state, oracle, streams)
-            return -(-device.launches // STEPS), -(-device.waits // STEPS)
+            return (so_far() - before).over(STEPS)
 
     # What is copied to a device once a process, such as a tree's table, is there the second time.
     return lambda: (count(), count())[1]
+
+
+def computing(name: str) -> Counts:
+    """What a cell of each kind of an experiment does together, at the sizes of `test_device.SMALLER`.
+
+    The second time: what a process keeps, such as a data set's components, is there.
+    """
+    spec, cells = some_cells(EXPERIMENTS[name])
+    with counting() as so_far:
+        before = Counts()
+        for _ in range(2):
+            before = so_far()
+            for cell in cells:
+                EXPERIMENTS[name].run_cell(spec, json.loads(json.dumps(cell)), Context("cuda", 10**10))
+            checks.settle()
+        return so_far() - before
 
 
 def mnist35(device: str) -> ClippedGradient:
@@ -75,16 +98,16 @@ def convnet(device: str, width: int = 4) -> MinibatchGradient:
     return MinibatchGradient(problem, Sampling.fixed_size(4, 12), noise, 1.0, 50, Relation.REPLACE_ONE, clipped=True)
 
 
-def one_normal() -> tuple[int, int]:
-    with PretendCuda() as device:
+def one_normal() -> Counts:
+    with counting() as so_far:
         streams, calls = Streams.of(0, range(3), "cuda"), torch.zeros(3, dtype=torch.int64, device="cuda")
         streams.normal("noise", calls, 100)  # constants are copied to a device once
-        device.reset()
-        streams.normal("noise", calls + 1, 100)
-        return device.launches - 1, device.waits
+        calls, before = calls + 1, so_far()
+        streams.normal("noise", calls, 100)
+        return so_far() - before
 
 
-ROWS: dict[str, Callable[[], tuple[int, int]]] = {
+STEP_ROWS: dict[str, Callable[[], Counts]] = {
     "one normal": one_normal,
     "MNIST35, descent": stepping(Descent(0.1), mnist35, mnist35("cpu").problem.dim, torch.float32),
     "ConvNet clipped, descent": stepping(Descent(0.1), convnet, convnet("cpu").problem.dim, torch.float32, 1),
@@ -105,22 +128,35 @@ ROWS: dict[str, Callable[[], tuple[int, int]]] = {
 }
 
 
-def stored() -> dict[str, tuple[int, int]]:
+CELL_ROWS: dict[str, Callable[[], Counts]] = {f"cells of {name}": partial(computing, name) for name in EXPERIMENTS}
+HEAD = ["what", *(field.name for field in fields(Counts))]
+
+
+def stored() -> dict[str, Counts]:
     with FILE.open(newline="") as file:
-        return {name: (int(launches), int(waits)) for name, launches, waits in list(csv.reader(file))[1:]}
+        head, *rows = csv.reader(file)
+    assert head == HEAD
+    return {name: Counts(*map(int, numbers)) for name, *numbers in rows}
 
 
 def test_the_table_has_every_row():
-    assert list(stored()) == list(ROWS)
+    assert list(stored()) == [*STEP_ROWS, *CELL_ROWS]
 
 
-@pytest.mark.parametrize("name", [n if n in ASKED else pytest.param(n, marks=pytest.mark.slow) for n in ROWS])
-def test_a_step_launches_and_waits_as_often_as_the_table_says(name: str):
-    found = ROWS[name]()
+@pytest.mark.parametrize("name", [n if n in ASKED else pytest.param(n, marks=pytest.mark.slow) for n in STEP_ROWS])
+def test_a_step_does_as_much_as_the_table_says(name: str):
+    found = STEP_ROWS[name]()
     assert found == stored()[name], f"run python {Path(__file__).name} and say why in the commit"
     launches, waits = ASKED.get(name, (2**31, 2**31))
-    assert found[0] <= launches and found[1] <= waits
-    assert not found[1] or any(word in name for word in MAY_WAIT)
+    assert found.launches <= launches and found.waits <= waits
+    assert not found.waits or any(word in name for word in MAY_WAIT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CELL_ROWS)
+def test_a_cell_does_as_much_as_the_table_says(name: str, monkeypatch: pytest.MonkeyPatch):
+    for _ in toy_data(monkeypatch):
+        assert CELL_ROWS[name]() == stored()[name], f"run python {Path(__file__).name} and say why in the commit"
 
 
 @pytest.mark.slow
@@ -144,7 +180,9 @@ def test_a_loop_waits_once_in_sixteen_steps():
 
 
 if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as patch:
+        made = [[name, *astuple(count())] for name, count in STEP_ROWS.items()]
+        next(toy_data(patch))
+        made += [[name, *astuple(count())] for name, count in CELL_ROWS.items()]
     with FILE.open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["step", "launches", "waits"])
-        writer.writerows([name, *count()] for name, count in ROWS.items())
+        csv.writer(file, lineterminator="\n").writerows([HEAD, *made])

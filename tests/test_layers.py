@@ -42,7 +42,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "notebook": {"experiments", "measure", "theory", *LEAVES},
     "doctor": {"problems", "draws", "validate"},
     # The command line finds the papers by name and imports none of them in its source.
-    "cli": {"doctor", "experiments", "notebook", "theory", "papers", "processes", "validate", "files"},
+    "console": set(),
+    "gpu": {"doctor", "draws", "experiments", "files", "streams", "validate"},
+    "commands": {"cli", "console", "doctor", "experiments", "gpu", "notebook", "papers"},
+    "cli": {
+        "commands",
+        "console",
+        "experiments",
+        "files",
+        "gpu",
+        "notebook",
+        "papers",
+        "processes",
+        "theory",
+        "validate",
+    },
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "sympy", "scipy", "dp_accounting", "matplotlib", "pandas", "sklearn", "pooch"}

@@ -7,17 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from dpnotes import cli
 from dpnotes.cli import all_experiments
 from dpnotes.experiments import Decision, Experiment, Result, load, outstanding, results_folder
 from dpnotes.experiments.store import MAX_RESULT_BYTES, DamagedFileError, command, write_table
 
 EXPERIMENTS = all_experiments()
 QUICK = [experiment for experiment in EXPERIMENTS if "quick" in experiment.specs]
+NO_REASON = "no reason is stated"
 STORED = Path(__file__).parents[1] / "notebooks" / "results"
 # They release what depends on examples, under a guarantee: the manifest has to say what was spent.
 PRIVATE = {
     "budget_schedules.mnist35",
+    "budget_schedules.momentum",
     "budget_schedules.quadratic",
+    "budget_schedules.subsampled",
     "drift_escape.mnist_clients",
     "drift_escape.sensing",
     "goldstein.complexity",
@@ -96,11 +100,24 @@ def test_outstanding_paper_results_are_listed():
     assert (STORED / "OUTSTANDING.md").read_text() == outstanding(EXPERIMENTS), "run: dpnotes status --write"
 
 
+def test_the_list_of_experiments_is_that_of_the_experiments():
+    assert json.loads((STORED / cli.INDEX).read_text()) == cli.index_of(EXPERIMENTS), "run: dpnotes status --write"
+
+
+def test_each_outstanding_result_has_a_reason():
+    lines = outstanding(EXPERIMENTS).splitlines()[6:]
+    assert not [line for line in lines if NO_REASON in line], "papers/PAPER/experiments/costs.py"
+    bare = [replace(experiment, wants={}) for experiment in EXPERIMENTS]
+    assert all(NO_REASON in line for line in outstanding(bare).splitlines() if "| missing |" in line), "the control"
+
+
 def test_the_files_are_small_and_belong_to_an_experiment():
-    assert not too_large(STORED)
+    assert not too_large(STORED) and not ((STORED / "parts").exists() and too_large(STORED / "parts"))
     ends = (".npz", ".manifest.json")
     known = {f"{e.id}.{profile}{end}" for e in EXPERIMENTS for profile in e.specs for end in ends}
-    assert {path.name for path in STORED.iterdir()} <= known | {"OUTSTANDING.md"}
+    assert {path.name for path in STORED.iterdir()} <= known | {"OUTSTANDING.md", "experiments.json", "parts"}
+    kept = {path.name.rpartition(".")[0].rpartition(".")[0] for path in (STORED / "parts").glob("*")}
+    assert kept <= {f"{e.id}.{profile}" for e in EXPERIMENTS for profile in e.specs}
 
 
 @pytest.mark.parametrize("experiment", QUICK, ids=lambda e: e.id)

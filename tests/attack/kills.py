@@ -84,7 +84,7 @@ def _start(job: Callable[[Path], None], folder: Path) -> multiprocessing.Process
 
 def has_kept(folder: Path) -> bool:
     """Whether something finished was kept."""
-    return any(path.suffix in (".npz", ".pt") for path in (folder / "kept").rglob("*"))
+    return any(path.suffix in (".npz", ".cells", ".pt") for path in (folder / "kept").rglob("*"))
 
 
 def has_stored(folder: Path) -> bool:

@@ -17,88 +17,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 from pretend_device import PretendCuda
+from toy_package import DRIVER, HELPER, TOY
 
 from dpnotes import files
-from dpnotes.experiments import chunks, runner, sources, store
+from dpnotes.experiments import Cost, cells, chunks, runner, sources, store, wanting
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec
 
 REPOSITORY = Path(__file__).parents[2]
-
-# A package of its own, so that its code can be edited: four cells, then a stage that goes on with the best of them.
-HELPER = '''"""What the toy rests on."""
-
-
-def scaled(values):
-    # A comment.
-    return 2.0 * values
-'''
-TOY = '''"""A toy experiment in two stages."""
-
-import os
-import time
-from pathlib import Path
-
-import numpy as np
-
-from dpnotes.experiments import Decision, Experiment, Spec
-from toys.helper import scaled
-
-RULE = "reproduced when the mean of the best cell is above 0"
-
-
-def cells(spec):
-    return [{"stage": "tune", "index": index} for index in range(spec["num_cells"])]
-
-
-def chosen(spec, frame):
-    best = int(frame.groupby("index")["value"].mean().idxmax())
-    return [{"stage": "main", "index": best + 100}]
-
-
-def run_cell(spec, cell, context):
-    index = cell["index"]
-    if log := os.environ.get("TOY_LOG"):
-        with open(log, "a") as file:
-            file.write(f"{index}\\n")
-    while os.environ.get("TOY_HANG") == str(index):
-        time.sleep(0.05)
-    context.record_spent(mechanism="gaussian", rho=0.125)
-
-    def values(runs):
-        return {"value": np.array([scaled(np.random.default_rng([spec["seed"], index, run]).normal()) for run in runs])}
-
-    columns = context.in_chunks(values, spec["num_runs"], bytes_per_run=1000)
-    return {"stage": cell["stage"], "index": index, **columns}
-
-
-def decide(frame, spec):
-    mean = frame.loc[frame["stage"] == "main", "value"].mean()
-    return Decision("reproduced" if mean > 0 else "not reproduced", f"mean {mean:.3f}")
-
-
-def spec(profile):
-    return Spec("toy", "mean", profile, {"seed": 7, "num_cells": 4, "num_runs": 5, "decision_rule": RULE})
-
-
-EXPERIMENT = Experiment(
-    paper="toy",
-    name="mean",
-    title="A mean",
-    question="Is it positive?",
-    specs={profile: spec(profile) for profile in ("quick", "paper")},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    stages=(chosen,),
-    data=("numbers sha256:01",),
-    unaccounted=("the choice of the best cell",),
-)
-'''
-DRIVER = """
-from dpnotes.experiments import run
-from toys.experiment import EXPERIMENT
-run(EXPERIMENT, "quick", device="cpu")
-"""
 
 
 def silent(line: str) -> None:
@@ -151,6 +76,16 @@ def edit(path: Path, before: str, after: str) -> None:
 def with_spec(toy: ModuleType, **changes) -> Experiment:
     spec = toy.EXPERIMENT.specs["quick"]
     return replace(toy.EXPERIMENT, specs={"quick": replace(spec, parameters={**spec.parameters, **changes})})
+
+
+def kept(folder: Path) -> dict[Path, list[cells.Place]]:
+    """Where the cache holds cells, by file."""
+    found = {path: list(cells.places(path)) for path in (folder / "cache").rglob("*.cells")}
+    return {path: [place for name, place in places if name != cells.ABOUT] for path, places in found.items()}
+
+
+def count_kept(folder: Path) -> int:
+    return sum(map(len, kept(folder).values()))
 
 
 # ---------------------------------------------------------------- a result
@@ -316,19 +251,23 @@ def test_status_of_every_state(folder: Path, toy: ModuleType):
 
 def test_status_counts_the_cells_of_an_unfinished_run(folder: Path, toy: ModuleType):
     run(toy)
-    for path in list(folder.rglob("*.npz")):
-        manifest = path.with_suffix(".manifest.json")
-        if path.parent.name == "results" or '"main"' in manifest.read_text():
-            path.unlink()
-            manifest.unlink()
+    for path in (folder / "results").iterdir():
+        path.unlink()
+    (path, records), *_ = kept(folder).items()
+    assert cells.read(records[-1]).manifest["cell"]["stage"] == "main"
+    os.truncate(path, records[-1].start)
     standing = runner.status([toy.EXPERIMENT])[0]
     assert standing.state == "partial" and standing.reason.startswith("4 of 5 cells finished; missing: ")
 
 
 def test_outstanding_lists_missing_and_stale_paper_results(folder: Path, toy: ModuleType):
-    assert "| toy.mean | A mean | missing | `dpnotes run toy.mean --profile paper` |" in store.outstanding(
-        [toy.EXPERIMENT]
-    )
+    line = "| toy.mean | paper | A mean | missing | no reason is stated | `dpnotes run toy.mean --profile paper` |"
+    assert line in store.outstanding([toy.EXPERIMENT])
+    (wanted,) = wanting([toy.EXPERIMENT], {"mean": {"paper": Cost(why="hours", hours=3, basis="a guess")}})
+    assert "| missing | hours: 3 on two cores (a guess) | `dpnotes run" in store.outstanding([wanted])
+    assert sources.Fingerprint.of(wanted, "paper").key == sources.Fingerprint.of(toy.EXPERIMENT, "paper").key
+    with pytest.raises(ValueError, match=r"Expected costs=\['mean huge'\] to be those of an experiment and a profile"):
+        wanting([toy.EXPERIMENT], {"mean": {"huge": Cost(why="hours", hours=3, basis="a guess")}})
     run(toy, "paper")
     assert store.outstanding([toy.EXPERIMENT]).endswith("\n\nNone.\n")
     edit(folder / "toys" / "helper.py", "2.0", "3.0")
@@ -412,32 +351,37 @@ def test_an_error_in_a_cell_names_the_cell_and_keeps_the_others(folder: Path, to
 
 
 # ---------------------------------------------------------------- a full disk
-@pytest.mark.parametrize("writes", [0, 1, 3, 5, 11])
+@pytest.mark.parametrize("writes", [0, 1, 2, 3, 6])
 def test_full_disk(folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch, writes: int):
-    """Full at the plan, a cell's columns, a manifest, a later cell, the result: nothing half-written, nothing lost."""
-    real, room = files._write_and_sync, [writes]
+    """Full at the plan, a cell, a later cell, the result: nothing half-written, nothing lost."""
+    real, room = {files: files._write_and_sync, cells: cells.write}, [writes]
 
-    def write(file, content):
-        room[0] -= 1
-        if room[0] < 0:
-            file.write(content[: len(content) // 2])
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(file, content)
+    def writing(of, name: str):
+        def write(file, content, *more):
+            room[0] -= 1
+            if room[0] < 0:
+                file.write(content[: len(content) // 2])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            real[of](file, content, *more)
 
-    monkeypatch.setattr(files, "_write_and_sync", write)
+        monkeypatch.setattr(of, name, write)
+
+    writing(files, "_write_and_sync")
+    writing(cells, "write")
     with pytest.raises(OSError, match="No space left while writing") as caught:
         run(toy)
     assert caught.value.errno == errno.ENOSPC and str(folder) in caught.value.filename
-    kept = max(0, (writes - 1) // 2)
-    assert f"{kept} of" in str(caught.value) and "goes on from there: dpnotes run toy.mean" in str(caught.value)
+    finished = max(0, writes - 1)
+    assert f"{finished} of" in str(caught.value) and "goes on from there: dpnotes run toy.mean" in str(caught.value)
     assert not list(folder.rglob("*.tmp"))
-    assert (
-        len(list((folder / "cache").rglob("*.npz"))) == kept == len(list((folder / "cache").rglob("*.manifest.json")))
-    )
+    assert count_kept(folder) == finished
+    sizes = {path: records[-1].start + records[-1].length for path, records in kept(folder).items()}
+    assert {path: path.stat().st_size for path in sizes} == sizes
     assert not list((folder / "results").glob("*"))
-    monkeypatch.setattr(files, "_write_and_sync", real)
+    monkeypatch.setattr(files, "_write_and_sync", real[files])
+    monkeypatch.setattr(cells, "write", real[cells])
     (folder / "log").unlink(missing_ok=True)
-    assert run(toy).state == "current" and len(computed(folder)) == 5 - kept
+    assert run(toy).state == "current" and len(computed(folder)) == 5 - finished
 
 
 def test_full_disk_keeps_the_result_that_was_there(folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch):
@@ -480,18 +424,45 @@ def test_a_damaged_result_is_refused_and_made_again_from_its_cells(folder: Path,
     assert result_bytes(folder) == before and len(computed(folder)) == 5, "no cell was computed twice"
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-@pytest.mark.parametrize("suffix", ["npz", "manifest.json"])
-def test_a_damaged_cell_is_computed_again_with_a_warning(folder: Path, toy: ModuleType, suffix: str, damage):
+def flip_at(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def put(path: Path, place: int, words: bytes) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:place] + words + content[place + len(words) :])
+
+
+# What is done to the file with all five cells, how many of them are lost, and whether it can be seen that they were.
+HARMS: dict[str, tuple[Callable[[Path, list[cells.Place]], object], int, bool]] = {
+    "a bit of a cell": (lambda path, here: flip_at(path, here[1].start + here[1].length - 9), 1, True),
+    "its sha256": (lambda path, here: put(path, here[1].start + 40, b"0123456789"), 1, True),
+    "a bit of its first line": (lambda path, here: flip_at(path, here[1].start + 2), 1, False),
+    "a cut": (lambda path, here: os.truncate(path, here[3].start + 20), 2, False),
+    "a bit of what they are of": (lambda path, here: flip_at(path, here[0].start - 9), 5, False),
+    "a loss": (lambda path, here: path.unlink(), 5, False),
+}
+
+
+@pytest.mark.parametrize(("harm", "lost", "seen"), HARMS.values(), ids=HARMS)
+def test_a_damaged_cell_is_computed_again(folder: Path, toy: ModuleType, harm, lost: int, seen: bool):
     run(toy)
     before = result_bytes(folder)
     for path in (folder / "results").iterdir():
         path.unlink()
-    damage(sorted((folder / "cache").rglob(f"*.{suffix}"))[0])
+    ((path, here),) = kept(folder).items()
+    harm(path, here)
     lines = []
     run(toy, report=lines.append)
-    assert any(line.startswith("Warning: Expected") and "computed again" in line for line in lines)
-    assert len(computed(folder)) == 6 and result_bytes(folder) == before
+    warned = [line for line in lines if line.startswith("Warning: Expected") and "computed again" in line]
+    assert bool(warned) == seen and all(str(path) in line for line in warned)
+    assert len(computed(folder)) == 5 + lost and result_bytes(folder) == before
+    for result in (folder / "results").iterdir():
+        result.unlink()
+    run(toy)
+    assert len(computed(folder)) == 5 + lost and result_bytes(folder) == before, "what is whole now is found"
 
 
 def edited(path: Path) -> None:
@@ -548,21 +519,31 @@ def test_a_damaged_manifest_is_named_by_all_that_read_it(
     assert str(manifest) in lines[0] and store.load(toy.EXPERIMENT, "paper").state == "current"
 
 
-def test_cells_that_changed_places_are_computed_again(folder: Path, toy: ModuleType):
+def test_a_cell_under_another_s_name_is_computed_again(folder: Path, toy: ModuleType):
     run(toy)
     before = result_bytes(folder)
     for path in (folder / "results").iterdir():
         path.unlink()
-    one, two = sorted((folder / "cache").rglob("*.npz"))[:2]
-    for suffix in ("npz", "manifest.json"):
-        first, second = (path.with_name(f"{path.stem}.{suffix}") for path in (one, two))
-        held = first.read_bytes()
-        first.write_bytes(second.read_bytes())
-        second.write_bytes(held)
+    ((path, here),) = kept(folder).items()
+    content = path.read_bytes()
+    one, two = (content[place.start + 15 : place.start + 31] for place in here[:2])
+    path.write_bytes(content.replace(one, b"x" * 16).replace(two, one).replace(b"x" * 16, two))
     lines = []
     run(toy, report=lines.append)
-    warnings = [line for line in lines if line.startswith("Warning: Expected") and "another cell" in line]
-    assert len({*warnings}) == 2 and len(computed(folder)) == 7 and result_bytes(folder) == before
+    assert len({line for line in lines if line.startswith("Warning: Expected")}) == 2
+    assert len(computed(folder)) == 7 and result_bytes(folder) == before
+
+
+def test_cells_that_an_earlier_version_kept_are_found(folder: Path, toy: ModuleType):
+    run(toy)
+    before = result_bytes(folder)
+    for path in (folder / "results").iterdir():
+        path.unlink()
+    ((path, here),) = kept(folder).items()
+    for table in [cells.read(place) for place in here[:3]]:
+        store.write_table(store.cell_stem(path.parent, table.manifest["cell"]), table.columns, table.manifest)
+    path.unlink()
+    assert run(toy).state == "current" and len(computed(folder)) == 7 and result_bytes(folder) == before
 
 
 # ---------------------------------------------------------------- bad input
@@ -582,11 +563,11 @@ def test_bad_settings_are_named(folder: Path, toy: ModuleType):
 
 def test_a_refused_device_neither_passes_unseen_nor_clears_what_was_finished(folder: Path, toy: ModuleType):
     run(toy)
-    cells = sorted((folder / "cache").rglob("*.npz"))
+    before = kept(folder)
     for resume in (True, False):  # with a current result there is nothing to do, and the argument is wrong all the same
         with pytest.raises(ValueError, match="Expected device='tpu'"):
             run(toy, device="tpu", resume=resume)
-    assert cells and sorted((folder / "cache").rglob("*.npz")) == cells
+    assert before and kept(folder) == before
 
 
 def test_an_experiment_of_the_cpu_gets_no_gpu_and_its_manifest_says_so(folder: Path, toy: ModuleType):
@@ -610,7 +591,19 @@ def test_too_large_a_result_is_refused_and_its_cells_are_kept(folder: Path, toy:
         ValueError, match=r"Expected toy.mean.quick.npz of 1.* MB <= 1 MB: let the cells return summaries"
     ):
         runner.run(with_spec(toy, num_runs=30_000), "quick", report=silent)
-    assert len(list((folder / "cache").rglob("*.npz"))) == 5 and not list((folder / "results").glob("*"))
+    assert count_kept(folder) == 5 and not list((folder / "results").glob("*"))
+
+
+def test_a_result_that_will_be_too_large_is_refused_after_few_cells(folder: Path, toy: ModuleType):
+    with pytest.raises(ValueError, match=r"Expected toy.mean.quick.npz <= 1 MB: 1 of 40 cells fill .*, all of them"):
+        runner.run(with_spec(toy, num_runs=20_000, num_cells=40), "quick", report=silent)
+    assert count_kept(folder) == 1
+    (folder / "log").unlink()
+    lines = []
+    with pytest.raises(ValueError, match="2 of 40 cells fill"):
+        runner.run(with_spec(toy, num_runs=20_000, num_cells=40), "quick", report=lines.append)
+    assert computed(folder) == ["1"] and "1 of 40 cells were finished before" in lines[0]
+    runner.run(with_spec(toy, num_runs=2_000, num_cells=40), "quick", report=silent)  # 700 kB: the control
 
 
 @pytest.mark.parametrize(
@@ -641,9 +634,9 @@ def test_cells_listed_twice_are_refused(folder: Path, toy: ModuleType):
     def none(spec):
         return []
 
-    for cells in (twice, none):
+    for listing in (twice, none):
         with pytest.raises(ValueError, match="Expected toy.mean to list at least one cell, and none twice"):
-            runner.run(replace(toy.EXPERIMENT, cells=cells), "quick", report=silent)
+            runner.run(replace(toy.EXPERIMENT, cells=listing), "quick", report=silent)
 
 
 def test_a_cell_cannot_change_the_spec_of_another(folder: Path, toy: ModuleType):

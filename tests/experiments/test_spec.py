@@ -77,7 +77,7 @@ def test_a_spec_survives_json_and_pickle():
     [
         (("Toy", "mean", "quick", {"decision_rule": "x"}), "Expected paper='Toy' to be lower-case"),
         (("toy", "a.b", "quick", {"decision_rule": "x"}), "Expected experiment='a.b' to be lower-case"),
-        (("toy", "mean", "fast", {"decision_rule": "x"}), "Expected profile='fast' to be one of: quick, paper"),
+        (("toy", "mean", "fast", {"decision_rule": "x"}), "Expected profile='fast' to be one of: quick, cpu, paper"),
         (("toy", "mean", "quick", {}), "Expected parameters.decision_rule=None to say when"),
         (("toy", "mean", "quick", {"decision_rule": " "}), "Expected parameters.decision_rule=' ' to say when"),
     ],

@@ -212,10 +212,10 @@ def test_what_a_wheel_carries_is_copied_into_the_current_folder_and_is_not_writt
 def test_a_folder_of_ones_own_may_be_written_into(repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     shutil.move(repository / "notebooks", repository / "dpnotes/carried/notebooks")
     monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path))
-    cli._refuse_an_installation()
+    cli.refuse_an_installation()
     monkeypatch.delenv("DPNOTES_RESULTS")
     with pytest.raises(ValueError, match="DPNOTES_RESULTS"):
-        cli._refuse_an_installation()
+        cli.refuse_an_installation()
 
 
 # ---------------------------------------------------------------- links

@@ -175,7 +175,7 @@ def test_every_figure_of_a_paper_says_how_ours_differs():
             assert all(one.why for one in experiment.figure.settings if one.differs(spec)), experiment.id
             assert profile in experiment.setting(profile)
     quick = figures["noisy_sgd.convnet"].setting("quick")
-    for word in ("not the paper's", "classes 2 (paper: 10)", "pixels a side 16 (paper: 32)", "images 1,000", "runs 2"):
+    for word in ("not the paper's", "classes 2 (paper: 10)", "pixels a side 16 (paper: 32)", "images 1,000", "runs 8"):
         assert word in quick
 
 

@@ -321,13 +321,36 @@ def test_a_composition_is_the_library_s():
     for multiplier, rate, count in ((1.0, 0.01, 1000), (0.3, 0.2, 20), (5.0, 0.9, 7)):
         level = pld._Level("gaussian", multiplier, rate, 1)
         for side in ("REMOVE", "ADD"):
-            one = pld._mass(level, side, 1e-3)
-            ours, theirs = pld._mass(level._replace(count=count), side, 1e-3), one.self_compose(count)
+            one = pld._mass(level, side, 1e-3).on_grid(1e-3)
+            ours = pld._mass(level._replace(count=count), side, 1e-3).on_grid(1e-3)
+            theirs = one.self_compose(count)
             less = one.self_compose(count - 1)
             for epsilon in (0.1, 1.0, 3.0):
                 delta = theirs.get_delta_for_epsilon(epsilon)
                 assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(delta, rel=1e-9, abs=1e-12)
                 assert less.get_delta_for_epsilon(epsilon) < delta * (1 - 1e-6) or delta < 1e-9, "control"
+
+
+def test_two_levels_are_composed_and_truncated_as_the_library_does_it():
+    for side in ("REMOVE", "ADD"):
+        one, other = (pld._mass(pld._Level("gaussian", z, q, 1), side, 1e-3) for z, q in ((1.0, 0.01), (2.0, 0.3)))
+        ours = pld._joined(one, other).on_grid(1e-3)
+        theirs, untouched = (one.on_grid(1e-3).compose(other.on_grid(1e-3), tail) for tail in (1e-15, 0.0))
+        assert (ours._lower_loss, ours._infinity_mass) == (theirs._lower_loss, theirs._infinity_mass)
+        assert np.array_equal(ours._probs, theirs._probs) and ours.size < untouched.size, "and something was truncated"
+
+
+@pytest.mark.parametrize("side", ["REMOVE", "ADD"])
+@pytest.mark.parametrize("rate", [1.0, 0.3, 1e-6])
+@pytest.mark.parametrize("multiplier", [0.05, 1.0, 1e6])
+def test_the_largest_losses_are_the_library_s(multiplier: float, rate: float, side: str):
+    from dp_accounting.pld import privacy_loss_mechanism as library
+
+    theirs = library.GaussianPrivacyLoss(
+        multiplier, sampling_prob=rate, log_mass_truncation_bound=-50.0, adjacency_type=library.AdjacencyType[side]
+    ).connect_dots_bounds()
+    ours = pld._bounds(pld._Level("gaussian", multiplier, rate, 1), side)
+    assert ours == pytest.approx((theirs.epsilon_lower, theirs.epsilon_upper), rel=1e-9, abs=1e-15)
 
 
 # ---------------------------------------------------------------- tiny deltas, and the best of all accountants

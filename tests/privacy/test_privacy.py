@@ -410,6 +410,19 @@ def test_a_sensitive_value_hides_and_cannot_be_stored():
 
 
 # ---------------------------------------------------------------- plans
+@pytest.mark.parametrize("mechanism", [Gaussian(), Laplace(), Exact(), Tree(4), BandedSquareRoot(4, 2)])
+def test_a_release_holds_no_graph_of_what_is_private(mechanism):
+    exact = torch.ones(1, 1, dtype=torch.float64, requires_grad=True) * 2
+    assert exact.grad_fn is not None
+    std = torch.zeros(1).double() if isinstance(mechanism, Exact) else torch.ones(1).double()
+    request = Release(
+        Sensitive(exact, torch.ones(1, dtype=torch.float64), Relation.ZERO_OUT, "assumed"),
+        std, torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.bool),
+    )  # fmt: skip
+    _, released, _ = mechanism.release(mechanism.init(torch.zeros(1, 1).double()), request, Streams.of(0, ["a"]))
+    assert released.grad_fn is None and not released.requires_grad
+
+
 def test_a_fixed_plan_reads_its_schedules():
     plan = FixedNoise.of([schedules.uniform(0.5, 2), schedules.exponential(0.5, 0.5, 4)])
     multiplier, exists = plan.propose(plan.init(), torch.tensor([2, 2]))

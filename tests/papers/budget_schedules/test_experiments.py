@@ -3,13 +3,27 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from dpnotes.experiments import Context, Spec
-from dpnotes.papers.budget_schedules.experiments import EXPERIMENTS, erub_gain, influence, mnist35, quadratic
+from dpnotes.papers.budget_schedules.experiments import (
+    EXPERIMENTS,
+    digits,
+    erub_gain,
+    influence,
+    mnist35,
+    momentum,
+    quadratic,
+    subsampled,
+)
+from dpnotes.privacy.accounting import account
+from dpnotes.problems.networks import TwoLayerNetwork
+from dpnotes.streams import Streams
 
 
 def test_every_experiment_has_both_profiles_and_a_rule():
-    assert [e.name for e in EXPERIMENTS] == ["influence", "mnist35", "quadratic", "erub_gain"]
+    names = ["influence", "mnist35", "momentum", "subsampled", "quadratic", "erub_gain"]
+    assert [e.name for e in EXPERIMENTS] == names
     for experiment in EXPERIMENTS:
         for profile in ("quick", "paper"):
             rule = experiment.spec(profile)["decision_rule"].lower()
@@ -18,44 +32,93 @@ def test_every_experiment_has_both_profiles_and_a_rule():
 
 
 # ---------------------------------------------------------------- (a) influence
-def influences(shape, noise: float = 1e-3) -> pd.DataFrame:
-    spec = influence.QUICK
+def influences(*shapes, noise: float = 1e-3) -> pd.DataFrame:
+    """Readings have the shapes, functions of step and number of steps, in turn."""
+    spec = influence.PAPER
     draws = np.random.default_rng(0)
     rows = [
-        {"max_norm": m, "repeat": r, "step": t, "influence": shape(t) * (1 + noise * draws.normal()), "finished": True}
-        for m in spec["max_norms"]
-        for r in range(spec["repeats"])
-        for t in spec["probes"]
+        {**cell, "repeat": repeat, "step": step, "influence": value * (1 + noise * draws.normal()), "finished": True}
+        for number, cell in enumerate(influence.cells(spec))
+        for repeat in range(spec["repeats"])
+        for step in influence.probes(spec, cell["num_steps"])
+        for value in [shapes[number % len(shapes)](step, cell["num_steps"])]
     ]
     return pd.DataFrame(rows)
 
 
+def exponential(step, num_steps):
+    return np.exp(0.05 * step)
+
+
+def straight(step, num_steps):
+    return 0.2 + step / num_steps
+
+
+def negative(step, num_steps):
+    return step - num_steps / 2
+
+
+def late(step, num_steps):
+    return 1.0 + (step / num_steps) ** 8  # nearer to an exponential than to a straight line, and near to neither
+
+
 @pytest.mark.parametrize(
-    ("shape", "verdict"),
+    ("shapes", "verdict", "counted"),
     [
-        (lambda t: np.exp(0.05 * t), "reproduced"),
-        (lambda t: np.exp(-0.05 * t), "undecided"),  # exponential, but falling
-        (lambda t: t - 20.0, "not reproduced"),  # negative at the first steps
-        (lambda t: 1.0 + 1e-9 * t, "not reproduced"),  # no trend that a line could explain
-        (lambda t: 1.0 + (t / 40) ** 8, "undecided"),
+        ([exponential], "reproduced", "reproduced under 18 of 18 readings, not reproduced under 0"),
+        ([negative], "not reproduced", "reproduced under 0 of 18 readings, not reproduced under 18"),
+        ([straight], "not reproduced", "reproduced under 0 of 18 readings, not reproduced under 18"),
+        ([lambda t, T: np.exp(-0.05 * t)], "undecided", "reproduced under 0 of 18 readings, not reproduced under 0"),
+        ([exponential, negative], "undecided", "reproduced under 9 of 18 readings, not reproduced under 9"),
+        ([exponential] * 5 + [late], "undecided", "reproduced under 15 of 18 readings, not reproduced under 3"),
     ],
 )
-def test_the_rule_on_influences(shape, verdict):
-    assert influence.decide(influences(shape), influence.QUICK).verdict == verdict
+def test_the_rule_on_influences(shapes, verdict, counted):
+    decision = influence.decide(influences(*shapes), influence.PAPER)
+    assert decision.verdict == verdict and counted in decision.reason
 
 
-def test_an_influence_that_is_negative_by_chance_alone_decides_nothing():
-    frame = influences(lambda t: np.exp(0.05 * t), noise=1e-3)
-    first = (frame["step"] == 1) & (frame["max_norm"] == 5.0)
-    frame.loc[first, "influence"] = [-2.0, 1.0, -1.5, 0.9]
-    assert influence.decide(frame, influence.QUICK).verdict == "undecided"
-    frame.loc[first, "finished"] = False
-    assert "did not finish" in influence.decide(frame, influence.QUICK).reason
+def test_three_quarters_of_the_readings_are_enough_if_none_fails():
+    frame = influences(exponential)
+    last = frame["step"] == 1
+    for scale, verdict in ((5.0, "reproduced"), (20.0, "undecided")):
+        # An influence that is not told from 0 leaves its reading undecided.
+        unclear = last & (frame["max_norm"] <= scale) & (frame["num_steps"] == 50)
+        other = frame.copy()
+        if scale > 5:
+            unclear |= last & (frame["num_steps"] == 100)
+        other.loc[unclear, "influence"] *= np.where(other.loc[unclear, "repeat"] % 2, 40.0, -38.0)
+        assert influence.decide(other, influence.PAPER).verdict == verdict
+
+
+def test_a_run_that_did_not_finish_leaves_the_influence_undecided():
+    frame = influences(exponential)
+    frame.loc[frame.index[:3], "finished"] = False
+    assert influence.decide(frame, influence.PAPER).reason.startswith("3 of ")
+
+
+def test_readings_are_all_combinations_and_probes_run_from_the_first_step_to_the_last():
+    spec = influence.PAPER
+    assert len(influence.cells(spec)) == 18
+    for num_steps in spec["num_steps"]:
+        probed = influence.probes(spec, num_steps)
+        assert (probed[0], probed[-1], len(set(probed))) == (1, num_steps, 8)
+
+
+def test_the_start_has_the_output_layer_scaled_and_nothing_else():
+    problem = TwoLayerNetwork(torch.randn(5, 4), torch.tensor([0, 1, 2, 1, 0]), num_hidden=6, num_classes=3)
+    streams = Streams.of("start", ["one", "two"])
+    plain, scaled = problem.initial(streams), influence.start(problem, streams, 5.0)
+    for place, (one, other) in enumerate(zip(problem.layers(plain), problem.layers(scaled), strict=True)):
+        torch.testing.assert_close(other, one * (5.0 if place >= 2 else 1.0))
 
 
 # ---------------------------------------------------------------- (b) MNIST35
-def trained(gain: float, accuracy: float, **changes) -> pd.DataFrame:
-    """Exponential better than uniform by `gain` in loss and by `accuracy`, with a little noise."""
+def trained(gain: float, accuracy: float, growth: float = 0.0, **changes) -> pd.DataFrame:
+    """Exponential better than uniform by `gain` in loss and by `accuracy` at 1,000 examples, with a little noise.
+
+    The gain in loss grows by `growth` a unit of ln N.
+    """
     spec = mnist35.QUICK
     draws = np.random.default_rng(0)
     rows = []
@@ -73,7 +136,11 @@ def trained(gain: float, accuracy: float, **changes) -> pd.DataFrame:
                             "rate": 0.98 if better else 1.0,
                             "num_steps": num_steps,
                             "chosen": num_steps == 100,
-                            "train_loss": 0.5 - gain * better + 1e-3 * draws.normal() + 1e-4 * num_steps,
+                            "all_steps": True,
+                            "train_loss": 0.5
+                            - (gain + growth * np.log(size / 1000)) * better
+                            + 1e-3 * draws.normal()
+                            + 1e-4 * num_steps,
                             "test_accuracy": 0.9 + accuracy * better + 1e-3 * draws.normal(),
                             "finished": True,
                         }
@@ -82,24 +149,30 @@ def trained(gain: float, accuracy: float, **changes) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("gain", "accuracy", "verdict"),
+    ("gain", "accuracy", "growth", "verdict"),
     [
-        (0.02, 0.02, "reproduced"),
-        (0.02, 0.0, "undecided"),
-        (0.0, 0.0, "undecided"),
-        (-0.02, 0.02, "not reproduced"),
-        (0.02, -0.02, "not reproduced"),
+        (0.02, 0.02, 0.01, "reproduced"),
+        (0.02, 0.0, 0.01, "undecided"),
+        (0.0, 0.0, 0.0, "undecided"),
+        (0.02, 0.02, 0.0, "undecided"),
+        (0.02, 0.02, -0.01, "not reproduced"),  # what the first rule alone would call reproduced
+        (-0.02, 0.02, 0.01, "not reproduced"),
+        (0.02, -0.02, 0.01, "not reproduced"),
     ],
 )
-def test_the_rule_on_mnist35(gain, accuracy, verdict):
-    assert mnist35.decide(trained(gain, accuracy), mnist35.QUICK).verdict == verdict
+def test_the_rules_on_mnist35(gain, accuracy, growth, verdict):
+    assert mnist35.decide(trained(gain, accuracy, growth), mnist35.QUICK).verdict == verdict
+
+
+def test_the_slope_of_the_gain_is_the_one_that_was_put_in():
+    assert abs(mnist35.slopes(trained(0.02, 0.02, 0.01)).mean() - 0.01) < 0.002
 
 
 def test_a_run_that_did_not_finish_decides_nothing_and_is_not_chosen():
     frame = trained(0.02, 0.02)
     frame.loc[(frame["schedule"] == "exponential") & (frame["num_examples"] == 1000), "finished"] = False
     decision = mnist35.decide(frame, mnist35.QUICK)
-    assert decision.verdict == "undecided" and "8 of 16 runs" in decision.reason
+    assert decision.verdict == "undecided" and "8 of 32 runs" in decision.reason
     tuned = trained(0.02, 0.02, stage="tune")
     assert mnist35.choose(tuned, 250)["exponential"] == {"rate": 0.98, "num_steps": 50}
     tuned.loc[tuned["num_steps"] == 50, "finished"] = False
@@ -118,8 +191,19 @@ def test_steps_chosen_on_private_data_are_chosen_on_one_half_and_reported_on_the
 
 
 def test_second_stage_cells_carry_what_the_first_chose():
-    cells = mnist35.main_cells(mnist35.QUICK, trained(0.02, 0.02, stage="tune"))
-    assert len(cells) == 16 and cells[0]["chosen"]["uniform"] == {"rate": 1.0, "num_steps": 50}
+    tuned = pd.concat([trained(0.02, 0.02, stage="tune").assign(num_examples=n) for n in (250, 1000, 11552)])
+    spec = Spec(
+        "budget_schedules", "mnist35", "paper", {**mnist35.PAPER.parameters, "num_examples": [250, 1000, 11552]}
+    )
+    cells = mnist35.main_cells(spec, tuned)
+    assert cells[0]["chosen"]["uniform"] == {"rate": 1.0, "num_steps": 50}
+    for size in spec["num_examples"]:
+        parts = [cell for cell in cells if cell["num_examples"] == size]
+        assert [repeat for cell in parts for repeat in cell["repeats"]] == list(range(100))
+        assert [repeat for cell in parts if cell["all_steps"] for repeat in cell["repeats"]] == list(range(20))
+    few = mnist35._plans(spec, {**cells[-1]}, 0.2)
+    many = mnist35._plans(spec, {**cells[-1], "all_steps": True}, 0.2)
+    assert len(few) == 2 and len(many) == 10 and {plan[:2] for plan in few} == {("uniform", 1.0), ("exponential", 0.98)}
 
 
 def test_repeats_share_a_cell_and_are_what_they_are_alone():
@@ -130,12 +214,13 @@ def test_repeats_share_a_cell_and_are_what_they_are_alone():
             "num_hidden": 5,
             "num_steps": [3, 4],
             "repeats": 5,
+            "repeats_of_all_steps": 5,
         }
         spec = Spec("budget_schedules", "mnist35", "quick", {**parameters, "repeats_a_cell": together})
         return spec, mnist35.main_cells(spec, trained(0.02, 0.02, stage="tune"))
 
     spec, cells = cells_of(3)
-    assert [cell["repeats"] for cell in cells] == [[0, 1, 2], [3, 4]] * 2
+    assert [cell["repeats"] for cell in cells] == [[0, 1, 2, 3, 4], [0, 1, 2], [3, 4]]  # four times as many of 250
     # On auxiliary data, which need no file.
     cell = {"stage": "tune", "num_examples": 20}
     together = mnist35.run_cell(spec, {**cell, "repeats": [0, 1]}, Context("cpu", 10**9))
@@ -146,6 +231,96 @@ def test_repeats_share_a_cell_and_are_what_they_are_alone():
             np.testing.assert_allclose(column, expected, rtol=1e-5)
         else:
             np.testing.assert_array_equal(column, expected)
+
+
+# ---------------------------------------------------------------- momentum, random batches
+TINY = {"num_components": 5, "num_hidden": 5, "num_examples": 30, "num_steps": 4, "auxiliary_repeats": 2}
+
+
+@pytest.mark.parametrize(
+    ("without", "with_it", "verdict"),
+    [
+        (0.01, 0.004, "reproduced"),
+        (0.01, 0.01, "undecided"),
+        (0.01, 0.02, "not reproduced"),
+        (-0.01, -0.02, "not reproduced"),
+        (0.0, -0.01, "undecided"),
+    ],
+)
+def test_the_rule_on_momentum(without, with_it, verdict):
+    draws = np.random.default_rng(1)
+    rows = [
+        {
+            "stage": "main", "momentum": beta, "schedule": kind, "repeat": repeat, "finished": True,
+            "train_loss": 0.5 - gain * (kind == "dynamic") + 1e-3 * draws.normal(), "test_accuracy": 0.9,
+        }
+        for beta, gain in ((0.0, without), (0.9, with_it))
+        for kind in ("uniform", "dynamic")
+        for repeat in range(16)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    assert momentum.decide(frame, momentum.QUICK).verdict == verdict
+    lost = frame.assign(finished=frame.index > 0)
+    assert momentum.decide(lost, momentum.QUICK).reason == "1 of 64 runs did not finish"
+
+
+def test_momentum_s_stages_choose_a_gamma_for_each_momentum():
+    spec = Spec("budget_schedules", "momentum", "quick", {**momentum.QUICK.parameters, **TINY})
+    (cell,) = momentum.tuning_cells(spec)
+    frame = pd.DataFrame(momentum.run_cell(spec, cell, Context("cpu", 10**9)))
+    assert len(frame) == 2 * 2 * (1 + len(spec["gammas"])) and frame["finished"].all()
+    frame.loc[(frame["momentum"] == 0.9) & (frame["gamma"] == 0.98), "train_loss"] = 0.0
+    frame.loc[(frame["momentum"] == 0.0) & (frame["gamma"] == 0.95), "train_loss"] = 0.0
+    assert {tuple(cell["gammas"]) for cell in momentum.main_cells(spec, frame)} == {(0.95, 0.98)}
+    uniform = frame[frame["schedule"] == "uniform"].groupby("momentum")["train_loss"].mean()
+    assert uniform.iloc[0] != uniform.iloc[1], "momentum changes the run"
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.01, "reproduced"), (0.0, "undecided"), (-0.01, "not reproduced")])
+def test_the_rule_on_random_batches(gain, verdict):
+    draws = np.random.default_rng(2)
+    rows = [
+        {
+            "stage": "main", "schedule": kind, "rate": rate, "repeat": repeat, "finished": True,
+            "train_loss": 0.5 - gain * (rate < 1) + 1e-3 * draws.normal(), "test_accuracy": 0.9,
+        }
+        for kind, rate in (("uniform", 1.0), ("exponential", 0.98))
+        for repeat in range(16)
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows)
+    assert subsampled.decide(frame, subsampled.QUICK).verdict == verdict
+    assert subsampled.decide(frame.assign(finished=frame.index > 1), subsampled.QUICK).verdict == "undecided"
+
+
+def test_schedules_of_random_batches_have_the_budget_and_the_shape():
+    for rate in (1.0, 0.9):
+        levels = subsampled.multipliers(rate, 10, 0.1, 4.0, 1e-8)
+        assert account(subsampled.released(levels, 0.1), 1e-8, "RDP").epsilon <= 4.0
+        assert account(subsampled.released(0.999 * np.array(levels), 0.1), 1e-8, "RDP").epsilon > 4.0
+        np.testing.assert_allclose(np.array(levels[1:]) / np.array(levels[:-1]), rate**0.25, rtol=1e-9)
+
+
+def test_a_random_batch_of_everything_is_the_whole_data_set_s_step():
+    parameters = {**subsampled.QUICK.parameters, **TINY, "sampling_rate": 0.999999999}
+    spec = Spec("budget_schedules", "subsampled", "quick", parameters)
+    sets = digits.Sets.of(spec, "tune", 30, [0], "cpu")
+    problem = sets.network([0, 0])
+    ends, finished = subsampled.train(spec, problem, np.full((2, 4), 1e-6), ["a", "b"])
+    x = problem.initial(Streams.of(spec["seed"], ["a", "b"]))
+    for _ in range(4):
+        gradients = problem.gradients(x)
+        x = x - 0.1 * gradients.weighted_sum(4.0 / 30 / gradients.norms().clamp_min(4.0))
+    torch.testing.assert_close(ends, x, rtol=0, atol=1e-5)
+    assert finished.all()
+
+
+def test_random_batches_of_a_cell_are_judged_at_the_rate_that_was_chosen():
+    spec = Spec("budget_schedules", "subsampled", "quick", {**subsampled.QUICK.parameters, **TINY})
+    (cell,) = subsampled.tuning_cells(spec)
+    frame = pd.DataFrame(subsampled.run_cell(spec, cell, Context("cpu", 10**9)))
+    frame.loc[frame["rate"] == 0.95, "train_loss"] = 0.0
+    (main,) = subsampled.main_cells(spec, frame)
+    assert main["rate"] == 0.95 and main["repeats"] == list(range(16))
 
 
 # ---------------------------------------------------------------- (c) quadratic

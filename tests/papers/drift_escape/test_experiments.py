@@ -104,11 +104,14 @@ def test_attempts_start_at_alpha_strict_saddles_with_a_gradient_of_at_most_alpha
 # ---------------------------------------------------------------- the returned point
 TINY = changed(
     returned_point.QUICK, psi={"1/M": [0.01, 0.03]}, repeats=3, repeats_of_attempts=5, repeats_of_stops=4, Q=[1, 2],
-    shorter=[1.0], tilts=[0.0, 0.1],
+    shorter=[1.0], tilts=[0.0, 0.1], psi_of_hills={"1/M": [0.01, 0.03]}, hills=[0.5, 4.0], repeats_of_hills=3,
 )  # fmt: skip
 
 
-def returned(exponent: float = 1.0, escaped: float = 0.6, coupled: float = 0.8, power: float = 0.2) -> pd.DataFrame:
+def returned(
+    exponent: float = 1.0, escaped: float = 0.6, coupled: float = 0.8, power: float = 0.2, of_hills: float = 0.0
+) -> pd.DataFrame:
+    """`of_hills` is added to the slope of the linear theory."""
     draws, rows = np.random.default_rng(0), []
     blank = {"step": "1/M", "shorter": 1.0, "finished": True, "step_size": 1.0, "num_coordinates": 30.0}
     for psi in (1e-4, 1e-3, 1e-2):
@@ -118,6 +121,14 @@ def returned(exponent: float = 1.0, escaped: float = 0.6, coupled: float = 0.8, 
                 {**blank, "kind": "level", "psi": psi, "repeat": repeat, "level": level, "last": level,
                  "gradient": level}
             )  # fmt: skip
+    for psi in returned_point.QUICK["psi_of_hills"]["1/M"]:
+        half = Parameters(psi, 10, 1.0).largest_curvature(8, 0.5) * (psi / 1e-3) ** (of_hills / 2) / psi**0.5
+        for factor in returned_point.QUICK["hills"]:
+            stays = 1 / (1 + (factor / half) ** 20)
+            rows += [
+                {**blank, "kind": "hill", "psi": psi, "hill": factor, "curvature_binds": repeat < 48 * stays}
+                for repeat in range(48)
+            ]
     for repeat in range(1000):
         hits = {"escaped": repeat < 1000 * escaped, "coupled": repeat < 1000 * coupled}
         rows.append({**blank, "kind": "attempt", "psi": 0.01, "dim": 10, "tilt": 0.0, **hits})
@@ -126,7 +137,7 @@ def returned(exponent: float = 1.0, escaped: float = 0.6, coupled: float = 0.8, 
             {**blank, "kind": "stop", "Q": count, "false_stop": repeat < 200 * power**count} for repeat in range(200)
         ]
     frame = pd.DataFrame(rows)
-    for column in ("escaped", "coupled", "false_stop"):
+    for column in ("escaped", "coupled", "false_stop", "curvature_binds"):
         frame[column] = frame[column].eq(True)
     return frame
 
@@ -134,17 +145,26 @@ def returned(exponent: float = 1.0, escaped: float = 0.6, coupled: float = 0.8, 
 def test_the_rule_of_the_returned_point():
     spec = returned_point.QUICK
     assert returned_point.decide(returned(), spec).verdict == "reproduced"
-    for wrong in ({"exponent": 0.5}, {"exponent": 1.2}, {"escaped": 0.15}, {"coupled": 0.4}, {"power": 0.95}):
+    for wrong in (
+        {"exponent": 0.85}, {"escaped": 0.15}, {"coupled": 0.4}, {"power": 0.95}, {"of_hills": 0.1}, {"of_hills": -0.1},
+    ):  # fmt: skip
         assert returned_point.decide(returned(**wrong), spec).verdict == "not reproduced", wrong
     assert returned_point.decide(returned(escaped=0.26), spec).verdict == "undecided"
+    faster = returned_point.decide(returned(exponent=1.2), spec)
+    assert faster.verdict == "reproduced" and "by the rule before: not reproduced" in faster.reason
+    cut = returned()
+    assert returned_point.decide(cut[~cut["hill"].lt(1.1)], spec).verdict == "undecided", "the first hill is too steep"
     lost = returned()
     lost.loc[0, "finished"] = False
-    assert returned_point.decide(lost, spec).reason == "1 of 460 runs did not end"
+    assert returned_point.decide(lost, spec).reason == "1 of 1228 runs did not end"
 
 
 def test_tiny_cells_of_the_returned_point():
     frame = frame_of(returned_point.EXPERIMENT, TINY)
-    assert frame.groupby("kind").size().to_dict() == {"attempt": 10, "level": 6, "stop": 8}
+    assert frame.groupby("kind").size().to_dict() == {"attempt": 10, "hill": 12, "level": 6, "stop": 8}
+    hills = frame[frame["kind"] == "hill"]
+    assert hills[hills["hill"] == 0.5]["curvature_binds"].all() and not hills[hills["hill"] == 4]["false_stop"].any()
+    assert (hills["level"] / hills["psi"])[hills["hill"] == 0.5].to_numpy() == pytest.approx(0.25)
     assert frame[frame["kind"] == "level"]["finished"].all()
     level = frame[frame["kind"] == "level"]
     assert (level["level"] == level[["gradient", "curvature"]].max(axis=1)).all()
@@ -182,13 +202,13 @@ def failed(**chances: float) -> pd.DataFrame:
     """Runs whose attempts fail with these chances: independent, or shared where the name ends in _shared."""
     draws, rows = np.random.default_rng(0), []
     for name, chance in chances.items():
-        shared = name.endswith("_shared")
-        for repeat in range(4000):
-            count = 12 * int(draws.random() < chance) if shared else min(12, draws.geometric(1 - chance) - 1)
-            rows.append(
-                {"oracle": name.removesuffix("_shared").replace("_", " "), "repeat": repeat, "attempts": 12,
-                 "failed": count, "used": 1, "steps": 1}
-            )  # fmt: skip
+        if name.endswith("_shared"):
+            counts = 12 * (draws.random(4000) < chance)
+        else:
+            counts = np.minimum(12, draws.geometric(1 - chance, size=4000) - 1)
+        runs = np.bincount(counts, minlength=13)
+        oracle = name.removesuffix("_shared").replace("_", " ")
+        rows += [{"oracle": oracle, "failed": k, "runs": n, "used": n, "steps": n} for k, n in enumerate(runs)]
     return pd.DataFrame(rows)
 
 
@@ -206,8 +226,14 @@ def test_tiny_cells_of_repeats_count_attempts_and_examples():
     spec = changed(repeats.QUICK, repeats=40, attempts=3)
     frame = frame_of(repeats.EXPERIMENT, spec)
     length, b1, b2 = spec["attempt_length"], spec["first"], spec["least"]
-    for name, part in frame.groupby("oracle"):
+    for cell in repeats.cells(spec):
+        name, part = cell["oracle"], pd.DataFrame(repeats.attempts(spec, cell, Context("cpu", 10**9)))
         whole = part[part["failed"] == 3]
+        counts = frame[frame["oracle"] == name].set_index("failed")
+        assert counts.index.tolist() == [0, 1, 2, 3] and counts["runs"].sum() == 40
+        for failures, runs in part.groupby("failed"):
+            found = counts.loc[failures, ["runs", "used", "steps"]].tolist()
+            assert found == [len(runs), runs["used"].sum(), runs["steps"].sum()]
         assert part["failed"].between(0, 3).all() and (part["steps"] <= 3 * length).all()
         if name == "fresh noise":
             assert (part["used"] == b1 * part["steps"]).all()
@@ -250,6 +276,16 @@ def test_the_rule_of_the_step_size():
     noisy = grown()
     noisy["growth"] += np.where(noisy["repeat"] % 2, 0.1, -0.1)
     assert step_size.decide(noisy, spec).verdict == "undecided"
+
+
+def test_runs_end_before_a_float_does(monkeypatch):
+    """At 1/M, b = 1 shrinks by 0.18 a step: 10,000 steps would underflow after 4,000."""
+    spec = changed(step_size.PAPER, num_steps=6000, repeats=2, batches=[1])
+    frame = frame_of(step_size.EXPERIMENT, spec, [{"oracle": "minibatch"}])
+    assert np.isfinite(frame["growth"]).all()
+    monkeypatch.setattr(step_size, "num_steps", lambda *args: 6000)
+    with pytest.raises(ArithmeticError, match="Expected growth to be finite for minibatch"):
+        frame_of(step_size.EXPERIMENT, spec, [{"oracle": "minibatch"}])
 
 
 def test_tiny_cells_of_the_step_size_are_minibatch_descent():
@@ -344,39 +380,88 @@ def test_the_oracle_itself_pays_for_the_jump_back():
 
 
 # ---------------------------------------------------------------- sensing
-def left(**means: float) -> pd.DataFrame:
-    draws = np.random.default_rng(0)
-    others = ["step_size", "gradient", "smallest_eigenvalue", "test_accuracy", "steps", "used", "refreshes",
+GRID = [(scale, step) for scale in (1.0, 2.0, 3.0) for step in (0.1, 0.2, 0.4)]
+
+
+def left(edge: str = "", **means: float) -> pd.DataFrame:
+    """Risks of one problem; the best pair is in the middle of every grid, of the method `edge` in a corner."""
+    draws, rows = np.random.default_rng(0), []
+    others = ["gradient", "smallest_eigenvalue", "test_accuracy", "steps", "used", "refreshes",
               "clipped_at_start", "bias_at_start", "clipped_at_end", "bias_at_end"]  # fmt: skip
-    rows = [
-        {"stage": "main", "problem": "one", "method": name.replace("_", " ").replace("DP SGD", "DP-SGD"),
-         "left": mean + 0.01 * draws.normal(), **dict.fromkeys(others, 0.0)}
-        for name, mean in means.items()
-        for _ in range(5)
-    ]  # fmt: skip
+    for name, mean in means.items():
+        method = name.replace("_", " ").replace("DP SGD", "DP-SGD")
+        common = {"problem": "one", "method": method, **dict.fromkeys(others, 0.0)}
+        best = (1.0, 0.1) if method == edge else (2.0, 0.2)
+        rows += [
+            {**common, "stage": "tune", "repeat": 0, "scale": scale, "step_size": step,
+             "left": mean if (scale, step) == best else 2 * mean}
+            for scale, step in GRID
+        ]  # fmt: skip
+        rows += [
+            {**common, "stage": "main", "repeat": repeat, "scale": best[0], "step_size": best[1],
+             "left": mean * np.exp(0.1 * draws.normal())}
+            for repeat in range(1, 11, 2)
+        ]  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def test_the_rule_of_sensing():
-    spec = sensing.QUICK
-    assert sensing.decide(left(DP_SGD=0.5, drift_escape=0.2, adaptive_batch=0.9), spec).verdict == "reproduced"
-    assert sensing.decide(left(DP_SGD=0.1, drift_escape=0.2, adaptive_batch=0.9), spec).verdict == "not reproduced"
-    assert sensing.decide(left(DP_SGD=0.2, drift_escape=0.2, adaptive_batch=0.9), spec).verdict == "undecided"
+@pytest.mark.parametrize(
+    ("means", "verdict", "earlier"),
+    [
+        ((0.5, 0.4, 0.1, 0.9), "reproduced", "reproduced"),
+        ((0.5, 0.05, 0.1, 0.9), "not reproduced", "reproduced"),  # the simple method that the rule before did not know
+        ((0.05, 0.5, 0.1, 0.9), "not reproduced", "not reproduced"),
+        ((0.2, 0.9, 0.22, 0.9), "undecided", "undecided"),
+    ],
+)
+def test_the_rule_of_sensing(means, verdict, earlier):
+    descent, fresh, drift, adaptive = means
+    frame = left(DP_SGD=descent, fresh_gradient=fresh, drift_escape=drift, adaptive_batch=adaptive)
+    found = sensing.decide(frame, sensing.QUICK)
+    assert found.verdict == verdict and found.reason.endswith(f"against DP-SGD alone: {earlier}")
+
+
+def test_a_method_at_the_edge_of_its_grid_is_not_beaten():
+    means: Any = {"DP_SGD": 0.05, "fresh_gradient": 0.04, "drift_escape": 0.1, "adaptive_batch": 0.9}
+    assert sensing.decide(left(**means), sensing.QUICK).verdict == "not reproduced"
+    found = sensing.decide(left("drift escape", **means), sensing.QUICK)
+    assert found.verdict == "undecided" and "drift escape (batches and steps)" in found.reason
+    assert sensing.decide(left("DP-SGD", **means), sensing.QUICK).verdict == "not reproduced", "a winner may be there"
+    chosen = sensing.choices(left("drift escape", **means)).set_index("method")
+    assert chosen.loc["drift escape", ["scale", "step_size", "edge"]].tolist() == [1.0, 0.1, "batches and steps"]
+    assert chosen.loc["drift escape", "worse"] == pytest.approx(2) and chosen.loc["DP-SGD", "worse"] == 1
 
 
 def test_tiny_cells_of_sensing(monkeypatch):
     problem = {**sensing.QUICK["problems"]["matrix sensing"], "dim": 4, "num_examples": 1000}
-    spec = changed(sensing.QUICK, problems={"matrix sensing": problem}, repeats=2)
+    spec = changed(sensing.QUICK, problems={"matrix sensing": problem}, repeats=2, tuning=1)
     monkeypatch.setattr(sensing, "sampled_epsilon", lambda *args: 1.0)  # the accountant takes seconds
     frame = frame_of(sensing.EXPERIMENT, spec)
     main = sensing.main_cells(spec, frame)
-    assert len(frame) == 6 and len(main) == 6 and {cell["repeat"] % 2 for cell in main} == {1}
-    assert np.isfinite(frame["left"]).all() and (frame["used"] <= 1000).all()
-    spider = frame[frame["method"] != "DP-SGD"]
-    assert (spider["used"] > 0).all() and (spider["refreshes"] > 0).all()
+    assert len(frame) == 4 * 3 * 5 and len(main) == 8 and {cell["repeat"] % 2 for cell in main} == {1}
+    assert frame["left"].between(0, 1).all() and (frame["used"] <= 1000).all()
+    one_pass = frame[frame["method"] != "DP-SGD"]
+    assert (one_pass["used"] > 0).all() and (one_pass["refreshes"] > 0).all()
+    fresh = frame[frame["method"] == "fresh gradient"]
+    assert (fresh["steps"] == fresh["scale"]).all() and (fresh["refreshes"] == fresh["scale"]).all()
+    cell = next(cell for cell in main if cell["method"] == "adaptive batch")
+    alone = sensing.run_cell(spec, cell, Context("cpu", 10**9))
+    assert alone["step_size"] == cell["step_size"] and len(alone["left"]) == 1
     monkeypatch.setattr(sensing, "sampled_epsilon", lambda *args: 1.1)
     with pytest.raises(ValueError, match=r"cost epsilon=1.0 at most, not 1.1"):
         sensing.run_cell(spec, sensing.cells(spec)[0], Context("cpu", 10**9))
+
+
+def test_runs_of_a_grid_are_those_of_its_step_sizes_one_by_one():
+    problem = {**sensing.QUICK["problems"]["phase retrieval"], "dim": 4, "num_examples": 1000}
+    spec = changed(sensing.QUICK, problems={"one": problem})
+    for cell in sensing.cells(spec):
+        if cell["method"] != "DP-SGD" and cell["repeat"] == 0 and cell["scale"] == problem[cell["method"]]["scales"][1]:
+            together = sensing.run_cell(spec, cell, Context("cpu", 10**9))
+            one = {**cell, "stage": "main", "step_size": together["step_size"][1]}
+            alone = sensing.run_cell(spec, one, Context("cpu", 10**9))
+            assert alone["left"][0] == pytest.approx(together["left"][1], rel=1e-3), cell
+            assert alone["used"][0] == together["used"][1]
 
 
 def test_what_clipping_moves_is_measured_exactly():
@@ -396,8 +481,9 @@ def test_the_noise_of_dp_sgd_costs_what_all_methods_spend():
     for problem in sensing.QUICK["problems"].values():
         options, count = problem["DP-SGD"], problem["num_examples"]
         batch = round(options["batch"] * count)
-        spent = sensing.sampled_epsilon(options["noise_multiplier"], 1e-6, batch, count, options["num_steps"])
-        assert 0.99 < spent <= sensing.QUICK["epsilon"]
+        for steps, multiplier in zip(options["scales"], options["noise_multipliers"], strict=True):
+            spent = sensing.sampled_epsilon(multiplier, 1e-6, batch, count, steps)
+            assert 0.99 < spent <= sensing.QUICK["epsilon"]
 
 
 # ---------------------------------------------------------------- clients

@@ -153,6 +153,16 @@ def gaps(off: float = 1.0, smoothed: float = -0.5, **others: float) -> pd.DataFr
     return pd.DataFrame(rows)
 
 
+@pytest.mark.parametrize(("scatter", "verdict"), [(0.24, "reproduced"), (0.34, "undecided")])
+def test_gaps_may_be_as_uncertain_as_the_rule_says(scatter, verdict):
+    frame = gaps()
+    rows = frame["gap_of"] == generalisation.LARGEST
+    frame.loc[rows, "gap"] *= np.exp(scatter * np.random.default_rng(1).standard_normal(rows.sum()))
+    errors = [one.standard_error for key, one in generalisation.laws(frame).items() if key[2] == generalisation.LARGEST]
+    assert 0.03 < errors[0] < 0.055 and (errors[0] <= 0.04) == (verdict == "reproduced")
+    assert generalisation.decide(frame, generalisation.QUICK).verdict == verdict
+
+
 @pytest.mark.parametrize(
     ("frame", "verdict"),
     [

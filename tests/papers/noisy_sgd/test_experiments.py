@@ -29,7 +29,7 @@ def frame_of(experiment, spec: Spec) -> pd.DataFrame:
 def test_every_experiment_has_both_profiles_and_a_rule():
     for module in (escape, slopes, fraction, lemma_3_2, appendix_c):
         experiment = module.EXPERIMENT
-        assert experiment in EXPERIMENTS
+        assert experiment.id in {each.id for each in EXPERIMENTS}
         for profile in ("quick", "paper"):
             rule = experiment.spec(profile)["decision_rule"].lower()
             assert all(outcome in rule for outcome in ("reproduced", "not reproduced if", "undecided"))
@@ -83,13 +83,19 @@ def test_the_parameters_are_the_theorems():
 
 
 # ---------------------------------------------------------------- slopes
-def reached(exponents: dict[str, float], spread: float = 0.02, stays: bool = True) -> pd.DataFrame:
-    draws, rows = np.random.default_rng(0), []
+def reached(
+    exponents: dict[str, float],
+    theorem: dict[str, float] | None = None,
+    spread: float = 0.02,
+    stays: bool = True,
+) -> pd.DataFrame:
+    """Reached alphas of some exponents; the theorem's alpha has its own, or the same."""
+    draws, rows, theorem = np.random.default_rng(0), [], theorem or exponents
     for point in slopes.points(slopes.PAPER):
         for repeat in range(20):
             value = point["value"] ** exponents[point["knob"]] * np.exp(spread * draws.normal())
             rows.append({"knob": point["knob"], "value": point["value"], "noise": True, "repeat": repeat})
-            rows[-1] |= {"reached": value, "alpha": point["value"] ** exponents[point["knob"]], "saddle_level": 0.1}
+            rows[-1] |= {"reached": value, "alpha": point["value"] ** theorem[point["knob"]], "saddle_level": 0.1}
     control = {"knob": "n", "value": 6e4, "noise": False, "alpha": 0.2, "saddle_level": 0.1}
     rows += [{**control, "repeat": r, "reached": 0.1 if stays else 0.01} for r in range(20)]
     return pd.DataFrame(rows)
@@ -107,7 +113,7 @@ def reached(exponents: dict[str, float], spread: float = 0.02, stays: bool = Tru
     ],
 )
 def test_the_rule_on_slopes(change, verdict, said):
-    decision = slopes.decide(reached({**slopes.EXPONENTS, **change}), slopes.PAPER)
+    decision = slopes.decide(reached({**slopes.EXPONENTS, **change}, slopes.EXPONENTS), slopes.PAPER)
     assert decision.verdict == verdict and said in decision.reason
 
 
@@ -145,7 +151,9 @@ def escaped() -> pd.DataFrame:
         (lambda f: f.assign(predicted=f["predicted"] * 1.35), "undecided"),
         (lambda f: f.assign(predicted=f["predicted"] / 4), "not reproduced"),  # the factor 2 of the difference dropped
         (lambda f: f.assign(growth_predicted=f["growth_predicted"] * 2), "not reproduced"),  # Hessian 2H
-        (lambda f: f.assign(growth_predicted=f["growth_predicted"] * 1.05), "undecided"),
+        (lambda f: f.assign(growth_predicted=f["growth_measured"] - 5 * f["growth_standard_error"]), "undecided"),
+        (lambda f: f.assign(growth_predicted=f["growth_measured"] - 8 * f["growth_standard_error"]), "not reproduced"),
+        (lambda f: f.assign(growth_standard_error=f["growth_predicted"] * 0.04), "undecided"),
         (lambda f: f.assign(predicted_time=f["predicted_time"] * 1.1), "undecided"),
         (lambda f: f.assign(predicted_time=f["predicted_time"] * 2), "not reproduced"),
         (lambda f: f.assign(left=[0] * (len(f) - 1) + [1]), "not reproduced"),
@@ -154,6 +162,31 @@ def escaped() -> pd.DataFrame:
 )
 def test_the_rule_on_escapes(escaped, change, verdict):
     assert escape.decide(change(escaped), escape.QUICK).verdict == verdict
+
+
+def test_the_standard_error_of_a_growth_is_the_spread_of_growths():
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for _ in range(300):
+        first = torch.randn(200, generator=generator, dtype=torch.float64)
+        last = 1.1**5 * first + 0.3 * torch.randn(200, generator=generator, dtype=torch.float64)
+        found.append(escape.growth_of(first**2, last**2, 5))
+    growths, errors = np.array(found).T
+    assert errors.mean() == pytest.approx(growths.std(), rel=0.15)  # the spread of 300 is known to 4%
+    # Were the probes independent, it would be several times as large.
+    assert errors.mean() < 0.5 * np.sqrt(2 * 2 / 200) / 2 / 5
+
+
+def test_the_earlier_rules_are_named_beside_what_they_say(escaped):
+    def moved(frame: pd.DataFrame, share: float) -> pd.DataFrame:
+        return frame.assign(growth_predicted=frame["growth_measured"] / (1 + share), growth_standard_error=1e-3)
+
+    assert escape.decide(moved(escaped, 0.02), escape.QUICK).reason.endswith("by the earlier rule: undecided")
+    assert escape.decide(moved(escaped, 0.002), escape.QUICK).reason.endswith("by the earlier rule: reproduced")
+    # A theorem whose alpha bends with its logarithms: its slopes are met, its exponents are not.
+    bent = {knob: value * 1.02 for knob, value in slopes.EXPONENTS.items()}
+    decision = slopes.decide(reached(bent, spread=0.002), slopes.PAPER)
+    assert decision.verdict == "reproduced" and decision.reason.endswith("without logarithms: not reproduced")
 
 
 def test_spread_is_the_sum_and_the_escape_time_its_inverse():

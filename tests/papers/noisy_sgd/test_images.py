@@ -13,6 +13,7 @@ from dpnotes.core import Status
 from dpnotes.experiments import Context, Spec
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, finetuning, images
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
+from dpnotes.papers.noisy_sgd.norms import NORMS, ExampleNorms
 from dpnotes.problems import text
 from dpnotes.problems.architectures import load_pretrained, resnet18
 from dpnotes.problems.datasets.cola import Corpus, Sentences
@@ -30,6 +31,7 @@ TINY = {
     "evaluate_every": 1,
     "checkpoint_every": 1,
     "statistics_batches": 2,
+    "norm_batches": 2,
     "examples_at_once": 20,
     "repeats": 1,
 }
@@ -67,6 +69,8 @@ def outcome(accuracy, spec: Spec = images.CONVNET.specs["paper"], noise: float =
             "step": step,
             "test_accuracy": accuracy(epsilon) * (step / 200) + noise * draws.normal(),
             "finished": True,
+            "norm_bound": 2.5,
+            **dict.fromkeys(NORMS, 0.0),
         }
         for repeat in range(repeats)
         for epsilon in [*spec["epsilons"], math.inf]
@@ -120,6 +124,21 @@ def test_bands_are_mean_and_extremes_after_the_last_step():
     assert table.loc[2.0, ["mean", "min", "max"]].tolist() == pytest.approx([last.mean(), last.min(), last.max()])
 
 
+def test_intervals_hold_jointly_and_those_of_the_earlier_rule_stand_beside():
+    # Intervals of 95% each reach down to the limit where joint ones go beyond it.
+    spec = images.CONVNET.specs["paper"]
+    frame = outcome(lambda e: rising(e) + 0.034 * (e == math.inf), noise=6e-3)
+    decision = curves.decide(frame, spec)
+    assert decision.verdict == "undecided" and "by intervals of 95% each: reproduced" in decision.reason
+
+
+def test_the_share_of_long_gradients_is_said():
+    frame = outcome(rising)
+    frame.loc[3, ["gradient_above", "gradient_largest", "batch_gradient"]] = [0.8, 7.25, 1.5]
+    reason = curves.decide(frame, images.CONVNET.specs["paper"]).reason
+    assert "0.5% were longer than C = 2.5 (from 0.0% to 80.0%), the longest 7.25" in reason and "mean was 1.5" in reason
+
+
 # ---------------------------------------------------------------- the specs
 def test_specs_say_the_rule_and_list_each_run_once():
     assert len({e.name for e in ALL}) == len(ALL)
@@ -134,7 +153,7 @@ def test_specs_say_the_rule_and_list_each_run_once():
         assert experiment.unaccounted and experiment.data
 
 
-def test_three_and_seven_repeats_make_ten():
+def test_seven_and_three_repeats_make_ten():
     first, more = (e.specs["paper"] for e in (images.CONVNET, images.CONVNET_MORE))
     ours = {"first_repeat", "repeats"}
     assert {k: v for k, v in first.parameters.items() if k not in ours} == {
@@ -255,6 +274,55 @@ def test_the_images_of_a_spec(monkeypatch: pytest.MonkeyPatch):
     assert data.train_inputs.shape == (10, 3, 16, 16) and data.test_inputs.shape == (5, 3, 16, 16)
     assert data.num_classes == 2 and set(data.train_labels.tolist()) == {0, 1}
     assert "16 x 16 pixels" in data.name and "normalised" in data.name
+
+
+# ---------------------------------------------------------------- norms of gradients
+def test_norms_are_those_of_each_example_alone_with_the_statistics_of_its_batch_held():
+    data, bound = toy_images(), 1.0
+    module = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 2, 3, bias=False), torch.nn.BatchNorm2d(2), torch.nn.Flatten(), torch.nn.Linear(2 * 14**2, 2)
+    ).double()
+    inputs, labels, batches = data.train_inputs.double(), data.train_labels, torch.arange(20).view(2, 10)
+    problem = ModuleProblem(module, inputs, labels)
+    x = problem.initial(Streams.of("norms", [0, 1]))
+    found = ExampleNorms(module, inputs, labels, batches, bound).measure(x)
+    conv, _, _, linear = module
+    for run, point in enumerate(x):
+        values = {name: value[run] for name, value in problem.parameters(x).items()}
+        lengths, means = [], []
+        for batch in batches:
+            seen = torch.nn.functional.conv2d(inputs[batch], values["0.weight"])
+            held = {"0": conv, "1": torch.nn.BatchNorm2d(2).double().eval(), "3": linear}
+            held["1"].running_mean = seen.mean((0, 2, 3))
+            held["1"].running_var = seen.var((0, 2, 3))
+            alone = torch.nn.Sequential(held["0"], held["1"], torch.nn.Flatten(), linear)
+            for example in batch:
+                leaves = {name: value.clone().requires_grad_() for name, value in values.items()}
+                outputs = torch.func.functional_call(alone, leaves, (inputs[example][None],))
+                loss = torch.nn.functional.cross_entropy(outputs, labels[example][None])
+                own = torch.autograd.grad(loss, list(leaves.values()))
+                lengths.append(torch.cat([gradient.flatten() for gradient in own]).norm())
+            mean = problem.gradients(point[None], batch[None]).weighted_sum(torch.full((1, 10), 0.1).double())
+            means.append(mean.norm())
+        lengths = torch.stack(lengths)
+        expected = [
+            *torch.quantile(lengths, torch.tensor([0.5, 0.99, 1.0]).double()),
+            (lengths > bound).double().mean(),
+        ]
+        torch.testing.assert_close(found[run], torch.stack([*expected, max(means)]), rtol=1e-6, atol=1e-9)
+    assert (found[:, 4] < found[:, 2]).all() and (found[:, 3] > 0).any()
+    mixed = ModuleProblem(module, inputs, labels)  # control: the module is what it was, and mixes
+    assert mixed.mixes_examples and module[1].momentum == 0.1
+
+
+def test_without_batch_normalisation_norms_are_the_problems():
+    data, module = toy_images(), torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16**2, 2))
+    problem = ModuleProblem(module, data.train_inputs, data.train_labels)
+    x = problem.initial(Streams.of("norms", [0]))
+    found = ExampleNorms(module, data.train_inputs, data.train_labels, torch.arange(40).view(4, 10), 5.0, 7).measure(x)
+    norms = problem.gradients(x).norms()[0]
+    expected = [torch.quantile(norms, 0.5), norms.max(), (norms > 5.0).float().mean()]
+    torch.testing.assert_close(found[0, [0, 2, 3]], torch.stack(expected), rtol=1e-5, atol=0)
 
 
 # ---------------------------------------------------------------- pretrained networks

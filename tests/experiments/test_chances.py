@@ -1,0 +1,102 @@
+"""The chances that specs state: simulated again, and what a wrong or missing one says."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from dpnotes.cli import all_experiments
+from dpnotes.experiments import Chances, Context, Decision, Experiment, Spec, Worlds, simulate, stating
+from dpnotes.experiments.chances import SIMULATIONS
+
+EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments()}
+PAIRS = [(name, profile) for name, experiment in EXPERIMENTS.items() for profile in experiment.specs]
+# A stated share is refused where Fisher's test, of two samples of simulations, has a p-value under this: one honest
+# table in some hundred shows such a share by chance, with one fixed seed.
+LEVEL = 1e-4
+
+
+def coin_spec(repeats: int) -> Spec:
+    return Spec("toys", "coin", "quick", {"decision_rule": "more heads than tails", "seed": 1, "repeats": repeats})
+
+
+def toss(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+    return pd.DataFrame({"heads": generator.random(spec["repeats"]) < (0.9 if right else 0.1)})
+
+
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
+    return Decision("reproduced" if frame["heads"].mean() > 0.5 else "not reproduced", "")
+
+
+def run_cell(spec: Spec, cell: dict[str, int], context: Context) -> dict[str, bool]:
+    return {"heads": True}
+
+
+def coin(repeats: int = 1, stated: tuple[float, float] = (0.9, 0.1)) -> Experiment:
+    experiment = Experiment(
+        paper="toys", name="coin", title="A coin", question="Heads?", specs={"quick": coin_spec(repeats)},
+        cells=lambda spec: [{"cell": 0}], run_cell=run_cell, decide=decide,
+    )  # fmt: skip
+    worlds = Worlds(prediction="heads in 9 of 10", rival="in 1 of 10", frame=toss, stated={"quick": stated})
+    return stating([experiment], {"coin": worlds})[0]
+
+
+def is_plausible(stated: Chances, found: Chances) -> bool:
+    def p_value(one: float, other: float) -> float:
+        counts = [
+            [round(share * chances.simulations), round((1 - share) * chances.simulations)]
+            for share, chances in ((one, stated), (other, found))
+        ]
+        return stats.fisher_exact(counts).pvalue
+
+    return min(p_value(stated.if_right, found.if_right), p_value(stated.if_rival, found.if_rival)) > LEVEL
+
+
+def test_simulated_shares_are_those_of_the_worlds():
+    found, counts = simulate(coin(1), "quick", 4000, seed=3)
+    assert abs(found.if_right - 0.9) < 4 * np.sqrt(0.09 / 4000) and abs(found.if_rival - 0.1) < 4 * np.sqrt(0.09 / 4000)
+    assert sum(counts["prediction"].values()) == sum(counts["rival"].values()) == 4000
+    assert found.underpowered and not simulate(coin(9), "quick", 400)[0].underpowered
+    assert simulate(coin(1), "quick", 50, seed=3) == simulate(coin(1), "quick", 50, seed=3)
+
+
+def test_a_wrong_share_is_found():
+    spec = coin(1).spec("quick")
+    assert spec.chances is not None and is_plausible(spec.chances, simulate(coin(1), "quick", 200)[0])
+    for wrong in ((0.7, 0.1), (0.9, 0.4)):
+        chances = coin(1, wrong).spec("quick").chances
+        assert chances is not None and not is_plausible(chances, simulate(coin(1), "quick", 200)[0])
+
+
+def test_chances_are_no_part_of_a_spec():
+    with_chances, without = coin(1).spec("quick"), coin_spec(1)
+    assert with_chances.chances is not None and without.chances is None
+    assert with_chances == without and with_chances.key == without.key
+
+
+def test_what_is_wrong_is_named():
+    with pytest.raises(ValueError, match=re.escape("Expected 0 <= if_right=1.5 <= 1.")):
+        Chances("a", "b", 1.5, 0.0, 200)
+    with pytest.raises(ValueError, match="simulations=0"):
+        Chances("a", "b", 0.5, 0.0, 0)
+    with pytest.raises(ValueError, match="toys.coin to have worlds"):
+        simulate(dataclasses.replace(coin(), worlds=None), "quick")
+    with pytest.raises(ValueError, match="coins"):
+        stating([coin()], {"coins": coin().worlds})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize(("name", "profile"), PAIRS)
+def test_every_rule_states_its_chances(name: str, profile: str):
+    chances = EXPERIMENTS[name].spec(profile).chances
+    assert chances is not None and chances.simulations == SIMULATIONS
+    assert chances.prediction and chances.rival
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "profile"), PAIRS)
+def test_chances_are_as_stated(name: str, profile: str):
+    stated = EXPERIMENTS[name].spec(profile).chances
+    assert stated is not None and is_plausible(stated, simulate(EXPERIMENTS[name], profile, 60, seed=1)[0])

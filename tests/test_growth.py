@@ -1,0 +1,104 @@
+"""What must not grow: counted in calls, objects and bytes, never in seconds."""
+
+import re
+import time
+
+import numpy as np
+import pytest
+import sympy
+import torch
+
+from dpnotes.core import Ledger, Price, Relation
+from dpnotes.measure import curvature
+from dpnotes.privacy import accounting
+from dpnotes.privacy.factorisation import factors
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.privacy.schedules import exponential, uniform
+from dpnotes.streams import Streams
+from dpnotes.theory.balance import balance
+
+
+def price(multiplier: float, charged: bool = True) -> Price:
+    return Price(torch.tensor([multiplier]), torch.tensor([charged]), Relation.ZERO_OUT)
+
+
+def test_equal_schedules_are_one_row_and_a_part_of_the_runs_copies_none():
+    plan = FixedNoise.of([uniform(0.5, 100)] * 50 + [uniform(0.25, 200)] * 50)
+    assert plan.multipliers.shape == (2, 200)
+    some = plan.take(torch.arange(40, 60))
+    assert some.multipliers is plan.multipliers and len(some.budget) == 20
+    one = FixedNoise.of([uniform(0.5, 100), uniform(0.25, 200)])
+    for step in (0, 99, 150):
+        calls = torch.full((20,), step)
+        multiplier, there = some.propose(some.init(), calls)
+        expected, expected_there = one.propose(one.init(), calls[:2])
+        assert torch.equal(multiplier, expected.repeat_interleave(10)), step
+        assert torch.equal(there, expected_there.repeat_interleave(10)), step
+
+
+def test_a_plan_made_of_tensors_has_a_row_a_run():
+    rows = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=torch.float64)
+    plan = FixedNoise(rows, torch.tensor([2, 2, 2]), torch.ones(3, dtype=torch.float64))
+    for taken in (plan.take(torch.tensor([2, 0])), plan.take(torch.tensor([1, 2, 0])).take(torch.tensor([1, 2]))):
+        assert taken.propose(taken.init(), torch.tensor([1, 0]))[0].tolist() == [6.0, 1.0]
+
+
+def test_a_schedule_that_decays_keeps_its_own_row():
+    plan = FixedNoise.of([uniform(0.5, 10), exponential(0.5, 0.9, 10), uniform(0.5, 10)])
+    assert plan.multipliers.shape == (2, 10)
+    first, second, third = plan.propose(plan.init(), torch.tensor([3, 3, 3]))[0].tolist()
+    assert first == third != second
+
+
+def test_a_ledger_keeps_one_price_of_many_equal_steps():
+    ledger = Ledger()
+    for multiplier in (2.0, 2.0, 2.0, 3.0, 2.0):
+        ledger.add(price(multiplier))
+    ledger.add(price(2.0, charged=False))
+    assert len(ledger.prices) == 6 and len({id(each) for each in ledger.prices}) == 4
+    assert float(ledger.rho()) == pytest.approx(4 * 0.125 + 0.5 / 9)
+    assert not price(2.0).same(Price(torch.tensor([2.0]).double(), torch.tensor([True]), Relation.ZERO_OUT))
+
+
+def test_runs_that_spend_the_same_ask_the_accountant_once():
+    for cached in (accounting._gaussian_epsilon, accounting._tight_epsilon):
+        cached.cache_clear()
+    for _ in range(1000):
+        accounting.rho_to_epsilon(0.37, 1e-6, "exact")
+        accounting.rho_to_epsilon(0.37, 1e-6, "tight")
+    assert accounting._gaussian_epsilon.cache_info().misses == accounting._tight_epsilon.cache_info().misses == 1
+
+
+def test_a_long_lanczos_looks_ever_more_rarely_whether_it_may_stop():
+    spectrum = torch.linspace(-1, 1, 2000, dtype=torch.float64)
+    looks = []
+
+    def stop(matrix: curvature.Tridiagonal) -> torch.Tensor:
+        looks.append(int(matrix.num_products))
+        return torch.tensor([False])
+
+    start = Streams.of("start", [0]).normal("start", 0, 2000)
+    curvature.lanczos(lambda vector: spectrum * vector, start, 400, stop=stop)
+    assert looks[:32] == list(range(4, 129, 4)) and looks[32:] == [144, 162, 182, 204, 229, 257, 289, 325, 365]
+
+
+@pytest.mark.parametrize("scheme", ["square root", "tree", "optimal tree"])
+def test_factors_multiply_to_the_sums(scheme):
+    for size, bandwidth in ((1, None), (7, None), (300, None), (300, 20)):
+        decoder, encoder = factors(scheme, size, bandwidth if scheme == "square root" else None)
+        assert np.abs(decoder @ encoder - np.tril(np.ones((size, size)))).max() < 1e-12
+        assert not np.triu(decoder, 1).any() and not np.triu(encoder, 1).any()
+
+
+def test_a_balance_of_too_many_terms_says_so_at_once():
+    symbols = sympy.symbols("T eta b lambda", positive=True)
+    data = sympy.symbols("n d epsilon", positive=True)
+    powers = np.random.default_rng(1).integers(-3, 4, (40, 7))
+    terms = {
+        f"term {i}": sympy.Mul(*(s ** int(p) for s, p in zip((*symbols, *data), row, strict=True)))
+        for i, row in enumerate(powers)
+    }
+    started = time.process_time()
+    with pytest.raises(ValueError, match=re.escape("leave out terms that others dominate, or tune fewer than 4")):
+        balance(terms, symbols)
+    assert time.process_time() - started < 30, "it took minutes, and ended in an answer that nobody could read"

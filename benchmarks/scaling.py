@@ -165,7 +165,8 @@ def table(found: dict[str, Any]) -> str:
     """The lines of the table in docs/benchmarks.md."""
     lines = ["| what | against | sizes | milliseconds | exponent | 95% of rounds |", "|---|---|---|---|---|---|"]
     for row in found["rows"]:
-        sizes, times = (", ".join(f"{value:,.4g}" for value in row[name]) for name in ("sizes", "milliseconds"))
+        sizes = ", ".join(f"{size:,}" for size in row["sizes"])
+        times = ", ".join(f"{time:,.4g}" for time in row["milliseconds"])
         interval = f"{row['low']:.2f} to {row['high']:.2f}"
         lines.append(f"| {row['what']} | {row['size']} | {sizes} | {times} | {row['exponent']:.2f} | {interval} |")
     return "\n".join(lines)

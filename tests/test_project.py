@@ -3,7 +3,9 @@
 import ast
 import doctest
 import importlib.metadata
+import json
 import re
+import runpy
 import subprocess
 import sys
 import tomllib
@@ -186,6 +188,12 @@ def test_the_links_of_the_documentation_lead_somewhere():
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
     index = (ROOT / "docs/README.md").read_text()
     assert not [page.name for page in (ROOT / "docs").glob("*.md") if page.name not in index], "pages not listed"
+
+
+def test_the_page_s_growth_is_what_was_stored():
+    script = runpy.run_path(str(ROOT / "benchmarks" / "scaling.py"))
+    table = script["table"](json.loads((ROOT / "docs" / "scaling.json").read_text()))
+    assert table in (ROOT / "docs" / "benchmarks.md").read_text()
 
 
 def test_the_examples_of_the_pages_run():

@@ -263,7 +263,9 @@ class Result:
             return "run with this code"
         cells, commit = len(verified["cells"]), (verified["git_commit"] or "an unknown commit")[:12]
         dirty = " with uncommitted changes" if verified["git_dirty"] else ""
-        return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, the same numbers"
+        rounding = verified.get("rounding")  # 0 to the bit; earlier versions do not say, and knew no other
+        same = f"the same numbers up to {rounding:g} of themselves" if rounding else "the same numbers"
+        return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, {same}"
 
     @property
     def chances(self) -> str:

@@ -8,7 +8,8 @@ function counts if the code that was entered names it. If all cells were run, wh
 Cells that are kept beside the results (`parts`) are verified in the same way, as if they were all there are.
 
 Integers, labels, statuses and the decision have to be equal, and floats to the bit with the versions and on the device
-of the result; elsewhere within `tolerances` of the spec, which says by column how far off a float may be.
+of the result. Elsewhere sums are taken in another order, and floats have to be equal up to 1e-9 of themselves, and to
+`tolerances` of the spec, which says by column how far off a float may be; the manifest then says so.
 """
 
 import random
@@ -27,6 +28,8 @@ from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.functions import Code, Place, changed
 from dpnotes.experiments.sources import Fingerprint, code_at, digest, in_words, records
 from dpnotes.experiments.spec import Cell, Decision, Experiment, Spec, canonical_json
+
+_ROUNDING = 1e-9  # of a number: far above what float64 loses, far below what anyone reads off a result
 
 
 @dataclass(frozen=True)
@@ -214,6 +217,7 @@ class _Again:
     cells: list[Cell] = field(default_factory=list)  # of the stages so far
     spans: dict[int, tuple[int, int]] = field(default_factory=dict)  # first row and number of rows
     differences: list[str] = field(default_factory=list)
+    rounded: bool = False  # some floats are not equal to the bit
 
     def verification(self, then: Code, fingerprint: Fingerprint) -> Verification:
         """Run what has to be run, and report what came of it."""
@@ -311,6 +315,7 @@ class _Again:
             for name, column in self.stored.items():
                 stored, now = column[start:end], table.columns[name]
                 rows = np.flatnonzero(_differs(stored, now, self._tolerance(name, table.manifest["environment"])))
+                self.rounded |= bool(_differs(stored, now, None).any())
                 if len(rows):
                     more = f"; and {len(rows) - 1} more rows" if len(rows) > 1 else ""
                     values = f"stored {stored[rows[0]].item()!r}, now {now[rows[0]].item()!r}"
@@ -344,10 +349,10 @@ class _Again:
         return max((guess, *np.flatnonzero(likely).tolist()), key=right)
 
     def _tolerance(self, name: str, environment: dict[str, Any]) -> float | None:
-        """How far off a column's floats may be: None where they have to be equal to the bit."""
+        """How far off a column's floats may be beside their rounding: None where they have to be equal to the bit."""
         if {_machine(each) for each in self.result.manifest["environments"]} == {_machine(environment)}:
             return None
-        return self.result.spec.parameters.get("tolerances", {}).get(name)
+        return self.result.spec.parameters.get("tolerances", {}).get(name, 0.0)
 
     def _compare_decision(self) -> None:
         """Compare the decision, which follows from what is stored."""
@@ -364,19 +369,23 @@ def _machine(environment: dict[str, Any]) -> str:
 
 
 def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float | None) -> np.ndarray:
-    """Where two columns differ; floats by their bits, but for NaN, unless there is a tolerance.
+    """Where two columns differ; floats by their bits, but for NaN, unless there is a tolerance beside their rounding.
 
     >>> _differs(np.array([1.0, np.nan, 0.0]), np.array([1.0, np.nan, -0.0]), None)
     array([False, False,  True])
     >>> _differs(np.array([1.0, 2.0]), np.array([1.1, 2.5]), 0.2)
     array([False,  True])
+    >>> _differs(np.array([1.0, 2.0, np.inf]), np.array([1.0 + 1e-10, 2.0 + 1e-8, 3.0]), 0.0)
+    array([False,  True,  True])
     """
     kinds = [column.dtype.kind.replace("u", "i") for column in (stored, now)]
     if kinds == ["f", "f"] or kinds == ["f", "i"]:  # another cell's floats made this one's integers floats
         one, other = stored.astype(np.float64), now.astype(np.float64)
         same = (one.view(np.int64) == other.view(np.int64)) | (np.isnan(one) & np.isnan(other))
         with np.errstate(invalid="ignore"):
-            return ~(same if tolerance is None else same | (np.abs(one - other) <= tolerance))
+            if tolerance is None:
+                return ~same
+            return ~(same | np.isfinite(one) & (np.abs(one - other) <= tolerance + _ROUNDING * np.abs(one)))
     return stored != now if kinds[0] == kinds[1] else np.ones(len(stored), bool)
 
 
@@ -394,6 +403,7 @@ def _write(result: store.Result, fingerprint: Fingerprint, commit: dict[str, Any
         "key": fingerprint.key,
         "modules": {name: each for name, each in now.items() if manifest["modules"].get(name) != each},
         "cells": [again.cells[number] for number in sorted(again.spans)] if again else [],
+        "rounding": _ROUNDING if again and again.rounded else 0.0,
         **commit,
         "finished_at": runner.now(),
     }

@@ -459,8 +459,8 @@ def test_each_kind_of_difference_is_seen(ran: Path, before: str, after: str, col
 
 
 @pytest.mark.slow
-def test_another_machine_has_the_tolerance_of_the_spec_and_no_other(ran: Path, monkeypatch: pytest.MonkeyPatch):
-    edit(ran, "arms", "- 0.25", "- 0.250000001")
+def test_another_machine_has_rounding_and_the_tolerance_of_the_spec_and_no_other(ran: Path):
+    edit(ran, "arms", "- 0.25", "- 0.25000001")
     assert verified().state == "different"
     (environment,) = files.unsealed_json(manifest_path(ran))["environments"]
     with_manifest(ran, environments=[{**environment, "name": "another processor"}])
@@ -468,6 +468,15 @@ def test_another_machine_has_the_tolerance_of_the_spec_and_no_other(ran: Path, m
     edit(ran, "experiment", '"runs": 3,', '"runs": 3, "tolerances": {"value": 1e-6},')
     assert verified_after_a_run(ran, environment["name"]).state == "different", "the same machine"
     assert verified_after_a_run(ran, "another processor").state == "verified"
+
+
+def test_another_machine_s_rounding_is_let_pass_and_said(ran: Path):
+    edit(ran, "experiment", "(run, steps, value,", "(run, steps, value * (1 + 1e-12),")
+    assert verified().state == "different", "the same machine"
+    (environment,) = files.unsealed_json(manifest_path(ran))["environments"]
+    with_manifest(ran, environments=[{**environment, "name": "another processor"}])
+    assert verified().state == "verified"
+    assert "the same numbers up to 1e-09 of themselves" in store.load(loaded(), "quick").pedigree
 
 
 def verified_after_a_run(ran: Path, name: str) -> Verification:

@@ -421,6 +421,7 @@ def test_claims_need_no_torch():
 
 
 # ---------------------------------------------------------------- doctor
+@pytest.mark.slow
 def test_doctor_finds_this_machine_usable():
     text = call("doctor").stdout
     for subject in ("python", "torch", "gpu", "widget manager", "data digits", "data mnist", "licence", "chromium"):

@@ -93,6 +93,7 @@ EXPONENTS: list[tuple[Callable[..., Counts], str, dict[str, float]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("work", "size", "expected"), EXPONENTS, ids=lambda value: getattr(value, "__name__", value))
 def test_work_grows_as_it_must(work: Callable[..., Counts], size: str, expected: dict[str, float]):
     counts = [work(**{size: value}) for value in SIZES]
@@ -110,6 +111,7 @@ def test_noise_is_a_number_a_coordinate_and_not_an_example():
     assert exponent(dims, [clipped(hidden=hidden).draws for hidden in SIZES]) == pytest.approx(1, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_lanczos_reads_its_vectors_once_a_product_and_no_more():
     def products(number: int) -> int:
         spectrum = torch.linspace(-1, 1, 600, dtype=torch.float64)

@@ -435,6 +435,7 @@ atexit.register(lambda: print(float(streams.normal("noise", 0, 10**5)[0, -1])))
 """
 
 
+@pytest.mark.slow
 def test_draws_at_the_interpreter_s_exit_are_the_same():
     result = in_a_process(AT_EXIT)
     assert result.returncode == 0 and not result.stderr, result.stderr

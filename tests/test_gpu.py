@@ -128,6 +128,7 @@ def test_killed_twice_and_gone_on_with_the_same_bits(toy: ModuleType, tmp_path: 
 
 
 # ---------------------------------------------------------------- what fits
+@pytest.mark.slow
 def test_a_cell_that_does_not_fit_is_not_begun(toy: ModuleType, tmp_path: Path):
     done = session([costing(toy.EXPERIMENT, 60)], tmp_path / "lent", minutes=1.0)
     assert done.cells == {"toy.mean": (0, 4)} and not done.complete and not computed(tmp_path)
@@ -145,6 +146,7 @@ def test_a_cell_that_takes_longer_than_expected_is_given_up_in_time(
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_the_greatest_value_per_minute_comes_first_and_what_fails_is_passed_over(toy: ModuleType, tmp_path: Path):
     def broken(spec: Any, cell: Any, context: Any) -> Any:
         raise FileNotFoundError("Expected the data here")

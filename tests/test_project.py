@@ -88,6 +88,7 @@ def undeclared(source: str, declared: set[str]) -> set[str]:
     return {top for top in tops if not declared & {canonicalize_name(name) for name in PROVIDED_BY.get(top, [top])}}
 
 
+@pytest.mark.slow
 def test_every_import_is_declared():
     # The notebook part is for those who installed the `lab` extra, exact noise for those with `exact`, BERT for `text`.
     core = set(specifiers(PROJECT["dependencies"]))

@@ -95,6 +95,7 @@ MISTAKES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("storm", MISTAKES.values(), ids=MISTAKES, indirect=True)
 def test_control_a_mistake_is_caught_by_the_laws_alone(storm: ModuleType, request: pytest.FixtureRequest) -> None:
     caught = []

@@ -125,6 +125,7 @@ def standing() -> str:
 
 
 # ---------------------------------------------------------------- kept beside the results
+@pytest.mark.slow
 def test_killed_in_one_clone_and_gone_on_with_in_another_from_committed_parts(
     clone: Clone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

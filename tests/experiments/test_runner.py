@@ -586,6 +586,7 @@ def test_an_experiment_of_the_cpu_gets_no_gpu_and_its_manifest_says_so(folder: P
     assert lines.count("toy.mean runs on the CPU: its cells have no use for a GPU.") == 1
 
 
+@pytest.mark.slow
 def test_too_large_a_result_is_refused_and_its_cells_are_kept(folder: Path, toy: ModuleType):
     with pytest.raises(
         ValueError, match=r"Expected toy.mean.quick.npz of 1.* MB <= 1 MB: let the cells return summaries"

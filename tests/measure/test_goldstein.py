@@ -195,6 +195,7 @@ def test_uniform_samples_alone_miss_a_cap(dim: int):
     assert int(found.num_gradients) - 16 * dim < 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("pieces", (3, 5, 20))
 def test_certificates_of_maxima_of_random_forms(dim: int, pieces: int):
@@ -249,6 +250,7 @@ def plane_norm(gradient: Gradient, x: Tensor, radius: float) -> float:
     return float(minimum_norm(gradients[extreme]).norm.upper)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_certificates_of_valleys_and_networks_in_the_plane(seed: int):
     """Nonconvex losses of one to five examples, by the disc's points; within a tenth both ways."""

@@ -129,6 +129,7 @@ def explorer():
     return balance_explorer([headline(place) for place in PLACES])
 
 
+@pytest.mark.slow
 def test_every_theorem_can_be_chosen_and_moved(explorer):
     seconds = []
     for option in explorer.choice.options:

@@ -127,6 +127,7 @@ def test_what_is_ours_is_called_so(table):
     assert "derived here" in table._rows[0].summary.value
 
 
+@pytest.mark.slow
 def test_every_row_of_every_paper_can_be_opened(checked):
     for one in claims():
         shown = details(one, Verdict(Kind.EXACT, "a < b & c"), None)

@@ -191,6 +191,7 @@ def test_git_ignores_what_readers_and_students_write():
 
 
 # ---------------------------------------------------------------- an installation
+@pytest.mark.slow
 def test_what_a_wheel_carries_is_copied_into_the_current_folder_and_is_not_written_into(repository: Path):
     carried = repository / "dpnotes" / "carried"
     for name in ("notebooks", "docs"):

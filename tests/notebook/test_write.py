@@ -81,6 +81,7 @@ def test_nbval_compares_what_is_stored(written: Path, tmp_path: Path):
     assert compare(broken).returncode == 1, "control: a changed output must be seen"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "source, reason",
     [

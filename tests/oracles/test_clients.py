@@ -169,6 +169,7 @@ def test_processes_go_one_path_to_the_bit(tmp_path: Path, num_clients: int, size
             assert torch.equal(found, alone)
 
 
+@pytest.mark.slow
 def test_two_processes_go_the_path_of_one(tmp_path: Path):
     found = ended(tmp_path, start(tmp_path, 2, 5, 2))
     alone = path(5, 2, ALONE)

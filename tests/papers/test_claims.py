@@ -144,6 +144,7 @@ def answer(statement: Statement) -> Verdict | None:
         return None
 
 
+@pytest.mark.slow
 @each_paper
 def test_a_statement_replaced_by_true_or_by_its_neighbours_has_another_verdict(paper: str):
     """By `true`, the verdict changes, unless it is that of an identity, whose mutant must fail then.

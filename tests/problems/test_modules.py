@@ -713,6 +713,7 @@ def there(name: str, **options: Any) -> ModuleProblem:
     return ModuleProblem(module, inputs, labels, **options)
 
 
+@pytest.mark.slow
 @slowly
 @pytest.mark.parametrize("chunk", [None, 2])
 @pytest.mark.parametrize(

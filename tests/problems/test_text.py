@@ -86,6 +86,7 @@ def test_the_test_examples_are_the_chosen_parts() -> None:
         tokenise(toy, character_tokenizer, 12, "train")  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @needs_cola
 def test_character_pieces_are_what_transformers_makes_of_the_same_vocabulary(transformers: Any) -> None:
     theirs = transformers.BertTokenizer(vocab={piece: number for number, piece in enumerate(CHARACTER_PIECES)})

@@ -108,6 +108,7 @@ def test_a_vertex_left_out_is_noticed():
         assert isinstance(at_most(left_out.rate, others, found.regime), Witness)
 
 
+@pytest.mark.slow
 def test_meeting_terms_multiply_to_the_rate_and_parameters_reach_it():
     for seed in range(40):
         _, tuned, terms, constraints, _ = instance(seed)

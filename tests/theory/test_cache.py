@@ -226,6 +226,7 @@ def test_a_process_whose_source_was_edited_neither_reads_nor_writes(stored: Path
     assert stored.read_text() == content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", papers.PAPERS)
 def test_the_sources_are_what_a_process_loads(paper: str):
     """Control of the search for imports: every module of ours that the claims load, but for the front door."""

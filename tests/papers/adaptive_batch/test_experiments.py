@@ -182,6 +182,7 @@ def test_walks_are_those_of_the_library(arm):
         assert not agree(walked(broken, landscape, given, streams, steps), expected)
 
 
+@pytest.mark.slow
 def test_a_cell_of_the_slopes_is_what_the_front_door_finds():
     """The runs of all epsilons: the same draws, so the same steps, examples and arrivals; points to 1e-10."""
     sweep = {"range": [1e-5, 1e-3], "points": 5, "repeats": 8, "accuracy": 0.05, "amplitude": 20.0}

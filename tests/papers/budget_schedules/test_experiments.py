@@ -314,6 +314,7 @@ def test_a_random_batch_of_everything_is_the_whole_data_set_s_step():
     assert finished.all()
 
 
+@pytest.mark.slow
 def test_random_batches_of_a_cell_are_judged_at_the_rate_that_was_chosen():
     spec = Spec("budget_schedules", "subsampled", "quick", {**subsampled.QUICK.parameters, **TINY})
     (cell,) = subsampled.tuning_cells(spec)

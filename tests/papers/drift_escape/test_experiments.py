@@ -278,6 +278,7 @@ def test_the_rule_of_the_step_size():
     assert step_size.decide(noisy, spec).verdict == "undecided"
 
 
+@pytest.mark.slow
 def test_runs_end_before_a_float_does(monkeypatch):
     """At 1/M, b = 1 shrinks by 0.18 a step: 10,000 steps would underflow after 4,000."""
     spec = changed(step_size.PAPER, num_steps=6000, repeats=2, batches=[1])
@@ -432,6 +433,7 @@ def test_a_method_at_the_edge_of_its_grid_is_not_beaten():
     assert chosen.loc["drift escape", "worse"] == pytest.approx(2) and chosen.loc["DP-SGD", "worse"] == 1
 
 
+@pytest.mark.slow
 def test_tiny_cells_of_sensing(monkeypatch):
     problem = {**sensing.QUICK["problems"]["matrix sensing"], "dim": 4, "num_examples": 1000}
     spec = changed(sensing.QUICK, problems={"matrix sensing": problem}, repeats=2, tuning=1)
@@ -513,6 +515,7 @@ def test_a_tiny_suite_of_clients_runs_and_disagreement_changes_nothing():
     assert float(of_clients.tilts(FEW, 1).norm()) < 1e-3
 
 
+@pytest.mark.slow
 def test_the_rule_of_clients():
     rule, spec = of_clients.decide, of_clients.QUICK
     assert np.mean([rule(errors(seed=seed), spec).verdict == "reproduced" for seed in range(30)]) > 0.9
@@ -755,6 +758,7 @@ def test_the_rule_of_sharing():
         assert rule(open_, spec).verdict != "reproduced"
 
 
+@pytest.mark.slow
 def test_a_tiny_suite_of_sharing_returns_points_and_counts_what_was_used():
     frame = frame_of(sharing, SHORT)
     rate, margin = frame[frame["kind"] == "rate"], frame[frame["kind"] == "margin"]

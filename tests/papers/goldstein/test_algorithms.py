@@ -51,6 +51,7 @@ def choice(name: str, epsilon: float = EPSILON, **more: Any) -> Parameters:
     return make(n, DIM, epsilon, DELTA, **sizes(**own | more))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_run_gets_from_afar_to_the_median_and_claims_what_was_asked_for(name: str):
     start = torch.tensor([[1.5, -1.0, 0.5]] * 2, dtype=torch.float64)

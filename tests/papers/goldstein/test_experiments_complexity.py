@@ -147,6 +147,7 @@ def test_slopes_of_made_up_laws():
     assert not complexity.slopes(frame.assign(diameters=2.0), "dim")
 
 
+@pytest.mark.slow
 def test_a_cell_of_each_kind_runs():
     spec = changed(
         complexity.QUICK,

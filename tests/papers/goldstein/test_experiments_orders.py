@@ -64,6 +64,7 @@ def test_the_rule_outside_the_grid_or_with_a_lost_run():
     assert "did not finish" in orders.decide(frame, spec).reason
 
 
+@pytest.mark.slow
 def test_a_cell_of_each_part_runs():
     sizes = {"dim": 4, "num_examples": 120, "move": 0.05, "epsilon": 1000.0}
     changes = {"dims": [3, 6], "ratios": [1.0], "num_steps": 10, "repeats": 2, "increments": sizes}

@@ -234,6 +234,7 @@ def test_the_rule_on_fractions(own, worst, none, verdict):
     assert fraction.decide(fractions(own, worst, none), fraction.QUICK).verdict == verdict
 
 
+@pytest.mark.slow
 def test_a_tiny_cell_of_fractions_runs():
     spec = changed(fraction.QUICK, num_examples=[6e4], multiples=[0.0, 1.0, 64.0], repeats=2)
     frame = frame_of(fraction, spec)

@@ -212,6 +212,7 @@ def test_the_clipped_family_is_as_private_as_it_says(epsilon: float):
 
 
 # ---------------------------------------------------------------- end to end
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["convnet", "convnet_clipped", "convnet_lemma", "resnet18"])
 def test_a_cell_of_each_family(experiment: str, tmp_path: Path):
     spec = tiny(experiment)

@@ -153,6 +153,7 @@ CHILD = """
 """
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_is_uninterrupted_to_the_bit(tmp_path: Path):
     path = tmp_path / "folder" / "run.pt"
     script = textwrap.dedent(CHILD.format(folder=str(Path(__file__).parent), path=str(path)))

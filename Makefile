@@ -52,7 +52,7 @@ unit: $(VENV)/.dev  ## tests and doctests
 check-notebooks: $(VENV)/.dev  ## every stored output against a fresh run
 	$(PYTEST) -n $(WORKERS) --dist loadfile --nbval --nbval-current-env notebooks
 
-browser: $(VENV)/.dev  ## every notebook as stored, and some that run, in a real chromium
+browser: $(VENV)/.dev  ## notebooks as stored, and one that runs, in a real chromium; test-all looks at every one
 	$(PYTEST) -n $(WORKERS) -m "browser and not slow" tests/test_browser.py
 
 notebooks: $(VENV)/.dev  ## run the notebooks and store their outputs

@@ -118,11 +118,21 @@ def output(*command: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _at(commit: str, module: str) -> str | None:
     """The source of a module at a commit of the repository that its package is in."""
+    stem, folder = module.replace(".", "/"), _folder(module)
+    shown = (git(folder, "show", f"{commit}:./{path}") for path in (f"{stem}.py", f"{stem}/__init__.py") if folder)
+    return next((text for text in shown if text is not None), None)
+
+
+def _folder(module: str) -> Path | None:
+    """The folder that a module's package lies in."""
     top = find(module.split(".")[0])
-    stem = module.replace(".", "/")
-    paths = (f"{stem}.py", f"{stem}/__init__.py") if top else ()
-    folder = top.parents[1] if top and top.name == "__init__.py" else top.parent if top else Path()
-    return next((text for path in paths if (text := git(folder, "show", f"{commit}:./{path}")) is not None), None)
+    return top and (top.parents[1] if top.name == "__init__.py" else top.parent)
+
+
+def is_here(module: str, commit: str | None) -> bool:
+    """Whether the repository of a module has a commit: one that was rebased away, or squashed, it may not have."""
+    folder = _folder(module)
+    return folder is not None and bool(commit) and git(folder, "cat-file", "-e", f"{commit}^{{commit}}") is not None
 
 
 def code_at(record: Mapping[str, Any], today: Mapping[str, str]) -> Code | str:

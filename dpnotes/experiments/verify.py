@@ -26,7 +26,7 @@ from dpnotes.experiments.cells import packed, read
 from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.functions import Code, Place, changed
-from dpnotes.experiments.sources import Fingerprint, code_at, digest, in_words, records
+from dpnotes.experiments.sources import Fingerprint, code_at, digest, in_words, is_here, records
 from dpnotes.experiments.spec import Cell, Decision, Experiment, Spec, canonical_json
 
 _ROUNDING = 1e-9  # of a number: far above what float64 loses, far below what anyone reads off a result
@@ -79,8 +79,10 @@ def verify(
     if result.state == "missing" or {*result.changes} - {"code"}:
         raise ValueError(f"Expected {experiment.id} {profile} to be stale by its code alone: {result.reason}")
     if result.state == "current":
-        if fingerprint.key not in [record["key"] for record in records(result.manifest)]:
-            _write(result, fingerprint, commit, None)  # from now on without git
+        same = [record for record in records(result.manifest) if record["key"] == fingerprint.key]
+        is_lost = not any(is_here(experiment.run_cell.__module__, record["git_commit"]) for record in same)
+        if not same or is_lost and commit["git_dirty"] is False:
+            _write(result, fingerprint, commit, None)  # from now on without git, or with a commit that it knows
         report(f"{experiment.id} {profile}: current, nothing to do.")
         return Verification("current")
     codes = [code_at(record, fingerprint.sources) for record in records(result.manifest)]
@@ -391,19 +393,22 @@ def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float | None) -> np
 
 # ---------------------------------------------------------------- the manifest
 def _write(result: store.Result, fingerprint: Fingerprint, commit: dict[str, Any], again: _Again | None) -> None:
-    """Put on record that a result is of today's code: what was run again, or nothing where no code changed."""
+    """Put on record that a result is of today's code: what was run again, or what was before if no code changed."""
     manifest = dict(result.manifest)
     ran = code_at(manifest, fingerprint.sources)
     if isinstance(ran, Code):  # results of earlier versions have digests by another rule
         manifest["modules"] = {name: digest(source) for name, source in ran.sources.items()}
         manifest["key"] = fingerprint.key_of(manifest["modules"])
     names = {*manifest["modules"], *fingerprint.modules}
+    before = manifest.get("verified") or {"key": "", "cells": [], "rounding": 0.0}
+    if again is None and before["key"] != fingerprint.key:
+        before = {"cells": [], "rounding": 0.0}
     now = {name: fingerprint.modules.get(name) for name in sorted(names)}
     manifest["verified"] = {
         "key": fingerprint.key,
         "modules": {name: each for name, each in now.items() if manifest["modules"].get(name) != each},
-        "cells": [again.cells[number] for number in sorted(again.spans)] if again else [],
-        "rounding": _ROUNDING if again and again.rounded else 0.0,
+        "cells": [again.cells[number] for number in sorted(again.spans)] if again else before["cells"],
+        "rounding": (_ROUNDING if again.rounded else 0.0) if again else before.get("rounding", 0.0),
         **commit,
         "finished_at": runner.now(),
     }

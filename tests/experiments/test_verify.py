@@ -470,6 +470,19 @@ def test_another_machine_has_rounding_and_the_tolerance_of_the_spec_and_no_other
     assert verified_after_a_run(ran, "another processor").state == "verified"
 
 
+def test_a_commit_that_was_rebased_away_is_replaced_by_one_of_the_same_code(ran: Path):
+    with_manifest(ran, git_commit="f" * 40)
+    path = ran / "toys" / "arms.py"
+    path.write_text(f"# Not committed.\n{path.read_text()}")
+    assert verified().state == "current" and "verified" not in files.unsealed_json(manifest_path(ran))
+    git(ran, "checkout", "-q", ".")
+    assert verified().state == "current" and store.load(loaded(), "quick").pedigree == "run with this code"
+    record = files.unsealed_json(manifest_path(ran))["verified"]
+    assert record["cells"] == [] and record["git_commit"] == runner.commit_of(loaded())["git_commit"]
+    edit(ran, "arms", "- 0.25", "- 1 / 4")
+    assert verified().state == "verified"
+
+
 def test_another_machine_s_rounding_is_let_pass_and_said(ran: Path):
     edit(ran, "experiment", "(run, steps, value,", "(run, steps, value * (1 + 1e-12),")
     assert verified().state == "different", "the same machine"

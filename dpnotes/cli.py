@@ -490,6 +490,17 @@ def chances(
     typer.echo("underpowered" if found.underpowered else "the rule can decide")
 
 
+def _check_settings(seconds: float | None, device: str, memory: str | None) -> None:
+    """Refuse arguments once, before the first of many results."""
+    from dpnotes.experiments import parse_memory
+
+    if seconds is not None:
+        validate.positive(seconds=seconds)
+    validate.one_of(("auto", "cpu", "cuda"), device=device)
+    if memory is not None:
+        parse_memory(memory)
+
+
 @command("verify")
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Default: all.")] = None,
@@ -508,22 +519,26 @@ def verify(
     refuse_an_installation()
     chosen = experiments_of(names) if names else all_experiments()
     pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
+    _check_settings(seconds, device, memory)
     settings: dict[str, Any] = {"seconds": seconds, "device": device, "memory": memory}
     states: list[str] = []
+    refused = list[ValueError]()
     for experiment, each in pairs:
-        try:
-            kept = parts.verify_kept(experiment, each, **settings, report=lambda line: typer.echo(line))
-            states += [kept.state] if kept else []
-            if parts.load(experiment, each).state != "missing":
-                found = parts.verify(experiment, each, **settings, report=lambda line: typer.echo(line))
-                states.append(found.state)
-        except ValueError as error:
-            if len(pairs) == 1:
-                raise
-            typer.echo(in_one_line(error))
-            states.append("refused")
+        for verifying in (parts.verify_kept, parts.verify):
+            try:
+                if verifying is parts.verify and parts.load(experiment, each).state == "missing":
+                    continue
+                if found := verifying(experiment, each, **settings, report=lambda line: typer.echo(line)):
+                    states.append(found.state)
+            except ValueError as error:
+                typer.echo(in_one_line(error), err=True)
+                refused.append(error)
+                states.append("refused")
     if not states:
-        raise ValueError(f"Expected a stored result of {' '.join(names or ['any experiment'])}, found none.")
+        wanted = f"{' '.join(names or ['any experiment'])}{f' with profile={profile!r}' if profile else ''}"
+        raise ValueError(f"Expected a stored result of {wanted}, found none.")
+    if len(states) == len(refused) == 1:
+        raise typer.Exit(2)
     typer.echo(_counted(len(states), "result", "results", Counter(states)))
     if {*states} - {"current", "verified"}:
         raise typer.Exit(1)

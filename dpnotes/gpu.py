@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -298,7 +298,7 @@ def _cells(
         except _TimeIsUp:
             report(f"{name} {PROFILE}: the time is over in the middle of a cell")
             break
-        except (ValueError, OSError, MemoryError, RuntimeError) as error:  # data that are not here, or a GPU too small
+        except Exception as error:  # data that are not here, a GPU too small: whatever it is, others may still run
             work.error = f"{type(error).__name__}: {error}"
             report(f"{name} {PROFILE}: {' '.join(work.error.split())}")
             continue
@@ -318,8 +318,9 @@ def _wanted(experiment: Experiment, report: Callable[[str], None]) -> _Work | No
     cost = experiment.wants.get(PROFILE)
     if PROFILE not in experiment.specs or cost is None or not cost.rate or experiment.cpu_only:
         return None
-    if store.load(experiment, PROFILE).state == "current":
-        return None
+    with suppress(store.DamagedFileError):  # it is made again
+        if store.load(experiment, PROFILE).state == "current":
+            return None
     fingerprint, commit = Fingerprint.of(experiment, PROFILE), runner.commit_of(experiment)
     return _Work(experiment, cost, runner.Progress.of(experiment, fingerprint, report, commit))
 

@@ -48,13 +48,17 @@ def export(pairs: Iterable[tuple[Experiment, str]], path: Path) -> dict[str, int
     for experiment, profile in pairs:
         fingerprint = Fingerprint.of(experiment, profile)
         cached = Shelf(store.cells_folder(fingerprint.spec, fingerprint.key), {fingerprint.key})
-        cells = parts.shelf(fingerprint.spec, fingerprint.key).all_places() | cached.all_places()
+        beside = parts.shelf(fingerprint.spec, None)
+        beside.keys = {fingerprint.key}  # of this code itself: what goes with the cells says so of all
+        cells = {**beside.all_places()}
+        for name, here in cached.all_places().items():
+            cells[name] = [*cells.get(name, []), *here]
         if cells:
             about = parts.about(experiment, fingerprint, runner.commit_of(experiment)) | parts.plan(cached.folder)
-            content += [packed({}, about), *(parts.whole(cells[name][-1]) for name in sorted(cells))]
+            content += [packed({}, about), *(parts.whole(cells[name]) for name in sorted(cells))]
             found[f"{experiment.id} {profile}"] = len(cells)
     if not found:
-        raise ValueError("Expected finished cells, found none.")
+        raise ValueError("Expected finished cells of this code, in the cache or beside the results; found none.")
     files.write({path: files.sealed(b"".join(content))})
     return found
 
@@ -93,6 +97,8 @@ def bring(experiments: Iterable[Experiment], path: Path) -> Carried:
                 if target not in here:
                     shelves = Shelf(target, {about["key"]}), parts.shelf(spec, about["key"])
                     here[target], waiting[target] = {name for shelf in shelves for name in shelf.all_places()}, []
+            elif not about:
+                raise DamagedFileError(f"Expected {source} to begin with what its cells are of.")
             elif target is not None:
                 counts = carried.known if name in here[target] else carried.added
                 counts[label] = counts.get(label, 0) + 1
@@ -109,10 +115,13 @@ def bring(experiments: Iterable[Experiment], path: Path) -> Carried:
 def _refusal(known: dict[str, Experiment], about: dict[str, Any]) -> str:
     """Why cells are not of an experiment as it is now; empty when they are."""
     experiment = known.get(str(about.get("experiment")))
-    if experiment is None or about.get("profile") not in experiment.specs:
+    if experiment is None or str(about.get("profile")) not in experiment.specs:
         return "there is no such experiment or profile here"
-    fingerprint = Fingerprint.of(experiment, about["profile"])
+    fingerprint = Fingerprint.of(experiment, str(about["profile"]))
     if about["key"] == fingerprint.key:
         return ""
-    changes = fingerprint.changes(about)
+    try:
+        changes = fingerprint.changes(about)
+    except (TypeError, KeyError, AttributeError, ValueError):
+        return "what its cells are of is not said as this version says it"
     return "; ".join(f"{kind} differs: {what}" for kind, what in changes.items()) or "it has another key"

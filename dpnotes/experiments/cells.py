@@ -13,7 +13,8 @@ import re
 import secrets
 import time
 import zlib
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -66,6 +67,9 @@ def name_of(cell: Cell) -> str:
 def packed(columns: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> bytes:
     """The record of a cell, or of what cells are of (no columns, and no "cell" in the manifest)."""
     kinds = [[name, array.dtype.str, len(array)] for name, array in columns.items()]
+    for name, kind, _ in kinds:
+        if not _DTYPE.fullmatch(kind):
+            raise TypeError(f"Expected column {name!r} of type {kind} to be of bool, int, float or str.")
     head = canonical_json({"manifest": dict(manifest), "columns": kinds}, "record").encode()
     content = zlib.compress(b"\n".join([head, b"".join(array.tobytes() for array in columns.values())]), 6)
     name = name_of(manifest["cell"]) if "cell" in manifest else ABOUT
@@ -150,6 +154,21 @@ def read(place: Place) -> Table:
     return unpacked(raw(place), f"the record at byte {place.start} of {place.path}")
 
 
+def best(here: Sequence[Place]) -> tuple[Place, Table]:
+    """Of the records of one cell the last that is whole: one that was damaged may have been computed again.
+
+    Raises:
+      DamagedFileError: none is.
+    """
+    damage = None
+    for place in reversed(here):
+        try:
+            return place, read(place)
+        except DamagedFileError as error:
+            damage = error
+    raise damage or DamagedFileError("Expected a record, found none.")
+
+
 # ---------------------------------------------------------------- many
 class Shelf:
     """The records in some files of a folder; further ones are seen as they come.
@@ -179,24 +198,41 @@ class Shelf:
 
     def refresh(self) -> None:
         """See what has come since."""
-        for path in sorted(self.folder.glob(self.pattern)):
-            before, size = self._sizes.get(path, 0), path.stat().st_size
-            if size == before:
-                continue
-            if size < before:
-                self._ends.pop(path)
-                for here in self._places.values():
-                    here[:] = [place for place in here if place.path != path]
-            self._sizes[path] = size
-            for name, place in places(path, self._ends.get(path, 0)):
-                self._ends[path] = place.start + place.length
-                if name != ABOUT:
-                    self._places.setdefault(name, []).append(place)
-                elif path not in self.abouts:
-                    try:
-                        self.abouts[path] = read(place).manifest
-                    except DamagedFileError:
-                        continue
+        there = sorted(self.folder.glob(self.pattern))
+        for path in there:
+            try:
+                self._look(path)
+            except FileNotFoundError:  # removed in the meantime: its result was stored
+                self._forget(path)
+        for path in {*self._sizes} - {*there}:
+            self._forget(path)
+
+    def _look(self, path: Path) -> None:
+        before, size = self._sizes.get(path, 0), path.stat().st_size
+        if size == before:
+            return
+        if size < before:
+            self._forget(path)
+        self._sizes[path] = size
+        for name, place in places(path, self._ends.get(path, 0)):
+            self._ends[path] = place.start + place.length
+            if name != ABOUT:
+                self._places.setdefault(name, []).append(place)
+            elif path not in self.abouts:
+                with suppress(DamagedFileError):  # `damage` tells
+                    self.abouts[path] = read(place).manifest
+
+    def _forget(self, path: Path) -> None:
+        self._ends.pop(path, None)
+        self._sizes.pop(path, None)
+        for here in self._places.values():
+            here[:] = [place for place in here if place.path != path]
+
+    def damage(self) -> list[str]:
+        """The files that hold cells without a whole record of what they are of, a sentence each."""
+        self.refresh()
+        holding = {place.path for here in self._places.values() for place in here}
+        return [f"Expected {path} to begin with what its cells are of." for path in sorted(holding - {*self.abouts})]
 
     def all_places(self) -> dict[str, list[Place]]:
         """Where the records of each cell are that are of these keys, by its name."""
@@ -204,7 +240,7 @@ class Shelf:
         return {name: here for name in self._places if (here := self._mine(name))}
 
     def table(self, cell: Cell) -> Table | None:
-        """What is kept of a cell, or None.
+        """What is kept of a cell, with the "key" of what it is of in its manifest, or None.
 
         Raises:
           DamagedFileError: what is kept is not what was written.
@@ -212,16 +248,16 @@ class Shelf:
         name = name_of(cell)
         if not self._mine(name):
             self.refresh()
-        damage = None
-        for place in reversed(self._mine(name)):
-            try:
-                return read(place)
-            except DamagedFileError as error:
-                damage = error
-        if damage is not None:
+        if not (here := self._mine(name)):
+            return None
+        try:
+            place, table = best(here)
+        except DamagedFileError:
             self._places.pop(name)  # what is computed again is seen
-            raise damage
-        return None
+            raise
+        except FileNotFoundError:  # as in `refresh`
+            return None
+        return Table(table.columns, {**table.manifest, "key": self.abouts[place.path]["key"]})
 
     def add(self, columns: Mapping[str, np.ndarray], manifest: Mapping[str, Any]) -> None:
         """Keep a cell: out of this process when this returns, and on the disk a second later, when there is another.

@@ -8,13 +8,14 @@ which these are. When the result is stored its parts are removed.
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from dpnotes import files
 from dpnotes.experiments import store
-from dpnotes.experiments.cells import SUFFIX, Place, Shelf, packed, raw, read
+from dpnotes.experiments.cells import SUFFIX, Place, Shelf, best, packed, raw
 from dpnotes.experiments.sources import FORMAT, Fingerprint
 from dpnotes.experiments.spec import Experiment, Spec
 
@@ -63,11 +64,25 @@ def equal_keys(abouts: Iterable[dict[str, Any]], key: str) -> set[str]:
     return {key}.union(*(each.get("equal", ()) for each in abouts if each["key"] == key))
 
 
+def origin(spec: Spec, key: str, keys: Iterable[str]) -> dict[str, Any]:
+    """Of how many cells the code is another one, which gave the same numbers, and up to what; empty of none.
+
+    Args:
+      spec: whose parts say so.
+      key: of today's code.
+      keys: of the code of each cell.
+    """
+    others = [each for each in keys if each != key]
+    roundings = [each.get("rounding", 0.0) for each in shelf(spec, None).abouts.values() if each["key"] == key]
+    return {"cells": len(others), "keys": sorted({*others}), "rounding": max(roundings, default=0.0)} if others else {}
+
+
 def remark(spec: Spec, usable: Shelf | None) -> str:
     """What a status has to say of cells that are kept."""
     every = shelf(spec, None).all_places()
     mine = usable.all_places() if usable is not None else {}
     lines = [f"; {len(mine)} of them kept beside the results"] if mine else []
+    lines += [f"; {sentence}" for sentence in shelf(spec, None).damage()]
     if others := len({*every} - {*mine}):
         name = f"{spec.paper}.{spec.experiment} --profile {spec.profile}"
         lines.append(f"; {others} more are kept of other code or another spec: dpnotes verify {name}")
@@ -88,6 +103,7 @@ def keep(experiment: Experiment, profile: str, commit: dict[str, Any]) -> int:
 
     spec, fingerprint = experiment.spec(profile), Fingerprint.of(experiment, profile)
     if store.load(experiment, profile).state == "current":
+        remove(spec)  # a run that was killed at its very end leaves them
         return 0
     progress = Progress.of(experiment, fingerprint, lambda line: None, commit, kept=False)
     for path in progress.folder.glob("*.npz"):  # of an earlier version
@@ -106,17 +122,16 @@ def keep(experiment: Experiment, profile: str, commit: dict[str, Any]) -> int:
 def _keep(spec: Spec, key: str, place: Path, cached: Shelf) -> int:
     there = shelf(spec, key).all_places()
     cached.keys = {key}
-    records = [whole(here[-1]) for name, here in sorted(cached.all_places().items()) if name not in there]
+    records = [whole(here) for name, here in sorted(cached.all_places().items()) if name not in there]
     entries = next(each for each in cached.abouts.values() if each["key"] == key)
     for content in _in_parts(packed({}, entries | plan(place)), records):
         write(spec, content)
     return len(records)
 
 
-def whole(place: Place) -> bytes:
-    """The bytes of a record that is what was written."""
-    read(place)
-    return raw(place)
+def whole(here: Sequence[Place]) -> bytes:
+    """The bytes of a cell's record that is what was written."""
+    return raw(best(here)[0])
 
 
 def _in_parts(first: bytes, records: list[bytes]) -> Iterator[bytes]:
@@ -143,6 +158,6 @@ def write(spec: Spec, content: bytes) -> None:
 def remove(spec: Spec) -> None:
     """Remove the parts of a result, which is complete."""
     for path in folder().glob(f"{spec.paper}.{spec.experiment}.{spec.profile}.*{SUFFIX}"):
-        path.unlink()
-    if folder().is_dir() and not any(folder().iterdir()):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # there are others, or it is gone
         folder().rmdir()

@@ -86,6 +86,7 @@ def run(
     report = report if first else _silent
     # Before anything is cleared or skipped: an argument that is refused must not have done so.
     device = "cpu" if processes.size > 1 else resolve(device, experiment, report)
+    store.check_folder()
     fingerprint, commit = Fingerprint.of(experiment, profile), commit_of(experiment)
     _agree(processes, experiment, fingerprint, device, {"memory": limit, "resume": resume})
     folder = store.cells_folder(spec, fingerprint.key)
@@ -139,6 +140,7 @@ def _is_current(experiment: Experiment, profile: str, report: Callable[[str], No
         report(f"{error.__cause__} It is made again.")
         return False
     if state == "current":
+        parts.remove(experiment.spec(profile))  # a run that was killed at its very end leaves them
         report(f"{experiment.id} {profile}: current, nothing to do.")
     return state == "current"
 
@@ -233,17 +235,17 @@ class Progress:
     def finish_all(self, plan: Plan) -> list[store.Table]:
         """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
         tables: list[store.Table] = []
+        for shelf in (self.shelf, self.beside):
+            for sentence in shelf.damage() if shelf is not None and plan.processes.rank == 0 else ():
+                self.report(f"Warning: {sentence} They are computed again.")
         for stage in range(1 + len(self.experiment.stages)):
             if plan.processes.rank > 0:
                 self._compute(plan.processes.gather_objects([])[0], plan, _Size.unknown())
                 continue
             cells = self.cells(stage, tables)
-            finished = [table for cell in cells if (table := self.table(cell)) is not None]
-            size = _Size(self.spec, [*tables, *finished], len(tables) + len(cells))
-            waiting = cells
-            if finished:
-                known = {canonical_json(table.manifest["cell"]) for table in finished}
-                waiting = [cell for cell in cells if canonical_json(cell) not in known]
+            found = {canonical_json(cell): table for cell in cells if (table := self.table(cell)) is not None}
+            size = _Size(self.spec, [*tables, *found.values()], len(tables) + len(cells))
+            waiting = [cell for cell in cells if canonical_json(cell) not in found]
             plan.processes.gather_objects(waiting)
             if len(waiting) < len(cells):
                 kept = len(cells) - len(waiting)
@@ -252,7 +254,7 @@ class Progress:
                 )
             self._compute(waiting, plan, size)
             for cell in cells:
-                table = self.table(cell)
+                table = found.get(canonical_json(cell)) or self.table(cell)
                 if table is None:
                     raise FileNotFoundError(
                         f"Expected the cells in {self.folder}: let all machines share one DPNOTES_CACHE."
@@ -495,9 +497,12 @@ def _manifest(
     cells, chances = [table.manifest for table in tables], fingerprint.spec.chances
     rows = [len(next(iter(table.columns.values()))) for table in tables]
     functions = notes.places.union(*(store.unlisted(cell["functions"]) for cell in cells))
+    key = fingerprint.key
+    kept = parts.origin(fingerprint.spec, key, (cell.get("key", key) for cell in cells))
     return {
         "format": FORMAT,
-        "key": fingerprint.key,
+        "key": key,
+        **({"kept": kept} if kept else {}),
         "experiment": experiment.id,
         "title": experiment.title,
         "question": experiment.question,

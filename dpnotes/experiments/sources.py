@@ -16,6 +16,7 @@ import ast
 import hashlib
 import importlib.util
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ FORMAT = 2  # raise it when a change of the runner, or of all draws, changes res
 _RUNNER = "dpnotes.experiments"
 _FITS = f"{_RUNNER}.fits"
 _MOST_SAID = 12  # places in a line
+_COMMIT = re.compile("[0-9a-f]{40,64}")  # what a file from elsewhere says is no option of git
 
 
 @lru_cache(maxsize=2048)
@@ -118,7 +120,7 @@ def output(*command: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _at(commit: str, module: str) -> str | None:
     """The source of a module at a commit of the repository that its package is in."""
-    stem, folder = module.replace(".", "/"), _folder(module)
+    stem, folder = module.replace(".", "/"), _folder(module) if _COMMIT.fullmatch(commit) else None
     shown = (git(folder, "show", f"{commit}:./{path}") for path in (f"{stem}.py", f"{stem}/__init__.py") if folder)
     return next((text for text in shown if text is not None), None)
 
@@ -132,7 +134,9 @@ def _folder(module: str) -> Path | None:
 def is_here(module: str, commit: str | None) -> bool:
     """Whether the repository of a module has a commit: one that was rebased away, or squashed, it may not have."""
     folder = _folder(module)
-    return folder is not None and bool(commit) and git(folder, "cat-file", "-e", f"{commit}^{{commit}}") is not None
+    if folder is None or commit is None or not _COMMIT.fullmatch(commit):
+        return False
+    return git(folder, "cat-file", "-e", f"{commit}^{{commit}}") is not None
 
 
 def code_at(record: Mapping[str, Any], today: Mapping[str, str]) -> Code | str:
@@ -146,7 +150,7 @@ def code_at(record: Mapping[str, Any], today: Mapping[str, str]) -> Code | str:
     for module, expected in record["modules"].items():
         source = today.get(module)
         if source is None or expected not in _digests(source):
-            if not commit:
+            if not isinstance(commit, str) or not commit:
                 return f"what {module} was is not known: no git commit is on record"
             source = _at(commit, module)
             if source is None:

@@ -55,6 +55,12 @@ def results_folder() -> Path:
     return Path(chosen) if chosen else notebooks_folder() / "results"
 
 
+def check_folder() -> None:
+    """Refuse a place for results where none can be put, before hours of work."""
+    if (folder := results_folder()).exists() and not folder.is_dir():
+        raise ValueError(f"Expected DPNOTES_RESULTS={str(folder)!r} to be a folder.")
+
+
 def cache_folder() -> Path:
     """Where finished cells wait for the rest: `$DPNOTES_CELLS`, or a folder of `$DPNOTES_CACHE` or the user's cache."""
     import pooch
@@ -222,6 +228,10 @@ def unlisted(lines: Mapping[str, str]) -> set[Place]:
     return {(module, name) for module, names in lines.items() for name in names.split()}
 
 
+def _up_to(rounding: float) -> str:
+    return f" up to {rounding:g} of themselves" if rounding else ""
+
+
 # ---------------------------------------------------------------- results
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -258,13 +268,15 @@ class Result:
         """By which code it is current: the one that it was run with, or another that gives the same numbers."""
         if self.state != "current":
             return ""
-        verified = self.manifest.get("verified")
+        verified, kept = self.manifest.get("verified"), self.manifest.get("kept")
         if not verified or not verified["cells"]:
-            return "run with this code"
+            if not kept:
+                return "run with this code"
+            same = f"the same numbers{_up_to(kept['rounding'])}"
+            return f"run with this code, but for {kept['cells']} cells of code that gave {same}"
         cells, commit = len(verified["cells"]), (verified["git_commit"] or "an unknown commit")[:12]
         dirty = " with uncommitted changes" if verified["git_dirty"] else ""
-        rounding = verified.get("rounding")  # 0 to the bit; earlier versions do not say, and knew no other
-        same = f"the same numbers up to {rounding:g} of themselves" if rounding else "the same numbers"
+        same = f"the same numbers{_up_to(verified.get('rounding', 0.0))}"  # earlier versions knew no rounding
         return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, {same}"
 
     @property

@@ -22,7 +22,7 @@ import numpy as np
 
 from dpnotes import validate
 from dpnotes.experiments import parts, runner, store
-from dpnotes.experiments.cells import packed, read
+from dpnotes.experiments.cells import best, packed
 from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.functions import Code, Place, changed
@@ -138,25 +138,29 @@ def verify_kept(
         return None
     here = current.all_places()
     waiting = {key: there for key, shelf in groups.items() if (there := shelf.all_places()).keys() - here.keys()}
-    most = max(waiting, key=lambda key: (len(waiting[key]), key), default=None)
-    if most is None:
+    if not waiting:
         report(f"{experiment.id} {profile}: the {len(here)} cells that are kept are current, nothing to do.")
         return Verification("current")
-    kept = waiting[most]
-    then = code_at(next(each for each in abouts if each["key"] == most), fingerprint.sources)
-    if not isinstance(then, Code):
-        raise ValueError(f"Expected the code of the kept cells of {experiment.id} {profile} to be known: {then}")
+    codes = {key: code_at(next(each for each in abouts if each["key"] == key), fingerprint.sources) for key in waiting}
+    known = {key: code for key, code in codes.items() if isinstance(code, Code)}
+    if not known:
+        why = next(iter(codes.values()))
+        raise ValueError(f"Expected the code of the kept cells of {experiment.id} {profile} to be known: {why}")
+    most = max(known, key=lambda key: (len(waiting[key]), key))
+    kept, then = waiting[most], known[most]
     commit = runner.commit_of(experiment)
     progress = runner.Progress.of(experiment, fingerprint, report, commit, kept=False)
-    tables = [read(kept[name][-1]) for name in sorted(kept)]
+    tables = [best(kept[name])[1] for name in sorted(kept)]
     again = _Again(*_as_a_result(experiment, spec, tables), progress, device, limit, seconds)
     found = again.verification(then, fingerprint)
     if not found.lines:
         cells = [again.cells[number] for number in sorted(again.spans)]
         equal = {key for one in (most, fingerprint.key) for key in parts.equal_keys(every.abouts.values(), one)}
-        body = {"equal": sorted(equal), "verified_cells": cells, "finished_at": runner.now()}
+        rounding = _ROUNDING if again.rounded else 0.0
+        body = {"equal": sorted(equal), "verified_cells": cells, "rounding": rounding, "finished_at": runner.now()}
         parts.write(spec, packed({}, parts.about(experiment, fingerprint, commit) | body))
-        report(f"{experiment.id} {profile}: {len(cells)} of {len(kept)} kept cells run again, the same numbers")
+        same = f"the same numbers{f' up to {rounding:g} of themselves' if rounding else ''}"
+        report(f"{experiment.id} {profile}: {len(cells)} of {len(kept)} kept cells run again, {same}")
     return found
 
 
@@ -316,8 +320,9 @@ class _Again:
         else:
             for name, column in self.stored.items():
                 stored, now = column[start:end], table.columns[name]
-                rows = np.flatnonzero(_differs(stored, now, self._tolerance(name, table.manifest["environment"])))
-                self.rounded |= bool(_differs(stored, now, None).any())
+                allowed = self._allowed(name, table.manifest["environment"])
+                rows = np.flatnonzero(_differs(stored, now, *allowed))
+                self.rounded |= bool(_differs(stored, now).any())
                 if len(rows):
                     more = f"; and {len(rows) - 1} more rows" if len(rows) > 1 else ""
                     values = f"stored {stored[rows[0]].item()!r}, now {now[rows[0]].item()!r}"
@@ -340,7 +345,7 @@ class _Again:
 
         def right(start: int) -> int:
             parts = ((stored[start : start + length], columns.get(name)) for name, stored in self.stored.items())
-            return sum(int((~_differs(one, other, None)).sum()) for one, other in parts if other is not None)
+            return sum(int((~_differs(one, other)).sum()) for one, other in parts if other is not None)
 
         if right(guess) == length * len(self.stored):
             return guess
@@ -350,11 +355,15 @@ class _Again:
             likely &= self.stored[name][: len(likely)] == columns[name][0]
         return max((guess, *np.flatnonzero(likely).tolist()), key=right)
 
-    def _tolerance(self, name: str, environment: dict[str, Any]) -> float | None:
-        """How far off a column's floats may be beside their rounding: None where they have to be equal to the bit."""
-        if {_machine(each) for each in self.result.manifest["environments"]} == {_machine(environment)}:
-            return None
-        return self.result.spec.parameters.get("tolerances", {}).get(name, 0.0)
+    def _allowed(self, name: str, environment: dict[str, Any]) -> tuple[float, float]:
+        """How far off a column's floats may be, and by what part of themselves: 0 and 0 on the same machine."""
+        before = self.result.manifest["environments"]
+        if {_machine(each) for each in before} == {_machine(environment)}:
+            return 0.0, 0.0
+        tolerance = self.result.spec.parameters.get("tolerances", {}).get(name, 0.0)
+        # Other threads or versions are a choice, and can be chosen again; a processor is the one that there is.
+        others = all((each["device"], each["name"]) != (environment["device"], environment["name"]) for each in before)
+        return tolerance, _ROUNDING if others else 0.0
 
     def _compare_decision(self) -> None:
         """Compare the decision, which follows from what is stored."""
@@ -370,24 +379,24 @@ def _machine(environment: dict[str, Any]) -> str:
     return canonical_json({**environment, "versions": versions, "count": 0})
 
 
-def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float | None) -> np.ndarray:
-    """Where two columns differ; floats by their bits, but for NaN, unless there is a tolerance beside their rounding.
+def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float = 0.0, rounding: float = 0.0) -> np.ndarray:
+    """Where two columns differ; floats by their bits, but for NaN, unless more is allowed.
 
-    >>> _differs(np.array([1.0, np.nan, 0.0]), np.array([1.0, np.nan, -0.0]), None)
+    >>> _differs(np.array([1.0, np.nan, 0.0]), np.array([1.0, np.nan, -0.0]))
     array([False, False,  True])
     >>> _differs(np.array([1.0, 2.0]), np.array([1.1, 2.5]), 0.2)
     array([False,  True])
-    >>> _differs(np.array([1.0, 2.0, np.inf]), np.array([1.0 + 1e-10, 2.0 + 1e-8, 3.0]), 0.0)
+    >>> _differs(np.array([1.0, 2.0, np.inf]), np.array([1.0 + 1e-10, 2.0 + 1e-8, 3.0]), 0.0, 1e-9)
     array([False,  True,  True])
     """
     kinds = [column.dtype.kind.replace("u", "i") for column in (stored, now)]
     if kinds == ["f", "f"] or kinds == ["f", "i"]:  # another cell's floats made this one's integers floats
         one, other = stored.astype(np.float64), now.astype(np.float64)
         same = (one.view(np.int64) == other.view(np.int64)) | (np.isnan(one) & np.isnan(other))
+        if not (tolerance or rounding):
+            return ~same
         with np.errstate(invalid="ignore"):
-            if tolerance is None:
-                return ~same
-            return ~(same | np.isfinite(one) & (np.abs(one - other) <= tolerance + _ROUNDING * np.abs(one)))
+            return ~(same | np.isfinite(one) & (np.abs(one - other) <= tolerance + rounding * np.abs(one)))
     return stored != now if kinds[0] == kinds[1] else np.ones(len(stored), bool)
 
 

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from dpnotes import cli, files
 from dpnotes.experiments import bring, cells, export, keep, parts, runner, store, verify, verify_kept
-from dpnotes.experiments.sources import Fingerprint
+from dpnotes.experiments.sources import Fingerprint, code_at
 from dpnotes.experiments.spec import Experiment
 
 REPOSITORY = Path(__file__).parents[2]
@@ -220,7 +220,79 @@ def test_kept_cells_of_other_code_are_used_after_they_were_verified(clone: Clone
     assert found and found.state == "verified" and standing().startswith("toy.mean quick partial 3 of 4"), "twice"
     shutil.rmtree(clone.folder / "cache")
     (clone.folder / "log").unlink()
+    with pytest.raises(ValueError, match="Expected finished cells of this code"):
+        export([(experiment(), "quick")], clone.folder / "archive")
     assert run().state == "current" and len(clone.computed()) == 2
+    assert store.load(experiment(), "quick").pedigree == (
+        "run with this code, but for 3 cells of code that gave the same numbers"
+    )
+
+
+def test_a_run_beside_another_that_ends_first_goes_on_without_its_parts(clone: Clone):
+    some_cells(clone, 0, 1)
+    kept_now()
+    shutil.rmtree(clone.folder / "cache")
+    spec, key = experiment().spec("quick"), Fingerprint.of(experiment(), "quick").key
+    shelf = parts.shelf(spec, key)
+    assert len(shelf.all_places()) == 2
+    parts.remove(spec)  # as the other run does
+    assert shelf.table({"stage": "tune", "index": 0}) is None and shelf.all_places() == {}
+
+
+def test_parts_that_outlive_their_result_are_removed(clone: Clone):
+    some_cells(clone, 0, 1)
+    kept_now()
+    copies = {path: path.read_bytes() for path in clone.parts()}
+    for remove in (run, kept_now):
+        run()
+        files.write(copies)  # a run that was killed at its very end leaves them
+        remove()
+        assert not clone.parts(), remove
+
+
+def test_a_cell_that_was_mended_is_kept_from_its_mended_record(clone: Clone):
+    some_cells(clone, 0)
+    (folder,) = (clone.folder / "cache" / "cells").glob("*/*")
+    (path,) = folder.glob("*.cells")
+    content = bytearray(path.read_bytes())
+    (folder / "0000000000000000.cells").write_bytes(content)  # before it by name
+    content[-5] ^= 1
+    path.write_bytes(content)
+    path.rename(folder / "ffffffffffffffff.cells")
+    assert kept_now() == 1 and export([(experiment(), "quick")], clone.folder / "archive") == {"toy.mean quick": 1}
+
+
+def test_a_part_without_its_beginning_is_named(clone: Clone):
+    some_cells(clone, 0, 1)
+    kept_now()
+    shutil.rmtree(clone.folder / "cache")
+    (part,) = clone.parts()
+    content = bytearray(part.read_bytes())
+    content[300] ^= 1
+    part.write_bytes(content)
+    words = f"Expected {part} to begin with what its cells are of."
+    lines: list[str] = []
+    assert words in standing()
+    with pytest.raises(files.DamagedFileError, match="to match the sha256 in its first line"):
+        bring([experiment()], part.parent)
+    run(report=lines.append)
+    assert f"Warning: {words} They are computed again." in lines
+
+
+def test_kept_cells_of_code_that_nobody_knows_hide_no_others(clone: Clone, monkeypatch: pytest.MonkeyPatch):
+    some_cells(clone, 0)
+    kept_now()
+    helper = clone.folder / "toys" / "helper.py"
+    committed = helper.read_text()
+    helper.write_text(committed.replace("2.0 * values", "values * 2.0 * 1.0"))  # and never committed
+    clone.enter(monkeypatch)
+    some_cells(clone, 1, 2, 3)
+    kept_now()
+    helper.write_text(committed)
+    edited(clone, "2.0 * values", "values * 2.0", monkeypatch)
+    shutil.rmtree(clone.folder / "cache")
+    found = verify_kept(experiment(), "quick", device="cpu", report=silent)
+    assert found and found.state == "verified" and "partial 1 of 4" in standing()
 
 
 def test_kept_cells_that_came_out_otherwise_stay_out(clone: Clone, monkeypatch: pytest.MonkeyPatch):
@@ -270,7 +342,7 @@ def test_cells_are_carried_in_one_file(clone: Clone, tmp_path: Path, monkeypatch
     assert (found.added, found.known, found.refused) == ({"toy.mean quick": 3}, {}, {})
     assert bring([experiment()], archive).known == {"toy.mean quick": 3}
     assert run().state == "current" and other.computed()[0] == "2" and len(other.computed()) == 2
-    with pytest.raises(ValueError, match="Expected finished cells, found none"):
+    with pytest.raises(ValueError, match="Expected finished cells of this code"):
         export([(experiment(), "paper")], archive)
 
 
@@ -350,6 +422,25 @@ def test_a_path_in_an_archive_leads_nowhere(clone: Clone, tmp_path: Path, monkey
         assert bring([experiment()], archive).refused and not list(tmp_path.rglob("*evil*"))
     archive.write_bytes(files.sealed(cells.packed({}, about) + cells.packed(columns, manifest)))
     assert bring([experiment()], archive).added == {"toy.mean quick": 1}, "the control"
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [{"profile": ["quick"]}, {"modules": []}, {"spec": "none"}, {"data": None}, {"git_commit": 7}],
+    ids=lambda forged: next(iter(forged)),
+)
+def test_what_cells_are_said_to_be_of_is_refused_if_it_is_nothing(clone: Clone, tmp_path: Path, forged: dict):
+    some_cells(clone, 0)
+    fingerprint = Fingerprint.of(experiment(), "quick")
+    about = parts.about(experiment(), fingerprint, COMMIT) | {"key": "0" * 64} | forged
+    archive = tmp_path / "forged"
+    archive.write_bytes(files.sealed(cells.packed({}, about)))
+    assert list(bring([experiment()], archive).refused.values())
+
+
+def test_a_commit_from_elsewhere_is_no_option_of_git(tmp_path: Path):
+    record = {"git_commit": f"--output={tmp_path / 'written'}", "modules": {"dpnotes.core": "0" * 16}}
+    assert "is not here" in str(code_at(record, {})) and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("kind", ["O", "V8", "M8[s]", "<f8,<f8", "S4"])

@@ -441,7 +441,7 @@ HARMS: dict[str, tuple[Callable[[Path, list[cells.Place]], object], int, bool]] 
     "its sha256": (lambda path, here: put(path, here[1].start + 40, b"0123456789"), 1, True),
     "a bit of its first line": (lambda path, here: flip_at(path, here[1].start + 2), 1, False),
     "a cut": (lambda path, here: os.truncate(path, here[3].start + 20), 2, False),
-    "a bit of what they are of": (lambda path, here: flip_at(path, here[0].start - 9), 5, False),
+    "a bit of what they are of": (lambda path, here: flip_at(path, here[0].start - 9), 5, True),
     "a loss": (lambda path, here: path.unlink(), 5, False),
 }
 

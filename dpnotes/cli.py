@@ -522,7 +522,6 @@ def verify(
     _check_settings(seconds, device, memory)
     settings: dict[str, Any] = {"seconds": seconds, "device": device, "memory": memory}
     states: list[str] = []
-    refused = list[ValueError]()
     for experiment, each in pairs:
         for verifying in (parts.verify_kept, parts.verify):
             try:
@@ -532,12 +531,11 @@ def verify(
                     states.append(found.state)
             except ValueError as error:
                 typer.echo(in_one_line(error), err=True)
-                refused.append(error)
                 states.append("refused")
     if not states:
         wanted = f"{' '.join(names or ['any experiment'])}{f' with profile={profile!r}' if profile else ''}"
         raise ValueError(f"Expected a stored result of {wanted}, found none.")
-    if len(states) == len(refused) == 1:
+    if states == ["refused"]:
         raise typer.Exit(2)
     typer.echo(_counted(len(states), "result", "results", Counter(states)))
     if {*states} - {"current", "verified"}:

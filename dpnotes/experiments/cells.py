@@ -159,12 +159,13 @@ def best(here: Sequence[Place]) -> tuple[Place, Table]:
 
     Raises:
       DamagedFileError: none is.
+      FileNotFoundError: nor is the file of the first one there any more.
     """
     damage = None
     for place in reversed(here):
         try:
             return place, read(place)
-        except DamagedFileError as error:
+        except (DamagedFileError, FileNotFoundError) as error:
             damage = error
     raise damage or DamagedFileError("Expected a record, found none.")
 

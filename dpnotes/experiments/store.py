@@ -228,7 +228,8 @@ def unlisted(lines: Mapping[str, str]) -> set[Place]:
     return {(module, name) for module, names in lines.items() for name in names.split()}
 
 
-def _up_to(rounding: float) -> str:
+def up_to(rounding: float) -> str:
+    """Words that follow "the same numbers": none where they are the same to the bit."""
     return f" up to {rounding:g} of themselves" if rounding else ""
 
 
@@ -272,11 +273,11 @@ class Result:
         if not verified or not verified["cells"]:
             if not kept:
                 return "run with this code"
-            same = f"the same numbers{_up_to(kept['rounding'])}"
+            same = f"the same numbers{up_to(kept['rounding'])}"
             return f"run with this code, but for {kept['cells']} cells of code that gave {same}"
         cells, commit = len(verified["cells"]), (verified["git_commit"] or "an unknown commit")[:12]
         dirty = " with uncommitted changes" if verified["git_dirty"] else ""
-        same = f"the same numbers{_up_to(verified.get('rounding', 0.0))}"  # earlier versions knew no rounding
+        same = f"the same numbers{up_to(verified.get('rounding', 0.0))}"  # earlier versions knew no rounding
         return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, {same}"
 
     @property

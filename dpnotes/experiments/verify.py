@@ -159,8 +159,8 @@ def verify_kept(
         rounding = _ROUNDING if again.rounded else 0.0
         body = {"equal": sorted(equal), "verified_cells": cells, "rounding": rounding, "finished_at": runner.now()}
         parts.write(spec, packed({}, parts.about(experiment, fingerprint, commit) | body))
-        same = f"the same numbers{f' up to {rounding:g} of themselves' if rounding else ''}"
-        report(f"{experiment.id} {profile}: {len(cells)} of {len(kept)} kept cells run again, {same}")
+        words = f"the same numbers{store.up_to(rounding)}"
+        report(f"{experiment.id} {profile}: {len(cells)} of {len(kept)} kept cells run again, {words}")
     return found
 
 

@@ -7,7 +7,7 @@ COSTS = {
         "cpu": Cost(why="hours", hours=2, value=0.25, basis="from the quick profile: more repeats"),
         "paper": Cost(
             why="hours", hours=40, minutes=15, gigabytes=40, value=0.5, basis="from the quick profile: 500 dimensions"
-        )
+        ),
     },
     "sharing": {
         "paper": Cost(why="hours", hours=6, value=0.5, basis="from the quick profile: height 1000, 64 clients")

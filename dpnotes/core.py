@@ -7,7 +7,7 @@ mask over runs. Prices add up in a `Ledger`; a `Guarantee` is computed from it (
 """
 # ruff: noqa: D102 (what a protocol's methods do stands in the docstring of its class)
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Protocol, get_args
 
@@ -119,9 +119,17 @@ class Price:
 
     def same(self, other: "Price") -> bool:
         """Whether it is an equal price of the same runs, to the bit."""
-        kinds = {(price.relation, price.sampling, price.noise, price.noise_multiplier.dtype) for price in (self, other)}
+        kinds = {
+            (type(price), price.relation, price.sampling, price.noise, price.noise_multiplier.dtype)
+            for price in (self, other)
+        }
         multipliers = torch.equal(self.noise_multiplier, other.noise_multiplier)
         return len(kinds) == 1 and multipliers and torch.equal(self.charged, other.charged)
+
+
+    def copy(self) -> "Price":
+        """With tensors of its own: who runs the loop may write into theirs."""
+        return replace(self, noise_multiplier=self.noise_multiplier.clone(), charged=self.charged.clone())
 
 
 @dataclass
@@ -131,11 +139,11 @@ class Ledger:
     prices: list[Price] = field(default_factory=list)
 
     def add(self, price: Price) -> None:
-        """Append one release; all prices of a ledger have one neighbouring relation."""
+        """Append one release, as it is now; all prices of a ledger have one neighbouring relation."""
         if self.prices and price.relation != self.prices[0].relation:
             raise ValueError(f"Expected relation={price.relation} to be the ledger's {self.prices[0].relation}.")
         again = self.prices and not price.charged.is_cuda and price.same(self.prices[-1])  # a GPU would have to wait
-        self.prices.append(self.prices[-1] if again else price)
+        self.prices.append(self.prices[-1] if again else price.copy())
 
     def rho(self) -> Tensor:
         """Total zCDP cost, `(runs,)` float64; random batches need an accountant (`privacy.accounting.account`)."""

@@ -71,6 +71,8 @@ class Sampling:
             raise ValueError(f"Expected rate={self.rate!r} to be 1 with scheme={self.scheme!r}.")
         if self.scheme != "fixed-size" and self.num_examples != 1:
             raise ValueError(f"Expected num_examples={self.num_examples!r} to be 1 with scheme={self.scheme!r}.")
+        object.__setattr__(self, "rate", float(self.rate))
+        object.__setattr__(self, "num_examples", int(self.num_examples))  # an int64 wraps
         if self.scheme == "fixed-size" and self.batch_size / self.num_examples != self.rate:
             raise ValueError(
                 f"Expected rate={self.rate!r} of num_examples={self.num_examples!r} to be a whole number of them."

@@ -34,8 +34,15 @@ def real(**named: object) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Real):
             raise TypeError(f"Expected {shown(name, value)} to be a real number.")
+        _as_wide_as_python(name, value)
         if not _finite(value):
             raise ValueError(f"Expected {shown(name, value)} to be finite.")
+
+
+def _as_wide_as_python(name: str, value: object) -> None:
+    """Refuse numpy's narrow numbers, which overflow or wrap where Python's do not; a cache takes one for its equal."""
+    if str(getattr(value, "dtype", "float64")) not in ("float64", "int64"):
+        raise TypeError(f"Expected {shown(name, value)} to be a number of Python's, or a float64 or int64.")
 
 
 def _finite(value: Real) -> bool:
@@ -103,6 +110,7 @@ def _integer(**named: object) -> None:
     for name, value in named.items():
         if isinstance(value, bool) or not isinstance(value, Integral):
             raise TypeError(f"Expected {shown(name, value)} to be an integer.")
+        _as_wide_as_python(name, value)
 
 
 def or_infinite(check: Callable[..., None], *limits: Any, **named: object) -> None:

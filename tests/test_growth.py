@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -58,6 +59,25 @@ def test_a_ledger_keeps_one_price_of_many_equal_steps():
     assert len(ledger.prices) == 6 and len({id(each) for each in ledger.prices}) == 4
     assert float(ledger.rho()) == pytest.approx(4 * 0.125 + 0.5 / 9)
     assert not price(2.0).same(Price(torch.tensor([2.0]).double(), torch.tensor([True]), Relation.ZERO_OUT))
+
+    @dataclass(frozen=True)
+    class Dearer(Price):
+        def rho(self) -> torch.Tensor:
+            return 2 * super().rho()
+
+    ledger.add(Dearer(**vars(price(2.0, charged=False))))
+    ledger.add(Dearer(**vars(price(2.0))))
+    assert float(ledger.rho()) == pytest.approx(4 * 0.125 + 0.5 / 9 + 2 * 0.125), "nor a price of another class"
+
+
+def test_a_ledger_keeps_what_a_release_cost_when_it_was_added():
+    active, ledger = torch.tensor([True, True]), Ledger()
+    levels = torch.tensor([2.0, 2.0], dtype=torch.float64)
+    ledger.add(Price(levels, active, Relation.ZERO_OUT))
+    before = ledger.rho()
+    active &= torch.tensor([True, False])  # as a loop that somebody writes may
+    levels *= 10
+    assert torch.equal(ledger.rho(), before) and bool((before == 0.125).all())
 
 
 def test_runs_that_spend_the_same_ask_the_accountant_once():

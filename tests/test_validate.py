@@ -1,5 +1,6 @@
 """Each validator accepts its domain, and names argument, value and domain of what it refuses."""
 
+import functools
 from fractions import Fraction
 
 import numpy as np
@@ -13,12 +14,22 @@ NOT_REAL = ["1", None, True, 1j, [1.0]]
 NOT_FINITE = [float("nan"), float("inf"), -float("inf"), np.float64("nan")]
 
 
-@pytest.mark.parametrize("value", [1, 0.5, np.float32(0.5), np.int64(3), Fraction(1, 3)])
+@pytest.mark.parametrize("value", [1, 0.5, np.float64(0.5), np.int64(3), Fraction(1, 3)])
 def test_numbers_of_every_library_pass(value: object):
     validate.real(x=value)
     validate.positive(x=value)
     validate.non_negative(x=value)
     validate.between(0, 4, x=value)
+
+
+NARROW = [np.float16(1), np.float32(1), np.longdouble(1), np.int8(1), np.int32(1), np.uint8(1), np.uint64(1)]
+
+
+@pytest.mark.parametrize("value", NARROW, ids=lambda value: str(value.dtype))
+def test_numbers_that_round_or_wrap_where_pythons_do_not_are_refused(value: object):
+    for check in (validate.real, *([functools.partial(validate.at_least, 1)] if isinstance(value, np.integer) else [])):
+        with pytest.raises(TypeError, match="^Expected x=.* to be a number of Python's, or a float64 or int64"):
+            check(x=value)
 
 
 @pytest.mark.parametrize("check", [validate.real, validate.positive, validate.non_negative])

@@ -351,7 +351,9 @@ def _library_divergence(event: Event, order: float) -> float:
     poisson = event.sampling.scheme == "poisson"
     accountant = rdp.RdpAccountant([order], neighbours.ADD_OR_REMOVE_ONE if poisson else neighbours.REPLACE_ONE)
     accountant.compose(to_dp_event([event]))
-    return max(0.0, float(accountant.rdp[0]))  # of much noise it is rounded to either side of 0
+    divergence = float(accountant.rdp[0])
+    # Of much noise it is rounded to either side of 0; what is no number bounds nothing.
+    return math.inf if math.isnan(divergence) else max(0.0, divergence)
 
 
 def guarantee(

@@ -63,6 +63,8 @@ class Event:
         if self.count > _MOST_RELEASES:
             raise ValueError(f"Expected count={self.count!r} <= {_MOST_RELEASES:g}.")
         check_combination(self.sampling, self.relation, self.noise)
+        object.__setattr__(self, "noise_multiplier", float(self.noise_multiplier))
+        object.__setattr__(self, "count", int(self.count))  # an int64 wraps
 
 
 def clipped_sensitivity(clip: float, divisor: float, relation: Relation, sampling: Sampling = WHOLE) -> float:

@@ -26,8 +26,8 @@ from dpnotes.privacy.events import Event
 _POINTS = 2**17  # at most, of one level; fewer of each where there are hundreds
 _ALL_POINTS = 2**25  # of all levels
 _COMPOSED_POINTS = 2**22  # of a composition of them
-_LOG_TAIL = -50.0  # of the mass cut off a level; it is counted as lost privacy
-_TAIL = 1e-15  # of the mass cut off a composition, counted the same
+_LEAST_TAIL = math.exp(-50)  # of the mass cut off a level that is alone; it is counted as lost privacy
+_TAIL = 1e-15  # of the mass cut off a composition, counted the same; half of it of a level among others
 # Of the mass that a release more may move, by rounding, in a convolution, counted the same. Against sums over binomials
 # (tests/privacy/test_accounting.py) it is up to a fifth of this; a power of a spectrum multiplies its relative error.
 _ROUNDING = 2.0**-52
@@ -98,7 +98,7 @@ def _near_least(events: tuple[Event, ...], delta: float) -> bool:
 
 @lru_cache(maxsize=16)
 def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
-    """The distribution of all events, as a `PrivacyLossDistribution` of dp_accounting; whether its grid is fine."""
+    """The distribution of all events, as a `PrivacyLossDistribution` of dp_accounting; whether it is near the least."""
     from dp_accounting.pld import privacy_loss_distribution as library
 
     validate.at_least(1, num_events=len(events))
@@ -117,25 +117,28 @@ def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
             raise LimitError(
                 f"Expected noise_multiplier={level.multiplier:.4g} <= {_QUIETEST:g}: rounding would decide the answer."
             )
-    interval, fine = _interval(levels)
-    remove = _one_side(levels, "REMOVE", interval)
+    tail = _TAIL / 2 if len(levels) > 1 else _LEAST_TAIL
+    interval, fine = _interval(levels, tail)
     symmetric = all(level.rate == 1 for level in levels)
-    return library.PrivacyLossDistribution(remove, None if symmetric else _one_side(levels, "ADD", interval)), fine
+    sides = [_one_side(levels, side, interval, tail) for side in (("REMOVE",) if symmetric else ("REMOVE", "ADD"))]
+    # Of losses near the rounding of their probabilities there is more mass than 1: the bound holds, far from the least.
+    fine = fine and all(side.mass.sum() <= 1 + _NOTICEABLE for side in sides)
+    return library.PrivacyLossDistribution(*(side.on_grid(interval) for side in sides)), fine
 
 
-def _one_side(levels: Sequence[_Level], side: str, interval: float) -> Any:
+def _one_side(levels: Sequence[_Level], side: str, interval: float, tail: float) -> "_Masses":
     """Composed in pairs, so that no long distribution meets many short ones, and few are held at a time."""
     waiting: list[tuple[int, _Masses]] = []
     rounding = _ROUNDING if sum(level.count for level in levels) > 1 else 0.0
     for level in levels:
-        size, part = 1, _mass(level, side, interval, rounding)
+        size, part = 1, _mass(level, side, interval, tail, rounding)
         while waiting and waiting[-1][0] == size:
             size, part = 2 * size, _joined(waiting.pop()[1], part)
         waiting.append((size, part))
     composed = waiting.pop()[1]
     while waiting:
         composed = _joined(waiting.pop()[1], composed)
-    return composed.on_grid(interval)
+    return composed
 
 
 class _Masses(NamedTuple):
@@ -154,10 +157,11 @@ class _Masses(NamedTuple):
 
 def _joined(one: _Masses, other: _Masses) -> _Masses:
     """Their composition. Of either tail as much is cut off as sums up to half of `_TAIL`: the right one is lost."""
-    from scipy.signal import fftconvolve
+    from scipy import fft
 
-    _check_size(len(one.mass) + len(other.mass) - 1)
-    mass = fftconvolve(one.mass, other.mass)
+    _check_size(points := len(one.mass) + len(other.mass) - 1)
+    length = fft.next_fast_len(points, real=True)
+    mass = fft.irfft(fft.rfft(one.mass, length) * fft.rfft(other.mass, length), length)[:points]  # type: ignore[operator]
     left = _prefix(mass, _TAIL / 2)
     right = max(len(mass) - _prefix(mass[::-1], _TAIL / 2), left + 1)
     kept = mass[left:right]
@@ -168,8 +172,12 @@ def _joined(one: _Masses, other: _Masses) -> _Masses:
 
 def _prefix(mass: NDArray[Any], most: float) -> int:
     """How many of the first points together hold at most so much; rounding makes some of them negative."""
-    above = np.cumsum(mass) > most
-    return int(above.argmax()) if above.any() else len(mass)
+    seen = 256  # mostly enough
+    while not (above := np.cumsum(mass[:seen]) > most).any():
+        if seen >= len(mass):
+            return len(mass)
+        seen *= 8
+    return int(above.argmax())
 
 
 def _check_size(points: int) -> None:
@@ -180,7 +188,7 @@ def _check_size(points: int) -> None:
         )
 
 
-def _interval(levels: Sequence[_Level]) -> tuple[float, bool]:
+def _interval(levels: Sequence[_Level], tail: float) -> tuple[float, bool]:
     """The grid of losses: fine enough that rounding adds less than 0.03% to the composed standard deviation.
 
     And no coarser than 1e-3 (1e-4 without Gaussian noise) or a ten-thousandth of that deviation; never than 0.1. Where
@@ -191,7 +199,7 @@ def _interval(levels: Sequence[_Level]) -> tuple[float, bool]:
     releases = sum(level.count for level in levels)
     coarsest = 1e-4 if all(level.noise != "gaussian" for level in levels) else 1e-3
     coarsest = max(coarsest, min(1e-4 * math.sqrt(variance), 0.1))
-    widest = max(high - low for low, high in (_bounds(level, "REMOVE") for level in levels))
+    widest = max(high - low for low, high in (_bounds(level, tail) for level in levels))
     points = min(_POINTS, max(2**13, _ALL_POINTS // len(levels)))
     finest = widest / points
     interval = max(asked := min(math.sqrt(3e-3 * variance / releases), coarsest), finest)
@@ -211,22 +219,24 @@ def _variance(level: _Level) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _bounds(level: _Level, side: str) -> tuple[float, float]:
-    """The least and the largest loss, up to a tail."""
+def _bounds(level: _Level, tail: float) -> tuple[float, float]:
+    """The least and the largest loss of removing, up to about such a tail of all releases; `_mass` counts the rest."""
     if level.noise != "gaussian":
         return -1 / level.multiplier, 1 / level.multiplier
     from scipy.special import ndtri
 
     # The largest exponent of removing, before sampling, up to half of the tail; the least is its mirror image.
-    exponent = (0.5 / level.multiplier - float(ndtri(0.5 * math.exp(_LOG_TAIL)))) / level.multiplier
-    others = math.log1p(-level.rate) if level.rate < 1 else -math.inf
-    low, high = (float(np.logaddexp(others, math.log(level.rate) + each)) for each in (-exponent, exponent))
-    return (low, high) if side == "REMOVE" else (-high, -low)
+    half = max(tail / level.count, _LEAST_TAIL) / 2
+    exponent = (0.5 / level.multiplier - float(ndtri(half))) / level.multiplier
+    if level.rate == 1:
+        return -exponent, exponent
+    return math.log1p(level.rate * math.expm1(-exponent)), math.log1p(level.rate * math.expm1(exponent))
 
 
-def _mass(level: _Level, side: str, interval: float, rounding: float = 0.0) -> _Masses:
+def _mass(level: _Level, side: str, interval: float, tail: float, rounding: float = 0.0) -> _Masses:
     """Algorithm 1 of Doroshenko, Ghazi, Kamath, Kumar and Manurangsi (2022), arXiv:2207.04380, on a uniform grid."""
-    low, high = _bounds(level, side)
+    low, high = _bounds(level, tail)
+    low, high = (low, high) if side == "REMOVE" else (-high, -low)
     first, last = math.floor(low / interval), math.ceil(high / interval)
     epsilons = np.arange(first, last + 1) * interval
     if level.noise == "gaussian":
@@ -267,7 +277,10 @@ def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:
     _check_size(high - low + 1)
     length = fft.next_fast_len(max(high - low + 1, len(mass)), real=True)
     spectrum = fft.rfft(mass, length)
-    composed = fft.irfft(spectrum**count, length)  # type: ignore[operator]
+    with np.errstate(over="ignore", invalid="ignore"):
+        composed = fft.irfft(spectrum**count, length)  # type: ignore[operator]
+    if not np.isfinite(composed).all():
+        raise LimitError(f"Expected {count} releases with losses above the rounding of their probabilities.")
     return low, np.roll(composed, -low)[: high - low + 1]
 
 
@@ -325,10 +338,9 @@ def hockey_stick(
     validate.one_of(("REMOVE", "ADD"), side=side)
     z, q = noise_multiplier, rate
     sign = 1.0 if side == "REMOVE" else -1.0
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(divide="ignore", over="ignore"):
         # Where the loss of removing is sign * epsilon; below log(1 - q) it never is.
-        threshold = z * z * np.log((np.exp(sign * epsilons) - (1 - q)) / q) + 0.5
-    threshold = np.where(np.isnan(threshold), -np.inf, threshold)
+        threshold = z * z * np.log(np.maximum(np.exp(sign * epsilons) - (1 - q), 0.0) / q) + 0.5
     if side == "REMOVE":
         lower = ndtr(-threshold / z)
         upper = (1 - q) * lower + q * ndtr((1 - threshold) / z)
@@ -336,4 +348,4 @@ def hockey_stick(
         upper = ndtr(threshold / z)
         lower = (1 - q) * upper + q * ndtr((threshold - 1) / z)
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.nan_to_num(upper - np.exp(epsilons) * lower, nan=0.0)
+        return np.fmax(upper - np.exp(epsilons) * lower, 0.0)  # 0 too where infinity meets 0

@@ -321,8 +321,8 @@ def test_a_composition_is_the_library_s():
     for multiplier, rate, count in ((1.0, 0.01, 1000), (0.3, 0.2, 20), (5.0, 0.9, 7)):
         level = pld._Level("gaussian", multiplier, rate, 1)
         for side in ("REMOVE", "ADD"):
-            one = pld._mass(level, side, 1e-3).on_grid(1e-3)
-            ours = pld._mass(level._replace(count=count), side, 1e-3).on_grid(1e-3)
+            one = pld._mass(level, side, 1e-3, pld._LEAST_TAIL).on_grid(1e-3)
+            ours = pld._mass(level._replace(count=count), side, 1e-3, pld._LEAST_TAIL).on_grid(1e-3)
             theirs = one.self_compose(count)
             less = one.self_compose(count - 1)
             for epsilon in (0.1, 1.0, 3.0):
@@ -333,24 +333,77 @@ def test_a_composition_is_the_library_s():
 
 def test_two_levels_are_composed_and_truncated_as_the_library_does_it():
     for side in ("REMOVE", "ADD"):
-        one, other = (pld._mass(pld._Level("gaussian", z, q, 1), side, 1e-3) for z, q in ((1.0, 0.01), (2.0, 0.3)))
+        levels = (pld._Level("gaussian", z, q, 1) for z, q in ((1.0, 0.01), (2.0, 0.3)))
+        one, other = (pld._mass(level, side, 1e-3, pld._LEAST_TAIL) for level in levels)
         ours = pld._joined(one, other).on_grid(1e-3)
         theirs, untouched = (one.on_grid(1e-3).compose(other.on_grid(1e-3), tail) for tail in (1e-15, 0.0))
         assert (ours._lower_loss, ours._infinity_mass) == (theirs._lower_loss, theirs._infinity_mass)
-        assert np.array_equal(ours._probs, theirs._probs) and ours.size < untouched.size, "and something was truncated"
+        np.testing.assert_allclose(ours._probs, theirs._probs, rtol=0, atol=1e-17)
+        assert ours.size < untouched.size, "and something was truncated"
 
 
 @pytest.mark.parametrize("side", ["REMOVE", "ADD"])
 @pytest.mark.parametrize("rate", [1.0, 0.3, 1e-6])
 @pytest.mark.parametrize("multiplier", [0.05, 1.0, 1e6])
-def test_the_largest_losses_are_the_library_s(multiplier: float, rate: float, side: str):
+@pytest.mark.parametrize(("tail", "count"), [(math.exp(-50), 1), (5e-16, 1), (5e-16, 100)])
+def test_the_largest_losses_are_the_library_s(multiplier: float, rate: float, side: str, tail: float, count: int):
     from dp_accounting.pld import privacy_loss_mechanism as library
 
     theirs = library.GaussianPrivacyLoss(
-        multiplier, sampling_prob=rate, log_mass_truncation_bound=-50.0, adjacency_type=library.AdjacencyType[side]
-    ).connect_dots_bounds()
-    ours = pld._bounds(pld._Level("gaussian", multiplier, rate, 1), side)
+        multiplier, sampling_prob=rate, log_mass_truncation_bound=math.log(tail / count),
+        adjacency_type=library.AdjacencyType[side],
+    ).connect_dots_bounds()  # fmt: skip
+    low, high = pld._bounds(pld._Level("gaussian", multiplier, rate, count), tail)
+    ours = (low, high) if side == "REMOVE" else (-high, -low)
     assert ours == pytest.approx((theirs.epsilon_lower, theirs.epsilon_upper), rel=1e-9, abs=1e-15)
+
+
+def test_what_is_cut_off_many_levels_is_counted_as_lost():
+    levels = [Event(z, ZERO_OUT, Sampling.poisson(0.02)) for z in np.geomspace(1, 3, 200)]
+    composed, _ = pld._composed(tuple(levels))
+    lost = composed.get_delta_for_epsilon(math.inf)
+    assert 0 < lost < 1e-12 and account(levels, 0.5 * lost, "PLD").epsilon == math.inf
+
+
+def test_losses_below_the_rounding_of_their_probabilities_are_refused():
+    events = [Event(1e6, ADD_OR_REMOVE, Sampling.poisson(1e-4), 10**6)]
+    with pytest.raises(pld.LimitError, match="above the rounding of their probabilities"):
+        account(events, 1e-5, "PLD")
+    assert account(events, 1e-5).accountant == "Renyi divergences"
+    louder = (replace(events[0], noise_multiplier=1e3),)  # its distribution has a mass of 2.3
+    assert not pld.near_least(louder, 1e-5) and account(louder, 1e-5).epsilon <= account(louder, 1e-5, "PLD").epsilon
+    assert pld.near_least(tuple(poisson(1.0, 0.01, 1000)), 1e-5), "control"
+
+
+def test_what_is_no_number_bounds_nothing(monkeypatch: pytest.MonkeyPatch):
+    event = Event(0.987, ADD_OR_REMOVE, Sampling.poisson(0.3))
+    accounting._library_divergence.cache_clear()
+    monkeypatch.setattr(library_rdp.RdpAccountant, "rdp", np.array([math.nan]), raising=False)
+    assert accounting._library_divergence(event, 3) == math.inf
+    accounting._library_divergence.cache_clear()
+
+
+# ---------------------------------------------------------------- numbers that round or wrap
+def test_narrow_numbers_never_reach_a_cache():
+    """A float16 equals a float and has its hash: a cache would answer with what the float16 overflowed to."""
+    half, fixed = np.float16(3.0), Sampling.fixed_size(10, 1000)
+    assert half == 3.0 and hash(half) == hash(3.0), "why"
+    for call in (
+        lambda: Event(half, Relation.REPLACE_ONE, fixed, 100),
+        lambda: Event(3.0, Relation.REPLACE_ONE, fixed, np.uint8(100)),
+        lambda: Sampling.poisson(np.float32(0.5)),
+        lambda: Sampling.fixed_size(10, np.int16(1000)),
+        lambda: account([Event(3.0, ZERO_OUT)], np.float16(0.25)),
+        *(lambda c=c: rho_to_epsilon(half, 1e-5, c) for c in accounting.CONVERSIONS),
+        *(lambda c=c: epsilon_to_rho(half, 1e-5, c) for c in accounting.CONVERSIONS),
+        lambda: gaussian_std(half, 1e-5),
+    ):
+        with pytest.raises(TypeError, match="to be a number of Python's, or a float64 or int64"):
+            call()
+    wide = Sampling.fixed_size(np.int64(10), np.int64(1000))
+    event = Event(np.float64(3.0), Relation.REPLACE_ONE, wide, np.int64(9))
+    kept = (event.noise_multiplier, event.count, event.sampling.rate, event.sampling.num_examples)
+    assert [type(number) for number in kept] == [float, int, float, int], "what is wide enough is Python's from here"
 
 
 # ---------------------------------------------------------------- tiny deltas, and the best of all accountants

@@ -248,8 +248,9 @@ class Notebook:
                 return (all if both else any)(changes)
             self.page.wait_for_timeout(100)
 
-    def move_slider(self, explorer: "Locator", slider: int, key: str, times: int, seconds: float = 5) -> bool:
+    def move_slider(self, explorer: "Locator", slider: int, key: str, times: int, seconds: float = 10) -> bool:
         """Press `key` on a slider; whether readout and picture then changed, both of them."""
+        self.wait_until_idle()  # what was moved before may still be followed, and would be taken for this move
         before = self.seen(explorer)
         explorer.locator(".noUi-handle").nth(slider).focus()
         for _ in range(times):

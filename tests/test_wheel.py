@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -111,6 +112,10 @@ def test_its_results_are_as_current_as_those_of_the_repository(reader: Path, ins
     listing = "-m", "dpnotes", "status", "--json"
     there, here = run(installed, *listing, cwd=reader), run(sys.executable, *listing, cwd=ROOT, PYTHONPATH=str(ROOT))
     states = [{(row["experiment"], row["profile"]): row["state"] for row in json.loads(text)} for text in (there, here)]
+    for row in json.loads(here):
+        if row["state"] == "partial":  # a wheel carries no finished cells (notebooks/results/parts), the rest it knows
+            (state,) = re.findall(r"cells finished; (\w+):", row["reason"])
+            states[1][row["experiment"], row["profile"]] = state
     assert states[0] == states[1] and "current" in states[0].values()
 
 

@@ -5,7 +5,6 @@ it through a *mechanism*, into which a `Sensitive` value goes and from which a n
 *method* moves the point. Parameters are flat `(runs, dim)` tensors: a batch of runs is one program, control flow is a
 mask over runs. Prices add up in a `Ledger`; a `Guarantee` is computed from it (`dpnotes.privacy.accounting`).
 """
-# ruff: noqa: D102 (what a protocol's methods do stands in the docstring of its class)
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -118,18 +117,10 @@ class Price:
         return torch.where(self.charged, 0.5 * self.noise_multiplier.double() ** -2, 0.0)
 
     def same(self, other: "Price") -> bool:
-        """Whether it is an equal price of the same runs, to the bit."""
-        kinds = {
-            (type(price), price.relation, price.sampling, price.noise, price.noise_multiplier.dtype)
-            for price in (self, other)
-        }
-        multipliers = torch.equal(self.noise_multiplier, other.noise_multiplier)
-        return len(kinds) == 1 and multipliers and torch.equal(self.charged, other.charged)
-
-
-    def copy(self) -> "Price":
-        """With tensors of its own: who runs the loop may write into theirs."""
-        return replace(self, noise_multiplier=self.noise_multiplier.clone(), charged=self.charged.clone())
+        """Whether it is an equal price of the same runs, to the bit; never one of a class with a cost of its own."""
+        kinds = {(type(p), p.relation, p.sampling, p.noise, p.noise_multiplier.dtype) for p in (self, other)}
+        equal = torch.equal(self.noise_multiplier, other.noise_multiplier) and torch.equal(self.charged, other.charged)
+        return equal and len(kinds) == 1 and type(self) is Price
 
 
 @dataclass
@@ -143,7 +134,8 @@ class Ledger:
         if self.prices and price.relation != self.prices[0].relation:
             raise ValueError(f"Expected relation={price.relation} to be the ledger's {self.prices[0].relation}.")
         again = self.prices and not price.charged.is_cuda and price.same(self.prices[-1])  # a GPU would have to wait
-        self.prices.append(self.prices[-1] if again else price.copy())
+        own = replace(price, noise_multiplier=price.noise_multiplier.clone(), charged=price.charged.clone())
+        self.prices.append(self.prices[-1] if again else own)
 
     def rho(self) -> Tensor:
         """Total zCDP cost, `(runs,)` float64; random batches need an accountant (`privacy.accounting.account`)."""

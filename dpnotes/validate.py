@@ -147,7 +147,8 @@ def every(check: Callable[..., None], *limits: Any, **named: Any) -> None:
     ValueError: Expected attempts=0 >= 1.
     """
     for name, value in named.items():
-        for number in value.flatten().tolist() if hasattr(value, "flatten") else [value]:
+        several = hasattr(value, "flatten") and not isinstance(value, Real)  # numpy's numbers are real, and have it
+        for number in value.flatten().tolist() if several else [value]:
             check(*limits, **{name: number})
 
 

@@ -62,12 +62,15 @@ def test_a_ledger_keeps_one_price_of_many_equal_steps():
 
     @dataclass(frozen=True)
     class Dearer(Price):
-        def rho(self) -> torch.Tensor:
-            return 2 * super().rho()
+        times: int = 1
 
-    ledger.add(Dearer(**vars(price(2.0, charged=False))))
-    ledger.add(Dearer(**vars(price(2.0))))
-    assert float(ledger.rho()) == pytest.approx(4 * 0.125 + 0.5 / 9 + 2 * 0.125), "nor a price of another class"
+        def rho(self) -> torch.Tensor:
+            return self.times * super().rho()
+
+    ledger.add(price(2.0))
+    for times in (1, 3):
+        ledger.add(Dearer(**vars(price(2.0)), times=times))
+    assert float(ledger.rho()) == pytest.approx(5 * 0.125 + 0.5 / 9 + 4 * 0.125), "nor a price of another class"
 
 
 def test_a_ledger_keeps_what_a_release_cost_when_it_was_added():

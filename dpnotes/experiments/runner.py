@@ -476,11 +476,16 @@ def environment(device: str) -> dict[str, Any]:
 
 
 def _processor() -> str:
+    """Its name, and what else its sums go by: processors of one name may have other instructions."""
+    import torch
+
+    name, instructions = platform.processor() or platform.machine(), torch.backends.cpu.get_cpu_capability()
     if sys.platform == "linux":
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+        facts = {key.strip(): value.strip() for key, _, value in lines}
+        if "model name" in facts:
+            name = f"{facts['model name']} (family {facts.get('cpu family')}, model {facts.get('model')})"
+    return f"{name}, {instructions}"
 
 
 # ---------------------------------------------------------------- the manifest

@@ -302,7 +302,7 @@ def pure_hockey_stick(
       array([0.3935, 0.2212, 0.    ])
     """
     validate.positive(noise_multiplier=noise_multiplier)
-    largest = 1 / noise_multiplier
+    epsilons, largest = np.asarray(epsilons, np.float64), 1 / noise_multiplier
     inside = np.clip(epsilons, -largest, largest)
     if noise == "laplace":
         deltas = -np.expm1((inside - largest) / 2)
@@ -336,7 +336,7 @@ def hockey_stick(
     if rate > 1:
         raise ValueError(f"Expected rate={rate!r} <= 1.")
     validate.one_of(("REMOVE", "ADD"), side=side)
-    z, q = noise_multiplier, rate
+    epsilons, z, q = np.asarray(epsilons, np.float64), noise_multiplier, rate
     sign = 1.0 if side == "REMOVE" else -1.0
     with np.errstate(divide="ignore", over="ignore"):
         # Where the loss of removing is sign * epsilon; below log(1 - q) it never is.

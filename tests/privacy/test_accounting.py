@@ -400,6 +400,8 @@ def test_narrow_numbers_never_reach_a_cache():
     ):
         with pytest.raises(TypeError, match="to be a number of Python's, or a float64 or int64"):
             call()
+    for grid in (np.float16(11.5), np.float32(89.0)):  # whose exponential would overflow: a delta of 0, where 1 is due
+        assert pld.hockey_stick(grid, 0.05, 1.0, "REMOVE") > 0.99
     wide = Sampling.fixed_size(np.int64(10), np.int64(1000))
     event = Event(np.float64(3.0), Relation.REPLACE_ONE, wide, np.int64(9))
     kept = (event.noise_multiplier, event.count, event.sampling.rate, event.sampling.num_examples)

@@ -197,6 +197,7 @@ LAWS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*LAWS, "Tree, optimal", "Laplace"])
 def test_scores_have_the_law_that_the_plan_rests_on(name: str):
     door = audits.doors()[name]
@@ -250,6 +251,7 @@ def test_a_mutant_that_matters_is_killed_and_an_equivalent_one_survives(tmp_path
     assert mutants.read(tmp_path / "table.csv") == [killed, survived]
 
 
+@pytest.mark.slow
 def test_every_module_has_a_part_whose_tests_are_there():
     drawn = mutants.chosen()
     assert len(drawn) == len({(m.file, m.line) for m in drawn}) == SIZES["mutants"] and drawn == mutants.chosen()

@@ -90,6 +90,7 @@ def test_the_quick_result_is_current(experiment: Experiment):
     assert not not_current(experiment)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", QUICK, ids=lambda e: e.id)
 def test_the_stored_decision_is_the_rule_s(experiment: Experiment):
     result = load(experiment, "quick")

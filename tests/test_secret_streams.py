@@ -99,6 +99,7 @@ def draws_once(mechanism: Any, device: str) -> bool:
         return drawn and second and refused(lambda: release(mechanism, other, 0)[:1])
 
 
+@pytest.mark.slow
 @each_mechanism
 @DEVICES
 def test_a_mechanism_releases_a_call_of_secret_streams_once(mechanism: Any, device: str):
@@ -212,6 +213,7 @@ def test_a_run_that_does_not_search_keeps_its_search():
 
 
 # ---------------------------------------------------------------- oracles, algorithms, states that were put back
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLES)
 @DEVICES
 def test_of_two_oracles_on_one_stream_the_second_is_refused(name: str, device: str):

@@ -55,6 +55,7 @@ def is_plausible(stated: Chances, found: Chances) -> bool:
     return min(p_value(stated.if_right, found.if_right), p_value(stated.if_rival, found.if_rival)) > LEVEL
 
 
+@pytest.mark.slow
 def test_simulated_shares_are_those_of_the_worlds():
     found, counts = simulate(coin(1), "quick", 4000, seed=3)
     assert abs(found.if_right - 0.9) < 4 * np.sqrt(0.09 / 4000) and abs(found.if_rival - 0.1) < 4 * np.sqrt(0.09 / 4000)

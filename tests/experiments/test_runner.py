@@ -325,6 +325,7 @@ def test_killed_and_resumed_gives_the_same_bytes(folder: Path, toy: ModuleType):
     assert differing <= times
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_what_is_finished_and_how_to_go_on(folder: Path, toy: ModuleType):
     process = started(folder, hang=3)
     process.send_signal(signal.SIGINT)
@@ -595,6 +596,7 @@ def test_too_large_a_result_is_refused_and_its_cells_are_kept(folder: Path, toy:
     assert count_kept(folder) == 5 and not list((folder / "results").glob("*"))
 
 
+@pytest.mark.slow
 def test_a_result_that_will_be_too_large_is_refused_after_few_cells(folder: Path, toy: ModuleType):
     with pytest.raises(ValueError, match=r"Expected toy.mean.quick.npz <= 1 MB: 1 of 40 cells fill .*, all of them"):
         runner.run(with_spec(toy, num_runs=20_000, num_cells=40), "quick", report=silent)

@@ -548,6 +548,7 @@ def test_a_tampered_manifest_is_refused(ran: Path):
     assert verified().state == "verified", "the control"
 
 
+@pytest.mark.slow
 def test_a_kill_loses_nothing(ran: Path):
     edit(ran, "arms", "3, 9", "2 + 1, 9")
     before = {path: path.read_bytes() for path in (ran / "results").iterdir()}

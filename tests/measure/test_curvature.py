@@ -249,6 +249,7 @@ def misses(found: Interval, truth: Tensor) -> int:
 FAMILIES = ["flat", "clustered", "isolated", "adverse", "decades", "positive"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_intervals_are_wrong_at_most_5_of_1000_times_at_1e_3(family: str):
     # More than 5 of 1,000 at 1e-3 has probability 6e-4; all draws are fixed. Products: few, in sight, and many.

@@ -263,6 +263,7 @@ def test_certificates_of_valleys_and_networks_in_the_plane(seed: int):
         assert 0.9 * exact - 1e-3 <= norm <= 1.1 * exact + 1e-2
 
 
+@pytest.mark.slow
 def test_of_one_coordinate_the_norm_is_that_of_an_interval_of_slopes():
     problem = AbsoluteDeviations(normal("line", 9, 1))
     x = torch.linspace(-2, 2, 15, dtype=torch.float64)[:, None]
@@ -300,6 +301,7 @@ def test_a_fresh_sample_finds_errors_that_cancelled():
     closely(found.check(sampled("train")), found.norm, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_runs_are_certified_alike_together_and_alone():
     gradient = mean_gradient(MinOfNorms(normal("centers", 3, 6), normal("shifts", 4, 6)))
     x, streams = normal("together", 3, 6), Streams.of("together", range(3))
@@ -358,6 +360,7 @@ def phase_retrieval(dim: int = 4, num_examples: int = 30) -> RobustRegression:
     return RobustRegression.sample(normal("signal", dim, 1), num_examples, 0, "absolute", noise_std=0.2)
 
 
+@pytest.mark.slow
 def test_the_component_norm_is_that_of_another_solver_and_below_the_goldstein_norm():
     problem, radius = phase_retrieval(), 0.15
     x = normal("signal", 4, 1).T + 0.4 * normal("component", 6, 4)

@@ -146,6 +146,7 @@ def test_every_theorem_can_be_chosen_and_moved(explorer):
     assert np.median(seconds) < 0.2, "a redraw"
 
 
+@pytest.mark.slow
 def test_the_explorer_lights_up_another_vertex_when_epsilon_falls(explorer):
     explorer.choice.value = next(o for o in explorer.choice.options if o.startswith("drift_escape.thm2"))
     controls = explorer.controls
@@ -212,6 +213,7 @@ def test_the_largest_of_several_rates_counts():
     assert shown.data is not None and shown.data["here"]["both"] == pytest.approx(1e-3)
 
 
+@pytest.mark.slow
 def test_a_redraw_of_the_map_is_quick():
     shown = world(one=n ** sympy.Rational(-1, 2), other=sympy.sqrt(d) / (n * epsilon), third=d / (n * epsilon))
     seconds = []

@@ -123,6 +123,7 @@ tiny = teaching.Exercise("1 + 1?", teaching.near(2), []); kept = 3"""
     )
 
 
+@pytest.mark.slow
 def test_students_copies_run_say_that_they_have_no_solution_and_take_right_answers(written: Path, tmp_path: Path):
     made = read(written / "students/a.ipynb")
     assert printed(made)[-1] == "This copy has no solutions.\n"

@@ -529,6 +529,7 @@ def test_claims_are_a_client_s_own_and_the_weakest_is_the_run_s():
     assert clients.totals().tolist() == [clients_worker.sizes(5)] * 2
 
 
+@pytest.mark.slow
 def test_what_a_client_sends_is_as_private_as_it_says_by_its_exact_transcript():
     """Every neighbour of client 1's data, at the worst place: the means that it would send, noise aside."""
     size, runs = 24, 1

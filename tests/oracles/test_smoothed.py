@@ -98,6 +98,7 @@ def ball_for_sphere(normal: Tensor, radius: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------- estimators
+@pytest.mark.slow
 def test_two_point_estimates_have_the_mean_and_the_covariance_of_the_closed_form(monkeypatch: pytest.MonkeyPatch):
     x, move = torch.ones(DIM).double(), torch.tensor([0.1, 0.2, -0.1]).double()
     cases: list[tuple[Callable[[], Tensor], Tensor, int]] = [

@@ -99,6 +99,7 @@ def test_verdicts_are_the_expected_ones(paper: str):
     assert all(v.evidence and v.evidence == " ".join(v.evidence.split()) for v in verdicts(paper).values())
 
 
+@pytest.mark.slow
 @each_paper
 def test_corrections_are_confirmed_as_expected(paper: str):
     found = {name: str(verdict.kind) for name, verdict in corrections(paper).items()}

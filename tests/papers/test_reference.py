@@ -1249,6 +1249,7 @@ def unnoticed(module: ModuleType, number: int | None = None) -> list[tuple[str, 
 MODULES = [schedules_reference, noisy_reference, adaptive_reference, escape_reference, goldstein_reference]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__package__)
 def test_a_mutated_line_of_a_reference_is_noticed(module: ModuleType):
     assert set(unnoticed(module, NUMBER)) <= set(EQUIVALENT)

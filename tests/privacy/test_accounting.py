@@ -158,6 +158,7 @@ def test_heterogeneous_schedules_level_by_level(levels):
     assert exact * (1 - 1e-9) <= accountant.get_epsilon(delta) <= exact * (1 + 1e-3)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.floats(0.6, 5), st.floats(1e-3, 0.5), st.integers(1, 200))
 def test_sampling_amplifies_and_renyi_is_never_better(multiplier, rate, steps):
@@ -167,6 +168,7 @@ def test_sampling_amplifies_and_renyi_is_never_better(multiplier, rate, steps):
     assert sampled <= account([Event(multiplier, ADD_OR_REMOVE, count=steps)], delta).epsilon * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_many_levels_are_their_composition():
     levels = np.linspace(0.8, 2.5, 20)
     distinct = [Event(float(z), ZERO_OUT, Sampling.poisson(0.02), 3) for z in levels]
@@ -179,6 +181,7 @@ def test_many_levels_are_their_composition():
     assert account(split, 1e-5).epsilon == account(distinct, 1e-5).epsilon, "equal levels are merged"
 
 
+@pytest.mark.slow
 def test_batches_of_fixed_size_are_the_library_s_renyi_bound():
     for multiplier, size, steps in ((1.0, 10, 100), (2.0, 100, 500)):
         event = Event(multiplier, REPLACE_ONE, Sampling.fixed_size(size, 1000), steps)
@@ -192,6 +195,7 @@ def test_batches_of_fixed_size_are_the_library_s_renyi_bound():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("multiplier", "size", "steps"), [(1.0, 10, 1000), (2.0, 50, 500), (1.5, 20, 3000)])
 def test_the_claim_for_batches_of_fixed_size_is_above_what_is_attained(multiplier, size, steps):
     # One example, +clip in one data set and -clip in the other, all others zero: the sum of a batch is one of two
@@ -705,6 +709,7 @@ def test_scales_of_the_literature():
     assert round(4 * math.sqrt(4 * math.log(1e6)), 2) == 29.74
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [WHOLE, Sampling.poisson(0.02)], ids=lambda s: s.scheme)
 def test_the_multiplier_for_events_is_on_the_private_side(sampling):
     def events(multiplier: float) -> list[Event]:

@@ -139,6 +139,7 @@ def test_a_mixture_of_one_is_a_gaussian_and_its_attack_faces_the_right_way():
     assert math.isinf(MixturePair(np.array([[100.0], [1.0]]), other, 1.0).epsilon(1e-5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stds", [(0.5, 1.0), (1.0, 0.5)])
 def test_two_scales_have_the_epsilon_of_their_densities(stds: tuple[float, float]):
     means = torch.tensor([[0.3], [0.0]], dtype=torch.float64)

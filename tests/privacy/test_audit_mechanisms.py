@@ -74,6 +74,7 @@ CORRECT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CORRECT)
 def test_the_ledger_covers_the_exact_densities_whichever_increment_changes(name: str):
     make, restarts = CORRECT[name]
@@ -99,6 +100,7 @@ def test_the_library_s_tree_has_the_densities_of_the_museum_s():
         assert ours.mu == pytest.approx(theirs.mu, rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gaussian", "tree", "optimal tree", "banded square root"])
 def test_what_is_sampled_has_these_densities_and_an_audit_does_not_accuse_it(name: str):
     make, restarts = CORRECT[name]

@@ -89,6 +89,7 @@ def middle(exhibit: Exhibit, broken: bool) -> float:
     return float(max(grid, key=lambda t: min(sum(pair.rates(t)) / 2, 1 - sum(pair.rates(t)) / 2)))
 
 
+@pytest.mark.slow
 @by_name
 @pytest.mark.parametrize("broken", [False, True])
 def test_the_densities_are_those_of_what_is_sampled(exhibit: Exhibit, broken: bool):

@@ -111,6 +111,7 @@ def test_the_conversions_are_ordered_and_the_exact_one_is_exact(rho, delta):
     assert float(exact_delta(exact * 0.999, math.sqrt(2 * rho))) > delta * (1 + 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conversion", CONVERSIONS)
 @settings(max_examples=30)
 @given(epsilon=st.floats(1e-3, 50), exponent=st.floats(-12, -1))

@@ -148,6 +148,7 @@ def test_a_run_is_searched_as_if_it_were_alone():
 
 
 # ---------------------------------------------------------------- price
+@pytest.mark.slow
 def test_the_search_is_paid_for_on_top_of_the_iterates():
     task = search(epsilon=0.5, eigenvalue_error=0.01)
     iterates = [Event(20.0, Relation.REPLACE_ONE, count=100)]

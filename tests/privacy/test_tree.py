@@ -158,6 +158,7 @@ def test_the_covariance_of_the_tree_is_exact_for_every_length_to_64():
         assert np.array_equal(printed[-1], printed[-2]), "both last sums have the same noise"
 
 
+@pytest.mark.slow
 def test_the_covariance_of_the_optimal_tree_is_exact_for_every_length_to_64():
     for steps in range(1, 65):
         ours = covariance_of_sums(Tree(steps, optimal=True), steps)

@@ -97,6 +97,7 @@ def test_a_run_s_guarantee_names_what_it_rests_on_and_what_the_caller_says_it_le
         assert str(claim).endswith(f"; NOT covered: {'; '.join(left_out)}")
 
 
+@pytest.mark.slow
 def test_a_long_schedule_is_run_to_its_end():
     runs = train([uniform(RHO, 3_000)], 1, step_size=1e-3)
     assert runs.state.steps.tolist() == [3_000] and (runs.state.status == Status.FINISHED).all()

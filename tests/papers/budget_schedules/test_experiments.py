@@ -292,6 +292,7 @@ def test_the_rule_on_random_batches(gain, verdict):
     assert subsampled.decide(frame.assign(finished=frame.index > 1), subsampled.QUICK).verdict == "undecided"
 
 
+@pytest.mark.slow
 def test_schedules_of_random_batches_have_the_budget_and_the_shape():
     for rate in (1.0, 0.9):
         levels = subsampled.multipliers(rate, 10, 0.1, 4.0, 1e-8)

@@ -37,6 +37,7 @@ def choice(accuracy: float = 0.2, epsilon: float = 1.0, **more: Any) -> Paramete
     return practical(escape, DIM, epsilon, DELTA, gradient_bound=4.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "repeat"), [(1.0, "refresh"), (0.01, "restore"), (math.inf, "go on")])
 def test_runs_return_a_second_order_stationary_point_within_their_claim(epsilon, repeat):
     streams, seen = Streams.of("sosp", range(3)), []

@@ -159,6 +159,7 @@ def test_the_rule_of_the_returned_point():
     assert returned_point.decide(lost, spec).reason == "1 of 1228 runs did not end"
 
 
+@pytest.mark.slow
 def test_tiny_cells_of_the_returned_point():
     frame = frame_of(returned_point.EXPERIMENT, TINY)
     assert frame.groupby("kind").size().to_dict() == {"attempt": 10, "hill": 12, "level": 6, "stop": 8}
@@ -222,6 +223,7 @@ def test_the_rule_of_repeats():
     assert repeats.decide(dependent, spec).verdict == "not reproduced"
 
 
+@pytest.mark.slow
 def test_tiny_cells_of_repeats_count_attempts_and_examples():
     spec = changed(repeats.QUICK, repeats=40, attempts=3)
     frame = frame_of(repeats.EXPERIMENT, spec)
@@ -361,6 +363,7 @@ def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tenso
     return torch.stack(released, 1)
 
 
+@pytest.mark.slow
 def test_the_oracle_itself_pays_for_the_jump_back():
     def farthest(module: Any) -> float:
         """The largest distance that any one example makes."""
@@ -454,6 +457,7 @@ def test_tiny_cells_of_sensing(monkeypatch):
         sensing.run_cell(spec, sensing.cells(spec)[0], Context("cpu", 10**9))
 
 
+@pytest.mark.slow
 def test_runs_of_a_grid_are_those_of_its_step_sizes_one_by_one():
     problem = {**sensing.QUICK["problems"]["phase retrieval"], "dim": 4, "num_examples": 1000}
     spec = changed(sensing.QUICK, problems={"one": problem})
@@ -656,6 +660,7 @@ def digits_frame(ratio: float = 1.0, spread: float = 0.1, status: str = "OK", se
     return pd.DataFrame(rows)
 
 
+@pytest.mark.slow
 def test_the_rule_of_digits_by_clients():
     rule, spec = mnist_clients.decide, mnist_clients.QUICK
     assert np.mean([rule(digits_frame(seed=seed), spec).verdict == "reproduced" for seed in range(30)]) > 0.9
@@ -708,6 +713,7 @@ def test_runs_of_sharing_start_on_a_strict_saddle_and_one_kind_of_noise_decides(
             assert sharing.minor_noise(found, spec["dim"], other) > 1, "control"
 
 
+@pytest.mark.slow
 def test_one_client_is_drift_escape_end_to_end():
     for cell in sharing.cells(SHORT):
         if cell["clients"] > 1 or cell["kind"] != "rate":
@@ -746,6 +752,7 @@ def shares(
     return pd.DataFrame(rows)
 
 
+@pytest.mark.slow
 def test_the_rule_of_sharing():
     rule, spec = sharing.decide, sharing.QUICK
     assert np.mean([rule(shares(seed=seed), spec).verdict == "reproduced" for seed in range(10)]) >= 0.9

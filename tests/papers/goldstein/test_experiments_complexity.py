@@ -47,6 +47,7 @@ def test_the_start_is_not_stationary():
         assert certify_goldstein(gradient, valleys.starts(1, dim), streams, radius=0.5).norm > 0.8
 
 
+@pytest.mark.slow
 def test_more_samples_and_rounds_shorten_a_certificate_by_two_thousandths_in_the_mean(monkeypatch: pytest.MonkeyPatch):
     # Of 48 other points, one certificate was 2% longer with few rounds, one 0.4% and all others less than 0.1%.
     for dim in (10, 50):
@@ -60,6 +61,7 @@ def test_more_samples_and_rounds_shorten_a_certificate_by_two_thousandths_in_the
             assert (valleys.mean_norms(gradient, x[:, None], streams, 0.5) / many - 1).mean() > 2e-3, "control"
 
 
+@pytest.mark.slow
 def test_windows_are_spread_over_a_run():
     spec = complexity.QUICK
     cell = {"passes": "one", "method": "plain", "dim": 4, "share": 0.9}

@@ -53,6 +53,7 @@ def test_a_lost_run_decides_nothing():
     assert set(mnist.summary(frame)["window"]) == set(range(5))
 
 
+@pytest.mark.slow
 def test_a_cell_runs(monkeypatch):
     draws = torch.Generator().manual_seed(0)
     images, labels = torch.rand(60, 784, generator=draws), torch.tensor([3, 5] * 30)

@@ -233,6 +233,7 @@ def test_the_premises_of_theorem_3_3_are_part_of_the_result():
 
 
 # ---------------------------------------------------------------- Assumption B alone
+@pytest.mark.slow
 def test_assumption_b_has_a_sensitivity_of_its_own():
     sigma, std = 0.5, 0.6
     noise, known = [by_hand(std)], Premises(sigma=sigma)
@@ -292,6 +293,7 @@ def test_no_argument_holds_where_examples_mix():
         assert {reading.accounted.holds for reading in found.values()} == {holds}
 
 
+@pytest.mark.slow
 def test_where_lemma_3_2_fails_the_run_says_so_and_assumption_b_still_holds():
     # f_i = L |x|^2 / 2 + <a_i, x> at eta = 1/L: x_t is the last noise, whose norm is Delta sqrt(d).
     n, B, T, delta = 1000, 100, 250, 1e-5
@@ -358,6 +360,7 @@ def test_noise_leaves_a_saddle_and_no_noise_stays():
     assert (data.landscape.smallest_eigenvalue(quiet.x) < -0.9).all()
 
 
+@pytest.mark.slow
 def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
     known, noise = Premises(sigma=2.0), [by_hand(0.5)]
     fresh, _ = on_fresh_data(noise)

@@ -269,6 +269,7 @@ def test_the_rule_on_lemma_3_2(change, verdict):
     assert lemma_3_2.decide(largest(**change), lemma_3_2.QUICK).verdict == verdict
 
 
+@pytest.mark.slow
 def test_the_counterexample_exceeds_the_bound_in_a_tiny_run_and_not_in_few_dimensions():
     spec = changed(lemma_3_2.QUICK, dims=[4, 400], num_examples=200, batch_size=20, num_steps=100, repeats=3)
     frame = frame_of(lemma_3_2, spec)

@@ -186,6 +186,7 @@ class Sizes:
         return self
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nominal", "poisson"), [(1.0, 1.18), (2.0, 8.56), (4.0, 115.4), (8.0, 848.7)])
 def test_nominal_epsilons_of_the_paper_are_not_the_accounted_ones(nominal: float, poisson: float):
     spec = images.CONVNET.specs["paper"]
@@ -231,6 +232,7 @@ def test_a_cell_of_each_family(experiment: str, tmp_path: Path):
     assert plain["accounted"] == plain["accounted_poisson"] == math.inf
 
 
+@pytest.mark.slow
 def test_a_cell_goes_on_where_it_was_interrupted(tmp_path: Path):
     spec, path = tiny("convnet"), tmp_path / "cell.pt"
 

@@ -178,6 +178,7 @@ def test_a_plan_that_cannot_be_is_refused(changes: dict, error: type, said: str)
         replace(PLAN, **changes)
 
 
+@pytest.mark.slow
 def test_a_delta_that_allows_to_publish_an_example_is_warned_of():
     with pytest.warns(UserWarning, match=r"delta=0.02 to be well below 1 / 60: .* drawn at random"):
         replace(PLAN, delta=0.02)

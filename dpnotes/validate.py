@@ -148,7 +148,7 @@ def every(check: Callable[..., None], *limits: Any, **named: Any) -> None:
     """
     for name, value in named.items():
         several = hasattr(value, "flatten") and not isinstance(value, Real)  # numpy's numbers are real, and have it
-        for number in value.flatten().tolist() if several else [value]:
+        for number in value.flatten().tolist() if several else [value]:  # type: ignore[union-attr]
             check(*limits, **{name: number})
 
 

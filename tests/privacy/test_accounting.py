@@ -3,6 +3,8 @@
 import math
 import tracemalloc
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import dp_accounting
 import mpmath
@@ -388,26 +390,31 @@ def test_what_is_no_number_bounds_nothing(monkeypatch: pytest.MonkeyPatch):
 
 
 # ---------------------------------------------------------------- numbers that round or wrap
+def number(kind: str, value: float) -> Any:
+    """Of one of numpy's kinds."""
+    return np.dtype(kind).type(value)
+
+
 def test_narrow_numbers_never_reach_a_cache():
     """A float16 equals a float and has its hash: a cache would answer with what the float16 overflowed to."""
-    half, fixed = np.float16(3.0), Sampling.fixed_size(10, 1000)
+    half, fixed = number("float16", 3.0), Sampling.fixed_size(10, 1000)
     assert half == 3.0 and hash(half) == hash(3.0), "why"
     for call in (
         lambda: Event(half, Relation.REPLACE_ONE, fixed, 100),
-        lambda: Event(3.0, Relation.REPLACE_ONE, fixed, np.uint8(100)),
-        lambda: Sampling.poisson(np.float32(0.5)),
-        lambda: Sampling.fixed_size(10, np.int16(1000)),
-        lambda: account([Event(3.0, ZERO_OUT)], np.float16(0.25)),
-        *(lambda c=c: rho_to_epsilon(half, 1e-5, c) for c in accounting.CONVERSIONS),
-        *(lambda c=c: epsilon_to_rho(half, 1e-5, c) for c in accounting.CONVERSIONS),
+        lambda: Event(3.0, Relation.REPLACE_ONE, fixed, number("uint8", 100)),
+        lambda: Sampling.poisson(number("float32", 0.5)),
+        lambda: Sampling.fixed_size(10, number("int16", 1000)),
+        lambda: account([Event(3.0, ZERO_OUT)], number("float16", 0.25)),
+        *(partial(rho_to_epsilon, half, 1e-5, c) for c in accounting.CONVERSIONS),
+        *(partial(epsilon_to_rho, half, 1e-5, c) for c in accounting.CONVERSIONS),
         lambda: gaussian_std(half, 1e-5),
     ):
         with pytest.raises(TypeError, match="to be a number of Python's, or a float64 or int64"):
             call()
-    for grid in (np.float16(11.5), np.float32(89.0)):  # whose exponential would overflow: a delta of 0, where 1 is due
+    for grid in (number("float16", 11.5), number("float32", 89.0)):  # an overflow made 0 of 1
         assert pld.hockey_stick(grid, 0.05, 1.0, "REMOVE") > 0.99
-    wide = Sampling.fixed_size(np.int64(10), np.int64(1000))
-    event = Event(np.float64(3.0), Relation.REPLACE_ONE, wide, np.int64(9))
+    wide = Sampling.fixed_size(number("int64", 10), number("int64", 1000))
+    event = Event(np.float64(3.0), Relation.REPLACE_ONE, wide, number("int64", 9))
     kept = (event.noise_multiplier, event.count, event.sampling.rate, event.sampling.num_examples)
     assert [type(number) for number in kept] == [float, int, float, int], "what is wide enough is Python's from here"
 

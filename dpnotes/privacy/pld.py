@@ -55,8 +55,8 @@ def epsilon(events: tuple[Event, ...], delta: float) -> float:
       delta: in (0, 1).
 
     Raises:
-      LimitError: if a noise multiplier is below 0.05 or above 1e6, or the distribution of all events would have over
-        2^22 points.
+      LimitError: if a noise multiplier is below 0.05 or above 1e6, the distribution of all events would have over
+        2^22 points, or of very many releases the rounding overflows.
 
     Example:
       >>> from dpnotes.core import Relation, Sampling

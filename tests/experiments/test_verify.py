@@ -470,6 +470,17 @@ def test_another_machine_has_rounding_and_the_tolerance_of_the_spec_and_no_other
     assert verified_after_a_run(ran, "another processor").state == "verified"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/cpuinfo")
+def test_processors_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch):
+    cpuinfo = "model name\t: EPYC\ncpu family\t: 25\nmodel\t\t: {model}\n"
+    names = set()
+    for model, instructions in ((1, "AVX2"), (1, "AVX512"), (17, "AVX512")):
+        monkeypatch.setattr(Path, "read_text", lambda path, model=model: cpuinfo.format(model=model))
+        monkeypatch.setattr("torch.backends.cpu.get_cpu_capability", lambda instructions=instructions: instructions)
+        names.add(runner._processor())
+    assert len(names) == 3 and "EPYC (family 25, model 17), AVX512" in names
+
+
 def test_a_commit_that_was_rebased_away_is_replaced_by_one_of_the_same_code(ran: Path):
     with_manifest(ran, git_commit="f" * 40)
     path = ran / "toys" / "arms.py"

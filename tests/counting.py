@@ -1,8 +1,11 @@
-"""What is done on a pretend device, in numbers that time does not blur."""
+"""What is done, on a pretend device or by Python, in numbers that time does not blur."""
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import astuple, dataclass
+from types import FrameType
 from typing import Any
 from unittest import mock
 
@@ -12,6 +15,23 @@ from pretend_device import PretendCuda, PretendTensor
 from dpnotes.core import Estimate
 from dpnotes.draws import reference
 from dpnotes.oracles import release
+
+
+def python_calls(action: Callable[[], object]) -> Counter[str]:
+    """How often Python functions of each package are called by an action."""
+    found: Counter[str] = Counter()
+
+    def seen(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            found[frame.f_globals.get("__name__", "").split(".")[0]] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        action()
+    finally:
+        sys.setprofile(before)
+    return found
 
 
 @dataclass

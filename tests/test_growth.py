@@ -1,7 +1,6 @@
 """What must not grow: counted in calls, objects and bytes, never in seconds."""
 
 import re
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,7 +120,5 @@ def test_a_balance_of_too_many_terms_says_so_at_once():
         f"term {i}": sympy.Mul(*(s ** int(p) for s, p in zip((*symbols, *data), row, strict=True)))
         for i, row in enumerate(powers)
     }
-    started = time.process_time()
     with pytest.raises(ValueError, match=re.escape("leave out terms that others dominate, or tune fewer than 4")):
         balance(terms, symbols)
-    assert time.process_time() - started < 30, "it took minutes, and ended in an answer that nobody could read"

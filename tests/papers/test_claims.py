@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -384,19 +383,6 @@ def test_readme_counts_the_verdicts():
 
 
 # ---------------------------------------------------------------- the slow suite
-@pytest.mark.slow
-def test_a_claim_takes_at_most_a_second_and_all_a_minute():
-    total = 0.0
-    for claim in papers.claims():
-        start = time.process_time()
-        claim.check()
-        spent = time.process_time() - start
-        total += spent
-        assert spent < 1.0, claim.id
-    print(f"all claims: {total:.1f} s")
-    assert total < 60
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @each_paper

@@ -1,10 +1,10 @@
 """The claims of Hong, Wang and Zhou: counterexamples and calculators; for all papers see above."""
 
 import math
-import time
 
 import numpy as np
 import pytest
+from counting import python_calls
 from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
 
@@ -222,12 +222,8 @@ def test_calculators_refuse_what_is_outside(name, numbers, error, message):
         ("own.gain", {"N": 1000, "kappa": 10.0, "D": 60, "G": 4.0, "R": 0.4, "M": 1.0, "Delta": 0.7}),
     ],
 )
-def test_a_scalar_call_takes_under_a_millisecond(name, numbers):
+def test_a_scalar_call_does_no_algebra(name, numbers):
     calculator = claim(f"budget_schedules.{name}").calculator()
     calculator(**numbers)
-    times = []
-    for _ in range(50):
-        start = time.perf_counter()
-        calculator(**numbers)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 1e-3
+    calls = python_calls(lambda: calculator(**numbers))
+    assert calls["sympy"] == 0 and calls.total() < 1000, calls

@@ -267,12 +267,12 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     "an answer at another run's point": (
         laws.alone,
         broken(CLIPPED, clipped, "gradients = self.problem.gradients(plan.x)",
-               "gradients = self.problem.gradients(plan.x[:1].expand_as(plan.x))"), "the answer of run 1",
+               "gradients = self.problem.gradients(plan.x[:1].expand_as(plan.x))"), "the answer of run 5",
     ),
     "the noise of another run": (
         laws.alone,
         broken(FIXED, minibatch, FIXED_TERMS, FIXED_TERMS.replace("std,", "std[:1].expand_as(self.noise_std),")),
-        "of run 1 to be that of the run alone",
+        "of run 5 to be that of the run alone",
     ),
     "the idle are said to cost": (
         laws.alone,

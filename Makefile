@@ -31,7 +31,8 @@ test: chromium  ## set up, then lint, types, tests, doctests, notebooks, browser
 	@$(MAKE) --no-print-directory -j2 lint types
 	@$(MAKE) --no-print-directory unit check-notebooks browser
 
-test-all: chromium  ## the slow suite, which `make test` leaves out
+test-all: chromium  ## the slow suite, which `make test` leaves out, and the types of tests
+	$(BIN)/pyright --pythonpath $(BIN)/python tests
 	$(PYTEST) -n $(WORKERS) -m "slow and not gpu" --timeout=1800
 
 chromium: $(VENV)/.dev  # what the last of the tests needs is said before the first
@@ -43,8 +44,8 @@ lint: $(VENV)/.dev  ## ruff, no logic twice, notebooks in order
 	$(BIN)/pylint --score=n dpnotes
 	$(BIN)/python -m dpnotes.notebook.write --check
 
-types: $(VENV)/.dev  ## pyright
-	$(BIN)/pyright --pythonpath $(BIN)/python
+types: $(VENV)/.dev  ## pyright, of all that is no test
+	$(BIN)/pyright --pythonpath $(BIN)/python dpnotes benchmarks
 
 unit: $(VENV)/.dev  ## tests and doctests
 	$(PYTEST) -n $(WORKERS) -m "not slow and not browser"

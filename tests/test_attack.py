@@ -145,6 +145,7 @@ def test_a_killed_training_stores_the_same_bytes():
     assert (found.kills, found.different) == (1, ())
 
 
+@pytest.mark.slow
 def test_control_a_job_that_is_not_the_same_after_a_kill_is_noticed():
     found = kills.attack("careless", 1, job=kills.careless)
     assert (found.kills, found.different) == (1, ("kill 1: a.npz",))
@@ -177,6 +178,7 @@ def test_so_many_rejections_have_the_chance_that_is_said():
     assert chance == pytest.approx(audits.CHANCE_OF_MORE, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_an_audit_passes_what_is_right_and_catches_half_of_the_noise():
     for name in ("Gaussian", "clipped_noisy_sgd, Poisson, zero-out"):
         found, control = audits.audit(name, "test"), audits.audit(name, "test", halved=True)

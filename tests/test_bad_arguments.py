@@ -1041,6 +1041,7 @@ PERHAPS = (1e308, -1e308, 5e-324, 10**30, -0.0, 0, -2, 0.5)
 
 
 @pytest.mark.parametrize("name", CALCULATORS)
+@pytest.mark.slow
 def test_a_calculator_gives_numbers_or_one_line_that_names_what_it_was_given(name: str):
     calculator, wrong = CALCULATORS[name], []
     drawn = {symbol: domain.draw(random.Random(0)) for symbol, domain in domains(calculator).items()}

@@ -35,6 +35,7 @@ def request(device: str, **changed: object) -> Release:
 
 @pytest.mark.parametrize("call", [-1, 2**32, 2**32 + 5])
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+@pytest.mark.slow
 def test_on_a_device_a_call_that_would_share_a_stream_releases_zeros_and_is_an_error(mechanism, call: int):
     with PretendCuda(), checks.settled():
         asked = request("cuda", call=torch.tensor([call], device="cuda"))
@@ -115,6 +116,7 @@ def test_guarantees_and_checkpoints_settle(name: str, tmp_path):
             restore(state, stored)
 
 
+@pytest.mark.slow
 def test_a_run_past_the_last_leaf_of_its_tree_ends_and_the_others_go_on():
     # One run never begins its sum anew and is refused its eighth term; the other does at nearly every step.
     def program(device: str):

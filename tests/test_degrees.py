@@ -104,6 +104,7 @@ def test_work_grows_as_it_must(work: Callable[..., Counts], size: str, expected:
     assert exponent(SIZES, [count.bytes for count in counts]) < max(1.0, *expected.values()) + 0.1, counts
 
 
+@pytest.mark.slow
 def test_noise_is_a_number_a_coordinate_and_not_an_example():
     few, many = clipped(examples=8), clipped(examples=64)
     assert few.draws == many.draws > 0

@@ -282,6 +282,7 @@ BAD = [(0.0, 1.0), (-1.0, 1.0), (math.nan, 1.0), (math.inf, 1.0), (1.0, -1.0), (
 
 @pytest.mark.parametrize("mechanism", [Gaussian(), Laplace(), DiscreteGaussian(), Tree(8), BandedSquareRoot(8, 2)])
 @pytest.mark.parametrize(("noise_std", "sensitivity"), BAD)
+@pytest.mark.slow
 def test_a_bad_request_has_no_answer_before_it_is_refused(
     mechanism: Mechanism, noise_std: float, sensitivity: float
 ) -> None:

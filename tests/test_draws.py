@@ -72,6 +72,7 @@ OPERATIONS: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Callable[[np.nda
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.slow
 def test_each_operation_of_the_reference_is_correctly_rounded(name: str):
     ours, numpys = OPERATIONS[name]
     a = hard(10**6)
@@ -168,6 +169,7 @@ def differing(module: ModuleType | SimpleNamespace, total: int, seed: int) -> in
 
 @needs_numba
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.slow
 def test_fused_draws_are_the_reference_s_to_the_bit(threads: int):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -212,6 +214,7 @@ def test_control_a_kernel_that_is_a_little_off_is_seen(fault: str, monkeypatch: 
 
 
 @needs_numba
+@pytest.mark.slow
 def test_no_kernel_contracts_a_multiplication_with_an_addition():
     import llvmlite.binding
     import numba
@@ -267,6 +270,7 @@ def test_a_vector_ends_where_its_stream_does():
 
 
 @pytest.mark.usefixtures("without_kernels")
+@pytest.mark.slow
 def test_small_vectors_are_drawn_for_a_block_of_calls_and_are_the_same(monkeypatch: pytest.MonkeyPatch):
     asked: list[int] = []
     normals = reference.normals

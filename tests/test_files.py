@@ -103,6 +103,7 @@ def test_every_damage_of_a_sealed_file_is_refused(tmp_path: Path):
         assert files.unsealed(path) == content
 
 
+@pytest.mark.slow
 def test_every_damage_of_a_sealed_json_file_is_refused(tmp_path: Path):
     path, content = tmp_path / "plan.json", files.sealed_json(MANIFEST)
     for other in damaged(content, seed=2):

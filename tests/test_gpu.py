@@ -189,6 +189,7 @@ def test_programs_leave_records_and_a_slow_one_is_cut_with_its_children(toy: Mod
     assert session([], tmp_path, minutes=3.0, programs=quick).steps["tests"] == "passed", "with more time, once more"
 
 
+@pytest.mark.slow
 def test_a_machine_that_draws_other_numbers_is_refused(
     toy: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

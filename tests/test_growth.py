@@ -112,6 +112,7 @@ def test_factors_multiply_to_the_sums(scheme):
         assert not np.triu(decoder, 1).any() and not np.triu(encoder, 1).any()
 
 
+@pytest.mark.slow
 def test_a_balance_of_too_many_terms_says_so_at_once():
     symbols = sympy.symbols("T eta b lambda", positive=True)
     data = sympy.symbols("n d epsilon", positive=True)

@@ -30,10 +30,19 @@ from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.tree import Tree
 
 CASES = laws.cases()
-SLOW = ("oracles.spider.Spider, smoothed, losses: modules", "privacy.discrete.DiscreteGaussian, plain: covariance")
+# `make test` asks the first factory of every class, and every way to draw a batch; `make test-all` asks all of them.
+SEEN_FIRST = {name for makes in laws.FACTORIES.values() for made in makes for name in laws.names(made, makes[made])[:1]}
+SEEN_FIRST |= {*laws.names(MinibatchGradient, laws.ORACLES[MinibatchGradient])}
+DEAR = ("selection.GradientAndHessian, of bowls", "discrete.DiscreteGaussian, plain: covariance")  # seconds a law
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES])
+def slow_unless_first(name: str, *given: Any) -> Any:
+    """The parameters of a test, marked slow unless `make test` is to see them."""
+    first = name.partition(":")[0] in SEEN_FIRST and not any(each in name for each in DEAR)
+    return pytest.param(*given, id=name, marks=() if first else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [slow_unless_first(name, name) for name in CASES])
 def test_law(name: str) -> None:
     CASES[name]()
 
@@ -406,13 +415,18 @@ def test_control(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "oracle", [(made, name) for made, several in laws.ORACLES.items() for name in several], ids=str
+    ("made", "name"),
+    [
+        slow_unless_first(label, made, name)
+        for made, several in laws.ORACLES.items()
+        for label, name in zip(laws.names(made, several), several, strict=True)
+    ],
 )
 def test_control_of_every_oracle_a_sensitivity_is_noticed_that_is_a_tenth_too_small(
-    oracle: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+    made: type, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = "moved = (1.0 if span else turned) * longest / divisor"
-    make = patched(laws.ORACLES[oracle[0]][oracle[1]], release.Bound, "of", release, line, f"{line} * 0.9")(monkeypatch)
+    make = patched(laws.ORACLES[made][name], release.Bound, "of", release, line, f"{line} * 0.9")(monkeypatch)
     with pytest.raises(AssertionError, match="Expected l2_sensitivity to be"):
         laws.sensitivity(make)
 

@@ -144,17 +144,20 @@ def loaded_by(statement: str) -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, cwd=PACKAGE.parent, check=True).stdout.split())
 
 
+@pytest.mark.slow
 def test_importing_the_package_loads_nothing_heavy():
     assert loaded_by("import dpnotes") == set()
     assert "sympy" in loaded_by("import sympy"), "control: what is loaded is seen"
 
 
+@pytest.mark.slow
 def test_importing_the_theory_loads_only_sympy_and_scipy():
     names = [name for name, _ in modules() if name.split(".")[1] == "theory"]
     assert names
     assert loaded_by("\n".join(f"import {name.removesuffix('.__init__')}" for name in names)) <= {"sympy", "scipy"}
 
 
+@pytest.mark.slow
 def test_importing_claims_loads_no_torch():
     claims = [name.removesuffix(".__init__") for name, _ in modules() if is_of_claims(name)]
     assert claims

@@ -72,6 +72,7 @@ def test_copies_share_the_count_and_a_restored_state_has_its_own():
         pickle.dumps(lineage)
 
 
+@pytest.mark.slow
 def test_one_of_many_threads_releases():
     for _ in range(50):
         lineage, first, won, ready = Lineage.of(1), calls(0), [], threading.Barrier(8)

@@ -197,6 +197,7 @@ def test_the_page_s_growth_is_what_was_stored():
     assert table in (ROOT / "docs" / "benchmarks.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_examples_of_the_pages_run():
     pages = [page for page in (ROOT / "docs").glob("*.md") if ">>> " in page.read_text()]
     assert ROOT / "docs/theory.md" in pages
@@ -250,6 +251,7 @@ def undocumented(source: str, examples: bool) -> Iterator[str]:
                 yield f"{node.name} has no example"
 
 
+@pytest.mark.slow
 def test_every_public_function_is_documented():
     found = []
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):

@@ -138,6 +138,7 @@ def test_control_a_missing_result_is_named_with_its_command(copied: Path):
     assert message and "missing" in message and "dpnotes run budget_schedules.quadratic --profile quick" in message
 
 
+@pytest.mark.slow
 def test_control_a_stale_result_is_seen():
     (quadratic,) = (e for e in EXPERIMENTS if e.id == "budget_schedules.quadratic")
     message = not_current(replace(quadratic, data=("other data",)))
@@ -159,6 +160,7 @@ def test_control_another_decision_is_seen(copied: Path):
     assert other_decision(load(quadratic, "quick"))
 
 
+@pytest.mark.slow
 def test_control_an_unwritten_list_is_seen(copied: Path):
     assert results_folder() == copied
     (copied / f"{EXPERIMENTS[0].id}.paper.npz").write_bytes(b"")

@@ -108,6 +108,7 @@ def test_a_mechanism_releases_a_call_of_secret_streams_once(mechanism: Any, devi
 
 @each_mechanism
 @DEVICES
+@pytest.mark.slow
 def test_seeded_streams_release_a_call_again(mechanism: Any, device: str):
     with on(device):
         streams = Streams.of(0, ["a", "b"], device)
@@ -144,6 +145,7 @@ BROKEN: dict[str, tuple[Any, str, str, Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.slow
 def test_control_a_mechanism_with_one_line_wrong_breaks_the_law(name: str):
     module, line, instead, make, device = BROKEN[name]
     try:
@@ -172,6 +174,7 @@ def ask(module: Any, streams: Streams) -> Callable[[], Tensor]:
 
 
 @DEVICES
+@pytest.mark.slow
 def test_a_question_and_a_threshold_are_drawn_for_once(device: str):
     with on(device):
         question = ask(selection, Streams.secure(2, device))
@@ -261,6 +264,7 @@ def test_an_algorithm_runs_once_on_secret_streams(door: Callable[..., Any], monk
 
 
 @DEVICES
+@pytest.mark.slow
 def test_a_state_that_was_put_back_is_refused_and_the_next_step_is_not(device: str):
     with on(device):
         method, oracle = Descent(0.1), ORACLES["clipped"](device)
@@ -277,6 +281,7 @@ def test_a_state_that_was_put_back_is_refused_and_the_next_step_is_not(device: s
 
 
 @DEVICES
+@pytest.mark.slow
 def test_runs_that_end_leave_the_others_their_noise(device: str):
     """The loop drops runs that have ended: those that go on draw from parts of the streams, each number once."""
     with on(device):
@@ -489,6 +494,7 @@ def test_of_threads_that_draw_at_once_one_is_given_the_number(monkeypatch: pytes
 
 # ---------------------------------------------------------------- what it costs
 @pytest.mark.parametrize("name", ["clipped", "fresh", "fixed size, clipped"])
+@pytest.mark.slow
 def test_secret_streams_wait_for_nothing_and_launch_little_more(name: str):
     counted = {}
     for secret in (True, False, True, False):  # the second time, when what is copied once is there

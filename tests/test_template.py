@@ -59,6 +59,7 @@ def test_its_claim_has_its_verdict(storm: ModuleType) -> None:
     assert str(claim.check().kind) == "exact" and papers.paper("storm").year == 2019
 
 
+@pytest.mark.slow
 def test_its_algorithm_is_its_reference_and_its_experiment_decides(storm: ModuleType) -> None:
     part("test_algorithms").test_the_algorithm_is_its_reference()
     experiment, context = part("experiments").EXPERIMENTS[0], Context("cpu", 2**30)
@@ -71,6 +72,7 @@ def registered() -> dict[type, Any]:
     return {Oracle: part("test_algorithms").ORACLES}
 
 
+@pytest.mark.slow
 def test_the_laws_find_its_classes_and_hold(storm: ModuleType) -> None:
     for kind, classes in laws.found(storm).items():
         assert not laws.complaints(classes, registered().get(kind, {}), "tests/laws.py")

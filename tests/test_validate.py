@@ -48,6 +48,7 @@ def test_nan_and_infinity_are_refused(check, value: float):
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
+@pytest.mark.slow
 def test_the_sign_decides(value: float):
     for check, legal in ((validate.positive, value > 0), (validate.non_negative, value >= 0)):
         if legal:

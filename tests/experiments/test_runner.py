@@ -448,6 +448,7 @@ HARMS: dict[str, tuple[Callable[[Path, list[cells.Place]], object], int, bool]] 
 
 
 @pytest.mark.parametrize(("harm", "lost", "seen"), HARMS.values(), ids=HARMS)
+@pytest.mark.slow
 def test_a_damaged_cell_is_computed_again(folder: Path, toy: ModuleType, harm, lost: int, seen: bool):
     run(toy)
     before = result_bytes(folder)

@@ -167,6 +167,7 @@ def test_what_does_something_counts(before: str, after: str):
     assert normalised(SOURCE.replace(before, after)) != normalised(SOURCE)
 
 
+@pytest.mark.slow
 def test_normalised_source_tells_trees_apart_as_ast_dump_does():
     """Over the package itself: removing any one statement changes the text."""
     tree = ast.parse((REPOSITORY / "dpnotes" / "validate.py").read_text())

@@ -280,6 +280,7 @@ def test_the_old_commit_is_read_by_the_new_rule(ran: Path):
 
 
 @pytest.mark.parametrize("why", ["no commit", "another commit", "uncommitted"])
+@pytest.mark.slow
 def test_what_git_does_not_know_stays_stale_and_says_why(ran: Path, why: str):
     if why == "uncommitted":
         edit(ran, "arms", "- 0.25", "- 0.125")
@@ -452,6 +453,7 @@ SLOW = partial(pytest.param, marks=pytest.mark.slow)
         SLOW("for repeat in (3, 4)", "for repeat in (3, 4, 5)", "stored 29 cells, now 30"),
     ],
 )
+@pytest.mark.slow
 def test_each_kind_of_difference_is_seen(ran: Path, before: str, after: str, column: str):
     edit(ran, "experiment", before, after)
     found = verified()
@@ -514,6 +516,7 @@ def verified_after_a_run(ran: Path, name: str) -> Verification:
     return verified()
 
 
+@pytest.mark.slow
 def test_the_command_line_says_what_differs_and_how_a_result_is_current(ran: Path, monkeypatch: pytest.MonkeyPatch):
     def call(*arguments: str) -> tuple[int, str]:
         monkeypatch.setattr(cli, "all_experiments", lambda: [loaded()])
@@ -654,7 +657,7 @@ print(json.dumps([changed, state]))
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_mutants_of_a_real_experiment_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Thirty mutants in what an experiment of two laws and five factors enters; one is of a law alone."""
+    """Twelve mutants in what an experiment of two laws and five factors enters; one is of a law alone."""
     name, own = "adaptive_batch.escape", "dpnotes/papers/adaptive_batch/experiments/escape.py"
     shutil.copytree(REPOSITORY / "dpnotes", tmp_path / "dpnotes", ignore=shutil.ignore_patterns("__pycache__"))
     git(tmp_path, "init", "-q")
@@ -683,7 +686,7 @@ def test_mutants_of_a_real_experiment_are_caught(tmp_path: Path, monkeypatch: py
         lines = {line for each in names.split() for line in range(found[each].lineno, found[each].end_lineno + 1)}  # type: ignore[operator]
         every += [mutant for mutant in mutants.mutants_of(path, text) if mutant.line in lines]
     single = next(mutant for mutant in every if mutant.file == own and mutant.old.startswith("2 * heads.double()"))
-    some = [single, *random.Random(0).sample([mutant for mutant in every if mutant != single], 29)]
+    some = [single, *random.Random(0).sample([mutant for mutant in every if mutant != single], 11)]
     changed, caught = [], []
     for mutant in some:
         path = tmp_path / mutant.file
@@ -698,5 +701,5 @@ def test_mutants_of_a_real_experiment_are_caught(tmp_path: Path, monkeypatch: py
         changed += [mutant] if is_changed else []
         caught += [mutant] if is_changed and state == "different" else []
         assert is_changed or state != "different", mutant
-    assert single in caught and len(changed) >= 10
+    assert single in caught and len(changed) >= 4
     assert len(caught) >= 0.9 * len(changed), [mutant for mutant in changed if mutant not in caught]

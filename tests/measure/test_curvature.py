@@ -63,6 +63,7 @@ def products(name: str, x: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 @pytest.mark.parametrize("name", ["hessian", "gradient", "loss", "losses"])
+@pytest.mark.slow
 def test_products_agree_with_the_dense_hessian(name: str):
     x = points()
     hessian = torch.autograd.functional.hessian(lambda flat: network_loss(flat.view(2, 3, 32)).sum(), x.reshape(-1))
@@ -108,6 +109,7 @@ def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-7)])
 @pytest.mark.parametrize("dim", [300, 200_000])
+@pytest.mark.slow
 def test_lanczos_stays_orthogonal_when_ritz_values_converge(dtype: torch.dtype, tolerance: float, dim: int):
     # Outliers converge within a few products; without re-orthogonalisation they come back as ghosts, and with inner
     # products in float32 long vectors with a few large entries are orthogonal to 1e-4 only.
@@ -132,6 +134,7 @@ def test_an_invariant_subspace_ends_each_run_by_itself_and_is_exact():
 
 
 @pytest.mark.parametrize("shape", [(6,), (3, 2)])
+@pytest.mark.slow
 def test_a_batch_equals_its_runs_one_by_one(shape: tuple[int, ...]):
     spectra = 2 * trials(6).uniform("spectrum", 0, 40) - 1
     spectra[2, 5:] = 0.5  # ends early
@@ -205,6 +208,7 @@ def test_only_active_runs_are_computed():
     assert not products
 
 
+@pytest.mark.slow
 def test_runs_stop_at_the_tolerance_and_at_the_threshold():
     spectrum = torch.linspace(-1, 1, 400, dtype=torch.float64)
     options = {"num_products": 200, "failure_probability": 1e-3}
@@ -268,6 +272,7 @@ def test_intervals_are_wrong_at_most_5_of_1000_times_at_1e_3(family: str):
 
 
 @pytest.mark.parametrize("dim", [1, 2, 3, 4, 7])
+@pytest.mark.slow
 def test_tiny_dimensions_and_float32(dim: int):
     for family in ("flat", "clustered", "adverse", "decades"):
         spectrum = spectra(family, dim)
@@ -379,6 +384,7 @@ def test_sufficient_products_suffice():
 
 # ---------------------------------------------------------------- the other end, the norm, known constants
 @pytest.mark.parametrize("family", ["flat", "adverse"])
+@pytest.mark.slow
 def test_the_largest_eigenvalue_and_the_norm(family: str):
     spectrum = -spectra(family, 60)
     options = {"num_products": 16, "failure_probability": 1e-3}

@@ -167,6 +167,7 @@ for d in DIMS:
 
 
 @pytest.mark.parametrize("case", KNOWN, ids=lambda case: f"{case[0]} {case[1]} {case[2]}")
+@pytest.mark.slow
 def test_certificates_are_above_the_norm_by_a_tenth_at_most(case: tuple[str, int, float, Gradient, Tensor, float]):
     _, dim, _, gradient, x, exact = case
     found = certify(gradient, x)
@@ -207,6 +208,7 @@ def test_certificates_of_maxima_of_random_forms(dim: int, pieces: int):
         assert exact - 1e-12 <= float(certify(mean_gradient(problem), x, radius, seed).norm) <= 1.1 * exact + 1e-9
 
 
+@pytest.mark.slow
 def test_control_of_twenty_pieces_some_are_missed_where_no_lead_is_followed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(goldstein, "_leads", lambda *_: [])
     far = 0

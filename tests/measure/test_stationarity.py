@@ -49,6 +49,7 @@ def spectra(family: str) -> Tensor:
 
 
 @pytest.mark.parametrize("family", ["flat", "clustered", "isolated", "adverse"])
+@pytest.mark.slow
 def test_verdicts_are_right_and_rarely_undecided(family: str):
     spectrum = spectra(family)
     smallest, norm = spectrum.amin(1), spectrum.abs().amax(1)

@@ -77,6 +77,7 @@ def by_lines(method: StochasticSpider, source: Spider, x: Tensor, streams: Strea
 
 @pytest.mark.parametrize("as_printed", [False, True])
 @pytest.mark.parametrize("mechanism", [Tree(64), Exact()])
+@pytest.mark.slow
 def test_stochastic_spider_is_the_algorithm_line_by_line(mechanism, as_printed):
     runs, streams = 2, Streams.of("lines", range(2))
     method = StochasticSpider(40, 1 / M, 0.12, 4.5, 0.2, as_printed)
@@ -124,6 +125,7 @@ def test_no_run_perturbs_at_its_first_step_and_one_at_a_saddle_at_its_second():
     assert seen == [0, 1, 1]
 
 
+@pytest.mark.slow
 def test_the_printed_reset_of_the_drift_lets_the_error_grow():
     def error(as_printed: bool) -> tuple[float, int]:
         runs = 100
@@ -143,6 +145,7 @@ def test_the_printed_reset_of_the_drift_lets_the_error_grow():
     assert printed > 2 * corrected and forgotten < refreshed / 2
 
 
+@pytest.mark.slow
 def test_runs_with_settings_of_their_own_are_the_runs_one_by_one_and_resumed_ones_the_whole():
     runs, streams, x = 3, Streams.of("own", range(3)), start(3)
     lists: Any = ([30, 40, 50], [0.5, 0.3, 0.1], [0.1, 0.2, 0.3], [3, 5, 7], [0.1, 0.0, 0.2])
@@ -213,6 +216,7 @@ def by_loops(method: DriftEscape, source: Any, x: Tensor, streams: Streams, most
 
 
 @pytest.mark.parametrize(("repeat", "return_tested"), [("restore", True), ("refresh", False), ("go on", True)])
+@pytest.mark.slow
 def test_drift_escape_is_the_algorithm_loop_by_loop(repeat, return_tested):
     runs, streams = 3, Streams.of("loops", range(3))
     method = DriftEscape(0.3, 0.5, 5, 0.4, 3, repeat, return_tested)

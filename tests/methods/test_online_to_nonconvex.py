@@ -99,6 +99,7 @@ def test_a_run_that_ends_early_returns_a_window_that_is_whole_or_where_it_is():
     assert (state.status == Status.DIVERGED).all() and (state.x == 0).all()
 
 
+@pytest.mark.slow
 def test_regret_of_a_window_reaches_the_corrected_constant_and_not_the_printed_one():
     """Slopes that turn the learner around and then keep it there: 5/2 D G1 sqrt(M), printed 3/2."""
     window = 400

@@ -71,6 +71,7 @@ def points(numbers: Numbers, count: int = 12) -> list[dict[sympy.Symbol, float]]
 
 
 @pytest.mark.parametrize("place", PLACES)
+@pytest.mark.slow
 def test_the_vertex_is_what_a_linear_program_finds(place: str):
     numbers = numbers_of(place)
     tried = points(numbers)
@@ -160,6 +161,7 @@ def test_the_explorer_lights_up_another_vertex_when_epsilon_falls(explorer):
         assert explorer.explorer.error is None and explorer.data["axis"] == axis
 
 
+@pytest.mark.slow
 def test_the_explorer_refuses_outside_the_regime_and_lives_on(explorer):
     explorer.choice.value = next(o for o in explorer.choice.options if o.startswith("drift_escape.thm2"))
     shown = explorer.explorer
@@ -169,6 +171,7 @@ def test_the_explorer_refuses_outside_the_regime_and_lives_on(explorer):
     assert shown.error is None
 
 
+@pytest.mark.slow
 def test_the_stored_form_is_stable(explorer):
     bundle = explorer._repr_mimebundle_()
     assert bundle["text/plain"].startswith("OneOf(adaptive_batch.thm3.11") and "<img alt=" in bundle["text/html"]
@@ -183,6 +186,7 @@ def world(**rates: Any):
     return rate_map({"printed": {name: (rate,) for name, rate in rates.items()}}, {}, "accuracy")
 
 
+@pytest.mark.slow
 def test_the_map_finds_the_crossover():
     # n^(-1/2) against sqrt(d)/n: equal at n = d.
     shown = world(one=n ** sympy.Rational(-1, 2), other=sympy.sqrt(d) / n)
@@ -198,6 +202,7 @@ def test_the_map_finds_the_crossover():
     assert shown.data["slopes"]["other"] == pytest.approx(-1)
 
 
+@pytest.mark.slow
 def test_equal_rates_share_the_map_and_useless_ones_have_none():
     shown = world(one=1 / n, same=1 / n)
     assert shown.data is not None and shown.data["best"] == ["one", "same"]

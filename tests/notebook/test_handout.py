@@ -91,6 +91,7 @@ def read(path: Path) -> NotebookNode:
 
 
 # ---------------------------------------------------------------- students
+@pytest.mark.slow
 def test_students_are_given_no_solution_and_the_rest_to_the_letter(written: Path):
     text = (written / "students/a.ipynb").read_text()
     # The hint that only looks like a solution stays.
@@ -173,21 +174,14 @@ def changed(old: str, new: str) -> list[str]:
         (changed("tiny = teaching", "tiny = [1], teaching"), "cell 2: Expected every exercise as NAME = teaching"),
         (changed("kept = 3", "kept = _solution_halve"), "cell 2: Expected _solution_halve in solutions and wrong"),
         (changed("halve.check(half)", "halve.check(half"), "cell 4: Expected Python, got '(' was never closed in line"),
-        pytest.param(changed("answer=42", "answer=41"), "its answer fails", marks=pytest.mark.slow),
-        pytest.param(changed("near(2)", "near(3, 0.9)"), "passes, though wrong: 1", marks=pytest.mark.slow),
+        (changed("answer=42", "answer=41"), "its answer fails"),
+        (changed("near(2)", "near(3, 0.9)"), "passes, though wrong: 1"),
         ([*SOURCES, "# By the way, SECRET-G: it really is 42."], "first: Expected its solution nowhere else, but"),
-        pytest.param(
-            [*SOURCES, "print('SECRET-G', 'it really is 42.', sep=': ')"],
-            "first: Expected its solution nowhere else",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            [*SOURCES, "halve.answer(1) + 0"],
-            "the students' copy does not run: TypeError: 'ellipsis'",
-            marks=pytest.mark.slow,
-        ),
+        ([*SOURCES, "print('SECRET-G', 'it really is 42.', sep=': ')"], "first: Expected its solution nowhere else"),
+        ([*SOURCES, "halve.answer(1) + 0"], "the students' copy does not run: TypeError: 'ellipsis'"),
     ],
 )
+@pytest.mark.slow
 def test_a_notebook_that_breaks_the_rules_is_named_and_nothing_is_written(
     sources: list[str], message: str, tmp_path: Path
 ):
@@ -221,6 +215,7 @@ def solutions(made: NotebookNode) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_every_notebook_keeps_to_the_rules(path: Path):
     made = handout.students(read(path))
     for cell in made.cells:

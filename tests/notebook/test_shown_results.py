@@ -212,6 +212,7 @@ def unstamped(notebook: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("0[1-9]*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_no_picture_or_table_of_a_result_lacks_its_setting(path: Path):
     notebook = json.loads(path.read_text())
     shown = cells_of_results(notebook)
@@ -225,6 +226,7 @@ def test_no_picture_or_table_of_a_result_lacks_its_setting(path: Path):
 
 
 @pytest.mark.parametrize("path", sorted(NOTEBOOKS.glob("0[1-9]*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_what_was_not_run_has_no_verdict(path: Path):
     for cell in json.loads(path.read_text())["cells"]:
         if "".join(cell["source"]) == "shown.outcomes()":

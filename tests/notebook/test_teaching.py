@@ -158,6 +158,7 @@ def test_the_claims_table_computes_its_verdicts():
     assert "stated 81.49" in parts[0] and parts[1].startswith("printed: $") and parts[2].startswith("ours, exact: $")
 
 
+@pytest.mark.slow
 def test_what_is_derived_here_is_ours_and_not_printed():
     own = [claim for claim in CLAIMS if claim.derived_here]
     said = [part for row in claims_table(own).rows for part in row[2]]

@@ -192,6 +192,7 @@ def test_a_picture_is_the_same_bytes_each_time():
     assert first != drawn(lambda axes: plots.curve(axes, [1, 2], [3, 5]))
 
 
+@pytest.mark.slow
 def test_a_wiped_figure_is_as_good_as_a_new_one():
     def draw(axes, scale):
         plots.curve(axes, [1, 10, 100], [scale, 2 * scale, 3 * scale], label="bound", log="x")
@@ -276,6 +277,7 @@ def test_the_live_picture_says_what_the_readout_says():
     assert 'alt="The area is 25."' in shown.image.value
 
 
+@pytest.mark.slow
 def test_pyplot_stays_out():
     code = (
         "import sys, dpnotes.notebook.widgets; sys.exit('matplotlib.pyplot' in sys.modules or 'torch' in sys.modules)"

@@ -53,6 +53,7 @@ def test_what_is_stored(written: Path):
     assert main(["--check", str(written)]) == 0
 
 
+@pytest.mark.slow
 def test_a_second_run_gives_the_same_bytes(written: Path):
     before = written.read_bytes()
     assert main([str(written)]) == 0

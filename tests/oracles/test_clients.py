@@ -367,6 +367,7 @@ def files_of(folder: Path) -> dict[str, Path]:
     return {each.name.split(".")[0]: each for each in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_clients_go_on_from_files_of_their_own_in_any_number_of_processes(tmp_path: Path):
     def begin(processes: Any) -> Tensor:
         clients, method = clients_together(processes)

@@ -92,6 +92,7 @@ def test_clipping_enforces_a_sensitivity_only_where_examples_are_kept_apart():
         assert answer(of, points(problem, 1), Relation.ZERO_OUT).answer.basis == basis
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_counts_as_the_largest():
     def loss(parameters: Tensor, feature: Tensor) -> Tensor:
         return -torch.log(torch.sigmoid(parameters[0] * feature))
@@ -180,6 +181,7 @@ def line_fit() -> CustomProblem:
     [(Gaussian(), "gaussian", "gaussian"), (Laplace(), "laplace", "zcdp"), (Tree(8), "gaussian", "gaussian")],
     ids=lambda v: getattr(v, "purpose", v),
 )
+@pytest.mark.slow
 def test_a_step_that_also_releases_a_loss_is_priced_as_what_both_are_known_to_be(mechanism, alone, with_losses):
     problem, ones = line_fit(), torch.ones(2, dtype=torch.float64)
     x = torch.tensor([[0.0], [3.0]], dtype=torch.float64)

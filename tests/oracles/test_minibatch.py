@@ -134,6 +134,7 @@ def run(oracle: Any, x: Tensor, *, step_size: float = 0.2, max_steps: int = 50, 
 
 
 @pytest.mark.parametrize(("sampling", "relation"), PAIRS)
+@pytest.mark.slow
 def test_a_run_spends_what_it_declares_and_takes_every_step(sampling, relation):
     problem = network()
     oracle = oracle_of(problem, 3, sampling, relation, noise_std=noise(3) * torch.tensor([1, 2, 3]), clipped=True)
@@ -295,6 +296,7 @@ def test_noise_and_batches_are_never_drawn_twice():
 
 
 # ---------------------------------------------------------------- the bound that nobody enforces
+@pytest.mark.slow
 def test_a_run_below_its_bound_claims_and_says_what_it_checked():
     problem = network()
     oracle = oracle_of(problem, 1, norm_bound=50.0, noise_std=noise(1, 20.0))
@@ -457,6 +459,7 @@ def fresh(runs: int, batch_size: int = 100, **more: Any) -> FreshGradient:
     return FreshGradient(Sphere(), batch_size, noise(runs), **options)
 
 
+@pytest.mark.slow
 def test_fresh_batches_cost_one_release_and_sampled_ones_what_the_accountant_says():
     x = torch.ones(2, 3, dtype=torch.float64)
     oracle = fresh(2)
@@ -547,6 +550,7 @@ def test_bad_input_is_refused(make, message):
 
 # ---------------------------------------------------------------- a network
 @pytest.mark.parametrize("norm", [nn.GroupNorm(2, 4), nn.BatchNorm2d(4)], ids=["group", "batch"])
+@pytest.mark.slow
 def test_a_module_is_trained_on_augmented_batches_and_batch_norm_is_named(norm):
     pixels = Streams.of("images", ["a"]).normal("pixels", 0, N * 75).view(N, 3, 5, 5).float()
     layers = [nn.Conv2d(3, 4, 3), norm, nn.GELU(), nn.Flatten(), nn.Linear(36, 2)]

@@ -207,6 +207,7 @@ def test_a_state_of_which_a_run_had_ended_is_driven_once():
 
 
 @each_oracle
+@pytest.mark.slow
 def test_of_many_threads_one_is_given_the_release(name: str):
     for trial in range(10):
         oracle = ORACLES[name]()
@@ -300,6 +301,7 @@ def test_a_release_that_failed_may_be_asked_for_again():
 
 
 # ---------------------------------------------------------------- what is claimed is what was promised
+@pytest.mark.slow
 def test_what_a_caller_does_to_a_tensor_afterwards_changes_no_claim():
     std = rows(0.3)
     oracle = MinibatchGradient(PROBLEM, FIXED, std, 0.5, 9, clipped=True)
@@ -338,6 +340,7 @@ def test_what_a_caller_does_to_a_tensor_afterwards_changes_no_claim():
         ("Spider", {"relation": ZERO}),
     ],
 )
+@pytest.mark.slow
 def test_a_state_of_another_oracle_is_no_ground_for_a_claim(name: str, change: dict[str, Any]):
     oracle = ORACLES[name]()
     other = replace(oracle, **change)

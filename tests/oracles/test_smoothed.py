@@ -187,6 +187,7 @@ def test_evaluations_are_counted_one_by_one(order: Any):
 
 @pytest.mark.parametrize("order", ["zeroth", "first"])
 @pytest.mark.parametrize("independent", [False, True])
+@pytest.mark.slow
 def test_chunks_bound_the_memory_and_change_nothing_else(order: Any, independent: bool):
     runs, at_once, found, largest = 2, 64, [], []
     none, x = torch.zeros(runs, dtype=torch.int64), torch.ones(runs, DIM).double()
@@ -303,6 +304,7 @@ def transcript(problem: Forms, many: bool, draws: int, scale: float) -> tuple[Te
 
 
 @pytest.mark.parametrize("many", [False, True])
+@pytest.mark.slow
 def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(many: bool):
     """Given the directions a transcript is Gaussian; every example is exchanged for its opposite."""
     n = 6 if many else 13

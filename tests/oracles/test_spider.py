@@ -248,9 +248,8 @@ def released(spider: Any, mechanism: Any, slopes: Tensor, curvatures: Tensor, re
     return torch.cat(seen, 1), oracle.guarantee(state, 1e-3, Streams.of(0, ["a"] * runs))[0]
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "refresh"), [pytest.param(Gaussian(), False, marks=pytest.mark.slow), (Tree(5), True)]
-)
+@pytest.mark.parametrize(("mechanism", "refresh"), [(Gaussian(), False), (Tree(5), True)])
+@pytest.mark.slow
 def test_the_exact_epsilon_of_a_whole_run_is_at_most_what_is_claimed(mechanism, refresh, monkeypatch):
     slopes, curvatures = 9 * G * torch.ones(40, 1).double(), 9 * M * torch.where(torch.arange(40) % 3 == 0, 1.0, -1.0)
     draws = sum(leap not in ("save", "back") for leap in LEAPS)
@@ -357,6 +356,7 @@ def small_oracle(runs: int, mechanism: Any) -> Spider:
 
 
 @pytest.mark.parametrize("mechanism", [Gaussian(), Tree(16)])
+@pytest.mark.slow
 def test_a_batch_of_runs_is_the_runs_one_by_one_and_a_resumed_one_the_whole(mechanism):
     runs, steps = 4, 25
     oracle, streams, x = small_oracle(runs, mechanism), Streams.of("runs", range(runs)), normal("start", runs, DIM)

@@ -150,6 +150,7 @@ def test_the_root_of_83_and_95_solves_the_printed_formula():
 
 
 # ---------------------------------------------------------------- the delta of events
+@pytest.mark.slow
 def test_the_delta_of_a_list_of_events_is_on_the_private_side_of_the_accountant():
     several = [Event(10.0, Relation.REPLACE_ONE, WHOLE, 50), Event(4.0, Relation.REPLACE_ONE, WHOLE, 3)]
     found = delta_at(several, 2.0)
@@ -162,6 +163,7 @@ def test_the_delta_of_a_list_of_events_is_on_the_private_side_of_the_accountant(
     assert delta_at([Event(1e-3, Relation.REPLACE_ONE)], 1.0) == 1.0, "all is said"
 
 
+@pytest.mark.slow
 def test_the_delta_of_equal_releases_by_numbers_alone():
     problem = {"noise_multiplier": 5.0, "num_steps": 20, "num_examples": 1000, "epsilon": 1.0}
     found = DELTA(**problem, batch_size=np.array([1000, 2000]))

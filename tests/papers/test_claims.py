@@ -254,6 +254,7 @@ def test_results_of_our_own_are_marked_and_proved(paper: str):
 
 # ---------------------------------------------------------------- what readers see
 @each_paper
+@pytest.mark.slow
 def test_what_notebooks_print_is_whole(paper: str):
     for claim in papers.claims(paper):
         for text in (claim.printed, claim.corrected or "x"):
@@ -262,6 +263,7 @@ def test_what_notebooks_print_is_whole(paper: str):
 
 
 @each_paper
+@pytest.mark.slow
 def test_what_the_command_line_prints_is_one_plain_line_and_shows_the_difference(paper: str):
     for claim in papers.claims(paper):
         for text in (claim.printed_text, claim.corrected_text or "x"):
@@ -319,6 +321,7 @@ def test_every_claim_names_the_version_that_was_read(paper: str):
 
 # ---------------------------------------------------------------- what is restated
 @each_paper
+@pytest.mark.slow
 def test_a_rate_is_restated_exactly_where_nothing_is_balanced(paper: str):
     """By expanding both sides here; a control tunes what it restates, or states another power, and is checked."""
     for claim in papers.claims(paper):
@@ -356,6 +359,7 @@ def test_statements_print_their_regime():
             assert " for " in statement.plain() and "\\text{for }" in statement.latex(), claim.id
 
 
+@pytest.mark.slow
 def test_the_page_of_errata_is_current():
     with Verdicts() as known:
         cards = [papers.paper(key) for key in papers.PAPERS]

@@ -520,6 +520,7 @@ def printed_releases(name: str, numbers: dict[str, Any], found: dict[str, Any]) 
 
 
 @pytest.mark.parametrize("name", PRINTED)
+@pytest.mark.slow
 def test_printed_noise_says_the_delta_that_it_reaches(name: str):
     """By the accountant: at that delta, epsilon is what was asked for."""
     calculator, numbers_of = PRINTED[name]
@@ -555,6 +556,7 @@ def test_noise_of_constants_that_nobody_gives_says_its_excess(constants: str):
         noisy_sgd_numbers.CLOSED_LOOP(**problem | {"B": 100}, epsilon=1.0, delta=1e-6)
 
 
+@pytest.mark.slow
 def test_what_noise_is_worth_on_batches_of_fixed_size_is_the_accountants():
     numbers = {"n": 1000, "T": 50, "B": 10, "C": 1.0, "Delta": 0.2}
     found = noisy_sgd_numbers.SPENT(**numbers, epsilon=1.0, delta=1e-5)

@@ -1261,6 +1261,7 @@ def test_every_mutant_of_a_reference_is_noticed_or_equivalent():
     assert sorted(mutant for module in MODULES for mutant in unnoticed(module)) == sorted(EQUIVALENT)
 
 
+@pytest.mark.slow
 def test_control_a_listing_that_is_the_same_is_not_noticed():
     for module in MODULES:
         function, (mutant, *_) = max(mutants(module).items(), key=lambda item: len(item[1]))
@@ -1376,6 +1377,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, lin
 
 
 @pytest.mark.parametrize(("name", "module", "function", "line", "instead"), AWAY, ids=lambda part: str(part)[:40])
+@pytest.mark.slow
 def test_a_mutated_line_of_the_library_is_noticed(
     monkeypatch: pytest.MonkeyPatch, name: str, module: ModuleType, function: str, line: str, instead: str
 ):

@@ -300,6 +300,7 @@ def test_what_is_only_known_to_be_zcdp_is_converted_as_that():
 # ---------------------------------------------------------------- many releases, little noise
 @pytest.mark.parametrize("noise", ["laplace", "pure"])
 @pytest.mark.parametrize("multiplier", [1.0, 1000.0])
+@pytest.mark.slow
 def test_a_million_pure_releases_are_nearly_one_gaussian_one(noise, multiplier):
     # By the central limit theorem the loss is normal, with the mean and variance of a million.
     a, count, delta = 1 / multiplier, 10**6, 1e-5
@@ -436,6 +437,7 @@ RESPONSES = [(100, 1.0), (1000, 0.1), (10**4, 1 / 30), (10**5, 0.1), (10**5, 1e-
 
 @pytest.mark.parametrize(("count", "each"), RESPONSES)
 @pytest.mark.parametrize("split", [False, True], ids=["equal", "unequal"])
+@pytest.mark.slow
 def test_a_tiny_delta_is_not_lost_in_the_rounding_of_a_convolution(count: int, each: float, split: bool):
     events = [Event(1 / each, ZERO_OUT, count=count, noise="pure")]
     if split:  # levels that differ in their last digits are composed in pairs
@@ -493,6 +495,7 @@ def test_no_accountant_that_knows_the_events_finds_less(kind: str, count: int):
                 assert claim.accountant != other.accountant or claim.epsilon == other.epsilon
 
 
+@pytest.mark.slow
 def test_where_a_distribution_has_no_epsilon_renyi_divergences_answer():
     sampled = poisson(1.0, 0.01, 1000)
     assert account(sampled, 1e-15, "PLD").epsilon == math.inf
@@ -588,6 +591,7 @@ def test_the_conversions_of_a_tiny_cost_are_not_rounded_to_nothing(delta):
     assert exact_delta(1e-30, 1 / gaussian_std(1e-30, delta)) <= delta
 
 
+@pytest.mark.slow
 def test_accounting_never_takes_a_gigabyte():
     # Near the largest composition that is still held; numpy's arrays are what tracemalloc sees.
     def peak(count: int) -> float:
@@ -698,6 +702,7 @@ def test_an_oracle_that_samples_is_not_accounted_as_full_batch():
 # ---------------------------------------------------------------- calibration
 @settings(max_examples=15)
 @given(st.floats(1e-3, 50), st.floats(-12, -1), st.floats(1e-6, 1e6))
+@pytest.mark.slow
 def test_the_gaussian_scale_is_on_the_private_side(epsilon, exponent, sensitivity):
     delta = 10**exponent
     std = gaussian_std(epsilon, delta, sensitivity)

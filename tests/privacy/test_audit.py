@@ -273,6 +273,7 @@ def common_leak(canaries: int, correct: int, epsilon: float, delta: float) -> fl
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-4, 1e-2])
+@pytest.mark.slow
 def test_the_p_value_bounds_the_tails_of_mechanisms_that_leak(epsilon: float, delta: float):
     uncorrected = 0
     for canaries in (1, 5, 40):
@@ -410,6 +411,7 @@ def test_training_with_half_of_the_noise_is_caught_and_the_correct_one_is_not():
 
 
 @pytest.mark.parametrize("rho", [0.5, 2.0])
+@pytest.mark.slow
 def test_the_transcript_s_score_has_the_distance_of_the_claim(rho: float):
     schedule, distance = uniform(rho, STEPS), math.sqrt(2 * rho)
     for included in (True, False):

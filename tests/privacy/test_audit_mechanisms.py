@@ -86,6 +86,7 @@ def test_the_ledger_covers_the_exact_densities_whichever_increment_changes(name:
         assert exact == pytest.approx(paid, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_the_library_s_tree_has_the_densities_of_the_museum_s():
     options = {"noise_std": 2.0, "period": STEPS}
     for step in range(STEPS):
@@ -131,6 +132,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.slow
 def test_a_copy_of_the_tree_with_one_line_wrong_exceeds_its_claim_both_ways(name: str):
     broken = module_with_line_replaced(tree, *BROKEN[name])
     step = max(range(STEPS), key=lambda s: pair_of(broken.Tree(STEPS), s)[0].mu)

@@ -64,6 +64,7 @@ class TestWithOpenDP:
     def _opendp(self):
         pytest.importorskip("opendp", reason="pip install -e '.[exact]'")
 
+    @pytest.mark.slow
     def test_releases_lie_on_the_grid_and_have_the_noise_that_was_asked_for(self):
         value = torch.full((1, 40_000), 0.3, dtype=torch.float64)
         # Few steps of a coarse grid around a sensitivity so large that rounding hardly widens the noise.

@@ -62,6 +62,7 @@ def test_exhibit_a_the_densities_exceed_the_claim_exactly_when_it_is_broken(exhi
 
 
 @that_breaks
+@pytest.mark.slow
 def test_exhibit_b_the_audit_exceeds_the_claim_exactly_when_it_is_broken(exhibit: Exhibit):
     # Fixed seeds. A broken variant escapes with probability at most 1%, a correct one is accused with at most 1%.
     _, runs, power = exhibit.design

@@ -56,6 +56,7 @@ def test_a_schedule_spends_its_budget_and_not_a_bit_more(schedule: NoiseSchedule
 
 
 @given(st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=40), st.floats(1e-6, 1e3))
+@pytest.mark.slow
 def test_lemma_4_4_is_optimal_among_schedules_of_the_same_budget(influence, rho):
     q = np.array(influence)
     best = schedules.from_influence(q, rho)

@@ -148,6 +148,7 @@ def square_root(steps: int, bandwidth: int) -> np.ndarray:
 
 
 # ---------------------------------------------------------------- covariance
+@pytest.mark.slow
 def test_the_covariance_of_the_tree_is_exact_for_every_length_to_64():
     for steps in range(1, 65):
         assert np.array_equal(covariance_of_sums(Tree(steps), steps), shared(steps, blocks_of)), steps
@@ -273,7 +274,7 @@ def charged(mechanism: Any, steps: int, sampling: Sampling, std: float = 1.0, se
 
 @each_mechanism
 def test_what_is_charged_is_the_exact_cost(scheme, bandwidth, make):
-    for steps in [*range(1, 18), 31, 32, 33, 63, 64]:
+    for steps in [*range(1, 10), 15, 16, 17, 33, 64]:
         once, always = exact_costs(covariance_of_sums(make(steps), steps))
         assert charged(make(steps), steps, FRESH) == pytest.approx(once, rel=1e-9), steps
         assert charged(make(steps), steps, WHOLE) == pytest.approx(always, rel=1e-9), steps
@@ -285,7 +286,7 @@ def test_what_is_charged_is_the_exact_cost(scheme, bandwidth, make):
 
 
 def test_the_tree_costs_its_levels():
-    for steps in [*range(1, 18), 31, 32, 33, 63, 64]:
+    for steps in [*range(1, 10), 15, 16, 17, 33, 64]:
         levels = math.floor(math.log2(steps)) + 1
         assert charged(Tree(steps), steps, FRESH) == pytest.approx(levels / 2, rel=1e-12)
         accountant = rdp.RdpAccountant([2.0], NeighboringRelation.REPLACE_SPECIAL)

@@ -76,6 +76,7 @@ def server(small: Path) -> Iterator[str]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_digits_are_always_there() -> None:
     digits = datasets.load("digits")
     assert (len(digits.train_inputs), len(digits.test_inputs), digits.num_classes) == (1437, 360, 10)
@@ -184,6 +185,7 @@ def test_idx_round_trip() -> None:
 @pytest.mark.skipif(
     not (REAL / "mnist").is_dir(), reason="DPNOTES_DATA names no folder with mnist/: real MNIST not tested"
 )
+@pytest.mark.slow
 def test_real_mnist() -> None:
     assert datasets.locate("mnist").found
     loaded = datasets.load("mnist")

@@ -191,6 +191,7 @@ TIGHT: dict[str, Landscape] = {
 
 
 @pytest.mark.parametrize("name", TIGHT)
+@pytest.mark.slow
 def test_constants_are_tight(name: str) -> None:
     landscape = TIGHT[name]
     for radius in (1.9, 4.0):
@@ -202,6 +203,7 @@ def test_constants_are_tight(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in LANDSCAPES if name != "unbounded"])
+@pytest.mark.slow
 def test_the_minimum_is_reached_and_not_passed(name: str) -> None:
     landscape = LANDSCAPES[name]
     x = 1.5 * torch.tanh(normal(64, landscape.dim, seed=11))

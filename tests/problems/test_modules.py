@@ -174,6 +174,7 @@ slowly = pytest.mark.filterwarnings("ignore:There is a performance drop")
 
 @slowly
 @pytest.mark.parametrize("name", MODULES)
+@pytest.mark.slow
 def test_agrees_with_torch_func(name: str) -> None:
     problem, module = made(name)
     x = points(problem)
@@ -195,6 +196,7 @@ def test_agrees_with_torch_func(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["convolution", "embedding", "tied weights", "positions without a batch axis"])
+@pytest.mark.slow
 def test_chosen_examples_runs_and_chunks_change_nothing(name: str) -> None:
     whole: Problem = made(name)[0]
     x = points(made(name)[0], 3)
@@ -361,6 +363,7 @@ def clipped(problem: ModuleProblem, x: Tensor, examples: Tensor, bound: float) -
 
 @slowly
 @pytest.mark.parametrize("name", ["convolution", "embedding", "attention"])
+@pytest.mark.slow
 def test_an_example_moves_the_clipped_sum_by_at_most_the_bound(name: str) -> None:
     problem, _ = made(name)
     x, examples = points(problem), torch.arange(5).repeat(2, 1)

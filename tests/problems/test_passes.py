@@ -78,6 +78,7 @@ def clipped(problem: ModuleProblem, x: Tensor, examples: Tensor | None = None, b
 
 @pytest.mark.parametrize("chunk", [None, 1, 4])
 @pytest.mark.parametrize("name", MIXING)
+@pytest.mark.slow
 def test_a_module_sees_one_example_whatever_it_does_to_its_batch(name: str, chunk: int | None) -> None:
     module = body(MIXING[name])()
     problem = problem_of(module, max_examples_at_once=chunk)
@@ -219,6 +220,7 @@ KEEPING: dict[str, tuple[Callable[[Keeps, Tensor], object], str]] = {
 @pytest.mark.filterwarnings("ignore:Examples are passed one by one")
 @pytest.mark.parametrize("name", KEEPING)
 @pytest.mark.parametrize("asked", ["norms", "losses", "weighted_sum"])
+@pytest.mark.slow
 def test_a_pass_that_leaves_something_behind_is_refused(name: str, asked: str) -> None:
     keep, path = KEEPING[name]
     module = Keeps(keep)
@@ -387,6 +389,7 @@ def test_a_weight_that_a_pass_writes_over_is_refused() -> None:
 
 
 @pytest.mark.parametrize("chunk", [None, 2])
+@pytest.mark.slow
 def test_random_numbers_that_nobody_sees_lengthen_no_gradient(chunk: int | None) -> None:
     """Norms and sums of chunks came from two passes, and Python's random numbers made the second 120 times as long."""
     module = Both(lambda m, x: m.head(x * 10 ** DICE.uniform(-3, 3)), head=nn.Linear(4, 3)).double()

@@ -203,6 +203,7 @@ def test_beyond_its_domain_the_formula_of_phase_retrieval_would_be_wrong():
 
 
 @pytest.mark.parametrize("slope", (1.0, -1.5))
+@pytest.mark.slow
 def test_envelopes_of_a_maximum_are_minima_on_a_grid(slope: float):
     """Two coordinates: minima over a grid of 121 x 121 points, spacing 1/25, so to about spacing^2 / (4 parameter)."""
     line = torch.linspace(-2.4, 2.4, 121, dtype=torch.float64)

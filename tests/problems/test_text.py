@@ -101,6 +101,7 @@ def test_character_pieces_are_what_transformers_makes_of_the_same_vocabulary(tra
 
 
 # ---------------------------------------------------------------- BERT
+@pytest.mark.slow
 def test_bert_gives_the_logits_and_gradients_of_transformers(transformers: Any) -> None:
     size = replace(SMALL, heads=4)
     config = transformers.BertConfig(
@@ -181,6 +182,7 @@ def test_its_gradients_by_example_come_from_one_backward_pass() -> None:
 
 
 @needs_cola
+@pytest.mark.slow
 def test_a_tiny_bert_learns_real_sentences() -> None:
     dataset = tokenise(load_cola(), character_tokenizer, length=48)
     assert dataset.test_inputs.shape == (1043, 2, 48)
@@ -244,6 +246,7 @@ def test_without_transformers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch
             call()
 
 
+@pytest.mark.slow
 def test_offline_says_which_file_goes_where(transformers: Any, offline: Path) -> None:
     with pytest.raises(DataNotFound, match="config.json sha256:7160e155.*bert-base-uncased"):
         text.pretrained_bert(0)

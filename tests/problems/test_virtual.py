@@ -44,7 +44,8 @@ def test_the_mean_over_a_batch_is_that_of_examples_drawn_one_by_one() -> None:
     assert not agree(DATA.fresh(size + 1, streams(runs), "batch", 0).gradient(x), singles)
 
 
-@pytest.mark.parametrize("size", [1.0, pytest.param(1e4, marks=pytest.mark.slow), 1e14])
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e14])
+@pytest.mark.slow
 def test_variances_are_the_stated_ones(size: float) -> None:
     """A mean of `runs` squares has a relative error of `sqrt(2 / runs)` at most: four of them, two comparisons."""
     runs = 100_000
@@ -158,6 +159,7 @@ def test_mean_squared_smoothness_holds_and_is_nearly_attained() -> None:
         assert not tight or float(ratios.max()) > 0.9 * bound
 
 
+@pytest.mark.slow
 def test_example_constants_hold_for_all_examples_as_often_as_claimed() -> None:
     """1,000 data sets of 50 examples, and the share of them that has one whose constants are larger than claimed."""
     sets, size, failure = 1000, 50, 0.1
@@ -190,6 +192,7 @@ def test_example_constants_are_those_that_exist() -> None:
 
 
 # ------------------------------------------------------------------------------- what the instances are for
+@pytest.mark.slow
 def test_noise_that_vanishes_at_the_saddle_holds_small_batches_there() -> None:
     """On `(-g + c z) x^2 / 2` the logarithm of |x| drifts by `eta g - eta^2 (g^2 + c^2 / b) / 2` a step, about."""
     gamma, curvature, step, runs, steps = 0.05, 1.0, 1.0, 50, 300

@@ -161,6 +161,7 @@ def test_certificates_are_proofs_and_witnesses_are_counterexamples():
     assert isinstance(at_most(D, [N], {"d <= n^2": D / N**2, "n <= 1": N}), Certificate)
 
 
+@pytest.mark.slow
 def test_rationals_decide_what_floats_cannot(monkeypatch):
     import dpnotes.theory.balance as module
 

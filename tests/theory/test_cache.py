@@ -39,6 +39,7 @@ def plant(stored: Path) -> None:
     stored.write_bytes(files.sealed_json(document))
 
 
+@pytest.mark.slow
 def test_it_says_what_the_check_says(stored: Path):
     checked = {claim.id: claim.check() for claim in CLAIMS}
     assert cache.verdicts(CLAIMS) == checked

@@ -112,6 +112,7 @@ EACH = [pytest.param(name, marks=pytest.mark.slow) if name == "noisy_sgd.SPENT" 
 
 
 @pytest.mark.parametrize("name", EACH)
+@pytest.mark.slow
 def test_cells_of_every_calculator_are_its_plain_numbers(name: str):
     """At seeded numbers over decades, most of them outside of the theorems: a number or a reason, the same as alone."""
     calculator, generator = EVERY[name], random.Random(name)

@@ -127,6 +127,7 @@ def test_the_program_stands_alone():
     assert {name.split(".")[0] for name in names} <= {*sys.stdlib_module_names, "z3"}
 
 
+@pytest.mark.slow
 def test_the_command_line_writes_what_the_program_confirms(tmp_path: Path):
     path = tmp_path / "certificates.json"
     result = CliRunner().invoke(app, ["check", *SOME, "--certificates", str(path)])
@@ -167,12 +168,14 @@ def test_a_file_with_nothing_to_check_is_no_success(
     assert recheck.main(path) == 1, "what is no certificate is wrong"
 
 
+@pytest.mark.slow
 def test_some_certificates_hold_and_spoilt_ones_do_not(some: list[dict[str, Any]]):
     assert "wrong" not in map(outcome, some)
     for entry in spoilt(some, 10, seed=1):
         assert outcome(entry) == "wrong", entry
 
 
+@pytest.mark.slow
 def test_control_a_verdict_that_a_certificate_does_not_carry_is_refused(some: list[dict[str, Any]]):
     for entry in some:
         if entry["certificate"] not in recheck.UNCHECKED:

@@ -136,6 +136,7 @@ def bisected(first: Curve, second: Curve, along: str, low: float, high: float, *
     ],
 )
 @pytest.mark.parametrize(("first", "second"), COMPARABLE)
+@pytest.mark.slow
 def test_a_crossing_is_that_of_plain_bisection(first, second, along, low, high, given):
     curves = CURVES[first], CURVES[second]
     common = {name: value for name, value in {**ONES, **given}.items() if name != along}
@@ -207,6 +208,7 @@ def test_what_does_not_cross_is_one_line_that_says_why(changes, error, message):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_two_crossings_are_named_and_a_missing_name_too():
     pair = CURVES["adaptive_batch"], CURVES["drift_escape"]
     some = {name: value for name, value in ONES.items() if name != "epsilon"}

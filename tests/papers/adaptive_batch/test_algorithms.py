@@ -36,6 +36,7 @@ def choice(accuracy: float = 0.1, epsilon: float = 1.0, **more: Any) -> Paramete
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 0.01, math.inf])
+@pytest.mark.slow
 def test_runs_find_a_second_order_stationary_point_within_their_claim(epsilon):
     streams, seen = Streams.of("sosp", range(3)), []
     runs = stochastic_spider(
@@ -54,6 +55,7 @@ def test_runs_find_a_second_order_stationary_point_within_their_claim(epsilon):
         assert (runs.ledger.rho() <= runs.state.oracle.meter.spent * (1 + 1e-9)).all()
 
 
+@pytest.mark.slow
 def test_runs_of_their_own_accuracy_are_one_batch():
     choices = [choice(accuracy) for accuracy in (0.05, 0.1, 0.2)]
     streams = Streams.of("own", range(3))
@@ -107,6 +109,7 @@ def test_the_printed_lines_can_be_run():
     assert not torch.allclose(ends[False], ends[True])
 
 
+@pytest.mark.slow
 def test_a_data_set_is_clipped_and_ends_where_its_examples_do():
     signal = torch.ones(DIM, 1, dtype=torch.float64)
     problem = QuadraticSensing.sample(signal, 5_000, seed=0)
@@ -119,6 +122,7 @@ def test_a_data_set_is_clipped_and_ends_where_its_examples_do():
     assert (problem.gradients(runs.x).losses.mean(1) < 0.7 * problem.gradients(x).losses.mean(1)).all()
 
 
+@pytest.mark.slow
 def test_an_iterate_is_published_by_the_private_search_on_top_of_the_run():
     # f_i(x) = -x_1^2/4 + x_1^4/4 + x_2^2/2 + <a_i, x>: a saddle at 0, minima at x_1^2 = 1/2 with Hessian (1, 1).
     half, steps = 20_000, 40

@@ -340,6 +340,7 @@ def test_noise_of_the_tree():
     assert small["delta_reached"] == pytest.approx(1e-12, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_calculators_are_monotone():
     grid = np.logspace(5, 14, 40)
     numbers = {**POINT, "n": grid.round()}

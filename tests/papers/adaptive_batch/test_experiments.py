@@ -157,6 +157,7 @@ def on_the_parts(landscape: Ramps, given: ramps.Parameters, streams: Streams, st
 
 
 @pytest.mark.parametrize("arm", list(slopes.EXPONENTS))
+@pytest.mark.slow
 def test_walks_are_those_of_the_library(arm):
     gamma, runs, steps = np.array([0.03, 0.05, 0.1]), 3, 80
     landscape = Ramps(torch.from_numpy(gamma), torch.ones(runs).double(), 4)
@@ -263,11 +264,13 @@ RIGHT = {**slopes.EXPONENTS, **slopes.SWEEPS}
         ({"epsilon": -0.9}, "undecided", "missed"),
     ],
 )
+@pytest.mark.slow
 def test_the_rule_on_slopes(change, verdict, said):
     decision = slopes.decide(used(RIGHT | change), slopes.QUICK)
     assert decision.verdict == verdict and said in decision.reason
 
 
+@pytest.mark.slow
 def test_slopes_that_cannot_be_decided_and_runs_that_fail():
     assert "too wide" in slopes.decide(used(RIGHT, spread=1.0), slopes.QUICK).reason
     part = used(RIGHT)
@@ -281,6 +284,7 @@ def test_slopes_that_cannot_be_decided_and_runs_that_fail():
     assert list(slopes.summary(used(RIGHT))["law"]) == [*slopes.EXPONENTS, *slopes.SWEEPS]
 
 
+@pytest.mark.slow
 def test_a_tiny_suite_of_slopes_runs():
     arms = {name: {**arm, "range": [0.05, 0.2]} for name, arm in slopes.QUICK["arms"].items()}
     sweeps = {
@@ -423,6 +427,7 @@ def audited() -> pd.DataFrame:
     return frame_of(audit, audit.QUICK)
 
 
+@pytest.mark.slow
 def test_printed_variants_are_caught_and_corrected_ones_are_not(audited):
     decision = audit.decide(audited, audit.QUICK)
     assert decision.verdict == "reproduced"
@@ -441,6 +446,7 @@ def test_printed_variants_are_caught_and_corrected_ones_are_not(audited):
         ("bound", False, 0.1, "undecided"),
     ],
 )
+@pytest.mark.slow
 def test_the_rule_on_audits(audited, column, printed, value, verdict):
     frame = audited.copy()
     frame.loc[frame["printed"] == printed, column] = value

@@ -104,6 +104,7 @@ def test_a_long_schedule_is_run_to_its_end():
 
 
 @given(st.floats(0.3, 0.999), st.floats(1e-3, 10), st.integers(1, 400))
+@pytest.mark.slow
 def test_the_closed_form_of_theorem_4_5_is_the_optimal_exponential(gamma, rho, num_steps):
     closed, optimal = theorem_4_5_schedule(gamma, rho, num_steps), exponential(gamma, rho, num_steps)
     np.testing.assert_allclose(closed.noise_multipliers, optimal.noise_multipliers, rtol=1e-9)

@@ -333,6 +333,7 @@ def simulated() -> pd.DataFrame:
     return pd.concat([pd.DataFrame(part) for part in parts])
 
 
+@pytest.mark.slow
 def test_the_simulated_quadratic_is_judged_and_each_way_to_fail_is_seen(simulated):
     assert quadratic.decide(simulated, quadratic.QUICK).verdict in ("reproduced", "undecided")
     off = simulated.assign(predicted=simulated["predicted"] * 1.5)
@@ -346,6 +347,7 @@ def test_the_simulated_quadratic_is_judged_and_each_way_to_fail_is_seen(simulate
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.slow
 def test_a_quadratic_that_diverged_is_not_reproduced(simulated, value):
     frame = simulated.copy().reset_index(drop=True)
     frame.loc[3, "excess_risk"] = value

@@ -189,6 +189,7 @@ def test_every_term_of_a_rate_is_needed_and_none_may_be_added(name):
 
 
 @pytest.mark.parametrize("name", ["thm2.parameters", "thm3.parameters"])
+@pytest.mark.slow
 def test_parameters_are_seen_to_be_wrong(name):
     right = corrected(name)
     assert right.verdict().kind == Kind.UP_TO_CONSTANTS

@@ -142,6 +142,7 @@ def returned(
     return frame
 
 
+@pytest.mark.slow
 def test_the_rule_of_the_returned_point():
     spec = returned_point.QUICK
     assert returned_point.decide(returned(), spec).verdict == "reproduced"

@@ -218,6 +218,7 @@ def test_an_example_without_finite_derivatives_is_no_error_of_a_trusted_server()
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
+@pytest.mark.slow
 def test_what_has_diverged_is_not_published(wrong: float):
     """Whatever the examples say of it."""
     easy = replace(CHOICE, accuracy=0.01, epsilon=20.0, smoothness=0.4, gradient_bound=0.6)

@@ -197,6 +197,7 @@ def test_what_cannot_be_meant_is_refused_by_name(name: str):
         make()
 
 
+@pytest.mark.slow
 def test_runs_of_their_own_numbers_are_one_batch():
     choices = [choice("plain, one pass"), choice("plain, one pass", 4.0)]
     choices[1] = replace(choices[1], num_steps=50)

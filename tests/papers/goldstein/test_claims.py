@@ -151,6 +151,7 @@ def test_a_rate_without_one_of_its_terms_is_another(name, lost):
     assert found != statement.verdict().kind
 
 
+@pytest.mark.slow
 def test_four_terms_of_the_move_are_two():
     printed = claim("goldstein.thm3.1.parameters").statement
     assert isinstance(printed, Choice) and printed.verdict().kind == Kind.UP_TO_CONSTANTS

@@ -46,6 +46,7 @@ def outcomes(spec: Spec, exponent: float, independent: float, noise: float = 0.0
         (1.0, 0.3, "undecided"),
     ],
 )
+@pytest.mark.slow
 def test_the_rule(exponent, independent, verdict):
     quick = orders.QUICK
     wide = Spec("goldstein", "orders", "quick", {**quick.parameters, "ratios": [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]})

@@ -104,6 +104,7 @@ def test_the_rule_on_lengths(frame, verdict):
 
 @pytest.mark.parametrize("name", sensitivity.LOSSES)
 @pytest.mark.parametrize("dim", [3, 16])
+@pytest.mark.slow
 def test_smoothed_gradients_of_the_losses_are_means_over_the_ball(name, dim):
     given, count = sensitivity.loss(name, dim), 200_000
     assert float(given.direction.norm()) == pytest.approx(1)

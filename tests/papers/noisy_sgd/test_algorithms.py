@@ -280,6 +280,7 @@ def test_neighbours_that_satisfy_assumption_b_move_a_batch_by_at_most_its_sensit
     assert not holds(rows * 1.05)  # the control: a little further out, and Assumption B fails
 
 
+@pytest.mark.slow
 def test_no_argument_holds_where_examples_mix():
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
     problem = ModuleProblem(module, torch.randn(N, 4, generator=torch.Generator().manual_seed(0)), torch.arange(N) % 2)
@@ -376,6 +377,7 @@ def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
     assert "drawn from 1000000 examples" in str(sampled.guarantees[0])
 
 
+@pytest.mark.slow
 def test_a_run_with_less_noise_than_an_accountant_knows_claims_nothing():
     least = 1e-6 * 2 * 6.0 / 100
     noise = [by_hand(0.9 * least), by_hand(1.1 * least)]

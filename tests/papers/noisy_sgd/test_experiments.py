@@ -160,6 +160,7 @@ def escaped() -> pd.DataFrame:
         (lambda f: f.assign(variance=np.nan), "not reproduced"),
     ],
 )
+@pytest.mark.slow
 def test_the_rule_on_escapes(escaped, change, verdict):
     assert escape.decide(change(escaped), escape.QUICK).verdict == verdict
 

@@ -200,6 +200,7 @@ def test_nominal_epsilons_of_the_paper_are_not_the_accounted_ones(nominal: float
 
 
 @pytest.mark.parametrize("epsilon", [0.125, 8.0])
+@pytest.mark.slow
 def test_the_clipped_family_is_as_private_as_it_says(epsilon: float):
     spec = images.CONVNET_CLIPPED.specs["paper"]
     oracle = curves.oracle_of(spec, epsilon, Sizes())  # type: ignore[arg-type]
@@ -334,6 +335,7 @@ def finetuned(name: str, **changes) -> Spec:
     return Spec("noisy_sgd", name, "paper", {**spec.parameters, **TINY, **changes})
 
 
+@pytest.mark.slow
 def test_fine_tuning_a_network_of_other_classes_end_to_end():
     data = toy_images(classes=4, pixels=8)
     published = resnet18(7, width=2)
@@ -348,6 +350,7 @@ def test_fine_tuning_a_network_of_other_classes_end_to_end():
     assert columns["finished"] and len(columns["step"]) == 2
 
 
+@pytest.mark.slow
 def test_fine_tuning_a_text_network_end_to_end():
     words = ["dogs bark", "bark dogs the", "the cat sat", "sat sat the"]
     corpus = Sentences(tuple(f"{words[i % 4]} {i}." for i in range(40)), torch.arange(40) % 2)
@@ -364,6 +367,7 @@ def test_fine_tuning_a_text_network_end_to_end():
 
 
 @pytest.mark.parametrize("experiment", finetuning.EXPERIMENTS, ids=lambda e: e.name)
+@pytest.mark.slow
 def test_without_the_published_weights_it_says_so(experiment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     def missing(folder, file):
         raise DataNotFound(f"Expected the {folder} file {file.name}")

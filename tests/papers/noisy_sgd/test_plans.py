@@ -231,6 +231,7 @@ def readme_s_lines() -> str:
     return code
 
 
+@pytest.mark.slow
 def test_the_readme_s_ten_lines_train_a_network_and_are_those_of_the_notebook(capsys: pytest.CaptureFixture[str]):
     code = readme_s_lines()
     assert len([line for line in code.splitlines() if line.strip()]) == 10

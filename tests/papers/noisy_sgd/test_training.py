@@ -66,6 +66,7 @@ def trained(
 
 # ---------------------------------------------------------------- what comes out
 @pytest.mark.parametrize("clipped", [False, True])
+@pytest.mark.slow
 def test_a_training_is_the_front_door_s_to_the_bit(clipped):
     training = trained(runs=("a", "b"), clipped=clipped)
     data = toy()

@@ -518,6 +518,7 @@ def verify(
 
     refuse_an_installation()
     chosen = experiments_of(names) if names else all_experiments()
+    _check_profile(profile)
     pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
     _check_settings(seconds, device, memory)
     settings: dict[str, Any] = {"seconds": seconds, "device": device, "memory": memory}
@@ -540,6 +541,12 @@ def verify(
     typer.echo(_counted(len(states), "result", "results", Counter(states)))
     if {*states} - {"current", "verified"}:
         raise typer.Exit(1)
+
+
+def _check_profile(profile: str | None) -> None:
+    """Whether some experiment has a profile of this name, if one is named."""
+    if profile is not None:
+        validate.one_of(sorted({name for e in all_experiments() for name in e.specs}), profile=profile)
 
 
 def experiments_of(names: Sequence[str]) -> "list[Experiment]":
@@ -635,8 +642,7 @@ def clean(
     """Remove the cached cells of runs; results stay."""
     from dpnotes import experiments as parts
 
-    if profile is not None:
-        validate.one_of(sorted({name for e in all_experiments() for name in e.specs}), profile=profile)
+    _check_profile(profile)
     chosen = experiments_of(names) if names else [None]
     freed = sum(parts.clean(experiment, profile) for experiment in chosen)
     typer.echo(f"{freed / 1e6:.1f} MB removed; results stay.")

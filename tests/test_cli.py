@@ -260,6 +260,7 @@ def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
         (("calc", "budget_schedules.eq12.regime"), "Expected a claim with a formula to calculate"),
         (("calc", "budget_schedules.thm4.5"), "the beginning of budget_schedules.thm4.5.schedule, budget_schedules."),
         (("clean", "--profile", "slow"), "Expected profile='slow' to be one of: cpu, paper, quick"),
+        (("verify", "--profile", "slow"), "Expected profile='slow' to be one of: cpu, paper, quick"),
         (("calc", A_CLAIM[:-1] + "t"), f"did you mean {A_CLAIM}"),
         (("check", "budget_schedule.thm4.5.T"), A_CLAIM),
         (("cite", "no such claim"), "'no such claim'"),

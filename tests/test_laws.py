@@ -30,7 +30,7 @@ from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.tree import Tree
 
 CASES = laws.cases()
-# `make test` asks the first factory of every class, and every way to draw a batch; `make test-all` asks all of them.
+# `make test` tries the first factory of every class, and every way to draw a batch; `make test-all` tries all of them.
 SEEN_FIRST = {name for makes in laws.FACTORIES.values() for made in makes for name in laws.names(made, makes[made])[:1]}
 SEEN_FIRST |= {*laws.names(MinibatchGradient, laws.ORACLES[MinibatchGradient])}
 DEAR = ("selection.GradientAndHessian, of bowls", "discrete.DiscreteGaussian, plain: covariance")  # seconds a law

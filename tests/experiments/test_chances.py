@@ -99,5 +99,6 @@ def test_every_rule_states_its_chances(name: str, profile: str):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "profile"), PAIRS)
 def test_chances_are_as_stated(name: str, profile: str):
-    stated, simulations = EXPERIMENTS[name].spec(profile).chances, 60 if profile == "quick" else 20  # hours take longer
+    stated = EXPERIMENTS[name].spec(profile).chances
+    simulations = 60 if profile == "quick" else 20  # the table of a run of hours takes longer to simulate
     assert stated is not None and is_plausible(stated, simulate(EXPERIMENTS[name], profile, simulations, seed=1)[0])

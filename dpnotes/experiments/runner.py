@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import dpnotes
 from dpnotes import files, validate
-from dpnotes.experiments import parts, store
+from dpnotes.experiments import allocator, parts, store
 from dpnotes.experiments.cells import Shelf
 from dpnotes.experiments.chunks import format_bytes, parse_memory
 from dpnotes.experiments.entered import Notes
@@ -375,7 +375,8 @@ def execute(experiment: Experiment, spec: str, cell: Cell, shelf: Shelf, plan: P
     notes = Notes.of(experiment.all_modules(), str(shelf.folder))  # those of the run, or of this process of several
     started = time.perf_counter()
     try:
-        columns = store.as_columns(experiment.run_cell(Spec.from_json(spec), json.loads(text), context))
+        with allocator.kept_until_the_end():
+            columns = store.as_columns(experiment.run_cell(Spec.from_json(spec), json.loads(text), context))
         if plan.processes.size > 1:
             _compare(plan.processes, columns)
     except Exception as error:

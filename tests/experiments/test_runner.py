@@ -10,6 +10,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -102,6 +103,23 @@ def test_run_store_load(folder: Path, toy: ModuleType):
     assert result.unaccounted == ("the choice of the best cell",)
     again = store.load(toy.EXPERIMENT, "quick")
     assert again.frame.equals(result.frame) and again.decision == result.decision
+
+
+def test_a_cell_keeps_the_memory_that_it_frees(toy: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    within: list[bool] = []
+    inside = [False]
+
+    @contextmanager
+    def watched():
+        inside[0] = True
+        yield
+        inside[0] = False
+
+    monkeypatch.setattr(runner.allocator, "kept_until_the_end", watched)
+    run_cell = toy.EXPERIMENT.run_cell
+    experiment = replace(toy.EXPERIMENT, run_cell=lambda *given: within.append(inside[0]) or run_cell(*given))
+    runner.run(experiment, "quick", device="cpu", report=silent)
+    assert within == [True] * 5 and not inside[0]
 
 
 def test_manifest_says_how_it_came_about(folder: Path, toy: ModuleType):

@@ -91,10 +91,10 @@ class Ramps:
         slopes = torch.cat([inner[..., :2].cos(), 1 - inner[..., 2:].tanh().square()], -1)
         return (after * before * slopes).amin(-1)
 
-    def stationary(self, x: Tensor, norm: Tensor) -> Tensor:
-        """Whether points with gradients of this norm are gamma-SOSPs, `(..., runs)` bool."""
-        least = -(self.hessian_lipschitz * self.accuracy).sqrt()
-        return (norm <= self.accuracy) & (self.smallest_eigenvalue(x) >= least)
+    @property
+    def least_eigenvalue(self) -> Tensor:
+        """What the smallest eigenvalue at a gamma-SOSP is at least, `(runs,)`; an instance is made for every run."""
+        return -(self.hessian_lipschitz * self.accuracy).sqrt()
 
     def take(self, index: Tensor) -> "Ramps":
         """The instances of some of the runs."""
@@ -212,6 +212,7 @@ class Block:
       first: the number of the first of them, from 0.
       going: indices of the runs, `(going,)`.
       points: iterates.
+      gradients: of F there.
       estimates: what the oracle said there.
       used: examples used before it was asked.
       fresh: whether it answered with a fresh gradient.
@@ -221,6 +222,7 @@ class Block:
     first: int
     going: NDArray[np.int64]
     points: Array
+    gradients: Array
     estimates: Array
     used: Array
     fresh: NDArray[np.bool_]
@@ -284,7 +286,8 @@ def walk(
         elif p.mechanism == "gaussian":
             noise = rows.normal(Gaussian().purpose, calls, dim).numpy().reshape(shape)
             noise *= (2 * scale / least if even else 2 * scale)[:, None]
-        points, estimates, needs = np.empty(shape), np.empty(shape), np.tile(least, (length, 1))
+        points, gradients, estimates = (np.empty(shape) for _ in range(3))
+        needs = np.tile(least, (length, 1))
         fresh, perturbed = np.zeros(shape[:2], dtype=bool), np.zeros(shape[:2], dtype=bool)
         each = np.arange(count)
         for i in range(length):
@@ -293,7 +296,7 @@ def walk(
             field = x * before
             np.sin(field[:, :2], out=field[:, :2])
             np.tanh(field[:, 2:], out=field[:, 2:])
-            field *= after
+            field = np.multiply(field, after, out=gradients[i])
             features_here = np.cos(x)
             features_here *= slope
             # ---- how many examples
@@ -351,7 +354,7 @@ def walk(
             x = x - p.step_size[:, None] * direction
         spent = np.concatenate([used[None], needs]).cumsum(0)
         used = spent[-1]
-        done = ended(Block(step, going, points, estimates, spent[:-1], fresh, perturbed))
+        done = ended(Block(step, going, points, gradients, estimates, spent[:-1], fresh, perturbed))
         step += length
         if done.any():
             on = (~done).nonzero()[0]
@@ -375,16 +378,21 @@ def first_stationary(ramps: Ramps, parameters: Parameters, streams: Streams, max
     found: dict[str, Any] = {name: np.zeros(runs) for name in ("fresh", "perturbations", "error", "mean_square")}
     found |= {"reached": np.zeros(runs, dtype=bool), "used": np.full(runs, np.nan)}
     found["steps"] = np.full(runs, max_steps)
+    least = ramps.least_eigenvalue.numpy()
 
     def ended(block: Block) -> NDArray[np.bool_]:
-        here = ramps.take(torch.as_tensor(block.going))
-        points = torch.from_numpy(block.points)
-        gradients = here.gradient(points)
-        hits = here.stationary(points, gradients.norm(dim=-1)).numpy()
+        accuracy = ramps.accuracy.numpy()[block.going]
+        norms = np.linalg.norm(block.gradients, axis=-1)
+        hits = norms <= accuracy
+        near = hits.nonzero()  # the Hessian is asked for there alone
+        eigenvalues = ramps.take(torch.as_tensor(block.going[near[1]])).smallest_eigenvalue(
+            torch.from_numpy(block.points[near])
+        )
+        hits[near] = eigenvalues.numpy() >= least[block.going[near[1]]]
         hit: NDArray[np.bool_] = np.logical_or.reduce(hits)
         first = np.where(hit, hits.argmax(0), len(hits))
         until = np.arange(len(hits))[:, None] < first
-        errors = (gradients - torch.from_numpy(block.estimates)).norm(dim=-1).numpy() / here.accuracy.numpy() * until
+        errors = np.linalg.norm(block.gradients - block.estimates, axis=-1) / accuracy * until
         at = block.going
         found["error"][at] = np.maximum(found["error"][at], errors.max(0))
         found["mean_square"][at] += (errors**2).sum(0)

@@ -1,11 +1,9 @@
-"""What the profiles that are not stored would take, and why they are not."""
+"""What profiles of hours take, and why one that is not stored is outstanding."""
 
 from dpnotes.experiments.costs import Cost
 
 COSTS = {
     "slopes": {
-        "paper": Cost(
-            why="hours", hours=4, basis="from the quick profile: accuracies to half as far, twice the repeats"
-        )
+        "paper": Cost(why="hours", hours=0.3, basis="measured"),
     },
 }

@@ -1,13 +1,12 @@
-"""What the profiles that are not stored would take, and why they are not."""
+"""What profiles of hours take, and why one that is not stored is outstanding."""
 
 from dpnotes.experiments.costs import Cost
 
-_PILOTS = "from pilots on one core"
-_OPERATIONS = "from the operations of a run of mnist35"
+_BASIS = "hours measured; minutes from the operations of a run"
 
 COSTS = {
-    "influence": {"paper": Cost(why="hours", hours=1, minutes=2, gigabytes=8, basis=_PILOTS)},
-    "mnist35": {"paper": Cost(why="hours", hours=3.2, minutes=5, gigabytes=8, value=2, basis=_PILOTS)},
-    "momentum": {"paper": Cost(why="hours", hours=0.5, minutes=1, gigabytes=8, value=0.5, basis=_OPERATIONS)},
-    "subsampled": {"paper": Cost(why="hours", hours=0.3, minutes=1, gigabytes=8, value=0.5, basis=_OPERATIONS)},
+    "influence": {"paper": Cost(why="hours", hours=2.5, minutes=2, gigabytes=8, basis=_BASIS)},
+    "mnist35": {"paper": Cost(why="hours", hours=1.6, minutes=5, gigabytes=8, value=2, basis=_BASIS)},
+    "momentum": {"paper": Cost(why="hours", hours=0.2, minutes=1, gigabytes=8, value=0.5, basis=_BASIS)},
+    "subsampled": {"paper": Cost(why="hours", hours=0.04, minutes=1, gigabytes=8, value=0.5, basis=_BASIS)},
 }

@@ -1,10 +1,10 @@
-"""What the profiles that are not stored would take, and why they are not."""
+"""What profiles of hours take, and why one that is not stored is outstanding."""
 
 from dpnotes.experiments.costs import Cost
 
 COSTS = {
     "sensing": {
-        "cpu": Cost(why="hours", hours=2, value=0.25, basis="from the quick profile: more repeats"),
+        "cpu": Cost(why="hours", hours=0.3, value=0.25, basis="measured"),
         "paper": Cost(
             why="hours", hours=40, minutes=15, gigabytes=40, value=0.5, basis="from the quick profile: 500 dimensions"
         ),
@@ -15,11 +15,11 @@ COSTS = {
     "step_size": {
         "paper": Cost(
             why="hours",
-            hours=2,
+            hours=0.04,
             minutes=3,
             gigabytes=4,
             value=0.5,
-            basis="from the quick profile: 10,000 steps, 1,000 runs",
+            basis="hours measured; minutes from the quick profile",
         )
     },
 }

@@ -1,4 +1,4 @@
-"""What the profiles that are not stored would take, and why they are not."""
+"""What profiles of hours take, and why one that is not stored is outstanding."""
 
 from dpnotes.experiments.costs import Cost
 

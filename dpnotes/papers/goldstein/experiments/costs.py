@@ -3,9 +3,7 @@
 from dpnotes.experiments.costs import Cost
 
 COSTS = {
-    "complexity": {
-        "paper": Cost(why="hours", hours=30, value=0.5, basis="from the quick profile: 144 cells, 1,000 steps")
-    },
+    "complexity": {"paper": Cost(why="hours", hours=0.3, value=0.5, basis="measured")},
     "orders": {"paper": Cost(why="hours", hours=0.1, value=0.5, basis="measured")},
     "mnist": {"paper": Cost(why="hours", hours=0.4, value=0.5, basis="measured")},
 }

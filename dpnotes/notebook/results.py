@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dpnotes.experiments import Experiment, store
+from dpnotes.experiments.spec import PROFILES
 from dpnotes.notebook.teaching import Table
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Results:
     def show(self, name: str) -> store.Result:
         """Show what was asked, what came out, by which rule, and where it comes from.
 
-        The result is that of the paper profile if it is current, else of the quick one if there is one.
+        The result is the current one of the largest profile: the paper's, else cpu, else quick.
 
         Raises:
           KeyError: no such experiment.
@@ -52,7 +53,7 @@ class Results:
         from IPython.display import display
 
         experiment = self._experiments[name]
-        found = [store.load(experiment, profile) for profile in ("paper", "quick") if profile in experiment.specs]
+        found = [store.load(experiment, profile) for profile in reversed(PROFILES) if profile in experiment.specs]
         result = next((one for one in found if one.state == "current"), found[-1])
         display(Shown(result, found[0]))
         self._shown.append(result)

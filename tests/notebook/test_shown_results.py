@@ -2,6 +2,7 @@
 
 import ast
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,24 @@ MANIFEST = {
     "environments": [{"device": "cpu", "name": "a processor", "versions": {"torch": "2.13.0"}}],
     "cell_seconds": 12.3,
 }
+
+
+@pytest.mark.parametrize(
+    ("current", "shown"),
+    [(("quick",), "quick"), (("quick", "cpu"), "cpu"), (("quick", "cpu", "paper"), "paper"), (("cpu",), "cpu")],
+)
+def test_the_current_result_of_the_largest_profile_is_shown(current, shown, monkeypatch: pytest.MonkeyPatch):
+    one = result("current", MANIFEST)
+    specs = {profile: replace(one.spec, profile=profile) for profile in ("quick", "cpu", "paper")}
+    experiment = replace(one.experiment, specs=specs)
+    monkeypatch.setattr(
+        results.store,
+        "load",
+        lambda _, profile: replace(
+            one, experiment=experiment, spec=specs[profile], state="current" if profile in current else "missing"
+        ),
+    )
+    assert results.Results([experiment]).show("mean").spec.profile == shown
 
 
 def test_provenance_of_a_current_result():

@@ -9,9 +9,7 @@ COSTS = {
             why="hours", hours=40, minutes=15, gigabytes=40, value=0.5, basis="from the quick profile: 500 dimensions"
         ),
     },
-    "sharing": {
-        "paper": Cost(why="hours", hours=6, value=0.5, basis="from the quick profile: height 1000, 64 clients")
-    },
+    "sharing": {"paper": Cost(why="hours", hours=0.3, value=0.5, basis="measured")},
     "step_size": {
         "paper": Cost(
             why="hours",

@@ -1,4 +1,4 @@
-"""Steps of one run of MNIST35's network on all 11,552 digits, with freed memory kept until the cell ends and without.
+"""Steps of MNIST35's network on as many examples as it has, with freed memory kept until the cell ends and without.
 
 The columns take turns in blocks of steps; the ratio of the medians is what to read, and the pages that were touched for
 the first time say why.

@@ -2,7 +2,7 @@
 
 A step of a method frees the arrays of megabytes that the next one makes. glibc gives such memory back to the system at
 once, which clears every page of it before it is used again: for one run of 11,552 examples and 1,000 hidden units that
-was two fifths of a step (`benchmarks/allocator.py`).
+was a third of a step (`benchmarks/allocator.py`).
 """
 
 import ctypes
@@ -33,8 +33,8 @@ def _glibc() -> Any:
 def kept_until_the_end() -> Iterator[None]:
     """Within it memory that is freed stays with the process; then it goes back. Does nothing where there is no glibc.
 
-    It holds for all threads. What is not restored is glibc's own raising of the size from which it maps memory: that
-    size stays at the largest it may reach.
+    It holds for all threads. Afterwards settings are glibc's defaults, whatever the environment had said, but for the
+    size from which memory is mapped: glibc raises it by itself until it is set, so it is left at the largest.
 
     Example:
       >>> with kept_until_the_end():

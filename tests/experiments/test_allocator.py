@@ -45,7 +45,9 @@ def measured(before: str = "") -> dict[str, float]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.skipif(allocator._glibc() is None, reason="the C library is not glibc")
+pytestmark = pytest.mark.skipif(allocator._glibc() is None, reason="the C library is not glibc")
+
+
 def test_pages_are_touched_once_and_go_back_at_the_end_even_after_an_error():
     found = measured()
     assert found["without"] > 9 and found["within"] < 2

@@ -1,4 +1,4 @@
-"""What profiles of hours take, and why one that is not stored is outstanding."""
+"""What the longer profiles take, and why one that is not stored is outstanding."""
 
 from dpnotes.experiments.costs import Cost
 

@@ -62,13 +62,10 @@ def all_claims() -> "tuple[Claim, ...]":
 
 
 def all_experiments() -> "list[Experiment]":
-    """The experiments of all papers that have some, with what their profiles cost; loads torch."""
-    from dpnotes.experiments import wanting
-
+    """The experiments of all papers that have some; loads torch."""
     names = [f"dpnotes.papers.{paper}.experiments" for paper in papers.PAPERS]
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
-    costs = [importlib.import_module(f"{module.__name__}.costs").COSTS for module in modules]
-    return [each for module, cost in zip(modules, costs, strict=True) for each in wanting(module.EXPERIMENTS, cost)]
+    return [experiment for module in modules for experiment in module.EXPERIMENTS]
 
 
 def index_of(experiments: "Iterable[Experiment]") -> list[dict[str, Any]]:

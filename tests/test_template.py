@@ -13,7 +13,7 @@ import pandas
 import pytest
 
 import dpnotes
-from dpnotes import papers
+from dpnotes import cli, papers
 from dpnotes.core import Oracle
 from dpnotes.experiments import Context
 
@@ -57,6 +57,10 @@ def test_it_is_small() -> None:
 def test_its_claim_has_its_verdict(storm: ModuleType) -> None:
     (claim,) = papers.claims("storm")
     assert str(claim.check().kind) == "exact" and papers.paper("storm").year == 2019
+
+
+def test_the_command_line_finds_its_experiment(storm: ModuleType) -> None:
+    assert [found.id for found in cli.all_experiments() if found.paper == "storm"] == ["storm.correction"]
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The experiments of drift escape: what it returns, what its repeats and steps do, what it spends, and real data."""
 
-from dpnotes.experiments import stating
+from dpnotes.experiments import stating, wanting
 from dpnotes.papers.drift_escape.experiments import (
     audit,
     clients,
@@ -12,19 +12,23 @@ from dpnotes.papers.drift_escape.experiments import (
     sharing,
     step_size,
 )
+from dpnotes.papers.drift_escape.experiments.costs import COSTS
 from dpnotes.papers.drift_escape.experiments.worlds import WORLDS
 
-EXPERIMENTS = stating(
-    (
-        returned_point.EXPERIMENT,
-        repeats.EXPERIMENT,
-        step_size.EXPERIMENT,
-        audit.EXPERIMENT,
-        clients.EXPERIMENT,
-        sharing.EXPERIMENT,
-        selection.EXPERIMENT,
-        mnist_clients.EXPERIMENT,
-        sensing.EXPERIMENT,
+EXPERIMENTS = wanting(
+    stating(
+        (
+            returned_point.EXPERIMENT,
+            repeats.EXPERIMENT,
+            step_size.EXPERIMENT,
+            audit.EXPERIMENT,
+            clients.EXPERIMENT,
+            sharing.EXPERIMENT,
+            selection.EXPERIMENT,
+            mnist_clients.EXPERIMENT,
+            sensing.EXPERIMENT,
+        ),
+        WORLDS,
     ),
-    WORLDS,
+    COSTS,
 )

@@ -22,14 +22,10 @@ _IGNORED_FIELDS = {"type_comment", "type_ignores", "kind"}
 
 
 # ---------------------------------------------------------------- text
-def normalised(source: str, *, words: bool = False) -> str:
+def normalised(source: str) -> str:
     """The syntax tree of a module as text.
 
     `ast.dump` would do, were its output not different from one Python version to the next.
-
-    Args:
-      source: of the module.
-      words: with the words of errors, as the results of earlier versions have it.
 
     >>> normalised("x = 1  # one") == normalised("x  =  1")
     True
@@ -40,20 +36,19 @@ def normalised(source: str, *, words: bool = False) -> str:
     >>> normalised("raise ValueError(f'Got {x}.')") == normalised("raise ValueError(f'Got {y}.')")
     False
     """
-    return _text(ast.parse(source), words=words)
+    return _text(ast.parse(source))
 
 
-def _text(node: Any, *, words: bool = False, message: bool = False, bodies: bool = True) -> str:
+def _text(node: Any, *, message: bool = False, bodies: bool = True) -> str:
     """The text of a node.
 
     Args:
       node: of a syntax tree, or what stands in one.
-      words: whether the words of messages belong to it.
-      message: whether the node is part of one.
+      message: whether the node is part of one, whose words do not belong to it.
       bodies: whether those of functions belong to it.
     """
-    message = message or not words and isinstance(node, ast.AST) and _is_message(node)
-    how = {"words": words, "message": message, "bodies": bodies}
+    message = message or isinstance(node, ast.AST) and _is_message(node)
+    how = {"message": message, "bodies": bodies}
     if isinstance(node, list):
         return f"[{','.join(_text(item, **how) for item in node if not _is_silent(item, message))}]"
     if isinstance(node, ast.Constant):

@@ -106,10 +106,6 @@ def keep(experiment: Experiment, profile: str, commit: dict[str, Any]) -> int:
         remove(spec)  # a run that was killed at its very end leaves them
         return 0
     progress = Progress.of(experiment, fingerprint, lambda line: None, commit, kept=False)
-    for path in progress.folder.glob("*.npz"):  # of an earlier version
-        table = store.read_table(path.with_suffix(""))
-        if table is not None and progress.shelf.table(table.manifest["cell"]) is None:
-            progress.shelf.add(table.columns, table.manifest)
     count = 0
     for place in sorted(progress.folder.parent.glob("*/")):
         cached = Shelf(place, None)

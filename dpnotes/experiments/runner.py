@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import dpnotes
 from dpnotes import files, validate
 from dpnotes.experiments import allocator, parts, store
-from dpnotes.experiments.cells import Shelf
+from dpnotes.experiments.cells import Shelf, name_of
 from dpnotes.experiments.chunks import format_bytes, parse_memory
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.sources import FORMAT, Fingerprint, find, git, output
@@ -301,14 +301,7 @@ class Progress:
                     return table
             except store.DamagedFileError as error:
                 self.report(f"Warning: {error} The cell is computed again.")
-        return self.earlier(cell)
-
-    def earlier(self, cell: Cell) -> store.Table | None:
-        """What an earlier version kept of a cell, in two files of its own."""
-        try:
-            return store.read_table(store.cell_stem(self.folder, cell), cell=cell)
-        except store.DamagedFileError:
-            return None
+        return None
 
     def _compute(self, cells: list[Cell], plan: Plan, size: "_Size") -> None:
         import joblib
@@ -370,7 +363,7 @@ class _Size:
 def execute(experiment: Experiment, spec: str, cell: Cell, shelf: Shelf, plan: Plan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
-    checkpoint = store.cell_stem(shelf.folder, cell).with_suffix(".pt")
+    checkpoint = shelf.folder / f"{name_of(cell)}.pt"
     context = Context(plan.device, plan.memory_bytes, checkpoint=checkpoint, processes=plan.processes)
     notes = Notes.of(experiment.all_modules(), str(shelf.folder))  # those of the run, or of this process of several
     started = time.perf_counter()

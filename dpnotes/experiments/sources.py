@@ -35,9 +35,9 @@ _COMMIT = re.compile("[0-9a-f]{40,64}")  # what a file from elsewhere says is no
 
 
 @lru_cache(maxsize=2048)
-def digest(source: str, *, words: bool = False) -> str:
-    """The digest of a module's text; `words` counts those of errors, as the results of earlier versions do."""
-    return hashlib.sha256(normalised(source, words=words).encode()).hexdigest()[:16]
+def digest(source: str) -> str:
+    """The digest of a module's text."""
+    return hashlib.sha256(normalised(source).encode()).hexdigest()[:16]
 
 
 @lru_cache(maxsize=1024)
@@ -143,26 +143,22 @@ def code_at(record: Mapping[str, Any], today: Mapping[str, str]) -> Code | str:
     """The code of a record, each module as its digest says; or why it is not known.
 
     Args:
-      record: with the digests of "modules", of this rule or of that of earlier versions, and a "git_commit".
+      record: with the digests of "modules", and a "git_commit".
       today: the sources as they are now.
     """
     commit, found = record["git_commit"], dict[str, str]()
     for module, expected in record["modules"].items():
         source = today.get(module)
-        if source is None or expected not in _digests(source):
+        if source is None or expected != digest(source):
             if not isinstance(commit, str) or not commit:
                 return f"what {module} was is not known: no git commit is on record"
             source = _at(commit, module)
             if source is None:
                 return f"what {module} was is not known: commit {commit[:9]} is not here, or git is not"
-            if expected not in _digests(source):
+            if expected != digest(source):
                 return f"what {module} was is not known: it was not yet committed at {commit[:9]}"
         found[module] = source
     return Code(found)
-
-
-def _digests(source: str) -> tuple[str, str]:
-    return digest(source), digest(source, words=True)
 
 
 # ---------------------------------------------------------------- a result
@@ -187,11 +183,7 @@ class Fingerprint:
     @property
     def key(self) -> str:
         """The sha256 under which the result is kept."""
-        return self.key_of(self.modules)
-
-    def key_of(self, modules: Mapping[str, str]) -> str:
-        """The key with other modules' digests."""
-        parts = {"format": FORMAT, "spec": self.spec.key, "modules": dict(modules), "data": list(self.data)}
+        parts = {"format": FORMAT, "spec": self.spec.key, "modules": self.modules, "data": list(self.data)}
         return hashlib.sha256(canonical_json(parts).encode()).hexdigest()
 
     def changes(self, manifest: dict[str, Any]) -> dict[str, str]:

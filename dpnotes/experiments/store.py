@@ -20,11 +20,11 @@ import numpy as np
 
 import dpnotes
 from dpnotes import files
-from dpnotes.experiments.cells import Table, name_of
+from dpnotes.experiments.cells import Table
 from dpnotes.experiments.chunks import format_bytes
 from dpnotes.experiments.functions import Place
 from dpnotes.experiments.sources import Fingerprint
-from dpnotes.experiments.spec import Cell, Columns, Decision, Experiment, Spec, canonical_json
+from dpnotes.experiments.spec import Columns, Decision, Experiment, Spec, canonical_json
 from dpnotes.files import DamagedFileError
 
 if TYPE_CHECKING:
@@ -74,11 +74,6 @@ def cache_folder() -> Path:
 def cells_folder(spec: Spec, key: str) -> Path:
     """Where the cells of one result wait."""
     return cache_folder() / f"{spec.paper}.{spec.experiment}.{spec.profile}" / key[:16]
-
-
-def cell_stem(folder: Path, cell: Cell) -> Path:
-    """The path of what is a cell's own: its checkpoint, and the two files in which earlier versions kept it."""
-    return folder / name_of(cell)
 
 
 def result_stem(spec: Spec) -> Path:
@@ -277,7 +272,7 @@ class Result:
             return f"run with this code, but for {kept['cells']} cells of code that gave {same}"
         cells, commit = len(verified["cells"]), (verified["git_commit"] or "an unknown commit")[:12]
         dirty = " with uncommitted changes" if verified["git_dirty"] else ""
-        same = f"the same numbers{up_to(verified.get('rounding', 0.0))}"  # earlier versions knew no rounding
+        same = f"the same numbers{up_to(verified['rounding'])}"
         return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, {same}"
 
     @property

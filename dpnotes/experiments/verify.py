@@ -26,7 +26,7 @@ from dpnotes.experiments.cells import best, packed
 from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.functions import Code, Place, changed
-from dpnotes.experiments.sources import Fingerprint, code_at, digest, in_words, is_here, records
+from dpnotes.experiments.sources import Fingerprint, code_at, in_words, is_here, records
 from dpnotes.experiments.spec import Cell, Decision, Experiment, Spec, canonical_json
 
 _ROUNDING = 1e-9  # of a number: far above what float64 loses, far below what anyone reads off a result
@@ -154,7 +154,7 @@ def verify_kept(
     again = _Again(*_as_a_result(experiment, spec, tables), progress, device, limit, seconds)
     found = again.verification(then, fingerprint)
     if not found.lines:
-        cells = [again.cells[number] for number in sorted(again.spans)]
+        cells = [again.cells[number] for number in sorted(again.compared)]
         equal = {key for one in (most, fingerprint.key) for key in parts.equal_keys(every.abouts.values(), one)}
         rounding = _ROUNDING if again.rounded else 0.0
         body = {"equal": sorted(equal), "verified_cells": cells, "rounding": rounding, "finished_at": runner.now()}
@@ -221,15 +221,14 @@ class _Again:
     limit: int | None  # of memory
     seconds: float | None
     cells: list[Cell] = field(default_factory=list)  # of the stages so far
-    spans: dict[int, tuple[int, int]] = field(default_factory=dict)  # first row and number of rows
+    compared: set[int] = field(default_factory=set)  # their numbers
     differences: list[str] = field(default_factory=list)
     rounded: bool = False  # some floats are not equal to the bit
 
     def verification(self, then: Code, fingerprint: Fingerprint) -> Verification:
         """Run what has to be run, and report what came of it."""
         experiment, folder, report = self.progress.experiment, self.progress.folder, self.progress.report
-        counts = self.result.manifest.get("cell_rows")  # results of earlier versions do not say
-        self._starts = None if counts is None else [0, *np.cumsum(counts, dtype=int).tolist()]
+        self._starts = [0, *np.cumsum(self.result.manifest["cell_rows"], dtype=int).tolist()]
         self._deadline = float("inf") if self.seconds is None else time.monotonic() + self.seconds
         self._plan = runner.Plan(self.device, runner.memory_budget(folder, self.device, self.limit, 1), 1)
         self.notes = Notes.of(experiment.all_modules(), str(folder))
@@ -255,18 +254,16 @@ class _Again:
                 self.differences.append(f"stored {count} cells, now {len(self.cells)}")
                 return self.differences
             chosen, others = in_order(listed, seed)
-            if stage < last and self._starts is None:  # the last cell ends where the next stage begins
-                chosen += {len(listed) - 1} - {*chosen}
             kept = [number for number in others if self.progress.table(listed[number]) is not None]
             for number in dict.fromkeys(chosen + kept):
                 if not self._compare(first + number):
                     return self.differences or ["the time is up before a cell of each level was run"]
-            waiting += [first + number for number in others if first + number not in self.spans]
-            rows = self._starts[len(self.cells)] if self._starts else max(sum(span) for span in self.spans.values())
+            waiting += [first + number for number in others if first + number not in self.compared]
+            rows = self._starts[len(self.cells)]
         self._compare_decision()
         while not self.differences and (unseen := self._unseen(then, now)):
             if not waiting or not self._compare(waiting.pop(0)):
-                return [f"changed, but entered by none of {len(self.spans)} cells: {in_words(unseen)}"]
+                return [f"changed, but entered by none of {len(self.compared)} cells: {in_words(unseen)}"]
         return self.differences
 
     def _listed(self, stage: int, earlier: list[store.Table]) -> list[Cell]:
@@ -275,10 +272,10 @@ class _Again:
     def _unseen(self, then: Code, now: Code) -> list[Place]:
         """The functions that changed, that count and that were not entered."""
         entered, manifest = self.notes.places, self.result.manifest
-        if len(self.spans) == len(self.cells):
+        if len(self.compared) == len(self.cells):
             return []
-        full = store.unlisted(manifest.get("functions", {}))
-        is_whole = manifest.get("functions_cells") == manifest["cells"]
+        full = store.unlisted(manifest["functions"])
+        is_whole = manifest["functions_cells"] == manifest["cells"]
         named = set[str]().union(
             *(unit.names for place, unit in now.units.items() if place in entered or not unit.is_function)
         )
@@ -305,12 +302,8 @@ class _Again:
             assert table is not None
         self.notes.places |= store.unlisted(table.manifest["functions"])
         length = len(next(iter(table.columns.values())))
-        if self._starts:
-            start, end = self._starts[number : number + 2]
-        else:
-            start = self._found(table.columns, number, length)
-            end = min(start + length, self.result.manifest["rows"])
-        self.spans[number] = start, length
+        start, end = self._starts[number : number + 2]
+        self.compared.add(number)
         where = f"cell {canonical_json(cell)}"
         if {*self.stored} != {*table.columns}:
             names = f"stored {', '.join(self.stored)}, now {', '.join(table.columns)}"
@@ -332,28 +325,11 @@ class _Again:
     def in_words(self, fingerprint: Fingerprint) -> dict[str, Any]:
         """What a full run enters, as far as it is known, and how many cells say so."""
         manifest, known = self.result.manifest, self.notes.places
-        if len(self.spans) < len(self.cells) and "functions" in manifest:
+        if len(self.compared) < len(self.cells):
             here = Code(fingerprint.sources).units
             known = known | {place for place in store.unlisted(manifest["functions"]) if place in here}
-        count = max(len(self.spans), manifest.get("functions_cells", 0))
+        count = max(len(self.compared), manifest["functions_cells"])
         return {"functions": store.listed(known), "functions_cells": count}
-
-    def _found(self, columns: dict[str, np.ndarray], number: int, length: int) -> int:
-        """Where a cell's rows begin in a result that does not say: where most of its numbers are."""
-        total = self.result.manifest["rows"]
-        guess = min(number * length, max(0, total - length))  # right if all cells have as many rows
-
-        def right(start: int) -> int:
-            parts = ((stored[start : start + length], columns.get(name)) for name, stored in self.stored.items())
-            return sum(int((~_differs(one, other)).sum()) for one, other in parts if other is not None)
-
-        if right(guess) == length * len(self.stored):
-            return guess
-        labels = [name for name, column in columns.items() if column.dtype.kind != "f" and name in self.stored]
-        likely = np.ones(max(1, total - length + 1), bool)
-        for name in labels:
-            likely &= self.stored[name][: len(likely)] == columns[name][0]
-        return max((guess, *np.flatnonzero(likely).tolist()), key=right)
 
     def _allowed(self, name: str, environment: dict[str, Any]) -> tuple[float, float]:
         """How far off a column's floats may be, and by what part of themselves: 0 and 0 on the same machine."""
@@ -404,10 +380,6 @@ def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float = 0.0, roundi
 def _write(result: store.Result, fingerprint: Fingerprint, commit: dict[str, Any], again: _Again | None) -> None:
     """Put on record that a result is of today's code: what was run again, or what was before if no code changed."""
     manifest = dict(result.manifest)
-    ran = code_at(manifest, fingerprint.sources)
-    if isinstance(ran, Code):  # results of earlier versions have digests by another rule
-        manifest["modules"] = {name: digest(source) for name, source in ran.sources.items()}
-        manifest["key"] = fingerprint.key_of(manifest["modules"])
     names = {*manifest["modules"], *fingerprint.modules}
     before = manifest.get("verified") or {"key": "", "cells": [], "rounding": 0.0}
     if again is None and before["key"] != fingerprint.key:
@@ -416,8 +388,8 @@ def _write(result: store.Result, fingerprint: Fingerprint, commit: dict[str, Any
     manifest["verified"] = {
         "key": fingerprint.key,
         "modules": {name: each for name, each in now.items() if manifest["modules"].get(name) != each},
-        "cells": [again.cells[number] for number in sorted(again.spans)] if again else before["cells"],
-        "rounding": (_ROUNDING if again.rounded else 0.0) if again else before.get("rounding", 0.0),
+        "cells": [again.cells[number] for number in sorted(again.compared)] if again else before["cells"],
+        "rounding": (_ROUNDING if again.rounded else 0.0) if again else before["rounding"],
         **commit,
         "finished_at": runner.now(),
     }

@@ -554,18 +554,6 @@ def test_a_cell_under_another_s_name_is_computed_again(folder: Path, toy: Module
     assert len(computed(folder)) == 7 and result_bytes(folder) == before
 
 
-def test_cells_that_an_earlier_version_kept_are_found(folder: Path, toy: ModuleType):
-    run(toy)
-    before = result_bytes(folder)
-    for path in (folder / "results").iterdir():
-        path.unlink()
-    ((path, here),) = kept(folder).items()
-    for table in [cells.read(place) for place in here[:3]]:
-        store.write_table(store.cell_stem(path.parent, table.manifest["cell"]), table.columns, table.manifest)
-    path.unlink()
-    assert run(toy).state == "current" and len(computed(folder)) == 7 and result_bytes(folder) == before
-
-
 # ---------------------------------------------------------------- bad input
 def test_bad_settings_are_named(folder: Path, toy: ModuleType):
     with pytest.raises(ValueError, match="Expected profile='huge' to be one of: quick, paper"):

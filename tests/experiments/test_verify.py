@@ -24,7 +24,7 @@ from dpnotes import cli, files
 from dpnotes.experiments import runner, store
 from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.functions import functions, normalised
-from dpnotes.experiments.sources import digest, sources
+from dpnotes.experiments.sources import sources
 from dpnotes.experiments.spec import Experiment
 from dpnotes.experiments.verify import Verification, in_order, verify
 from tests.attack import mutants
@@ -261,24 +261,6 @@ def test_a_changed_value_in_an_error_does_not(ran: Path):
     assert state() == ("stale", "code changed: toys.helper.scaled")
 
 
-def test_the_old_commit_is_read_by_the_new_rule(ran: Path):
-    """A result of earlier versions: digests with the words of errors, and nothing that later ones add."""
-    body = files.unsealed_json(manifest_path(ran))
-    modules = sources(loaded().all_modules())
-    older = {name: digest(source, words=True) for name, source in modules.items()}
-    assert older != body["modules"]
-    with_manifest(ran, modules=older, key="0" * 64, functions=None, functions_cells=None, cell_rows=None)
-    assert state() == ("current", "")
-    edit(ran, "helper", 'f"Expected power={power} >= 0."', 'f"The power {power} is negative!"')
-    assert state() == ("current", "")
-    edit(ran, "arms", "3, 9", "2 + 1, 9")
-    assert state() == ("stale", "code changed: toys.arms.plain")
-    assert verified().state == "verified" and state()[0] == "current"
-    edit(ran, "arms", "- 0.25", "- 0.5")
-    found = verified()
-    assert found.state == "different" and "'value', row" in found.lines[0]
-
-
 @pytest.mark.parametrize("why", ["no commit", "another commit", "uncommitted"])
 @pytest.mark.slow
 def test_what_git_does_not_know_stays_stale_and_says_why(ran: Path, why: str):
@@ -392,7 +374,7 @@ def test_a_changed_function_that_no_cell_enters_does_not_count(ran: Path):
 
 def test_one_that_may_be_entered_and_was_not_is_named(ran: Path):
     """Without the list of a full run, `elsewhere` counts as soon as code that was entered names it."""
-    with_manifest(ran, functions=None, functions_cells=None)
+    with_manifest(ran, functions={}, functions_cells=0)
     edit(ran, "helper", "return 7", "return 8")
     edit(ran, "arms", "return len(walk)", "walk = walk or helper.elsewhere()\n    return len(walk)")
     found = verified(seconds=1e-9)

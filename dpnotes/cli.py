@@ -52,15 +52,6 @@ def main() -> None:
 
 
 # ---------------------------------------------------------------- what there is
-def all_claims() -> "tuple[Claim, ...]":
-    """The claims of all papers; loads sympy and no torch.
-
-    >>> "budget_schedules.thm4.5.schedule" in [claim.id for claim in all_claims()]
-    True
-    """
-    return papers.claims()
-
-
 def all_experiments() -> "list[Experiment]":
     """The experiments of all papers that have some; loads torch."""
     names = [f"dpnotes.papers.{paper}.experiments" for paper in papers.PAPERS]
@@ -80,13 +71,6 @@ def listed_experiments() -> list[dict[str, Any]]:
         if (path := folder / "results" / INDEX).exists():
             return json.loads(path.read_text())
     return index_of(all_experiments())
-
-
-def _claim(name: str) -> "Claim":
-    """One claim by its whole id; only its paper is loaded."""
-    paper = name.split(".", 1)[0]
-    known = {claim.id: claim for claim in (papers.claims(paper) if paper in papers.PAPERS else all_claims())}
-    return known[_one_of(name, known, "claim")]
 
 
 def _experiment(name: str) -> "Experiment":
@@ -122,7 +106,7 @@ def _version(
 @command("list")
 def list_(as_json: Json = False) -> None:
     """Papers, claims and experiments."""
-    cards, claims, experiments = [papers.paper(key) for key in papers.PAPERS], all_claims(), listed_experiments()
+    cards, claims, experiments = [papers.paper(key) for key in papers.PAPERS], papers.claims(), listed_experiments()
     if as_json:
         print_json(
             {
@@ -262,7 +246,7 @@ def calc(
         results = calculator(**arguments)
     except TypeError as error:
         raise ValueError(str(error)) from error
-    if claim not in _named_calculators(claim) and _claim(claim).erratum is not None:
+    if claim not in _named_calculators(claim) and papers.claim(claim).erratum is not None:
         constants = str(arguments.get("constants", (*calculator.constants, "")[0]))
         instead = "as printed" if constants == "paper" else "of what holds instead"
         typer.echo(
@@ -318,16 +302,11 @@ def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
 
 def _calculator(name: str) -> "Calculator":
     """The calculator of a claim; an error names those that there are."""
-    paper = name.split(".", 1)[0]
     if name in (named := _named_calculators(name)):
         return named[name]
-    if paper == "privacy":
+    if name.split(".", 1)[0] == "privacy":
         raise ValueError(f"Expected {name!r} to be one of: {', '.join(named)}.")
-    known = papers.claims(paper) if paper in papers.PAPERS else ()
-    inside = [claim.id for claim in known if claim.calculation is not None and claim.id.startswith(f"{name}.")]
-    if inside and name not in {claim.id for claim in known}:
-        raise ValueError(f"Expected the name of one claim, got the beginning of {', '.join(inside)}.")
-    claim = _claim(name)
+    claim = papers.claim(name)
     if claim.calculation is None:
         able = [other.id for other in papers.claims(claim.paper) if other.calculation is not None]
         there = f"there are {', '.join(able)}" if able else f"{claim.paper} has none"

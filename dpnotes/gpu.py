@@ -238,38 +238,29 @@ class _Work:
     experiment: Experiment
     cost: Cost
     progress: runner.Progress
+    tables: list[store.Table] = field(default_factory=list)  # of the cells that are finished
     waiting: list[Cell] = field(default_factory=list)
-    known: int = 0
-    seconds: list[float] = field(default_factory=list)  # of cells that were computed on a GPU
     error: str = ""
 
     def look(self) -> None:
         """See what waits: of the first stage that is not finished."""
-        tables: list[store.Table] = []
-        self.seconds, self.known, self.waiting = [], 0, []
-        for stage in range(1 + len(self.experiment.stages)):
-            cells = self.progress.cells(stage, tables)
-            self.known += len(cells)
-            for cell in cells:
-                table = self.progress.table(cell)
-                if table is None:
-                    self.waiting.append(cell)
-                else:
-                    tables.append(table)
-                    if table.manifest["environment"]["device"] == "cuda":
-                        self.seconds.append(table.manifest["seconds"])
-            if self.waiting:
-                return
+        self.tables, self.waiting, _ = self.progress.so_far()
 
     @property
     def finished(self) -> int:
-        return self.known - len(self.waiting)
+        return len(self.tables)
+
+    @property
+    def known(self) -> int:
+        return len(self.tables) + len(self.waiting)
 
     @property
     def a_cell(self) -> float:
         """Expected seconds of a cell: as long as those before, or as the whole's cost says."""
-        if self.seconds:
-            return _MARGIN * sum(self.seconds) / len(self.seconds)
+        computed = [table.manifest for table in self.tables]
+        seconds = [each["seconds"] for each in computed if each["environment"]["device"] == "cuda"]
+        if seconds:
+            return _MARGIN * sum(seconds) / len(seconds)
         return 60 * (self.cost.minutes or 0.0) / max(self.known, 1)
 
     @property

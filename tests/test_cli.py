@@ -94,9 +94,9 @@ def test_list_names_papers_claims_and_experiments():
     assert {line.split()[0] for line in lines} == {"paper", "claim", "experiment"}
     names = {line.split()[1] for line in lines}
     assert {"budget_schedules", A_CLAIM} <= names
-    assert names == set(papers.PAPERS) | {c.id for c in cli.all_claims()} | {e.id for e in cli.all_experiments()}
+    assert names == set(papers.PAPERS) | {c.id for c in papers.claims()} | {e.id for e in cli.all_experiments()}
     document = json.loads(call("list", "--json").stdout)
-    assert {entry["id"] for entry in document["claims"]} == {claim.id for claim in cli.all_claims()}
+    assert {entry["id"] for entry in document["claims"]} == {claim.id for claim in papers.claims()}
 
 
 def test_the_list_loads_no_torch():
@@ -123,7 +123,7 @@ def test_version_and_help_are_plain():
 # ---------------------------------------------------------------- claims
 def test_check_prints_a_line_a_claim_and_the_counts_last():
     *lines, last = call("check", A_CLAIM, "budget_schedules.lemma4.4").stdout.splitlines()
-    claims = {claim.id: claim for claim in cli.all_claims()}
+    claims = {claim.id: claim for claim in papers.claims()}
     assert lines[0].startswith(f"{A_CLAIM} ") and len(lines) >= 2
     for line in lines:
         verdict = claims[line.split()[0]].check()
@@ -162,7 +162,7 @@ def test_check_errata_and_json():
 @pytest.mark.slow
 def test_check_errata_of_all_papers_reads_only_those():
     found = {entry["id"] for entry in json.loads(call("check", "--errata", "--json").stdout)["errata"]}
-    assert found == {claim.id for claim in cli.all_claims() if claim.erratum}
+    assert found == {claim.id for claim in papers.claims() if claim.erratum}
 
 
 def test_check_json():
@@ -203,7 +203,7 @@ def test_calc():
     assert any(line.startswith("gives") for line in lines)
     printed = dict(line.split() for line in call("calc", A_CLAIM, "kappa=1000", "alpha=1e-4").stdout.splitlines())
     exact = json.loads(call("calc", A_CLAIM, "kappa=1000", "alpha=1e-4", "--json").stdout)
-    claim = {claim.id: claim for claim in cli.all_claims()}[A_CLAIM]
+    claim = {claim.id: claim for claim in papers.claims()}[A_CLAIM]
     assert exact == pytest.approx(claim.calculator()(kappa=1000, alpha=1e-4))
     assert {name: float(value) for name, value in printed.items()} == pytest.approx(exact, rel=1e-9)
     assert "does not stand as printed" in call("calc", A_CLAIM, "kappa=10", "alpha=1").stderr
@@ -219,7 +219,7 @@ def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
         parameters({"T": "a number"}),
         tuple(factors),
     )
-    monkeypatch.setattr(cli, "_claim", lambda name: replace(claim, calculation=calculator))
+    monkeypatch.setattr(papers, "claim", lambda name: replace(claim, calculation=calculator))
     listed = call("calc", A_CLAIM).stdout
     assert "takes  constants  one of paper, corrected, one; paper where nothing is said" in listed
     assert json.loads(call("calc", A_CLAIM, "--json").stdout)["constants"] == list(factors)

@@ -274,18 +274,21 @@ class Progress:
             raise ValueError(f"Expected {self.experiment.id} to list at least one cell, and none twice.")
         return cells
 
-    def count(self) -> tuple[int, int, bool]:
-        """Cells finished, cells known, and whether stages wait that cannot list their cells yet."""
-        finished, known = 0, 0
+    def so_far(self) -> tuple[list[store.Table], list[Cell], bool]:
+        """Tables of the cells that are finished, cells that wait, and whether stages cannot list their cells yet."""
         tables: list[store.Table] = []
         for stage in range(1 + len(self.experiment.stages)):
-            cells = self.cells(stage, tables)
-            kept = [table for cell in cells if (table := self.table(cell)) is not None]
-            tables += kept
-            finished, known = finished + len(kept), known + len(cells)
-            if len(kept) < len(cells):
-                return finished, known, stage < len(self.experiment.stages)
-        return finished, known, False
+            found = [(cell, self.table(cell)) for cell in self.cells(stage, tables)]
+            waiting = [cell for cell, table in found if table is None]
+            tables += [table for _, table in found if table is not None]
+            if waiting:
+                return tables, waiting, stage < len(self.experiment.stages)
+        return tables, [], False
+
+    def count(self) -> tuple[int, int, bool]:
+        """Cells finished, cells known, and whether stages wait that cannot list their cells yet."""
+        tables, waiting, more = self.so_far()
+        return len(tables), len(tables) + len(waiting), more
 
     def kept(self) -> str:
         """What is finished and how to go on, in one line."""

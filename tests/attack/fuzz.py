@@ -30,7 +30,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import dpnotes
-from dpnotes import cli
+from dpnotes import cli, papers
 from dpnotes.core import Guarantee, Ledger
 from tests import test_bad_arguments as doors
 
@@ -317,7 +317,7 @@ def command(draw: random.Random) -> list[str]:
 
 
 def _claims() -> Sequence[Any]:
-    return cli.all_claims()
+    return papers.claims()
 
 
 def one_command(line: list[str], seconds: float = 6 * LIMIT) -> tuple[str, str]:

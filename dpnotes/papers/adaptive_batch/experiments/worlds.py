@@ -4,15 +4,12 @@ Scatter is that of stored results and pilots, whose seeds no result has.
 """
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from dpnotes.experiments import Spec, Worlds
 from dpnotes.papers.adaptive_batch.experiments import audit, escape, necessity, slopes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # ---------------------------------------------------------------- slopes
 # The next order in gamma, c of exp(c gamma), and the scatter of ln(samples) of instances with the same amplitude: of
@@ -25,10 +22,8 @@ _NEXT_ORDER = {
 _SCATTER, _SCATTER_OF_LARGEST = 0.02, 0.17
 
 
-def slopes_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def slopes_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Samples by the laws, in proportion to the amplitude of each run; in the rival's world one law is off."""
-    import pandas as pd
-
     exponents = {**slopes.EXPONENTS, **slopes.SWEEPS} | ({} if right else {"private": -2.1})
     parts = []
     for cell in slopes.cells(spec):
@@ -52,14 +47,13 @@ def slopes_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd
 
 
 # ---------------------------------------------------------------- escape
-def escape_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def escape_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Exponents of random walks of logarithms, to first order; the rival's boundary is at half as large batches again.
 
     A step of the logarithm has the mean `eta lambda (1 - 1 / ratio)` and the variance `2 eta lambda / ratio`. One coin
     at the step size 1 / M is exact. A walk of t steps with drift m and deviation s has passed a height by the law of an
     inverse Gaussian.
     """
-    import pandas as pd
     from scipy.stats import norm
 
     parts = []
@@ -100,9 +94,8 @@ _ERRORS = {
 }  # fmt: skip
 
 
-def necessity_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def necessity_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Errors with gamma laws; in the rival's world those of the printed lines with the tree grow by half."""
-    import pandas as pd
 
     def squares(mean: float, variation: float) -> np.ndarray:
         return generator.gamma(variation**-2, mean * variation**2, spec["repeats"])
@@ -130,10 +123,8 @@ def _printed() -> tuple[str, ...]:
     return tuple(each.name for each in audit.collection(audit.QUICK))
 
 
-def audit_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def audit_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Audits with the least power that is allowed, at their level; in the rival's world one printed line is private."""
-    import pandas as pd
-
     names = _printed()
     rows = [(name, printed) for name in names for printed in (True, False)] + [(audit.ORACLE, False)]
     frame = pd.DataFrame(rows, columns=["release", "printed"])

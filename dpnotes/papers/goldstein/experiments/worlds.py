@@ -4,25 +4,20 @@ Scatter is that of stored quick results, and of pilots whose seeds no result has
 """
 
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from dpnotes.experiments import Spec, Worlds
 from dpnotes.papers.goldstein.experiments import complexity, generalisation, mnist, orders, sensitivity, tree
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 # ---------------------------------------------------------------- tree
-def tree_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def tree_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Mean squares that scatter by 6% over runs, the tree's by 4.3% at 4 terms and less with more.
 
     In the rival's world the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1.
     """
-    import pandas as pd
-
     parts, count = [], spec["repeats"]
     for cell in tree.cells(spec):
         arm, period = cell["arm"], cell["period"]
@@ -41,10 +36,8 @@ _ERROR = {"linear": 1.0, "phase": 0.105, "norm": 0.5}
 _INCREMENT = {"phase": (1.04, 0.113, 1.8), "norm": (0.57, 0.052, 3.97)}
 
 
-def sensitivity_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def sensitivity_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Lengths and errors by the laws; in the rival's world errors at a fixed m/d grow as d^(1/4)."""
-    import pandas as pd
-
     parts, count = [], spec["repeats"]
     asked = [(cell, ratio) for cell in sensitivity.cells(spec) for ratio in cell["ratios"]]
     for cell, ratio in asked:
@@ -78,10 +71,8 @@ def sensitivity_frame(spec: Spec, generator: np.random.Generator, right: bool) -
 
 
 # ---------------------------------------------------------------- generalisation
-def generalisation_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def generalisation_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Gaps of smoothed gradients as n^(-1/2); in the rival's world those where one trained fall as n^(-1/3)."""
-    import pandas as pd
-
     parts = []
     for cell in generalisation.cells(spec):
         problem, dim, n = cell["problem"], cell["dim"], cell["num_examples"]
@@ -107,13 +98,11 @@ _NORMS = {
 }  # fmt: skip
 
 
-def complexity_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def complexity_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Norms as in the quick result, of the nearest dimension there; in the rival's world one comparison has equal ones.
 
     That is many passes at the largest dimension and the first size and epsilon.
     """
-    import pandas as pd
-
     parts, count = [], spec["repeats"]
     for cell in complexity.cells(spec):
         nearest = min((10, 50), key=lambda dim, cell=cell: abs(np.log(cell["dim"] / dim)))
@@ -139,10 +128,8 @@ def complexity_frame(spec: Spec, generator: np.random.Generator, right: bool) ->
 _RATIOS, _EXCESS = np.log([0.25, 0.5, 1.0, 2.0, 4.0]), [0.56, 0.33, 0.18, 0.1, 0.058]
 
 
-def orders_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def orders_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """The excess depends on m / d^2, as the paper has it, anchored at the middle d; in the rival's world on m / d."""
-    import pandas as pd
-
     middle, count = float(np.median(spec["dims"])), spec["repeats"]
     shared = {dim: 1 + 0.035 * generator.standard_normal(count) for dim in {*spec["dims"], spec["increments"]["dim"]}}
     parts = []
@@ -164,10 +151,8 @@ def orders_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd
 
 
 # ---------------------------------------------------------------- mnist
-def mnist_frame(spec: Spec, generator: np.random.Generator, right: bool) -> "pd.DataFrame":
+def mnist_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Paired logarithms as in the quick result; in the rival's world with a mean difference of 0."""
-    import pandas as pd
-
     repeat = np.arange(spec["repeats"])
     parts = []
     for method in mnist.METHODS:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from dpnotes.precision import deterministic_convolutions, full_precision
+from dpnotes.precision import deterministic_convolutions, full_precision, lengths
 
 CUDA, CPU, CONV = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
 
@@ -59,3 +59,16 @@ def test_convolutions_are_as_they_were_after_an_error() -> None:
         assert torch.backends.cudnn.deterministic and not torch.backends.cudnn.benchmark
         raise ZeroDivisionError
     assert not torch.backends.cudnn.deterministic
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_small_numbers_beside_large_ones_are_not_lost(dtype: torch.dtype) -> None:
+    """In float32 a square of 2^-24 is nothing beside 1, and a million of them are a part in 256 of sixteen ones."""
+    rows = torch.full((2, 2**20), 2.0**-12, dtype=dtype)
+    rows[0, :: 2**16] = 1.0
+    exact = rows.double().square().sum(1).sqrt()
+    found = lengths(rows)
+    assert found.dtype == torch.promote_types(dtype, torch.float32)
+    assert float((found / exact - 1).abs().max()) < 1e-6
+    if dtype == torch.float32:
+        assert float(rows.norm(dim=1)[0] / exact[0]) < 1 - 1e-4, "control"

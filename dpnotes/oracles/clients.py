@@ -3,7 +3,7 @@
 Any oracle on a desk becomes one of clients: a row of it is one client of one run.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -348,12 +348,11 @@ class Clients:
     def guarantee(
         self, state: ClientsState, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
     ) -> tuple[Guarantee, ...]:
-        """What each run may claim for every client of every process: the weakest of all their claims."""
-        claims = self.claims(state, delta, streams, not_covered=not_covered)
-        weakest = [max(run, key=lambda claim: claim.epsilon) for run in claims]
+        """What each run may claim for every client of every process: the weakest, with what any of them rests on."""
+        claims = [_weakest(run) for run in self.claims(state, delta, streams, not_covered=not_covered)]
         with self._naming():
-            everywhere = self.blocks.processes.gather_objects(weakest)
-        return tuple(max(run, key=lambda claim: claim.epsilon) for run in zip(*everywhere, strict=True))
+            everywhere = self.blocks.processes.gather_objects(claims)
+        return tuple(_weakest(run) for run in zip(*everywhere, strict=True))
 
     def take(self, index: Tensor) -> "Clients":
         """The oracle of some of the runs."""
@@ -365,6 +364,14 @@ class Clients:
             num_runs=len(index),
             secrets=tuple(own.take(each) for own, each in zip(self.secrets, rows, strict=True)),
         )
+
+
+def _weakest(claims: Sequence[Guarantee]) -> Guarantee:
+    """The claim of the largest epsilon, which rests on what any of the claims does."""
+    assumptions = dict.fromkeys(each for claim in claims for each in claim.assumptions)
+    not_covered = dict.fromkeys(each for claim in claims for each in claim.not_covered)
+    weakest = max(claims, key=lambda claim: claim.epsilon)
+    return replace(weakest, assumptions=tuple(assumptions), not_covered=tuple(not_covered))
 
 
 def _required(newest: Tensor) -> Tensor:

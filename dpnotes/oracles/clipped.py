@@ -56,7 +56,7 @@ class ClippedGradient(OnDesk):
       relation: which data sets are neighbours, zero-out or replace-one; adding or removing an example would change
         the number of examples that the mean is divided by.
       mechanism: `Gaussian`; or `Exact` for a run that guarantees nothing (with the plan `FixedNoise.none`: a finite
-        budget refuses it). Of `DiscreteGaussian` and `Laplace` the budget is claimed as zCDP.
+        budget refuses it). Of one that does not say that its noise is Gaussian the budget is claimed as zCDP.
       loss_clip: the largest loss an example keeps where the plan listens to losses, above 0.
 
     Raises:

@@ -29,10 +29,8 @@ from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption, 
 from dpnotes.lineage import Lineage
 from dpnotes.per_run import Number, norms
 from dpnotes.privacy.accounting import Accountant, account, assumptions_of
-from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import LEAST_NOISE, Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
-from dpnotes.privacy.mechanisms import Laplace
 from dpnotes.privacy.noise import TOLERANCE
 from dpnotes.states import select
 from dpnotes.streams import Streams
@@ -365,8 +363,8 @@ class Desk:
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether its noise is; of what is not, zCDP is claimed."""
-        return not isinstance(self.mechanism, DiscreteGaussian | Laplace)
+        """Whether its mechanism says that its `noise` is "gaussian"; of one that does not, zCDP is claimed."""
+        return getattr(self.mechanism, "noise", None) == "gaussian"
 
     @cached_property
     def filter(self) -> Filter:
@@ -445,6 +443,8 @@ class Desk:
         found = [self.mechanism, *(ask.mechanism for ask in asks[1:] if ask.mechanism is not None)]
         if len({getattr(mechanism, "purpose", None) for mechanism in found}) < len(asks):
             raise ValueError("Expected each of asks after the first to have a mechanism with a purpose of its own.")
+        if self.is_gaussian and not all(getattr(each, "noise", None) == "gaussian" for each in found):
+            raise ValueError(f"Expected mechanisms={found!r} all to add Gaussian noise, which is what is claimed.")
         return found[1:]
 
     def _as_claimed(self, asks: tuple[Ask, ...], active: Tensor) -> Tensor:
@@ -484,6 +484,8 @@ class Desk:
                 else:
                     _, value, price = ask.mechanism.release(ask.mechanism.init(answer.mean), request, streams)
                 values, prices = [*values, value], [*prices, price]
+                if self.is_gaussian and price.noise != "gaussian":
+                    raise ValueError(f"Expected a price of {price.noise} noise to be Gaussian, which is claimed.")
         except BaseException:
             meter.lineage.withdraw(calls, meter.calls)
             raise
@@ -567,6 +569,8 @@ class OnDesk(Protocol):
         runs = len(self.desk.budget)
         if x.dim() != 2 or len(x) != runs:
             raise ValueError(f"Expected x of shape {tuple(x.shape)} to be ({runs}, dim), a row a run.")
+        if x.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"Expected x of {x.dtype} to be float32 or float64, in which sensitivities hold.")
         validate.instance(Tensor, active=active)
         if active.dtype != torch.bool or active.shape != (runs,):
             raise ValueError(f"Expected active of shape {tuple(active.shape)}, {active.dtype} to be ({runs},) bool.")

@@ -13,9 +13,7 @@ from dpnotes.guarantees import Assumption
 from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, part_of
 from dpnotes.oracles.samples import PURPOSES, Samples
 from dpnotes.per_run import Number, norms, rows
-from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import clipped_sensitivity
-from dpnotes.privacy.mechanisms import Laplace
 from dpnotes.states import select
 from dpnotes.streams import Streams
 
@@ -274,7 +272,7 @@ class Spider(OnDesk):
 
     def _check_mechanism(self) -> None:
         wrong = f"Expected mechanism={self.mechanism!r} to"
-        if isinstance(self.mechanism, DiscreteGaussian | Laplace):
+        if not self.desk.is_gaussian:
             raise ValueError(f"{wrong} add Gaussian noise, which is what is claimed.")
         if self.term_sensitivity is None and hasattr(self.mechanism, "max_leaves"):
             raise ValueError(f"{wrong} have independent noise, or a term_sensitivity: the noise of a sum is constant.")

@@ -6,6 +6,7 @@ no in `selection.py`; what noise a guarantee needs in `calibration.py`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ class Gaussian:
     """
 
     purpose: str = "gaussian mechanism"
+    noise: ClassVar[Noise] = "gaussian"
 
     def init(self, x: Tensor) -> Tensor:
         """Independent noise has no memory: an empty `(runs, 0)` tensor."""
@@ -124,6 +126,8 @@ def laplace(streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
 @dataclass(frozen=True)
 class Exact:
     """Adds no noise and guarantees nothing: its price is infinite. For tests and for non-private baselines."""
+
+    noise: ClassVar[Noise] = "gaussian"
 
     def init(self, x: Tensor) -> Tensor:
         """No memory: an empty `(runs, 0)` tensor."""
@@ -277,6 +281,11 @@ def _check_kind(answer: Sensitive, streams: Streams, noise: Noise) -> None:
 def _check_rows(answer: Sensitive, streams: Streams, **named: Tensor) -> None:
     """Refuse what is not one row a run: an answer that broadcasts would be released many times and paid for once."""
     runs = len(streams.keys)
+    if answer.value.dtype not in (torch.float32, torch.float64):
+        raise ValueError(
+            f"Expected an answer of {answer.value.dtype} to be float32 or float64: rounding in fewer bits moves it "
+            "further than its sensitivity says."
+        )
     if answer.value.dim() != 2 or len(answer.value) != runs:
         raise ValueError(f"Expected an answer of shape ({runs}, dim), one row a run, got {tuple(answer.value.shape)}.")
     for name, tensor in {"l2_sensitivity": answer.l2_sensitivity, **named}.items():

@@ -340,7 +340,10 @@ def hockey_stick(
     sign = 1.0 if side == "REMOVE" else -1.0
     with np.errstate(divide="ignore", over="ignore"):
         # Where the loss of removing is sign * epsilon; below log(1 - q) it never is.
-        threshold = z * z * np.log(np.maximum(np.exp(sign * epsilons) - (1 - q), 0.0) / q) + 0.5
+        ratio, factor = np.exp(sign * epsilons), np.exp(epsilons)
+        exponent = np.log(np.maximum(ratio - (1 - q), 0.0) / q)
+        beyond = np.isinf(ratio) | ((ratio == 0) & (q == 1))  # what float64 holds
+        threshold = z * z * np.where(beyond, sign * epsilons - math.log(q), exponent) + 0.5
     if side == "REMOVE":
         lower = ndtr(-threshold / z)
         upper = (1 - q) * lower + q * ndtr((1 - threshold) / z)
@@ -348,4 +351,5 @@ def hockey_stick(
         upper = ndtr(threshold / z)
         lower = (1 - q) * upper + q * ndtr((threshold - 1) / z)
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.fmax(upper - np.exp(epsilons) * lower, 0.0)  # 0 too where infinity meets 0
+        # What is taken off is counted as nothing where the factor overflows.
+        return np.where(np.isinf(factor), upper, np.fmax(upper - factor * lower, 0.0))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision
+from dpnotes.precision import full_precision, lengths
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.problems.passes import NoRulesOfItsOwn
 from dpnotes.problems.watched import Watched
@@ -28,7 +28,7 @@ class MaterialisedGradients:
 
     def norms(self) -> Tensor:
         """Euclidean norms of the examples' gradients, `(runs, examples)`."""
-        return torch.linalg.vector_norm(self.each, dim=-1)
+        return lengths(self.each)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:

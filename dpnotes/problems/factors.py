@@ -14,7 +14,12 @@ of pixels, which takes fewer multiplications than the patches themselves, by up 
 
 A weighted sum is one contraction of the inputs with the rescaled errors ("book-keeping": Bu, Wang, Zha and Karypis,
 "Differentially private optimization on large model at small cost", arXiv:2210.00038): no second backward pass.
-Products of bfloat16 factors are summed in float32.
+Products of bfloat16 factors are summed in float32, and rescaled errors are float32.
+
+Terms that cancel leave their rounding: in the inner products, which could hide a gradient of any length, and in the
+weighted sum, where rescaled and rounded they cancel no more. Both are small parts of the terms' lengths, not of the
+norm. So a squared norm has room for them: `_ROOM` of the square of the sum of these lengths, or of what bounds it. That
+makes the norm longer by a part in 200,000 if nothing cancels, by a part in 200 if a thirtieth of the lengths is left.
 """
 # ruff: noqa: D102 (what the methods do stands in the docstring of `FactoredGradient`)
 
@@ -27,13 +32,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from dpnotes.precision import full_precision
+from dpnotes.precision import full_precision, lengths
 
 # Numbers that a norm may write out at once: as much as a CPU has cache for, or what fills a GPU.
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
-# The share of a sum that is left, below which it is too near its own rounding: of float32 1e-6 at most, so that a norm
-# is off by less than a thousandth; and what is added there where nothing can be written out, ten times that rounding.
-_CANCELLED, _ROUNDING = 1e-3, 1e-5
+# In float32: ten times what the inner products' rounding was at most.
+_ROOM = 1e-5
 # Numbers of an example's gradient below which it is handled together with others: fewer and larger operations.
 _SMALL = 2**12
 _ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
@@ -42,8 +46,9 @@ _ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of 
 class FactoredGradient(Protocol):
     """What one call of a layer adds to the gradients by example of one parameter.
 
-    `squared_norms` is `(batch,)`; `weighted_sum` has the parameter's shape; `write` is `(batch, *shape)`; `take` keeps
-    some of the examples, and `without` makes the gradients of some 0, whatever they were. All are at least float32.
+    `squared_norms` is `(batch,)`, of norms that hold for what an example adds to a weighted sum in floating point;
+    `weighted_sum` has the parameter's shape; `write` is `(batch, *shape)`; `take` keeps some of the examples, and
+    `without` makes the gradients of some 0, whatever they were. All are at least float32.
     """
 
     def squared_norms(self) -> Tensor: ...
@@ -60,7 +65,7 @@ class Written:
     each: Tensor
 
     def squared_norms(self) -> Tensor:
-        return torch.linalg.vector_norm(self.each.flatten(1), dim=1).square_()
+        return lengths(self.each.flatten(1)).square_()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return (weights.to(self.each) @ self.each.flatten(1)).view(self.each.shape[1:])
@@ -96,18 +101,15 @@ class Outer:
         positions = self.inputs.shape[1]
         if positions == 1:
             return _square(self.inputs).mul_(_square(self.errors))
-        by_inner_products, written, size, _ = self.costs()
-        if written < by_inner_products:
-            return _written_norms(self, size)
         found = [
-            _summed(_inner_products(self.inputs[block].mT), _inner_products(self.errors[block].mT))
+            _sums_of_products(_inner_products(self.inputs[block].mT), _inner_products(self.errors[block].mT))
             for block in _blocks(self.inputs, 2 * positions**2)
         ]
-        return _without_cancellation(*_joined(found), self, size)
+        return _with_room(_joined(found), self.inputs, self.errors)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        errors = (self.errors * weights[:, None, None]).to(self.errors.dtype)
-        return _product(errors.flatten(0, 1).mT[None], self.inputs.flatten(0, 1)[None])[0]
+        errors = _rescaled(self.errors, weights)
+        return torch.mm(errors.flatten(0, 1).mT, self.inputs.flatten(0, 1).to(errors.dtype))
 
     def write(self) -> Tensor:
         return _product(self.errors.mT, self.inputs)
@@ -147,18 +149,24 @@ class Patches:
         by_inner_products, written, size, _ = self.costs()
         size += math.prod(self.layer.kernel_size) * self.inputs[0].numel()
         if written < by_inner_products:
-            return _written_norms(self, size)
+            squares = _joined([_square(self.take(block).write()) for block in _blocks(self.errors, size)])
+            return self._with_room(squares)
         groups = self.layer.groups
         pixels, positions = self.inputs[0, 0].numel(), self.errors[0, 0].numel()
         found = [
-            _summed(
+            _sums_of_products(
                 self._patch_products(self.inputs[block].unflatten(1, (groups, -1)).flatten(0, 1)),
                 _inner_products(self.errors[block].unflatten(1, (groups, -1)).flatten(0, 1).flatten(2)),
             )
             for block in _blocks(self.inputs, groups * (pixels**2 + 2 * positions**2))
         ]
-        squares, most = (each if groups == 1 else each.view(-1, groups).sum(1) for each in _joined(found))
-        return _without_cancellation(squares, most, self, size)
+        squares = _joined(found)
+        return self._with_room(squares if groups == 1 else squares.view(-1, groups).sum(1))
+
+    def _with_room(self, squares: Tensor) -> Tensor:
+        """As the function, for patches: a pixel is in several."""
+        shape = zip(self.layer.kernel_size, self.layer.stride, strict=True)
+        return _with_room(squares, self.inputs, self.errors, math.prod(-(-size // stride) for size, stride in shape))
 
     def _patch_products(self, images: Tensor) -> Tensor:
         """Inner products of all pairs of patches of each image, `(batch, positions, positions)`.
@@ -188,11 +196,9 @@ class Patches:
         return padding[0], padding[1]
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        layer = self.layer
-        wide = _wide(self.errors)  # or the sum over the batch would be rounded
-        errors = (self.errors * weights[:, None, None, None]).to(self.errors.dtype).to(wide)
+        layer, errors = self.layer, _rescaled(self.errors, weights)
         shape = layer.stride, self._padding(), layer.dilation, layer.groups
-        return conv2d_weight(self.inputs.to(wide), layer.weight.shape, errors, *shape)  # type: ignore[arg-type]
+        return conv2d_weight(self.inputs.to(errors.dtype), layer.weight.shape, errors, *shape)  # type: ignore[arg-type]
 
     def write(self) -> Tensor:
         layer, groups = self.layer, self.layer.groups
@@ -223,14 +229,14 @@ class Lookups:
     num_rows: int
 
     def squared_norms(self) -> Tensor:
-        found = []
-        for block in _blocks(self.indices, 2 * self.indices.shape[1] ** 2):
+        positions, found = self.indices.shape[1], []
+        for block in _blocks(self.indices, 2 * positions**2):
             alike = (self.indices[block, :, None] == self.indices[block, None]).to(_wide(self.errors))
-            found.append(_summed(alike, _inner_products(self.errors[block].mT), alike))
-        return _without_cancellation(*_joined(found), self, self.num_rows * self.errors.shape[2])
+            found.append(_sums_of_products(alike, _inner_products(self.errors[block].mT)))
+        return _with_room(_joined(found), None, self.errors, positions)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        return _table(self.errors.to(_wide(self.errors)) * weights[:, None, None], self.indices, self.num_rows)
+        return _table(_rescaled(self.errors, weights), self.indices, self.num_rows)
 
     def write(self) -> Tensor:
         batch = len(self.errors)
@@ -355,6 +361,11 @@ def _wide(tensor: Tensor) -> torch.dtype:
     return torch.promote_types(tensor.dtype, torch.float32)
 
 
+def _rescaled(errors: Tensor, weights: Tensor) -> Tensor:
+    """The errors of each example times its weight."""
+    return errors.to(_wide(errors)) * weights.view(-1, *[1] * (errors.dim() - 1))
+
+
 def _zeroed(tensor: Tensor, absent: Tensor) -> Tensor:
     """The rows of a tensor, but zeros for those that are absent: 0 times an infinite number would not be 0."""
     return torch.where(absent.view(-1, *[1] * (tensor.dim() - 1)), _ZERO, tensor)
@@ -381,46 +392,29 @@ def _inner_products(columns: Tensor) -> Tensor:
 
 def _square(tensor: Tensor) -> Tensor:
     """Squared norm of each example."""
-    return torch.linalg.vector_norm(tensor.flatten(1), dim=1, dtype=_wide(tensor)).square_()
+    return lengths(tensor.flatten(1)).square_()
 
 
-def _summed(first: Tensor, second: Tensor, alike: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Sums of the products of inner products, and what they would be at most if none cancelled, `(batch,)` each.
+def _sums_of_products(first: Tensor, second: Tensor) -> Tensor:
+    """Sums of the products of inner products, `(batch,)`; the first is overwritten."""
+    return first.mul_(second).sum((1, 2))
 
-    Where `first` says which positions are alike, 1 or 0, only these pairs count.
+
+def _with_room(squares: Tensor, inputs: Tensor | None, errors: Tensor, times: int = 1) -> Tensor:
+    """Squared norms with room for rounding, in place.
+
+    By Cauchy and Schwarz the square of the sum of the terms' lengths is at most that of the inputs' norm times that of
+    the errors' norm, times how often an input is in a term; None: inputs of norm 1.
     """
-    lengths = (first.diagonal(dim1=1, dim2=2) * second.diagonal(dim1=1, dim2=2)).sqrt_()
-    if alike is None:
-        most = lengths.sum(1).square_()
-    else:
-        most = torch.bmm(torch.bmm(lengths[:, None], alike), lengths[:, :, None]).flatten()
-    return first.mul_(second).sum((1, 2)), most
+    room = times * _ROOM * torch.finfo(squares.dtype).eps / torch.finfo(torch.float32).eps
+    most = lengths(errors.flatten(1))
+    if inputs is not None:
+        most = most.mul_(lengths(inputs.flatten(1)))
+    return squares.addcmul_(most, most, value=room)
 
 
-def _joined(found: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """The blocks of `_summed` one after the other."""
-    if len(found) == 1:
-        return found[0]
-    squares, most = zip(*found, strict=True)
-    return torch.cat(squares), torch.cat(most)
-
-
-def _without_cancellation(squares: Tensor, most: Tensor, gradient: "Outer | Patches | Lookups", numbers: int) -> Tensor:
-    """The sums; where they cancel rounding could hide a gradient of any length from the clipping.
-
-    There a CPU writes them out. On a GPU, which would have to be asked where that is, a bound stands instead: the sum
-    and what its rounding may be.
-    """
-    if not squares.is_cpu:
-        return torch.where(squares < _CANCELLED * most, squares + _ROUNDING * most, squares)
-    if len(doubtful := (squares < _CANCELLED * most).nonzero()[:, 0]):
-        squares[doubtful] = _written_norms(gradient.take(doubtful), numbers)
-    return squares
-
-
-def _written_norms(gradient: "Outer | Patches | Lookups", numbers: int) -> Tensor:
-    blocks = _blocks(gradient.errors, numbers)
-    return torch.cat([Written(gradient.take(block).write()).squared_norms() for block in blocks])
+def _joined(blocks: list[Tensor]) -> Tensor:
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
 
 
 def _blocks(data: Tensor, numbers: int) -> Iterator[slice]:

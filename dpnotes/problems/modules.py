@@ -85,7 +85,8 @@ class ModuleGradients:
           ValueError: for a module that draws random numbers, or that a pass has changed.
           OutOfMemory: if the batch does not fit.
 
-        On a GPU the norm of a gradient whose positions cancel to a thousandth is an upper bound (`problems.factors`).
+        Where a layer adds terms up over positions they are upper bounds, with room for the rounding of terms that
+        cancel (`problems.factors`).
         """
         if self._norms is None:
             problem = self._problem
@@ -193,7 +194,7 @@ class ModuleProblem:
     'batch' in BatchNorm", arXiv:2105.07576, section 3).
 
     Numbers. Points, norms and sums are float32, or float64 for a module in float64. With `autocast` the passes are
-    bfloat16. Norms are those of the rounded factors; a sum rounds the rescaled errors once more, by up to 1/256.
+    bfloat16. Norms and sums are those of the rounded factors.
 
     Args:
       module: maps inputs to outputs, `(batch, num_classes)` for cross-entropy. Draws nothing: no active dropout.
@@ -237,8 +238,8 @@ class ModuleProblem:
         validate.flag(channels_last=channels_last, compile=compile)
         if autocast not in (None, torch.bfloat16):
             raise ValueError(f"Expected autocast={autocast} to be None or torch.bfloat16.")
-        if not callable(loss):
-            validate.one_of(("cross-entropy",), loss=loss)
+        if not callable(loss) and loss != "cross-entropy":
+            raise ValueError(f"Expected loss={loss!r} to be 'cross-entropy', or a function of outputs and labels.")
         named = [(name, p.detach()) for name, p in module.named_parameters() if p.requires_grad]
         if not named:
             raise ValueError("Expected a module with trainable parameters (requires_grad).")
@@ -563,7 +564,12 @@ class ModuleProblem:
             )
         with torch.no_grad():
             few = self._few()
-            outputs = self._outputs(self._module, self._split(self._start), self._batch(0, few)[0])
+            batch = self._batch(0, few)[0]
+            try:
+                outputs = self._outputs(self._module, self._split(self._start), batch)
+            except (RuntimeError, TypeError, IndexError) as error:
+                shapes = ", ".join(str(tuple(tensor.shape[1:])) for tensor in batch)
+                raise ValueError(f"Expected module to take inputs of shape {shapes} an example: {error}") from error
         if outputs.dim() != 2 or len(outputs) != len(few):
             raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} to be ({len(few)}, num_classes).")
         low, high = (int(end) for end in self._labels.aminmax())

@@ -14,11 +14,14 @@ parameters, so that a parameter that is used in any other way shows, and is writ
 """
 
 import functools
+import pickle
+import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -71,7 +74,8 @@ class Passes:
     # ------------------------------------------------------------ what is asked for
     def losses(self, values: Values, batch: Examples) -> Tensor:
         """Losses of the examples, `(batch,)`, differentiable in the values."""
-        return self._apart(lambda: self._plain(values, batch), lambda: torch.stack([*self._each(values, batch)]))
+        each = functools.partial(self._each, values, batch)
+        return self._apart(batch[1].device, lambda: self._plain(values, batch), lambda: torch.stack([*each()]))
 
     def summed(self, values: Values, batch: Examples, weights: Tensor) -> tuple[Tensor, list[Tensor]]:
         """Losses, and the weighted sum of the gradients by parameter, by one backward pass."""
@@ -82,13 +86,16 @@ class Passes:
             return losses.detach(), [*found]
 
         return self._apart(
+            batch[1].device,
             lambda: backward(self._plain(leaves, batch)),
             lambda: backward(torch.stack([*self._each(leaves, batch)])),
         )
 
     def factors(self, values: Values, batch: Examples) -> tuple[Tensor, Factors]:
         """Losses, and the gradients by example as factors; parameters that are not used have none."""
-        return self._apart(lambda: self._tapped(values, batch), lambda: self._written_one_by_one(values, batch))
+        return self._apart(
+            batch[1].device, lambda: self._tapped(values, batch), lambda: self._written_one_by_one(values, batch)
+        )
 
     # ------------------------------------------------------------ one example at a time
     def _output_of_one(self, values: Values, *inputs: Tensor) -> Tensor:
@@ -145,31 +152,38 @@ class Passes:
         self._watched.look_at_values()
         before = {name: value.detach().clone() for name, value in values.items()}
         for label, *inputs in zip(batch[1], *batch[0], strict=True):
-            with _draws_nothing(label.device):
-                yield self._loss_of_one(values, label, *(row.contiguous() for row in inputs))
+            yield self._loss_of_one(values, label, *(row.contiguous() for row in inputs))
             self._watched.refuse_changes()
             for name, value in values.items():
                 if not torch.equal(value, before[name]):
                     raise ValueError(f"Expected a pass to leave the parameter {name} as it is.")
 
-    def _apart(self, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> Any:
-        """What a pass over all examples gives, or one for each where that cannot be; neither may leave anything."""
-        if self.one_by_one is not None:
-            found = one_by_one()
-        else:
-            try:
-                found = together()
-            except RuntimeError as error:
-                if self._whole or isinstance(error, torch.OutOfMemoryError):
-                    raise
-                found = one_by_one()  # what is wrong with the module itself is raised here, in its own words
-                self.one_by_one = str(error).splitlines()[0]
-                warnings.warn(
-                    f"Examples are passed one by one, which is slower, as torch.func.vmap cannot: {self.one_by_one}",
-                    stacklevel=2,
-                )
+    def _apart(self, device: torch.device, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> Any:
+        """What a pass over all examples gives, or one for each where that cannot be.
+
+        Neither may draw or leave anything: how often it did would depend on how many examples there are.
+        """
+        with nullcontext() if self._whole else _draws_nothing(device):
+            found, why = self._passed(together, one_by_one)
         self._watched.refuse_changes()
+        if why != self.one_by_one:
+            self.one_by_one = why
+            warnings.warn(
+                f"Examples are passed one by one, which is slower, as torch.func.vmap cannot: {why}", stacklevel=2
+            )
         return found
+
+    def _passed(self, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> tuple[Any, str | None]:
+        """What was found, and why one by one, if it was so."""
+        if self.one_by_one is not None:
+            return one_by_one(), self.one_by_one
+        try:
+            return together(), None
+        except RuntimeError as error:
+            if self._whole or isinstance(error, torch.OutOfMemoryError):
+                raise
+            # What is wrong with the module itself is raised here, in its own words.
+            return one_by_one(), str(error).splitlines()[0]
 
     # ------------------------------------------------------------ gradients by example
     def _tapped(self, values: Values, batch: Examples) -> tuple[Tensor, Factors]:
@@ -302,12 +316,15 @@ def _merged(several: list[FactoredGradient]) -> FactoredGradient:
 
 @contextmanager
 def _draws_nothing(device: torch.device) -> Iterator[None]:
-    """Refuse random numbers of torch's: they are not the streams', and differ from pass to pass."""
+    """Refuse random numbers of the module's own: they are not the streams', and differ from pass to pass."""
     before = _generators(device)
     yield
-    if not all(torch.equal(*pair) for pair in zip(before, _generators(device), strict=True)):
+    if before != _generators(device):
         raise ValueError("Expected a module that draws no random numbers: its draws are not the streams'.")
 
 
-def _generators(device: torch.device) -> list[Tensor]:
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+def _generators(device: torch.device) -> list[bytes]:
+    """The states of the generators that everybody shares: torch's, numpy's and Python's."""
+    states = [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])]
+    others = np.random.get_state(legacy=False), random.getstate()
+    return [*(state.numpy().tobytes() for state in states), *map(pickle.dumps, others)]

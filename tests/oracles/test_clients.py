@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dpnotes import files
-from dpnotes.core import FRESH, Relation, Status
+from dpnotes.core import FRESH, WHOLE, Relation, Status
 from dpnotes.methods import checkpoint, client_checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -28,6 +28,7 @@ from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks, Node, pairwise_sum, tree_sum, whole_nodes
 from dpnotes.oracles.clients import MESSAGES, Clients
 from dpnotes.oracles.holdings import ClientSamples, TiltedSamples, dirichlet_split
+from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import account
@@ -528,6 +529,23 @@ def test_claims_are_a_client_s_own_and_the_weakest_is_the_run_s():
     assert (state.meter.spent <= 1.2 * (1 + 1e-9)).all() and (state.meter.spent > 0).all()
     assert clients.declared().tolist() == [1.2, 1.2]
     assert clients.totals().tolist() == [clients_worker.sizes(5)] * 2
+
+
+def test_the_run_s_claim_rests_on_what_any_client_s_does():
+    """Of equal epsilons the first was taken, and what the others assume was not said."""
+    problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+
+    def oracle_of(members: range) -> MinibatchGradient:
+        std = torch.full((len(members),), 0.1, dtype=torch.float64)
+        clipped = 0 in members
+        return MinibatchGradient(problem, WHOLE, std, 2.0, 4, Relation.REPLACE_ONE, clipped=clipped, check=0)
+
+    clients, streams = Clients.of(oracle_of, Blocks(4, 2), 1), Streams.of(0, ["a"])
+    state = clients.init(torch.ones(1, 2))
+    (claims,), (whole,) = clients.claims(state, 1e-6, streams), clients.guarantee(state, 1e-6, streams)
+    assert {claim.epsilon for claim in claims} == {whole.epsilon}
+    assert {*whole.assumptions} == {each for claim in claims for each in claim.assumptions}
+    assert {*claims[3].assumptions} - {*claims[0].assumptions}, "control: the first claim does not say all"
 
 
 @pytest.mark.slow

@@ -46,6 +46,7 @@ class Spy:
     """A mechanism that shows what it was asked to release."""
 
     requests: list[Release] = field(default_factory=list)
+    noise: str = "gaussian"
 
     def init(self, x: Tensor) -> Tensor:
         return Exact().init(x)

@@ -16,7 +16,7 @@ import torch
 from scipy.stats import norm
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Sampling, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive, run
@@ -28,7 +28,8 @@ from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, Stat
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import rho_to_epsilon
-from dpnotes.privacy.mechanisms import Exact, Gaussian
+from dpnotes.privacy.discrete import DiscreteGaussian
+from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
@@ -569,6 +570,69 @@ def test_what_does_not_go_with_two_multipliers_or_a_sampling_is_refused():
             spider(samples, **options)
 
 
+# ---------------------------------------------------------------- whose noise is claimed as Gaussian
+@dataclass(frozen=True)
+class Wrapped:
+    """A mechanism around another one, with everything that `core.Mechanism` asks for."""
+
+    inner: Any
+    purpose: str = "wrapped"
+
+    def init(self, x: Tensor) -> Any:
+        return self.inner.init(x)
+
+    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Any, restart: Any) -> Tensor:
+        return self.inner.cost(state, noise_multiplier, sampling, restart)
+
+    def release(self, state: Any, request: Any, streams: Streams) -> Any:
+        return self.inner.release(state, request, streams)
+
+
+@dataclass(frozen=True)
+class SaysGaussian(Wrapped):
+    noise: str = "gaussian"
+
+
+def test_a_mechanism_of_one_s_own_claims_zcdp_unless_it_says_that_its_noise_is_gaussian():
+    x, streams = begun(ORACLES["clipped"]())[1:]
+    ways: dict[str, str] = {}
+    for mechanism in (Gaussian(), SaysGaussian(Gaussian()), Wrapped(Gaussian()), Laplace(), Wrapped(Laplace())):
+        oracle = replace(ORACLES["clipped"](), mechanism=mechanism)
+        ways[str(mechanism)] = oracle.guarantee(oracle.init(x), 1e-5, streams)[0].accountant
+    gaussian, says, *others = ways.values()
+    assert gaussian == says and {*others} == {"zCDP, tight conversion"} and "Gaussian" in gaussian
+    with pytest.raises(ValueError, match="to add Gaussian noise, which is what is claimed"):
+        MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=Wrapped(Gaussian()))
+    with pytest.raises(ValueError, match="to add Gaussian noise, which is what is claimed"):
+        replace(ORACLES["Spider"](), mechanism=Wrapped(Gaussian()))
+
+
+def test_a_mechanism_whose_price_is_another_noise_s_is_caught():
+    oracle = replace(ORACLES["clipped"](), mechanism=SaysGaussian(DiscreteGaussian()))
+    with pytest.raises(ValueError, match="Expected a price of zcdp noise to be Gaussian"):
+        oracle.estimate(*begun(oracle), EVERY)
+
+
+def test_a_second_answer_is_claimed_as_gaussian_only_if_its_noise_is(monkeypatch):
+    monkeypatch.setattr("dpnotes.oracles.clipped._LOSS_MECHANISM", Laplace("loss"))
+    oracle = ClippedGradient(PROBLEM, 0.5, LISTENING)
+    with pytest.raises(ValueError, match="all to add Gaussian noise, which is what is claimed"):
+        oracle.plan(*begun(oracle)[:2], EVERY)
+
+
+def test_points_and_answers_of_16_bits_are_refused():
+    oracle = ORACLES["clipped"]()
+    state, x, streams = begun(oracle)
+    for dtype in (torch.float16, torch.bfloat16):
+        with pytest.raises(ValueError, match=rf"Expected x of {dtype} to be float32 or float64"):
+            oracle.plan(state, x.to(dtype), EVERY)
+        answer = Sensitive(torch.zeros(1, 1, dtype=dtype), torch.ones(1), ZERO, "proved")
+        request = Release(answer, torch.ones(1), torch.zeros(1, dtype=torch.int64), torch.tensor([True]))
+        for mechanism in (Gaussian(), Exact(), Laplace()):
+            with pytest.raises(ValueError, match=rf"Expected an answer of {dtype} to be float32 or float64"):
+                mechanism.release(mechanism.init(torch.zeros(1, 1)), request, Streams.of(0, ["a"]))
+
+
 # ---------------------------------------------------------------- bounds
 @dataclass
 class Recording:
@@ -576,6 +640,7 @@ class Recording:
 
     requests: list[Any] = field(default_factory=list)
     purpose: str = "recording"
+    noise: str = "gaussian"
 
     def init(self, x: Tensor) -> Tensor:
         return Exact().init(x)

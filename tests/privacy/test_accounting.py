@@ -414,6 +414,8 @@ def test_narrow_numbers_never_reach_a_cache():
             call()
     for grid in (number("float16", 11.5), number("float32", 89.0)):  # an overflow made 0 of 1
         assert pld.hockey_stick(grid, 0.05, 1.0, "REMOVE") > 0.99
+    for side, rate in (("REMOVE", 1.0), ("REMOVE", 0.5), ("ADD", 1.0)):  # exp(800) overflows; the loss is 5000 or so
+        assert pld.hockey_stick(np.array([800.0]), 0.01, rate, side) >= 0.99 * rate
     wide = Sampling.fixed_size(number("int64", 10), number("int64", 1000))
     event = Event(np.float64(3.0), Relation.REPLACE_ONE, wide, number("int64", 9))
     kept = (event.noise_multiplier, event.count, event.sampling.rate, event.sampling.num_examples)

@@ -340,6 +340,21 @@ def test_draws_of_the_module_s_own_are_refused(together: bool) -> None:
             problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
 
 
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("draw", [lambda: random.random(), lambda: np.random.rand()])
+def test_draws_from_python_s_and_numpy_s_generators_are_refused(draw: Callable[[], float], together: bool) -> None:
+    """One example less, or a chunk, would move the draws of all that come after it."""
+
+    def scaled(m: Any, h: Tensor) -> Tensor:
+        return h * draw() if together or bool(h.sum() > 100) else h * draw() * 2
+
+    problem = problem_of(body(scaled)())
+    x = problem.initial(Streams.of("x", [0]))
+    for asked in (lambda g: g.norms(), lambda g: g.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))):
+        with pytest.raises(ValueError, match="Expected a module that draws no random numbers"):
+            asked(problem.gradients(x))
+
+
 class Ruled(torch.autograd.Function):
     """A function with a vmap rule that mixes examples."""
 
@@ -453,10 +468,10 @@ def test_the_sum_of_a_convolution_in_bfloat16_is_not_rounded() -> None:
     inputs, errors = torch.ones(1000, 1, 2, 2, dtype=torch.bfloat16), torch.ones(1000, 1, 1, 1, dtype=torch.bfloat16)
     layer = nn.Conv2d(1, 1, 2, bias=False)
     weights = torch.ones(1000) / 1024
-    weights[0] = 1 + 1 / 1024
+    weights[0] = 1 + 3 / 1024
     found = Patches(inputs, errors, layer).weighted_sum(weights)
     assert found.dtype == torch.float32
-    expected = float((weights.to(torch.bfloat16).double()).sum())
+    expected = float(weights.double().sum())
     torch.testing.assert_close(found, torch.full_like(found, expected), rtol=1e-6, atol=0)
     assert abs(float(torch.tensor(expected).to(torch.bfloat16)) - expected) > 5e-4, "control"
 

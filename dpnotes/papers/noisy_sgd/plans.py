@@ -83,7 +83,9 @@ class TrainingPlan:
         validate.or_infinite(validate.positive, epsilon=self.epsilon)
         validate.between(0, 1, delta=self.delta)
         validate.at_least(1, batch_size=self.batch_size, num_steps=self.num_steps)
-        validate.at_least(self.batch_size, num_examples=self.num_examples)
+        validate.at_least(1, num_examples=self.num_examples)
+        if self.batch_size > self.num_examples:
+            raise ValueError(f"Expected batch_size={self.batch_size} <= num_examples={self.num_examples}.")
         validate.positive(norm_bound=self.norm_bound)
         validate.one_of(("poisson", "fixed-size"), sampling=self.sampling)
         validate.instance(Relation, relation=self.relation)

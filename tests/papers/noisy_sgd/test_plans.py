@@ -164,7 +164,7 @@ def test_what_mixes_examples_claims_nothing():
         ({"epsilon": 0.0}, ValueError, "epsilon=0.0 > 0"),
         ({"epsilon": math.nan}, ValueError, "epsilon=nan"),
         ({"delta": 1.0}, ValueError, "delta=1.0"),
-        ({"batch_size": 61}, ValueError, "num_examples=60 >= 61"),
+        ({"batch_size": 61}, ValueError, "batch_size=61 <= num_examples=60"),
         ({"batch_size": 12.5}, TypeError, "batch_size=12.5"),
         ({"num_steps": 0}, ValueError, "num_steps=0 >= 1"),
         ({"norm_bound": -1.0}, ValueError, "norm_bound=-1.0 > 0"),

@@ -21,14 +21,9 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
 
 
-def test_every_experiment_has_both_profiles_and_a_rule():
+def test_the_experiments_in_their_order():
     names = ["influence", "mnist35", "momentum", "subsampled", "quadratic", "erub_gain"]
     assert [e.name for e in EXPERIMENTS] == names
-    for experiment in EXPERIMENTS:
-        for profile in ("quick", "paper"):
-            rule = experiment.spec(profile)["decision_rule"].lower()
-            assert all(outcome in rule for outcome in ("reproduced if", "not reproduced if", "undecided"))
-            assert experiment.cells(experiment.spec(profile))
 
 
 # ---------------------------------------------------------------- (a) influence

@@ -15,14 +15,9 @@ def changed(spec: Spec, **parameters) -> Spec:
     return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
 
 
-def test_it_has_both_profiles_and_a_rule():
-    for profile in ("quick", "paper"):
-        spec = complexity.EXPERIMENT.spec(profile)
-        assert all(
-            word in spec["decision_rule"]
-            for word in ("Reproduced, of our bounds, if", "Not reproduced if", "Undecided")
-        )
-        assert complexity.cells(spec)
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_the_rule_is_about_our_bounds(profile):
+    assert "Reproduced, of our bounds, if" in complexity.EXPERIMENT.spec(profile)["decision_rule"]
 
 
 # ---------------------------------------------------------------- valleys

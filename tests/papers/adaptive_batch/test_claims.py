@@ -10,18 +10,15 @@ from counting import python_calls
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
-from dpnotes.papers import claim, claims
+from dpnotes.papers import claim
 from dpnotes.papers.adaptive_batch import notation
 from dpnotes.papers.adaptive_batch.claims.accuracy import first_query, printed_rate, printed_sampling
 from dpnotes.papers.adaptive_batch.claims.oracles import least_noise, most_shifted
 from dpnotes.papers.adaptive_batch.claims.own import best_rate, exponent
 from dpnotes.papers.adaptive_batch.claims.tools import chosen_nodes
 from dpnotes.theory.balance import Certificate, at_most, monomials
-from dpnotes.theory.claims import Severity
 from dpnotes.theory.rates import Rate
 from dpnotes.theory.verdicts import Kind
-
-CLAIMS = claims("adaptive_batch")
 
 
 def named(name):
@@ -32,20 +29,6 @@ def rate_of(name) -> Rate:
     statement = named(name).statement
     assert isinstance(statement, Rate)
     return statement
-
-
-def test_what_breaks_privacy_is_named():
-    severe = {c.id.split(".", 1)[1] for c in CLAIMS if c.erratum and c.erratum.severity == Severity.PRIVACY}
-    assert severe == {
-        "alg1.levels",
-        "alg1.node",
-        "alg2.reset",
-        "lemma3.7.O1",
-        "lemma3.7.O2",
-        "lemma3.7.sigma",
-        "lemma3.8.privacy",
-        "thm3.11.sigma",
-    }
 
 
 @pytest.mark.parametrize(

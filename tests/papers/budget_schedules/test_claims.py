@@ -8,18 +8,10 @@ from counting import python_calls
 from scipy.optimize import minimize_scalar
 from scipy.signal import lfilter
 
-from dpnotes.papers import claim, claims, paper
+from dpnotes.papers import claim, paper
 from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules import notation as s
 from dpnotes.papers.budget_schedules.claims import rates
-from dpnotes.theory.claims import Severity
-
-CLAIMS = claims("budget_schedules")
-
-
-def test_which_errata_break_privacy():
-    severe = {c.id.split(".", 1)[1] for c in CLAIMS if c.erratum and c.erratum.severity == Severity.PRIVACY}
-    assert severe == {"lemmaC.4.inversion", "eq18.replacement", "sec4.3.zcdp"}
 
 
 @pytest.mark.parametrize(

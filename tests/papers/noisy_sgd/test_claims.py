@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import sympy
-from counting import python_calls
 from scipy import stats
 
 from dpnotes.papers import claim, claims
@@ -518,19 +517,3 @@ def test_selection_sizes():
 def test_calculators_refuse_what_is_outside(name, numbers, message):
     with pytest.raises(ValueError, match=message):
         calculate(name, **numbers)
-
-
-@pytest.mark.parametrize(
-    ("name", "numbers"),
-    [
-        ("thm3.5.alpha", {**GIVEN, "n": SIZE}),
-        ("thm3.5.parameters", {**GIVEN, "alpha": 0.1}),
-        ("sec3.4.n", {"d": 10, "epsilon": 1.0, "L": 1.0, "rho": 1.0, "f_max": 1.0}),
-        ("own.sensitivity", {"n": 1000, "B": 10, "sigma": 1.0}),
-    ],
-)
-def test_a_scalar_call_does_no_algebra(name, numbers):
-    calculator = claim(f"noisy_sgd.{name}").calculator()
-    calculator(**numbers)
-    calls = python_calls(lambda: calculator(**numbers))
-    assert calls["sympy"] == 0 and calls.total() < 1000, calls

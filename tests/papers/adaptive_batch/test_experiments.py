@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed, frame_of
 
 from dpnotes.core import Estimate, Status
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Context
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.methods.spider_descent import SpiderDescentState, StochasticSpider
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
@@ -26,15 +27,6 @@ from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Parabola, Separable, hard_instance
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
-
-
-def changed(spec: Spec, **parameters) -> Spec:
-    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
-
-
-def frame_of(experiment, spec: Spec, cells=None) -> pd.DataFrame:
-    parts = [experiment.run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells or experiment.cells(spec)]
-    return pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
 
 
 # ---------------------------------------------------------------- ramps and walks

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed, frame_of
 
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Context
 from dpnotes.oracles import spider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
@@ -34,17 +35,6 @@ from dpnotes.privacy.museum.exhibit import module_with_line_replaced
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.streams import Streams
-
-
-def changed(spec: Spec, **parameters: Any) -> Spec:
-    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
-
-
-def frame_of(experiment: Any, spec: Spec, cells: Any = None) -> pd.DataFrame:
-    chosen = experiment.cells(spec) if cells is None else cells
-    parts = [pd.DataFrame(experiment.run_cell(spec, cell, Context("cpu", 10**9))) for cell in chosen]
-    assert all(list(part.columns) == list(parts[0].columns) or set(part) == set(parts[0]) for part in parts)
-    return pd.concat(parts, ignore_index=True)
 
 
 def test_intervals_of_proportions_hold_the_probability_as_often_as_they_say():

@@ -4,15 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed, frame_of
 
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Spec
 from dpnotes.measure.goldstein import certify_goldstein, mean_gradient
 from dpnotes.papers.goldstein.experiments import complexity, valleys
 from dpnotes.streams import Streams
-
-
-def changed(spec: Spec, **parameters) -> Spec:
-    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])
@@ -152,8 +149,7 @@ def test_a_cell_of_each_kind_runs():
         one={**complexity.QUICK["one"], "dims": [4], "num_examples": [60, 120]},
         many={**complexity.QUICK["many"], "dims": [4], "num_examples": [40], "num_steps": 20},
     )
-    frames = [pd.DataFrame(complexity.run_cell(spec, cell, Context("cpu", 10**9))) for cell in complexity.cells(spec)]
-    frame = pd.concat(frames, ignore_index=True)
+    frame = frame_of(complexity, spec)
     assert frame["finished"].all()
     assert frame["norm"].between(0, 1).all()
     assert (frame.loc[frame["method"] == "plain", "period"] == 1).all()

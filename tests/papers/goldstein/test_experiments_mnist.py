@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed
 
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Context
 from dpnotes.papers.goldstein.experiments import mnist
 from dpnotes.problems.datasets.dataset import Dataset
 
@@ -61,7 +62,7 @@ def test_a_cell_runs(monkeypatch):
     monkeypatch.setattr(mnist, "load_mnist", lambda: pictures)
     mnist._pooled.cache_clear()
     changes = {"num_examples": 40, "num_steps": 80, "num_hidden": 2}
-    spec = Spec("goldstein", "mnist", "quick", {**mnist.QUICK.parameters, **changes})
+    spec = changed(mnist.QUICK, **changes)
     context = Context("cpu", 10**9)
     frame = pd.concat([pd.DataFrame(mnist.run_cell(spec, cell, context)) for cell in mnist.cells(spec)[:2]])
     mnist._pooled.cache_clear()

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed, frame_of
 
-from dpnotes.experiments import Context, Spec
 from dpnotes.papers.goldstein.experiments import generalisation, sensitivity, tree
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.nonsmooth import MinOfNorms
@@ -17,15 +17,6 @@ from dpnotes.problems.robust import RobustRegression
 from dpnotes.streams import Streams
 
 EXPERIMENTS = [module.EXPERIMENT for module in (sensitivity, generalisation, tree)]
-
-
-def changed(spec: Spec, **parameters) -> Spec:
-    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
-
-
-def frame_of(module, spec: Spec, cells=None) -> pd.DataFrame:
-    parts = [module.run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells or module.cells(spec)]
-    return pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)

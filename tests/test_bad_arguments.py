@@ -12,7 +12,6 @@ import inspect
 import itertools
 import math
 import pkgutil
-import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from points import drawn
 from torch import Tensor
 
 import dpnotes
@@ -66,8 +66,6 @@ from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.text import TINY_BERT, character_tokenizer
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
-from dpnotes.theory.calculators import Calculator
-from dpnotes.theory.symbols import Domain
 
 # Whose arguments nobody types: what calls them has checked.
 NOT_DOORS = {
@@ -1044,8 +1042,7 @@ PERHAPS = (1e308, -1e308, 5e-324, 10**30, -0.0, 0, -2, 0.5)
 @pytest.mark.slow
 def test_a_calculator_gives_numbers_or_one_line_that_names_what_it_was_given(name: str):
     calculator, wrong = CALCULATORS[name], []
-    drawn = {symbol: domain.draw(random.Random(0)) for symbol, domain in domains(calculator).items()}
-    usual = {symbol: float(value) if value.q > 1 else int(value) for symbol, value in drawn.items()}
+    usual = drawn(calculator)
     for argument, value in itertools.product(usual, NEVER + PERHAPS):
         never = any(value is one for one in NEVER)
         try:
@@ -1061,7 +1058,3 @@ def test_a_calculator_gives_numbers_or_one_line_that_names_what_it_was_given(nam
             if never or any(isinstance(one, float) and not math.isfinite(one) for one in found.values()):
                 wrong.append(f"{argument}={repr(value)[:12]}: {found}")
     assert not wrong, "\n" + "\n".join(wrong)
-
-
-def domains(calculator: Calculator) -> dict[str, Domain]:
-    return {name: symbol.domain for name, symbol in calculator.parameters.items()}

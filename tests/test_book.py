@@ -6,7 +6,6 @@ import functools
 import http.server
 import inspect
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,17 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from browser import complaints, launched
 
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    if os.environ.get("CI"):
-        raise
-    pytest.skip("playwright was not found: pip install -e '.[dev]'", allow_module_level=True)
-
-from browser import complaints, launch
-
-from dpnotes import doctor
 from dpnotes.papers.goldstein import reference
 
 if TYPE_CHECKING:
@@ -74,8 +64,6 @@ def served(book: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def opened(served: str) -> Iterator:
     """Opens a page of the book by its path, all mathematics set, and says at the end what it complained about."""
-    if doctor.chromium() is None:
-        pytest.fail("chromium was not found")
 
     @contextlib.contextmanager
     def open_page(path: str, width: int = 1300) -> Iterator["Page"]:
@@ -90,10 +78,8 @@ def opened(served: str) -> Iterator:
         finally:
             page.close()
 
-    with sync_playwright() as playwright:
-        chromium = launch(playwright)
+    with launched() as chromium:
         yield open_page
-        chromium.close()
 
 
 def settle(page: "Page") -> None:

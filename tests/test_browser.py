@@ -1,6 +1,5 @@
 """The notebooks in a real chromium: all cells run, sliders move readout and picture, nothing complains."""
 
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -9,17 +8,8 @@ from typing import TYPE_CHECKING
 
 import nbformat
 import pytest
+from browser import Notebook, jupyterlab, launched
 
-try:
-    from playwright.sync_api import sync_playwright
-except ImportError:
-    if os.environ.get("CI"):
-        raise
-    pytest.skip("playwright was not found: pip install -e '.[dev]'", allow_module_level=True)
-
-from browser import Notebook, jupyterlab, launch
-
-from dpnotes import doctor
 from dpnotes.notebook.write import METADATA
 
 if TYPE_CHECKING:
@@ -63,12 +53,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def opened(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     """Opens a notebook by its name; one server and one browser serve all tests."""
-    if doctor.chromium() is None:
-        pytest.fail("chromium was not found")
-    with jupyterlab(folder, tmp_path_factory.mktemp("home")) as url, sync_playwright() as playwright:
-        chromium = launch(playwright)
+    with jupyterlab(folder, tmp_path_factory.mktemp("home")) as url, launched() as chromium:
         yield lambda name: Notebook.opened(chromium, url, name)
-        chromium.close()
 
 
 def a_row_opens_its_derivation(notebook: Notebook) -> None:

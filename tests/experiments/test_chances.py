@@ -96,6 +96,34 @@ def test_every_rule_states_its_chances(name: str, profile: str):
     assert chances.prediction and chances.rival
 
 
+def is_judged(experiment: Experiment, spec: Spec) -> bool:
+    """Whether there are cells, and a rule that says when each verdict is reached."""
+    rule = spec["decision_rule"].lower()
+    outcomes = (r"(?<!not )\breproduced\b", r"\bnot reproduced if\b", r"\bundecided\b")
+    return all(re.search(outcome, rule) for outcome in outcomes) and bool(experiment.cells(spec))
+
+
+@pytest.mark.parametrize(("name", "profile"), PAIRS)
+def test_every_experiment_has_cells_and_a_rule_that_names_its_verdicts(name: str, profile: str):
+    assert is_judged(EXPERIMENTS[name], EXPERIMENTS[name].spec(profile))
+
+
+def test_control_a_rule_that_leaves_a_verdict_out_is_seen():
+    whole = ["Reproduced if p < 0.05", "not reproduced if p > 0.5", "otherwise undecided"]
+    for left_out in (None, *whole):
+        rule = ", ".join(part for part in whole if part != left_out)
+        spec = Spec("toys", "coin", "quick", {"decision_rule": rule})
+        assert is_judged(coin(), spec) == (left_out is None), rule
+        assert not is_judged(dataclasses.replace(coin(), cells=lambda spec: []), spec)
+    assert not is_judged(coin(), coin_spec(1)), "more heads than tails: of which verdict?"
+
+
+def test_every_experiment_has_both_profiles_but_some_large_networks():
+    assert all("paper" in experiment.specs for experiment in EXPERIMENTS.values())
+    without = {name for name, experiment in EXPERIMENTS.items() if "quick" not in experiment.specs}
+    assert without == {f"noisy_sgd.{n}" for n in ("convnet_more", "convnet_lemma", "resnet18", "cifar100", "cola")}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "profile"), PAIRS)
 def test_chances_are_as_stated(name: str, profile: str):

@@ -1,13 +1,14 @@
 """The clipped oracle and the loop, held against the laws: neighbours, budgets, exactness, bits, batches."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from stand_ins import Spy
 from torch import Tensor
 
-from dpnotes.core import Ledger, Price, Relation, Release, Sampling, Status
+from dpnotes.core import Ledger, Relation, Release, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -39,24 +40,6 @@ def points(problem: TwoLayerNetwork, runs: int) -> Tensor:
 
 def plan(runs: int, rho: float = 0.5, steps: int = 5) -> FixedNoise:
     return FixedNoise.of([schedules.uniform(rho, steps)] * runs)
-
-
-@dataclass
-class Spy:
-    """A mechanism that shows what it was asked to release."""
-
-    requests: list[Release] = field(default_factory=list)
-    noise: str = "gaussian"
-
-    def init(self, x: Tensor) -> Tensor:
-        return Exact().init(x)
-
-    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor:
-        return Gaussian().cost(state, noise_multiplier, sampling, restart)
-
-    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
-        self.requests.append(request)
-        return Gaussian().release(state, request, streams)
 
 
 def answer(problem: Any, x: Tensor, relation: Relation) -> Release:

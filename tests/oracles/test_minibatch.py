@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from stand_ins import Spy
 from torch import Tensor, nn
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Release, Sampling, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Status
 from dpnotes.guarantees import (
     BATCH_NORM,
     EXAMPLES_APART,
@@ -72,24 +73,6 @@ def oracle_of(problem: Any, runs: int, sampling: Sampling = FIXED, relation: Rel
     if relation == ADD:
         options.setdefault("divisor", sampling.rate * N)
     return MinibatchGradient(problem, sampling, relation=relation, **options)
-
-
-@dataclass
-class Spy:
-    """A mechanism that shows what it was asked to release."""
-
-    requests: list[Release] = field(default_factory=list)
-    noise: str = "gaussian"
-
-    def init(self, x: Tensor) -> Tensor:
-        return Exact().init(x)
-
-    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor:
-        return Gaussian().cost(state, noise_multiplier, sampling, restart)
-
-    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
-        self.requests.append(request)
-        return Gaussian().release(state, request, streams)
 
 
 def every(runs: int) -> Tensor:

@@ -7,13 +7,14 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pytest
 import torch
 from scipy.stats import norm
+from stand_ins import Spy
 from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
@@ -543,7 +544,7 @@ def test_without_noise_a_smoothed_gradient_is_the_mean_over_the_points():
 
 
 def test_a_neighbour_moves_a_term_over_several_points_by_at_most_the_sensitivity():
-    spy = Recording()
+    spy = Spy(Exact())
     x, previous = normal("x", RUNS, DIM), normal("y", RUNS, DIM)
     for scale in (1.0, -1.0):
         examples = normal("examples", N, DIM).clone()
@@ -634,27 +635,8 @@ def test_points_and_answers_of_16_bits_are_refused():
 
 
 # ---------------------------------------------------------------- bounds
-@dataclass
-class Recording:
-    """A mechanism that shows what it was asked to release."""
-
-    requests: list[Any] = field(default_factory=list)
-    purpose: str = "recording"
-    noise: str = "gaussian"
-
-    def init(self, x: Tensor) -> Tensor:
-        return Exact().init(x)
-
-    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Any, restart: Any) -> Tensor:
-        return Gaussian().cost(state, noise_multiplier, sampling, restart)
-
-    def release(self, state: Any, request: Any, streams: Streams) -> Any:
-        self.requests.append(request)
-        return Exact().release(state, request, streams)
-
-
 def test_a_loss_in_an_interval_moves_by_its_width_and_no_further(monkeypatch):
-    spy, losses = Recording(), {}
+    spy, losses = Spy(Exact()), {}
     monkeypatch.setattr("dpnotes.oracles.clipped._LOSS_MECHANISM", spy)
     for value in (-100.0, 100.0):
         problem = CustomProblem(

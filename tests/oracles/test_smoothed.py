@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from stand_ins import UnitDraws
 from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Status
@@ -256,31 +257,6 @@ def test_no_mechanism_draws_what_directions_are_drawn_from(purpose: str):
         )  # fmt: skip
 
 
-class UnitDraws:
-    """Streams of equal keys whose run 0 has no noise, and run r the r-th number that a release draws."""
-
-    def __init__(self, runs: int, purpose: str, scale: float) -> None:
-        self.inner, self.purpose, self.scale, self.secret = Streams.of("unit", ["a"] * runs), purpose, scale, False
-        self.keys = self.inner.keys
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def take(self, index: Tensor) -> Streams:
-        return self.inner.take(index)
-
-    def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
-        assert purpose == self.purpose
-        draws = torch.arange(len(self) - 1)[:, None] == int(call[0]) * size + torch.arange(size)
-        return self.scale * torch.cat([torch.zeros(1, size), draws.double()])
-
-    def only(self, active: Tensor) -> Any:
-        return self
-
-    def served(self, active: Tensor) -> Tensor:
-        return active
-
-
 PATH = (0.0, 0.1, 0.2, 0.15, 0.25, 0.3, 0.2)
 
 
@@ -294,7 +270,7 @@ def transcript(problem: Forms, many: bool, draws: int, scale: float) -> tuple[Te
         Refresh.every(period), BatchSizes(3, 1), 1.0, 2.0, 2 / 3 if not many else None,
         sampling=WHOLE if many else FRESH, difference_multiplier=2.5 if many else None, least_move=0.1,
     )  # fmt: skip
-    streams: Any = UnitDraws(runs, mechanism.purpose, scale)
+    streams: Any = UnitDraws(Streams.of("unit", ["a"] * runs), mechanism.purpose, scale)
     state, seen, every = oracle.init(torch.zeros(runs, 1).double()), [], torch.ones(runs) > 0
     for place in PATH:
         state, estimate = oracle.estimate(state, torch.full((runs, 1), place).double(), streams, every)

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from stand_ins import Spy, UnitDraws
 from torch import Tensor
 
-from dpnotes.core import Ledger, Price, Relation, Release, Status
+from dpnotes.core import Ledger, Relation, Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
@@ -75,24 +76,6 @@ def walk(oracle: Any, x: Tensor, streams: Streams, steps: int, size: float = 0.1
         seen.append((state, x, estimate))
         x = x + size * Streams.of("walk", ["a"]).normal("step", int(state.meter.calls[0]), x.shape[1]).to(x)
     return seen
-
-
-@dataclass
-class Spy:
-    """A mechanism that shows what it was asked to release."""
-
-    requests: list[Release] = field(default_factory=list)
-    noise: str = "gaussian"
-
-    def init(self, x: Tensor) -> Tensor:
-        return Exact().init(x)
-
-    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Any, restart: Any) -> Tensor:
-        return Gaussian().cost(state, noise_multiplier, sampling, restart)
-
-    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
-        self.requests.append(request)
-        return Exact().release(state, request, streams)
 
 
 # ---------------------------------------------------------------- law 1: neighbours
@@ -187,31 +170,6 @@ def test_a_sum_longer_than_its_tree_is_refused_or_begun_anew():
     assert [int(e.status) for _, _, e in run(None)] == [Status.OK] * 4 + [Status.BUDGET_EXHAUSTED] * 2
     seen = run(4)
     assert all(int(e.status) == Status.OK for _, _, e in seen) and int(seen[-1][0].meter.refreshes) == 2
-
-
-class UnitDraws:
-    """Streams of equal keys whose run 0 has no noise, and run r the r-th number that a release draws."""
-
-    def __init__(self, keys: Streams, purpose: str) -> None:
-        self.keys, self.secret, self.purpose = keys.keys, False, purpose
-        self._inner = keys
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def take(self, index: Tensor) -> Streams:
-        return self._inner.take(index)
-
-    def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
-        assert purpose == self.purpose
-        draws = torch.arange(len(self) - 1)[:, None] == int(call[0]) * size + torch.arange(size)
-        return torch.cat([torch.zeros(1, size), draws.double()])
-
-    def only(self, active: Tensor) -> Any:
-        return self
-
-    def served(self, active: Tensor) -> Tensor:
-        return active
 
 
 def use_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -583,7 +541,7 @@ def test_without_a_rule_a_later_batch_is_the_least():
 
 
 def test_batches_grow_with_the_move_and_keep_a_term_below_its_sensitivity():
-    spy, largest = Spy(), torch.tensor([1.0, 1e-3, 1e-3, 1e-12], dtype=torch.float64)
+    spy, largest = Spy(Exact()), torch.tensor([1.0, 1e-3, 1e-3, 1e-12], dtype=torch.float64)
     oracle = Spider(
         VirtualSamples(silent(), 10**18), spy, 1.0, budget(4, 1.0), Refresh.path_length(1e30, M),
         BatchSizes(1000, 7, 300.0), G, M, largest,

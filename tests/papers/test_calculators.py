@@ -1,11 +1,14 @@
-"""What `dpnotes calc` reaches: every calculator by name, and numbers that had been behind private functions."""
+"""What `dpnotes calc` reaches: every calculator by name, without algebra; numbers that had been private functions."""
 
 import json
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
+from counting import python_calls
+from points import drawn
 from typer.testing import CliRunner
 
 from dpnotes import cli, papers
@@ -70,6 +73,46 @@ def test_a_name_that_is_none_is_one_line():
     for name, message in (("privacy.nothing", "to be one of: privacy.delta"), ("goldstein.nodes", "did you mean")):
         result = CliRunner().invoke(cli.app, ["calc", name, "t=1"])
         assert result.exit_code == 2 and message in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+# ---------------------------------------------------------------- what a slider waits for
+# Where numbers that are drawn one by one do not go together: the theorems that are asked most.
+CHOICE = {
+    "d": 1000, "B": 500, "epsilon": 1.0, "delta": 1e-6, "L": 1.0, "f_max": 1.0, "sigma": 1.0, "rho": 1.0,
+    "c": 1.0, "c_1": 1.0, "c_2": 1.0, "c_eta": 0.1,
+}  # fmt: skip
+CHOSEN = {
+    "adaptive_batch.thm3.11.alpha": {
+        "n": 10**8, "d": 100, "epsilon": 1.0, "delta": 1e-6, "G": 1.0, "M": 2.0, "rho": 0.5, "B": 3.0, "iota": 0.01,
+    },
+    "adaptive_batch.own.sample_size": {"alpha": 0.01, "d": 100, "epsilon": 1.0, "G": 1.0, "M": 1.0, "B": 1.0},
+    "noisy_sgd.thm3.5.alpha": {**CHOICE, "n": 1_000_000},
+    "noisy_sgd.thm3.5.parameters": {**CHOICE, "alpha": 0.1},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("paper", papers.PAPERS)
+def test_a_scalar_call_does_no_algebra(paper: str):
+    answered = set()
+    for claim in papers.claims(paper):
+        if claim.calculation is None:
+            continue
+        calculator = claim.calculator()
+        numbers = CHOSEN.get(claim.id) or drawn(calculator)
+        for named in [{"constants": name} for name in calculator.constants] or [{}]:
+            try:
+                found = calculator(**numbers, **named)
+            except ValueError:  # the numbers do not go together
+                continue
+            calls = python_calls(partial(calculator, **numbers, **named))
+            assert calls["sympy"] == 0 and 0 < calls.total() < 2000, (claim.id, named, calls)
+            assert found and {type(value) for value in found.values()} <= {float, int}, (claim.id, named, found)
+            answered.add(claim.id)
+    assert answered and {name for name in CHOSEN if name.startswith(f"{paper}.")} <= answered
+
+
+def test_control_algebra_is_seen():
+    assert python_calls(papers.claim("budget_schedules.lemmaC.4.inversion").check)["sympy"] > 0
 
 
 # ---------------------------------------------------------------- trees

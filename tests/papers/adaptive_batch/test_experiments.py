@@ -9,15 +9,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed, frame_of
 
 from dpnotes.core import Estimate, Status
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Context
 from dpnotes.methods.loop import Observer, drive
 from dpnotes.methods.spider_descent import SpiderDescentState, StochasticSpider
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch import algorithms
 from dpnotes.papers.adaptive_batch.algorithms import stochastic_spider
-from dpnotes.papers.adaptive_batch.experiments import EXPERIMENTS, audit, escape, necessity, ramps, slopes
+from dpnotes.papers.adaptive_batch.experiments import audit, escape, necessity, ramps, slopes
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples, first_stationary, walk
 from dpnotes.papers.noisy_sgd.algorithms import no_noise, noisy_sgd_on_fresh_data
 from dpnotes.privacy.mechanisms import Gaussian
@@ -26,23 +27,6 @@ from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Parabola, Separable, hard_instance
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
-
-
-def changed(spec: Spec, **parameters) -> Spec:
-    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
-
-
-def frame_of(experiment, spec: Spec, cells=None) -> pd.DataFrame:
-    parts = [experiment.run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells or experiment.cells(spec)]
-    return pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
-
-
-def test_every_experiment_has_both_profiles_and_a_rule():
-    for experiment in EXPERIMENTS:
-        for profile in ("quick", "paper"):
-            rule = experiment.spec(profile)["decision_rule"].lower()
-            assert all(outcome in rule for outcome in ("reproduced if", "not reproduced if", "undecided"))
-            assert experiment.cells(experiment.spec(profile))
 
 
 # ---------------------------------------------------------------- ramps and walks

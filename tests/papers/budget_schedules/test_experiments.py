@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed, frame_of
 
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Context
 from dpnotes.papers.budget_schedules.experiments import (
     EXPERIMENTS,
     digits,
@@ -21,14 +22,9 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.streams import Streams
 
 
-def test_every_experiment_has_both_profiles_and_a_rule():
+def test_the_experiments_in_their_order():
     names = ["influence", "mnist35", "momentum", "subsampled", "quadratic", "erub_gain"]
     assert [e.name for e in EXPERIMENTS] == names
-    for experiment in EXPERIMENTS:
-        for profile in ("quick", "paper"):
-            rule = experiment.spec(profile)["decision_rule"].lower()
-            assert all(outcome in rule for outcome in ("reproduced if", "not reproduced if", "undecided"))
-            assert experiment.cells(experiment.spec(profile))
 
 
 # ---------------------------------------------------------------- (a) influence
@@ -192,9 +188,7 @@ def test_steps_chosen_on_private_data_are_chosen_on_one_half_and_reported_on_the
 
 def test_second_stage_cells_carry_what_the_first_chose():
     tuned = pd.concat([trained(0.02, 0.02, stage="tune").assign(num_examples=n) for n in (250, 1000, 11552)])
-    spec = Spec(
-        "budget_schedules", "mnist35", "paper", {**mnist35.PAPER.parameters, "num_examples": [250, 1000, 11552]}
-    )
+    spec = changed(mnist35.PAPER, num_examples=[250, 1000, 11552])
     cells = mnist35.main_cells(spec, tuned)
     assert cells[0]["chosen"]["uniform"] == {"rate": 1.0, "num_steps": 50}
     for size in spec["num_examples"]:
@@ -208,15 +202,15 @@ def test_second_stage_cells_carry_what_the_first_chose():
 
 def test_repeats_share_a_cell_and_are_what_they_are_alone():
     def cells_of(together):
-        parameters = {
-            **mnist35.QUICK.parameters,
-            "num_components": 5,
-            "num_hidden": 5,
-            "num_steps": [3, 4],
-            "repeats": 5,
-            "repeats_of_all_steps": 5,
-        }
-        spec = Spec("budget_schedules", "mnist35", "quick", {**parameters, "repeats_a_cell": together})
+        spec = changed(
+            mnist35.QUICK,
+            num_components=5,
+            num_hidden=5,
+            num_steps=[3, 4],
+            repeats=5,
+            repeats_of_all_steps=5,
+            repeats_a_cell=together,
+        )
         return spec, mnist35.main_cells(spec, trained(0.02, 0.02, stage="tune"))
 
     spec, cells = cells_of(3)
@@ -265,7 +259,7 @@ def test_the_rule_on_momentum(without, with_it, verdict):
 
 
 def test_momentum_s_stages_choose_a_gamma_for_each_momentum():
-    spec = Spec("budget_schedules", "momentum", "quick", {**momentum.QUICK.parameters, **TINY})
+    spec = changed(momentum.QUICK, **TINY)
     (cell,) = momentum.tuning_cells(spec)
     frame = pd.DataFrame(momentum.run_cell(spec, cell, Context("cpu", 10**9)))
     assert len(frame) == 2 * 2 * (1 + len(spec["gammas"])) and frame["finished"].all()
@@ -302,8 +296,7 @@ def test_schedules_of_random_batches_have_the_budget_and_the_shape():
 
 
 def test_a_random_batch_of_everything_is_the_whole_data_set_s_step():
-    parameters = {**subsampled.QUICK.parameters, **TINY, "sampling_rate": 0.999999999}
-    spec = Spec("budget_schedules", "subsampled", "quick", parameters)
+    spec = changed(subsampled.QUICK, **TINY, sampling_rate=0.999999999)
     sets = digits.Sets.of(spec, "tune", 30, [0], "cpu")
     problem = sets.network([0, 0])
     ends, finished = subsampled.train(spec, problem, np.full((2, 4), 1e-6), ["a", "b"])
@@ -317,7 +310,7 @@ def test_a_random_batch_of_everything_is_the_whole_data_set_s_step():
 
 @pytest.mark.slow
 def test_random_batches_of_a_cell_are_judged_at_the_rate_that_was_chosen():
-    spec = Spec("budget_schedules", "subsampled", "quick", {**subsampled.QUICK.parameters, **TINY})
+    spec = changed(subsampled.QUICK, **TINY)
     (cell,) = subsampled.tuning_cells(spec)
     frame = pd.DataFrame(subsampled.run_cell(spec, cell, Context("cpu", 10**9)))
     frame.loc[frame["rate"] == 0.95, "train_loss"] = 0.0
@@ -328,9 +321,7 @@ def test_random_batches_of_a_cell_are_judged_at_the_rate_that_was_chosen():
 # ---------------------------------------------------------------- (c) quadratic
 @pytest.fixture(scope="module")
 def simulated() -> pd.DataFrame:
-    spec = quadratic.Spec("budget_schedules", "quadratic", "quick", {**quadratic.QUICK.parameters, "repeats": 120})
-    parts = [quadratic.run_cell(spec, cell, Context("cpu", 10**9)) for cell in quadratic.cells(spec)]
-    return pd.concat([pd.DataFrame(part) for part in parts])
+    return frame_of(quadratic, changed(quadratic.QUICK, repeats=120))
 
 
 @pytest.mark.slow
@@ -349,7 +340,7 @@ def test_the_simulated_quadratic_is_judged_and_each_way_to_fail_is_seen(simulate
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.slow
 def test_a_quadratic_that_diverged_is_not_reproduced(simulated, value):
-    frame = simulated.copy().reset_index(drop=True)
+    frame = simulated.copy()
     frame.loc[3, "excess_risk"] = value
     assert quadratic.decide(frame, quadratic.QUICK) == quadratic.Decision(
         "not reproduced", f"1 of {len(frame)} runs did not finish"
@@ -360,8 +351,7 @@ def test_a_quadratic_that_diverged_is_not_reproduced(simulated, value):
 @pytest.mark.parametrize("profile", ["quick", "paper"])
 def test_the_gain_is_judged_and_each_way_to_fail_is_seen(profile):
     spec = erub_gain.EXPERIMENT.spec(profile)
-    parts = [erub_gain.run_cell(spec, cell, Context("cpu", 10**9)) for cell in erub_gain.cells(spec)]
-    frame = pd.concat([pd.DataFrame(part) for part in parts])
+    frame = frame_of(erub_gain, spec)
     assert erub_gain.decide(frame, spec).verdict == "reproduced"
     assert erub_gain.decide(frame.assign(integer_gain=frame["integer_gain"] ** 2), spec).verdict == "not reproduced"
     assert erub_gain.decide(frame.assign(integer_gain=1 / frame["integer_gain"]), spec).verdict == "not reproduced"

@@ -7,15 +7,15 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed, frame_of
 
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Context
 from dpnotes.oracles import spider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import drift_escape
 from dpnotes.papers.drift_escape.clients import clients_of, distributed_drift_escape
 from dpnotes.papers.drift_escape.experiments import (
-    EXPERIMENTS,
     audit,
     mnist_clients,
     repeats,
@@ -35,25 +35,6 @@ from dpnotes.privacy.museum.exhibit import module_with_line_replaced
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.streams import Streams
-
-
-def changed(spec: Spec, **parameters: Any) -> Spec:
-    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
-
-
-def frame_of(experiment: Any, spec: Spec, cells: Any = None) -> pd.DataFrame:
-    chosen = experiment.cells(spec) if cells is None else cells
-    parts = [pd.DataFrame(experiment.run_cell(spec, cell, Context("cpu", 10**9))) for cell in chosen]
-    assert all(list(part.columns) == list(parts[0].columns) or set(part) == set(parts[0]) for part in parts)
-    return pd.concat(parts, ignore_index=True)
-
-
-def test_every_experiment_has_both_profiles_and_a_rule():
-    for experiment in EXPERIMENTS:
-        for profile in ("quick", "paper"):
-            rule = experiment.spec(profile)["decision_rule"].lower()
-            assert all(outcome in rule for outcome in ("reproduced if", "not reproduced if", "undecided"))
-            assert experiment.cells(experiment.spec(profile))
 
 
 def test_intervals_of_proportions_hold_the_probability_as_often_as_they_say():

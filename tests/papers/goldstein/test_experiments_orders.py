@@ -3,16 +3,17 @@
 import numpy as np
 import pandas as pd
 import pytest
+from specs import changed, frame_of
 
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Spec
 from dpnotes.papers.goldstein.experiments import orders
 
 
-def test_it_has_both_profiles_and_a_rule():
-    for profile in ("quick", "paper"):
-        spec = orders.EXPERIMENT.spec(profile)
-        assert all(word in spec["decision_rule"] for word in ("Reproduced, of the paper, if", "Not reproduced if"))
-        assert [p.period > 1 for p in map(lambda c: orders.parameters(spec, c), orders.cells(spec))][-2:] == [True] * 2
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_the_rule_is_about_the_paper_and_the_last_two_cells_have_increments(profile):
+    spec = orders.EXPERIMENT.spec(profile)
+    assert "Reproduced, of the paper, if" in spec["decision_rule"]
+    assert [orders.parameters(spec, cell).period > 1 for cell in orders.cells(spec)[-2:]] == [True, True]
 
 
 def test_directions_that_are_needed():
@@ -48,8 +49,7 @@ def outcomes(spec: Spec, exponent: float, independent: float, noise: float = 0.0
 )
 @pytest.mark.slow
 def test_the_rule(exponent, independent, verdict):
-    quick = orders.QUICK
-    wide = Spec("goldstein", "orders", "quick", {**quick.parameters, "ratios": [0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0]})
+    wide = changed(orders.QUICK, ratios=[0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
     found = orders.decide(outcomes(wide, exponent, independent), wide)
     assert found.verdict == verdict, found
 
@@ -69,9 +69,8 @@ def test_the_rule_outside_the_grid_or_with_a_lost_run():
 def test_a_cell_of_each_part_runs():
     sizes = {"dim": 4, "num_examples": 120, "move": 0.05, "epsilon": 1000.0}
     changes = {"dims": [3, 6], "ratios": [1.0], "num_steps": 10, "repeats": 2, "increments": sizes}
-    spec = Spec("goldstein", "orders", "quick", {**orders.QUICK.parameters, **changes})
-    parts = [pd.DataFrame(orders.run_cell(spec, cell, Context("cpu", 10**9))) for cell in orders.cells(spec)]
-    frame = pd.concat(parts, ignore_index=True)
+    spec = changed(orders.QUICK, **changes)
+    frame = frame_of(orders, spec)
     assert frame["finished"].all()
     table = orders.summary(frame).set_index(["part", "directions"])
     table = table[table["dim"].isin((4, 6))]  # of the increments, and the larger of two

@@ -6,34 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from specs import changed, frame_of
 
-from dpnotes.experiments import Context, Spec
+from dpnotes.experiments import Context
 from dpnotes.oracles.fresh import PURPOSE
-from dpnotes.papers.noisy_sgd.experiments import EXPERIMENTS, appendix_c, escape, fraction, lemma_3_2, slopes
+from dpnotes.papers.noisy_sgd.experiments import appendix_c, escape, fraction, lemma_3_2, slopes
 from dpnotes.papers.noisy_sgd.experiments.wells import Instances, Parameters, Wells, levels, parameters
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Linear, Separable
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
-
-
-def changed(spec: Spec, **parameters) -> Spec:
-    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
-
-
-def frame_of(experiment, spec: Spec) -> pd.DataFrame:
-    parts = [experiment.run_cell(spec, cell, Context("cpu", 10**9)) for cell in experiment.cells(spec)]
-    return pd.concat([pd.DataFrame(part) for part in parts], ignore_index=True)
-
-
-def test_every_experiment_has_both_profiles_and_a_rule():
-    for module in (escape, slopes, fraction, lemma_3_2, appendix_c):
-        experiment = module.EXPERIMENT
-        assert experiment.id in {each.id for each in EXPERIMENTS}
-        for profile in ("quick", "paper"):
-            rule = experiment.spec(profile)["decision_rule"].lower()
-            assert all(outcome in rule for outcome in ("reproduced", "not reproduced if", "undecided"))
-            assert experiment.cells(experiment.spec(profile))
 
 
 # ---------------------------------------------------------------- instances and parameters

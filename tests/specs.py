@@ -1,0 +1,20 @@
+"""Specs with other parameters, and the frame of a run without runner and store."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from dpnotes.experiments import Context, Spec
+
+
+def changed(spec: Spec, **parameters: Any) -> Spec:
+    return Spec(spec.paper, spec.experiment, spec.profile, {**spec.parameters, **parameters})
+
+
+def frame_of(experiment: Any, spec: Spec, cells: Iterable[Any] | None = None) -> pd.DataFrame:
+    """The columns of all cells, or of some; of an experiment or of the module that it stands in."""
+    chosen = experiment.cells(spec) if cells is None else cells
+    parts = [pd.DataFrame(experiment.run_cell(spec, cell, Context("cpu", 10**9))) for cell in chosen]
+    assert all(set(part) == set(parts[0]) for part in parts)
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,56 @@
+"""What stands in for a mechanism or for streams, so that a test sees what an oracle does with them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpnotes.core import Mechanism, Price, Release, Sampling
+from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.streams import Streams
+
+
+@dataclass
+class Spy:
+    """A mechanism that shows what it was asked to release; it costs what Gaussian noise does, whatever releases."""
+
+    releasing: Mechanism = Gaussian()
+    purpose: str = "spy"
+    requests: list[Release] = field(default_factory=list)
+    noise: str = "gaussian"
+
+    def init(self, x: Tensor) -> Tensor:
+        return Gaussian().init(x)
+
+    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor:
+        return Gaussian().cost(state, noise_multiplier, sampling, restart)
+
+    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+        self.requests.append(request)
+        return self.releasing.release(state, request, streams)
+
+
+class UnitDraws:
+    """Streams of equal keys whose run 0 has no noise, and run r the r-th number that a release draws, at a scale."""
+
+    def __init__(self, streams: Streams, purpose: str, scale: float = 1.0) -> None:
+        self.inner, self.purpose, self.scale = streams, purpose, scale
+        self.keys, self.secret = streams.keys, False
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, index: Tensor) -> Streams:
+        return self.inner.take(index)
+
+    def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
+        assert purpose == self.purpose
+        draws = torch.arange(len(self) - 1)[:, None] == int(call[0]) * size + torch.arange(size)
+        return self.scale * torch.cat([torch.zeros(1, size), draws.double()])
+
+    def only(self, active: Tensor) -> Any:
+        return self
+
+    def served(self, active: Tensor) -> Tensor:
+        return active

@@ -417,6 +417,7 @@ def _joined(timeout: float) -> "Iterator[Processes]":
     """The processes that torchrun has started, or this one alone."""
     from dpnotes.processes import ALONE, ProcessLost, Together
 
+    validate.positive(timeout=timeout)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield ALONE
         return

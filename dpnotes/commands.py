@@ -55,7 +55,7 @@ def keep(names: Names = None, profile: OneProfile = None) -> None:
         if count := experiments.keep(experiment, each, runner.commit_of(experiment)):
             typer.echo(f"{experiment.id} {each}: {count} cells kept")
             total += count
-    typer.echo(f"{total} cells kept in {parts.folder()}: commit them")
+    typer.echo(f"{total} cells kept in {parts.folder()}{': commit them' if total else ''}")
 
 
 @command("export", cells)

@@ -17,7 +17,7 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="For programs: one JSON document.")]
 Profile = Annotated[
-    str, typer.Option(help="quick (2 CPU cores, seconds), cpu (hours) or paper (what the figures show).")
+    str, typer.Option(help="quick (2 CPU cores, seconds to minutes), cpu (hours) or paper (what the figures show).")
 ]
 ExperimentName = Annotated[str, typer.Argument(metavar="PAPER.EXPERIMENT")]
 

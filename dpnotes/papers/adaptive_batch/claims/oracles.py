@@ -267,7 +267,7 @@ at("thm3.11.sigma", "Theorem 3.11", "Noise of the theorem")(
         Severity.PRIVACY,
         "sigma = alpha/sqrt(d) drops the factor 2 log(1/delta) of Lemma 3.8. The noise is then the sensitivity over "
         "epsilon, whatever delta: at epsilon = 1 and 1024 leaves, where the private term of b dominates, delta is "
-        "0.845 for examples put to zero, 0.998 for replaced ones, and larger still if O1 is asked again in the "
+        "0.845 for examples put to zero, 0.9985 for replaced ones, and larger still if O1 is asked again in the "
         "middle. (The corrected noise is for a new tree at each call of O1, see alg2.reset.)",
         noise_of_restarted_trees,
         Breach(1, 1e-6, 0.9985, "1024 leaves, the private term of b dominates, an example replaced, new trees"),

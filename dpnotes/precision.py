@@ -64,7 +64,7 @@ def deterministic_convolutions() -> Iterator[None]:
             setattr(torch.backends.cudnn, name, value)
 
 
-def lengths(rows: Tensor) -> Tensor:
+def row_norms(rows: Tensor) -> Tensor:
     """Euclidean norms along the last axis, float32 at least, to a few millionths whatever the numbers.
 
     torch adds squares of float32 in a few partial sums, in each of which many small ones are lost beside a large one:
@@ -80,7 +80,7 @@ def lengths(rows: Tensor) -> Tensor:
     Example:
       >>> row = torch.full((2**20,), 2.0**-12)
       >>> row[::2**17] = 1.0
-      >>> round(float(lengths(row) / row.double().norm()), 6)
+      >>> round(float(row_norms(row) / row.double().norm()), 6)
       1.0
     """
     wide = torch.promote_types(rows.dtype, torch.float32)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from dpnotes.precision import deterministic_convolutions, full_precision, lengths
+from dpnotes.precision import deterministic_convolutions, full_precision, row_norms
 
 CUDA, CPU, CONV = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
 
@@ -67,7 +67,7 @@ def test_small_numbers_beside_large_ones_are_not_lost(dtype: torch.dtype) -> Non
     rows = torch.full((2, 2**20), 2.0**-12, dtype=dtype)
     rows[0, :: 2**16] = 1.0
     exact = rows.double().square().sum(1).sqrt()
-    found = lengths(rows)
+    found = row_norms(rows)
     assert found.dtype == torch.promote_types(dtype, torch.float32)
     assert float((found / exact - 1).abs().max()) < 1e-6
     if dtype == torch.float32:

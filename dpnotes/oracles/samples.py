@@ -11,7 +11,7 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import ExampleGradients, Problem
 from dpnotes.guarantees import Basis, examples_apart
-from dpnotes.precision import full_precision, lengths
+from dpnotes.precision import full_precision, row_norms
 from dpnotes.streams import Streams
 
 PURPOSE = "samples"
@@ -164,7 +164,7 @@ class WrittenOut:
 
     def norms(self) -> Tensor:
         """`(runs, examples)`."""
-        return lengths(self.rows)
+        return row_norms(self.rows)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, lengths
+from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.problems.passes import NoRulesOfItsOwn
 from dpnotes.problems.watched import Watched
@@ -28,7 +28,7 @@ class MaterialisedGradients:
 
     def norms(self) -> Tensor:
         """Euclidean norms of the examples' gradients, `(runs, examples)`."""
-        return lengths(self.each)
+        return row_norms(self.each)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from dpnotes.precision import full_precision, lengths
+from dpnotes.precision import full_precision, row_norms
 
 # Numbers that a norm may write out at once: as much as a CPU has cache for, or what fills a GPU.
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
@@ -65,7 +65,7 @@ class Written:
     each: Tensor
 
     def squared_norms(self) -> Tensor:
-        return lengths(self.each.flatten(1)).square_()
+        return row_norms(self.each.flatten(1)).square_()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return (weights.to(self.each) @ self.each.flatten(1)).view(self.each.shape[1:])
@@ -392,7 +392,7 @@ def _inner_products(columns: Tensor) -> Tensor:
 
 def _square(tensor: Tensor) -> Tensor:
     """Squared norm of each example."""
-    return lengths(tensor.flatten(1)).square_()
+    return row_norms(tensor.flatten(1)).square_()
 
 
 def _sums_of_products(first: Tensor, second: Tensor) -> Tensor:
@@ -407,9 +407,9 @@ def _with_room(squares: Tensor, inputs: Tensor | None, errors: Tensor, times: in
     the errors' norm, times how often an input is in a term; None: inputs of norm 1.
     """
     room = times * _ROOM * torch.finfo(squares.dtype).eps / torch.finfo(torch.float32).eps
-    most = lengths(errors.flatten(1))
+    most = row_norms(errors.flatten(1))
     if inputs is not None:
-        most = most.mul_(lengths(inputs.flatten(1)))
+        most = most.mul_(row_norms(inputs.flatten(1)))
     return squares.addcmul_(most, most, value=room)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, lengths
+from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.streams import Streams
 
@@ -69,12 +69,12 @@ class NetworkGradients:
 
     @cached_property
     def _norms(self) -> Tensor:
-        first = self.input_norms * lengths(self.hidden_errors)
+        first = self.input_norms * row_norms(self.hidden_errors)
         if self.scales is not None:
             first = first.mul_(self.scales).abs_()
         # The second layer's input is `hidden` with a 1 for the bias.
-        second = lengths(self.hidden).square_().add_(1).sqrt_()
-        return torch.hypot(first, second.mul_(lengths(self.errors)))
+        second = row_norms(self.hidden).square_().add_(1).sqrt_()
+        return torch.hypot(first, second.mul_(row_norms(self.errors)))
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ class TwoLayerNetwork:
         validate.one_of(_ACTIVATIONS, activation=self.activation)
         extended = _extend(self.inputs, self.labels, self.num_classes)
         object.__setattr__(self, "_extended", extended)
-        object.__setattr__(self, "_norms", lengths(extended))
+        object.__setattr__(self, "_norms", row_norms(extended))
         object.__setattr__(self, "_labels", self.labels.expand(len(extended), -1))
 
     @property

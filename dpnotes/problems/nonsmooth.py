@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, lengths
+from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.custom import MaterialisedGradients
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.streams import Streams
@@ -131,7 +131,7 @@ class MaxOfLinear:
         check_data(self.slopes, ("examples", "pieces"), offsets=offsets)
         validate.same_length(slopes=self.slopes, pieces_of_offsets=offsets[0])
         object.__setattr__(self, "_offsets", offsets)
-        object.__setattr__(self, "_norms", lengths(self.slopes))
+        object.__setattr__(self, "_norms", row_norms(self.slopes))
 
     @property
     def dim(self) -> int:

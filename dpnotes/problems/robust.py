@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, lengths
+from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.problems.nonsmooth import check_data, check_many_points
 from dpnotes.problems.sensing import SensingGradients
@@ -68,7 +68,7 @@ class RobustRegression:
         check_data(self.inputs, ("examples",), targets=self.targets)
         check_data(self.inputs, ("units",), output_weights=weights)
         validate.same_length(inputs=self.inputs, targets=self.targets)
-        object.__setattr__(self, "_norms", lengths(self.inputs))
+        object.__setattr__(self, "_norms", row_norms(self.inputs))
         object.__setattr__(self, "_weights", weights)
 
     @staticmethod

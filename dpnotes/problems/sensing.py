@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, lengths
+from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.examples import check_points
 from dpnotes.streams import Streams
 
@@ -34,7 +34,7 @@ class SensingGradients:
 
     def norms(self) -> Tensor:
         """Euclidean norms of the examples' gradients, `(runs, examples)`."""
-        return self.residuals.abs() * self.measurement_norms * lengths(self.projections)
+        return self.residuals.abs() * self.measurement_norms * row_norms(self.projections)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class QuadraticSensing:
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"Expected {name} without NaN or infinite entries.")
         validate.same_length(measurements=self.measurements, targets=self.targets)
-        object.__setattr__(self, "_norms", lengths(self.measurements))
+        object.__setattr__(self, "_norms", row_norms(self.measurements))
 
     @staticmethod
     def sample(signal: Tensor, num_examples: int, seed: str | int, noise_std: float = 0.0) -> "QuadraticSensing":

@@ -164,7 +164,7 @@ class Release:
 
 
 class Mechanism(Protocol):
-    """The only door through which an answer about the data leaves. `cost` is the zCDP, asked for before a release."""
+    """The only door for an answer. `cost` is the zCDP, known before; `noise = "gaussian"` says that it is Gaussian."""
 
     def init(self, x: Tensor) -> Any: ...
     def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor: ...

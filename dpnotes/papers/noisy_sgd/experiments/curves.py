@@ -168,7 +168,7 @@ def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], T
         made.module,
         data.train_inputs,
         data.train_labels,
-        # bfloat16 rounds by up to 1/256: the sum of clipped gradients could be longer than its sensitivity says.
+        # Clipped passes are float32 on every device.
         autocast=torch.bfloat16 if gpu and not spec["clipped"] else None,
         channels_last=gpu,
         max_examples_at_once=spec["examples_at_once"],

@@ -38,6 +38,8 @@ from dpnotes.precision import full_precision, row_norms
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
 # In float32: ten times what the inner products' rounding was at most.
 _ROOM = 1e-5
+# Numbers that an inner product adds in float32 before the next ones are added to it: 4 * 256 / 8 roundings at worst.
+_AT_ONCE = 256
 # Numbers of an example's gradient below which it is handled together with others: fewer and larger operations.
 _SMALL = 2**12
 _ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
@@ -165,8 +167,10 @@ class Patches:
 
     def _with_room(self, squares: Tensor) -> Tensor:
         """As the function, for patches: a pixel is in several."""
-        shape = zip(self.layer.kernel_size, self.layer.stride, strict=True)
-        return _with_room(squares, self.inputs, self.errors, math.prod(-(-size // stride) for size, stride in shape))
+        layer, times = self.layer, 1
+        for size, stride, dilation in zip(layer.kernel_size, layer.stride, layer.dilation, strict=True):
+            times *= -(-size * math.gcd(stride, dilation) // stride)
+        return _with_room(squares, self.inputs, self.errors, times)
 
     def _patch_products(self, images: Tensor) -> Tensor:
         """Inner products of all pairs of patches of each image, `(batch, positions, positions)`.
@@ -386,8 +390,13 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _inner_products(columns: Tensor) -> Tensor:
-    """Inner products of the columns of each matrix, `(batch, columns, columns)`."""
-    return _product(columns.mT, columns)
+    """Inner products of the columns of each matrix, `(batch, columns, columns)`.
+
+    Of long columns in parts: a product adds thousands of float32 numbers into one, which loses small ones beside a
+    large one, and with them more than norms have room for.
+    """
+    first, *others = (_product(part.mT, part) for part in columns.split(_AT_ONCE, 1))
+    return sum(others, first)
 
 
 def _square(tensor: Tensor) -> Tensor:

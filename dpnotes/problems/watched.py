@@ -12,7 +12,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType
 from typing import Any
 from weakref import ReferenceType
 
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 _CONSTANTS = int, float, complex, bool, str, bytes, type(None), ModuleType, BuiltinFunctionType
 _LIBRARIES = {*sys.stdlib_module_names, "torch", "numpy", "dpnotes"}  # whose code is taken to keep nothing
 _SILENT = {"logging", "threading", "_thread", "re", "pathlib"}  # whose objects keep nothing of examples
+_GENERATORS = random.Random, np.random.Generator, np.random.RandomState, torch.Generator
 # What a weak reference points to is held elsewhere.
 _CONTAINERS = dict, OrderedDict, list, tuple, set, frozenset, ReferenceType
 
@@ -81,9 +82,11 @@ def _contents(root: object, by_value: bool) -> tuple[list[tuple[str, Any]], list
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
         path, value = waiting.pop()
-        if type(value) in _CONSTANTS:
+        if type(value) in _CONSTANTS and not _is_bound(value):
             found.append((path, value))
             continue
+        if isinstance(value, GeneratorType):
+            raise ValueError(f"Expected {path} to be no generator: what it gives next depends on who asked before.")
         if type(value) in _CONTAINERS and not value:  # most of what a module holds
             found.append((path, type(value)))
             continue
@@ -124,10 +127,12 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((f"__globals__.{name}", part) for name, part in named)
     elif isinstance(value, type):
         shown = ((name, getattr(part, "__func__", part)) for name, part in vars(value).items())  # of a static method
-        kinds = FunctionType, property, *_CONSTANTS, *_CONTAINERS, Tensor, np.ndarray
+        kinds = FunctionType, property, *_CONSTANTS, *_CONTAINERS, *_GENERATORS, Tensor, np.ndarray
         yield from ((n, p) for n, p in shown if isinstance(p, kinds) and (n == "__call__" or not n.startswith("__")))
         yield from ((base.__name__, base) for base in value.__bases__)
         return
+    elif isinstance(value, BuiltinFunctionType):
+        yield "self", value.__self__
     elif isinstance(value, MethodType):
         yield from (("self", value.__self__), ("function", value.__func__))
     elif isinstance(value, functools.partial):
@@ -147,6 +152,12 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         for name in (slots,) if isinstance(slots, str) else slots:
             if hasattr(value, name) and name not in ("__dict__", "__weakref__"):
                 yield name, getattr(value, name)
+
+
+def _is_bound(value: Any) -> bool:
+    """Whether it is a method of an object of compiled code, such as a generator of random numbers."""
+    owner = getattr(value, "__self__", None) if isinstance(value, BuiltinFunctionType) else None
+    return not isinstance(owner, ModuleType | type | None)
 
 
 def _pickled(value: Any) -> Iterator[tuple[str, Any]]:

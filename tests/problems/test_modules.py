@@ -1,5 +1,6 @@
 """Modules as problems: norms and weighted sums against torch.func, which writes every gradient out; refusals; work."""
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -315,6 +316,38 @@ def test_what_rounding_leaves_of_terms_that_cancel_is_clipped(
     monkeypatch.setattr(factors, "_ROOM", 0.0)
     weights = (1 / 3) / gradient.squared_norms().sqrt().clamp_min(1)
     assert float(gradient.weighted_sum(weights).norm()) > 1, "control: without room for it, three of a third exceed 1"
+
+
+@pytest.mark.parametrize("positions", [2, 8])
+@pytest.mark.parametrize("dim", [2**12, 2**15])
+def test_small_numbers_of_long_inputs_do_not_hide_a_gradient(dim: int, positions: int) -> None:
+    """Squares of just under half a bit beside eight ones: products of float32 add most of them to nothing."""
+    inputs = torch.full((1, positions, dim), 2.0**-12 * (1 - 2.0**-10))
+    inputs[:, :, :8] = 1.0
+    errors = torch.ones(1, positions, 2)
+    gradient = Outer(inputs, errors)
+    true = float((errors.double().mT @ inputs.double()).norm())
+    assert true <= math.sqrt(float(gradient.squared_norms())) * (1 + 1e-6)
+    plain = float(((inputs @ inputs.mT) * (errors @ errors.mT)).sum().sqrt())
+    assert plain < true * (1 - 1e-5), "control"
+
+
+def test_a_pixel_is_in_no_more_patches_than_a_norm_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factors, "_ROOM", 1.0)
+    for size, stride, dilation in itertools.product(range(1, 6), range(1, 5), range(1, 5)):
+        layer = nn.Conv2d(1, 1, (size, 1), (stride, 1), 0, (dilation, 1))
+        ones = torch.ones(1, 1, 40, 1, dtype=torch.float64)
+        met = nn.functional.fold(
+            nn.functional.unfold(ones, (size, 1), (dilation, 1), 0, (stride, 1)),
+            (40, 1),
+            (size, 1),
+            (dilation, 1),
+            0,
+            (stride, 1),
+        )
+        one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+        room = float(Patches(one, one, layer)._with_room(torch.zeros(1, dtype=torch.float64)))
+        assert round(room * torch.finfo(torch.float32).eps / torch.finfo(torch.float64).eps) >= int(met.max())
 
 
 def test_float32_norms_are_close() -> None:

@@ -355,6 +355,27 @@ def test_draws_from_python_s_and_numpy_s_generators_are_refused(draw: Callable[[
             asked(problem.gradients(x))
 
 
+class Owner:
+    generator = np.random.default_rng(0)
+    older = random.Random(0)
+
+
+BOUND, NEXT = random.Random(0).random, (float(number) for number in range(10**6))
+HELD: dict[str, Callable[[], float]] = {
+    "numpy's, of a class": lambda: Owner.generator.random(),
+    "Python's, of a class": lambda: Owner.older.random(),
+    "a method's": lambda: BOUND(),
+    "a loop's": lambda: next(NEXT),
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_gives_other_numbers_next_time_is_refused_wherever_it_is_held(name: str) -> None:
+    with pytest.raises(ValueError, match=r"Expected .* to (leave nothing|be no generator)"):
+        problem = problem_of(body(lambda m, h: h * HELD[name]() if bool(h.sum() > 100) else h * 2 * HELD[name]())())
+        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+
+
 class Ruled(torch.autograd.Function):
     """A function with a vmap rule that mixes examples."""
 

@@ -102,7 +102,8 @@ def test_provenance_of_a_current_result():
 
 
 def test_a_verified_result_says_so_with_its_cells_and_its_commit():
-    record = {"cells": [{"arm": "a"}, {"arm": "b"}], "git_commit": "abcdef9876543210", "git_dirty": False}
+    cells = [{"arm": "a"}, {"arm": "b"}]
+    record = {"cells": cells, "rounding": 0.0, "git_commit": "abcdef9876543210", "git_dirty": False}
     shown = result("current", MANIFEST | {"cells": 9, "verified": record})
     expected = "verified at abcdef987654: 2 of 9 cells run again, the same numbers"
     assert results.provenance(shown).splitlines()[2] == expected

@@ -427,7 +427,7 @@ def test_a_weight_that_a_pass_writes_over_is_refused() -> None:
 @pytest.mark.parametrize("chunk", [None, 2])
 @pytest.mark.slow
 def test_random_numbers_that_nobody_sees_lengthen_no_gradient(chunk: int | None) -> None:
-    """Norms and sums of chunks came from two passes, and random numbers of the system's made the second 120 times as long."""
+    """Norms and sums of chunks came from two passes, and random numbers made the second 120 times as long."""
     module = Both(lambda m, x: m.head(x * 10 ** DICE.uniform(-3, 3)), head=nn.Linear(4, 3)).double()
     problem = problem_of(module, max_examples_at_once=chunk)
     x, bound, longest = problem.initial(Streams.of("x", [0])), 1e-3, 0.0

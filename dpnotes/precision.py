@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-_MANY = 1024
+_MANY = 1024  # numbers of which float32 sums of squares lose less than rounding is allowed to
 _KERNELS, _REDUCED = ("deterministic", "benchmark"), ("tf32", "bf16")
 
 

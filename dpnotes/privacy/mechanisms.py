@@ -127,7 +127,7 @@ def laplace(streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
 class Exact:
     """Adds no noise and guarantees nothing: its price is infinite. For tests and for non-private baselines."""
 
-    noise: ClassVar[Noise] = "gaussian"
+    noise: ClassVar[Noise] = "gaussian"  # so that it goes where Gaussian noise does; without noise nothing is claimed
 
     def init(self, x: Tensor) -> Tensor:
         """No memory: an empty `(runs, 0)` tensor."""

@@ -164,7 +164,7 @@ class Release:
 
 
 class Mechanism(Protocol):
-    """The only door for an answer. `cost` is its zCDP, known before; if its noise is Gaussian, `noise` is "gaussian"."""
+    """The only door for an answer. `cost` is its zCDP, known before; Gaussian noise is said by `noise = "gaussian"`."""
 
     def init(self, x: Tensor) -> Any: ...
     def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor: ...

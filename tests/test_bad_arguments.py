@@ -82,6 +82,7 @@ NOT_DOORS = {
 # What one part hands to another, at every step or product: whoever made it has checked.
 INSIDE = (
     "core.Sensitive",
+    "core.says_gaussian",  # which says no to anything else
     "doctor.Finding",
     "files.write",
     "gpu.session",  # which asks for a GPU; its minutes are tested in test_gpu.py

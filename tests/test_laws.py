@@ -166,7 +166,7 @@ DRAW = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
 NOISE = "noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)"
 SUMMED = "return state.after(term, request, active, reach, Layers.of(nodes, end)), released, term.price"
 PRICE_OF_A_LEAF = "Price(term.multiplier, term.price.charged, term.price.relation, term.price.sampling)"
-RELEASED = "return state, zeroed_except(noisy, streams.served(valid)), price_of(request)"
+RELEASED = 'return state, zeroed_except(noisy, streams.served(valid)), price_of(request, "gaussian")'
 STATUS = "return moved, torch.maximum(state.status, estimate.status)"
 DIRECTION = "direction = estimate.gradient"
 FORGOTTEN = "return State(belief, now.meter)"
@@ -339,7 +339,8 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         laws.covariance,
         broken(Gaussian, mechanisms, RELEASED,
                "multiplier = request.noise_std / request.answer.l2_sensitivity\n"
-               "        return state, zeroed_except(noisy, valid), price_of(request, 0 * multiplier + multiplier[0])"),
+               "        given = 0 * multiplier + multiplier[0]\n"
+               '        return state, zeroed_except(noisy, valid), price_of(request, "gaussian", given)'),
         "every run's own",
     ),
     "noise by place, which everybody knows": (
@@ -370,7 +371,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         "the cost that was said before",
     ),
     "the idle get noise": (
-        laws.asking, broken(Gaussian, mechanisms, RELEASED, "return state, noisy, price_of(request)"),
+        laws.asking, broken(Gaussian, mechanisms, RELEASED, 'return state, noisy, price_of(request, "gaussian")'),
         "the idle to get",
     ),
     "a method that looks at the data": (

@@ -138,8 +138,8 @@ BROKEN: dict[str, tuple[Any, str, str, Callable[[Any], Any], str]] = {
         factorisation, "active = streams.served(active)", "pass", lambda m: m.BandedSquareRoot(8, 2), "cuda",
     ),
     "an answer where it was refused": (
-        mechanisms, "return state, zeroed_except(noisy, streams.served(valid)), price_of(request)",
-        "return state, zeroed_except(noisy, valid), price_of(request)", lambda m: m.Gaussian(), "cuda",
+        mechanisms, 'return state, zeroed_except(noisy, streams.served(valid)), price_of(request, "gaussian")',
+        'return state, zeroed_except(noisy, valid), price_of(request, "gaussian")', lambda m: m.Gaussian(), "cuda",
     ),
 }  # fmt: skip
 

@@ -79,6 +79,9 @@ class Clients:
       its own examples, against the server and all other clients. All clients plan before any draws or pays: if one is
       out of examples or budget its run ends, and nobody has paid.
 
+    All are asked on one sampling, under one neighbouring relation, and answered by one kind of mechanism: no price
+    else would be every client's, and no claim all clients'.
+
     On seeded streams a client's key follows from the run's and its number: whoever has the seed takes the noise off,
     the server too. On secret ones every client has a key of the operating system's, in its own process.
 
@@ -89,7 +92,7 @@ class Clients:
       secrets: what each block draws from in runs on secret streams; (): it is made.
 
     Raises:
-      ValueError: for another number of oracles, or of rows of one of them.
+      ValueError: for another number of oracles, or of rows of one of them, or if they differ in what all share.
 
     Example:
       >>> from dpnotes.core import Relation, WHOLE
@@ -128,6 +131,8 @@ class Clients:
                     f"Expected an oracle of {len(oracle.desk.budget)} rows to have {self.num_runs * len(members)}: "
                     f"num_runs={self.num_runs} of {len(members)} clients."
                 )
+            if (own := _shared_terms(oracle)) != (first := _shared_terms(self.oracles[0])):
+                raise ValueError(f"Expected oracles to answer on the same terms, got {own} beside {first}.")
         if not self.secrets:
             device = self.oracles[0].desk.budget.device
             secrets = tuple(Streams.secure(len(oracle.desk.budget), device) for oracle in self.oracles)
@@ -189,6 +194,7 @@ class Clients:
         validate.same_length(x=x, runs=range(self.num_runs))
         sizes = {"num_runs": self.num_runs, "num_clients": self.blocks.num_clients, "block size": self.blocks.size}
         what = {"dim": x.shape[1], "dtype": str(x.dtype), "oracle": type(self.oracles[0]).__name__}
+        what.update(_shared_terms(self.oracles[0]))
         with self._naming():
             agree(self.blocks.processes, {**common_facts(), **sizes, **what})
         states = [oracle.init(rows) for oracle, rows in zip(self.oracles, self._rows(x), strict=True)]
@@ -364,6 +370,13 @@ class Clients:
             num_runs=len(index),
             secrets=tuple(own.take(each) for own, each in zip(self.secrets, rows, strict=True)),
         )
+
+
+def _shared_terms(oracle: Any) -> dict[str, Any]:
+    """What all clients answer on alike, by name."""
+    desk = oracle.desk
+    mechanism = type(desk.mechanism).__name__, desk.is_gaussian
+    return {"relation": str(desk.relation), "sampling": str(desk.sampling), "mechanism": mechanism}
 
 
 def _weakest(claims: Sequence[Guarantee]) -> Guarantee:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from dpnotes import checks, validate
-from dpnotes.core import FRESH, Estimate, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import Estimate, Mechanism, Price, Release, Sensitive, Status, says_gaussian
 from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption, Basis, Guarantee, bound_was_checked
 from dpnotes.lineage import Lineage
 from dpnotes.per_run import Number, norms
@@ -32,6 +32,7 @@ from dpnotes.privacy.accounting import Accountant, account, assumptions_of
 from dpnotes.privacy.events import LEAST_NOISE, Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.noise import TOLERANCE
+from dpnotes.sampling import FRESH, Relation, Sampling
 from dpnotes.states import select
 from dpnotes.streams import Streams
 
@@ -363,8 +364,8 @@ class Desk:
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether its mechanism says that its `noise` is "gaussian"; of one that does not, zCDP is claimed."""
-        return getattr(self.mechanism, "noise", None) == "gaussian"
+        """Whether its mechanism says that its noise is Gaussian; of one that does not, zCDP is claimed."""
+        return says_gaussian(self.mechanism)
 
     @cached_property
     def filter(self) -> Filter:
@@ -382,7 +383,7 @@ class Desk:
     @cached_property
     def terms(self) -> Tensor:
         """What the claims of each run follow from, `(runs, 3)` float64: a hash, the budget and the noise multiplier."""
-        drawn_by = type(self.mechanism).__name__, getattr(self.mechanism, "purpose", None)
+        drawn_by = type(self.mechanism).__name__, getattr(self.mechanism, "purpose", None), self.is_gaussian
         named = repr((str(self.relation), self.sampling, self.basis, drawn_by, self.tolerance, self.steps))
         number = int.from_bytes(hashlib.blake2b(named.encode(), digest_size=6).digest())
         multiplier = self.claimed[0].noise_multiplier if self.claimed else torch.zeros_like(self.budget)
@@ -443,7 +444,7 @@ class Desk:
         found = [self.mechanism, *(ask.mechanism for ask in asks[1:] if ask.mechanism is not None)]
         if len({getattr(mechanism, "purpose", None) for mechanism in found}) < len(asks):
             raise ValueError("Expected each of asks after the first to have a mechanism with a purpose of its own.")
-        if self.is_gaussian and not all(getattr(each, "noise", None) == "gaussian" for each in found):
+        if self.is_gaussian and not all(map(says_gaussian, found)):
             raise ValueError(f"Expected mechanisms={found!r} all to add Gaussian noise, which is what is claimed.")
         return found[1:]
 

@@ -85,7 +85,7 @@ class DiscreteGaussian:
             scale = float(request.noise_std[run]) * wider / self.grid
             noisy = _measurement(scale)([int(step) for step in steps[run].tolist()])
             released[run] = torch.tensor(noisy, dtype=torch.float64) * self.grid
-        return state, released.to(request.answer.value.dtype), price_of(request, noise="zcdp")
+        return state, released.to(request.answer.value.dtype), price_of(request, "zcdp")
 
 
 def _measurement(scale: float) -> Any:

@@ -13,7 +13,7 @@ arXiv:2306.08153).
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from dpnotes import checks, validate
 from dpnotes.core import Price, Release
 from dpnotes.privacy import tree
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
-from dpnotes.sampling import FRESH, Sampling
+from dpnotes.sampling import FRESH, Noise, Sampling
 from dpnotes.streams import Streams
 
 Scheme = Literal["terms", "sums", "tree", "optimal tree", "square root"]
@@ -72,6 +72,7 @@ class BandedSquareRoot(SumMechanism):
     max_leaves: int
     bandwidth: int
     purpose: str = "square root mechanism"
+    noise: ClassVar[Noise] = "gaussian"
 
     def __post_init__(self) -> None:
         validate.at_least(1, bandwidth=self.bandwidth)

@@ -61,7 +61,7 @@ class Gaussian:
         noise = streams.normal(self.purpose, request.call, value.shape[1])
         # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
         noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)
-        return state, zeroed_except(noisy, streams.served(valid)), price_of(request)
+        return state, zeroed_except(noisy, streams.served(valid)), price_of(request, "gaussian")
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Laplace:
         streams = streams.only(valid)
         noise = laplace(streams, self.purpose, request.call)
         noisy = zeroed_except((noise * scale)[:, None].add_(value).to(value.dtype), streams.served(valid))
-        return state, noisy, price_of(request, scale / request.answer.l2_sensitivity, "laplace")
+        return state, noisy, price_of(request, "laplace", scale / request.answer.l2_sensitivity)
 
 
 def laplace(streams: Streams, purpose: str, call: int | Tensor) -> Tensor:
@@ -181,14 +181,14 @@ def zeroed_except(noisy: Tensor, valid: Tensor) -> Tensor:
     return noisy if checks.known_empty(refused) else noisy.masked_fill_(refused[:, None], 0)
 
 
-def price_of(request: Release, noise_multiplier: Tensor | None = None, noise: Noise = "gaussian") -> Price:
-    """The price of this release: noise over sensitivity, or what else the mechanism says its multiplier is.
+def price_of(request: Release, noise: Noise, noise_multiplier: Tensor | None = None) -> Price:
+    """The price of this release of such noise: noise over sensitivity, or what else the mechanism's multiplier is.
 
     Example:
       >>> from dpnotes.core import Relation, Sensitive
       >>> answer = Sensitive(torch.zeros(1, 1), torch.tensor([0.5]), Relation.ZERO_OUT, "proved")
       >>> request = Release(answer, torch.tensor([1.0]), torch.tensor([0]), torch.tensor([True]))
-      >>> price_of(request).noise_multiplier
+      >>> price_of(request, "gaussian").noise_multiplier
       tensor([2.])
     """
     answer = request.answer

@@ -341,7 +341,9 @@ def hockey_stick(
     with np.errstate(divide="ignore", over="ignore"):
         # Where the loss of removing is sign * epsilon; below log(1 - q) it never is.
         ratio, factor = np.exp(sign * epsilons), np.exp(epsilons)
-        exponent = np.log(np.maximum(ratio - (1 - q), 0.0) / q)
+        above = np.maximum(ratio - (1 - q), 0.0)
+        odds = above / q
+        exponent = np.where(np.isinf(odds), np.log(above) - math.log(q), np.log(odds))
         beyond = np.isinf(ratio) | ((ratio == 0) & (q == 1))  # what float64 holds
         threshold = z * z * np.where(beyond, sign * epsilons - math.log(q), exponent) + 0.5
     if side == "REMOVE":

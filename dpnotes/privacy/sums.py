@@ -5,7 +5,7 @@ its number and the terms before it say; a term that its sum's price does not cov
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from dpnotes import checks
 from dpnotes.core import Price, Release
 from dpnotes.privacy.mechanisms import check_release, price_of
-from dpnotes.sampling import FRESH, WHOLE, CombinationError, Noise, Sampling
+from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling
 from dpnotes.streams import Streams
 
 
@@ -95,7 +95,6 @@ class SumMechanism(Protocol):
     """A mechanism whose noise is correlated over the terms of a sum: what it shares with the others."""
 
     max_leaves: int
-    noise: ClassVar[Noise] = "gaussian"
 
     def _effective(self, state: SumState, leaf: Tensor, multiplier: Tensor, sampling: Sampling) -> Tensor:
         """The multiplier of the one Gaussian release that costs the same, `(runs,)`."""
@@ -133,7 +132,7 @@ class SumMechanism(Protocol):
         active = active & check_sum_goes_on(state, leaf, request)
         multiplier = noise_std / request.answer.l2_sensitivity
         effective = self._effective(state, leaf, multiplier, request.answer.sampling)
-        return Accepted(leaf, active, noise_std, multiplier, price_of(request, effective))
+        return Accepted(leaf, active, noise_std, multiplier, price_of(request, "gaussian", effective))
 
 
 def next_leaf(leaf: Tensor, restart: Tensor | None) -> Tensor:

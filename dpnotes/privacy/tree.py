@@ -12,6 +12,7 @@ tree of 2^k leaves gets none of its own; Kornowski, Liu and Talwar (2024, Algori
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Price, Release
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
-from dpnotes.sampling import FRESH, Sampling
+from dpnotes.sampling import FRESH, Noise, Sampling
 from dpnotes.streams import Streams
 
 _TABLE = 2**16  # leaves
@@ -84,6 +85,7 @@ class Tree(SumMechanism):
     max_leaves: int
     optimal: bool = False
     purpose: str = "tree mechanism"
+    noise: ClassVar[Noise] = "gaussian"
 
     def __post_init__(self) -> None:
         validate.at_least(1, max_leaves=self.max_leaves)

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from dpnotes import files
-from dpnotes.core import FRESH, WHOLE, Relation, Status
+from dpnotes.core import FRESH, WHOLE, Relation, Sampling, Status
 from dpnotes.methods import checkpoint, client_checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -546,6 +546,51 @@ def test_the_run_s_claim_rests_on_what_any_client_s_does():
     assert {claim.epsilon for claim in claims} == {whole.epsilon}
     assert {*whole.assumptions} == {each for claim in claims for each in claim.assumptions}
     assert {*claims[3].assumptions} - {*claims[0].assumptions}, "control: the first claim does not say all"
+
+
+def answering(processes: Any = ALONE, client: int = 1, **other: Any) -> Clients:
+    """Clients of DP-SGD, one of which answers on other terms."""
+    problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
+
+    def oracle_of(members: range) -> MinibatchGradient:
+        std = torch.full((len(members),), 0.1, dtype=torch.float64)
+        terms = {"sampling": WHOLE, "relation": Relation.REPLACE_ONE, **(other if client in members else {})}
+        mechanism = terms.pop("mechanism", Gaussian())
+        sampling, relation = terms["sampling"], terms["relation"]
+        return MinibatchGradient(problem, sampling, std, 2.0, 4, relation, clipped=True, mechanism=mechanism)
+
+    return Clients.of(oracle_of, Blocks(2, 1, processes), 1)
+
+
+@dataclass(frozen=True)
+class Another(Gaussian):
+    """Mechanisms are told apart by their class."""
+
+
+OTHER_TERMS = (
+    {"relation": Relation.ZERO_OUT},
+    {"sampling": Sampling.fixed_size(5, 50)},
+    {"mechanism": Another()},
+)
+
+
+@pytest.mark.parametrize("other", OTHER_TERMS, ids=lambda other: next(iter(other)))
+def test_clients_answer_on_the_same_terms_in_one_process_and_in_two(other: dict[str, Any]):
+    with pytest.raises(ValueError, match="Expected oracles to answer on the same terms"):
+        answering(**other)
+
+    def begin(**terms: Any) -> Callable[[Any], str]:
+        def work(processes: Any) -> str:
+            try:
+                answering(processes, **terms).init(torch.ones(1, 2))
+            except ProcessLost as lost:
+                return str(lost)
+            return ""
+
+        return work
+
+    assert all(f"has {next(iter(other))}=" in said for said in together(2, begin(**other)))
+    assert together(2, begin()) == ["", ""], "control: on the same terms they begin"
 
 
 @pytest.mark.slow

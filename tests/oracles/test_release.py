@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from scipy.stats import norm
 from stand_ins import Spy
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status, says_gaussian
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive, run
@@ -30,6 +30,7 @@ from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
+from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import uniform
@@ -259,6 +260,8 @@ def drawn_twice(trial: int) -> bool:
     choose, drawn = random.Random(trial), Counter[tuple[int, int]]()
 
     class Counting(Gaussian):
+        noise = "gaussian"
+
         def release(self, state: Any, request: Any, streams: Streams) -> Any:
             released = super().release(state, request, streams)
             keys = zip(streams.keys[:, 0].tolist(), request.call.tolist(), request.active.tolist(), strict=True)
@@ -284,7 +287,7 @@ def test_whatever_is_done_to_states_no_noise_is_drawn_twice(monkeypatch):
 
 def test_a_release_that_failed_may_be_asked_for_again():
     class Failing(Gaussian):
-        fails = True
+        noise, fails = "gaussian", True
 
         def release(self, state: Any, request: Any, streams: Streams) -> Any:
             if self.fails:
@@ -594,6 +597,9 @@ class SaysGaussian(Wrapped):
     noise: str = "gaussian"
 
 
+NOISE = {"noise": "gaussian"}
+
+
 def test_a_mechanism_of_one_s_own_claims_zcdp_unless_it_says_that_its_noise_is_gaussian():
     x, streams = begun(ORACLES["clipped"]())[1:]
     ways: dict[str, str] = {}
@@ -606,6 +612,49 @@ def test_a_mechanism_of_one_s_own_claims_zcdp_unless_it_says_that_its_noise_is_g
         MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=Wrapped(Gaussian()))
     with pytest.raises(ValueError, match="to add Gaussian noise, which is what is claimed"):
         replace(ORACLES["Spider"](), mechanism=Wrapped(Gaussian()))
+
+
+@dataclass(frozen=True)
+class Quarter(Gaussian):
+    """A `release` of its own, with a quarter of the noise; only its price is as it was."""
+
+    def release(self, state: Any, request: Any, streams: Streams) -> Any:
+        quiet = replace(request, noise_std=request.noise_std / 4)
+        return *super().release(state, quiet, streams)[:2], super().release(state, request, streams)[2]
+
+
+@dataclass(frozen=True)
+class Responsible(Quarter):
+    """Says itself that it is as good as Gaussian noise, and answers for that."""
+
+    noise: ClassVar[str] = "gaussian"
+
+
+@dataclass(frozen=True)
+class Renamed(Gaussian):
+    """Releases what a `Gaussian` does."""
+
+    purpose: str = "renamed"
+
+
+def test_what_a_class_inherits_says_nothing_of_a_release_of_its_own():
+    for mechanism in (Gaussian(), Exact(), Tree(4), BandedSquareRoot(4, 2), Renamed(), Responsible()):
+        assert says_gaussian(mechanism), mechanism
+    for mechanism in (Quarter(), Laplace(), DiscreteGaussian(), Wrapped(Gaussian()), object()):
+        assert not says_gaussian(mechanism), mechanism
+    with pytest.raises(ValueError, match="to add Gaussian noise, which is what is claimed"):
+        MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=Quarter())
+    MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=Responsible())
+
+
+def test_a_state_does_not_go_from_noise_that_is_not_said_to_be_gaussian_to_one_that_is():
+    silent, speaking = (type("Own", (Gaussian,), {"release": Gaussian.release, **says}) for says in ({}, NOISE))
+    before, after = (replace(ORACLES["clipped"](), mechanism=mechanism()) for mechanism in (silent, speaking))
+    state, x, streams = begun(before)
+    state, _ = before.estimate(state, x, streams, EVERY)
+    with pytest.raises(ValueError, match="its releases were made on other terms"):
+        after.guarantee(state, 1e-5, streams)
+    assert before.guarantee(state, 1e-5, streams)
 
 
 def test_a_mechanism_whose_price_is_another_noise_s_is_caught():

@@ -416,6 +416,9 @@ def test_narrow_numbers_never_reach_a_cache():
         assert pld.hockey_stick(grid, 0.05, 1.0, "REMOVE") > 0.99
     for side, rate in (("REMOVE", 1.0), ("REMOVE", 0.5), ("ADD", 1.0)):  # exp(800) overflows; the loss is 5000 or so
         assert pld.hockey_stick(np.array([800.0]), 0.01, rate, side) >= 0.99 * rate
+    # Just below where exp(epsilon) overflows, exp(epsilon) / rate does already.
+    edge = pld.hockey_stick(np.linspace(700.0, 720.0, 401), 0.02, 0.1, "REMOVE")
+    assert (np.diff(edge) <= 0).all() and edge.min() > 0.099
     wide = Sampling.fixed_size(number("int64", 10), number("int64", 1000))
     event = Event(np.float64(3.0), Relation.REPLACE_ONE, wide, number("int64", 9))
     kept = (event.noise_multiplier, event.count, event.sampling.rate, event.sampling.num_examples)

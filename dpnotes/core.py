@@ -134,9 +134,8 @@ class Ledger:
         if self.prices and price.relation != self.prices[0].relation:
             raise ValueError(f"Expected relation={price.relation} to be the ledger's {self.prices[0].relation}.")
         again = self.prices and not price.charged.is_cuda and price.same(self.prices[-1])  # a GPU would have to wait
-        if not again:
-            price = replace(price, noise_multiplier=price.noise_multiplier.clone(), charged=price.charged.clone())
-        self.prices.append(self.prices[-1] if again else price)
+        own = replace(price, noise_multiplier=price.noise_multiplier.clone(), charged=price.charged.clone())
+        self.prices.append(self.prices[-1] if again else own)
 
     def rho(self) -> Tensor:
         """Total zCDP cost, `(runs,)` float64; random batches need an accountant (`privacy.accounting.account`)."""
@@ -165,20 +164,11 @@ class Release:
 
 
 class Mechanism(Protocol):
-    """The only door for an answer. `cost` is its zCDP, known before; see `says_gaussian` for what else it may say."""
+    """The only door for an answer. `cost` is its zCDP, known before; what else it may say: `mechanisms.says_gaussian`."""
 
     def init(self, x: Tensor) -> Any: ...
     def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor: ...
     def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]: ...
-
-
-def says_gaussian(mechanism: Mechanism) -> bool:
-    """Whether a mechanism says `noise = "gaussian"`: the class that has its `release`, or one derived from that.
-
-    What a class inherits does not speak for a `release` of its own.
-    """
-    speaks = next((each for each in type(mechanism).__mro__ if {"noise", "release"} & vars(each).keys()), object)
-    return "noise" in vars(speaks) and getattr(mechanism, "noise", None) == "gaussian"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Mechanism, Price, Release, Sampling
-from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.mechanisms import Gaussian, price_of
 from dpnotes.streams import Streams
 
 
@@ -28,7 +28,24 @@ class Spy:
 
     def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
         self.requests.append(request)
-        return self.releasing.release(state, request, streams)
+        return *self.releasing.release(state, request, streams)[:2], price_of(request, "gaussian")
+
+
+@dataclass(frozen=True)
+class Wrapped:
+    """A mechanism around another one, with everything that `core.Mechanism` asks for."""
+
+    inner: Any
+    purpose: str = "wrapped"
+
+    def init(self, x: Tensor) -> Any:
+        return self.inner.init(x)
+
+    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Any, restart: Any) -> Tensor:
+        return self.inner.cost(state, noise_multiplier, sampling, restart)
+
+    def release(self, state: Any, request: Any, streams: Streams) -> Any:
+        return self.inner.release(state, request, streams)
 
 
 class UnitDraws:

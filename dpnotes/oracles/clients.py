@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from dpnotes import checks, per_run, validate
-from dpnotes.core import Estimate, Guarantee, Status
+from dpnotes.core import Estimate, Guarantee, Price, Status
 from dpnotes.guarantees import Assumption
 from dpnotes.lineage import Lineage
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.release import Plan, State
 from dpnotes.processes import ProcessLost, agree, common_facts
+from dpnotes.sampling import FRESH, WHOLE
 from dpnotes.states import map_state
 from dpnotes.streams import Streams
 
@@ -51,7 +52,7 @@ class ClientsPlan:
       granted: `(runs,)` bool.
       status: `(runs,)`, of those that asked and do not get it, why.
       stopped: `(runs,)` int64, the first client that was refused; -1: none.
-      noise_multiplier: `(runs,)`, of the client that pays most.
+      cost: `(runs,)`, zCDP of the client that pays most.
       gradients: `(runs,)` int64, of single examples, all clients together.
       evaluations: the same of losses; None: none.
     """
@@ -61,7 +62,7 @@ class ClientsPlan:
     granted: Tensor
     status: Tensor
     stopped: Tensor
-    noise_multiplier: Tensor
+    cost: Tensor
     gradients: Tensor
     evaluations: Tensor | None
     oracle: "Clients | None" = field(default=None, init=False)  # of a plan that somebody has put together or altered
@@ -79,8 +80,8 @@ class Clients:
       its own examples, against the server and all other clients. All clients plan before any draws or pays: if one is
       out of examples or budget its run ends, and nobody has paid.
 
-    All are asked on one sampling, under one neighbouring relation, and answered by one kind of mechanism: no price
-    else would be every client's, and no claim all clients'.
+    All claim under one neighbouring relation. The price of a round is no less than any client's: of the client that
+    pays most, without what sampling gains if clients' samplings differ, and in zCDP unless all noise is Gaussian.
 
     On seeded streams a client's key follows from the run's and its number: whoever has the seed takes the noise off,
     the server too. On secret ones every client has a key of the operating system's, in its own process.
@@ -92,7 +93,7 @@ class Clients:
       secrets: what each block draws from in runs on secret streams; (): it is made.
 
     Raises:
-      ValueError: for another number of oracles, or of rows of one of them, or if they differ in what all share.
+      ValueError: for another number of oracles, or of rows of one of them, or of two neighbouring relations.
 
     Example:
       >>> from dpnotes.core import Relation, WHOLE
@@ -131,8 +132,8 @@ class Clients:
                     f"Expected an oracle of {len(oracle.desk.budget)} rows to have {self.num_runs * len(members)}: "
                     f"num_runs={self.num_runs} of {len(members)} clients."
                 )
-            if (own := _shared_terms(oracle)) != (first := _shared_terms(self.oracles[0])):
-                raise ValueError(f"Expected oracles to answer on the same terms, got {own} beside {first}.")
+            if (relation := oracle.desk.relation) != (first := self.oracles[0].desk.relation):
+                raise ValueError(f"Expected oracles of one relation, got {relation} beside {first}.")
         if not self.secrets:
             device = self.oracles[0].desk.budget.device
             secrets = tuple(Streams.secure(len(oracle.desk.budget), device) for oracle in self.oracles)
@@ -183,6 +184,15 @@ class Clients:
             self._remembered.update(of=streams, are=tuple(Streams(torch.cat(each[:2], 1)) for each in words))
         return self._remembered["are"]
 
+    @cached_property
+    def _priced(self) -> dict[str, Any]:
+        """What `Price` says of this process's clients beside the multiplier."""
+        desks = [oracle.desk for oracle in self.oracles]
+        noise = "gaussian" if all(desk.is_gaussian for desk in desks) else "zcdp"
+        samplings = {desk.sampling for desk in desks}
+        alike = len(samplings) == 1 and (noise == "gaussian" or samplings <= {WHOLE, FRESH})
+        return {"relation": desks[0].relation, "sampling": samplings.pop() if alike else WHOLE, "noise": noise}
+
     # ------------------------------------------------------------ plan and release
     def init(self, x: Tensor) -> ClientsState:
         """The state before the first release, for points `x` `(runs, dim)`; all processes compare what they are.
@@ -193,8 +203,7 @@ class Clients:
         """
         validate.same_length(x=x, runs=range(self.num_runs))
         sizes = {"num_runs": self.num_runs, "num_clients": self.blocks.num_clients, "block size": self.blocks.size}
-        what = {"dim": x.shape[1], "dtype": str(x.dtype), "oracle": type(self.oracles[0]).__name__}
-        what.update(_shared_terms(self.oracles[0]))
+        what = {"dim": x.shape[1], "dtype": str(x.dtype), "oracle": type(self.oracles[0]).__name__, **self._priced}
         with self._naming():
             agree(self.blocks.processes, {**common_facts(), **sizes, **what})
         states = [oracle.init(rows) for oracle, rows in zip(self.oracles, self._rows(x), strict=True)]
@@ -217,9 +226,9 @@ class Clients:
         own = self.blocks.clients(self.blocks.processes.rank)
         first = torch.where(why == Status.OK, self.blocks.num_clients, place + own.start)
         # In one message: the price is sent by its bits.
-        heaviest = self._asked(parts, "noise_multiplier", torch.float64).amin(1).contiguous().view(torch.int64)
-        counts = [self._asked(parts, name, torch.int64).sum(1) for name in ("gradients", "evaluations")]
-        told = self.blocks.processes.gather(torch.stack([first, why, heaviest, *counts], 1))
+        cost = self._by_client([part.cost for part in parts]).amax(1).contiguous().view(torch.int64)
+        counts = [self._asked(parts, name).sum(1) for name in ("gradients", "evaluations")]
+        told = self.blocks.processes.gather(torch.stack([first, why, cost, *counts], 1))
         first, who = told[:, :, 0].min(0)
         why = told[:, :, 1].gather(0, who[None])[0]
         granted = active & (why == Status.OK)
@@ -230,7 +239,7 @@ class Clients:
             granted,
             why * (active ^ granted),
             torch.where(refused, first, state.stopped),
-            told[:, :, 2].contiguous().view(torch.float64).amin(0),
+            told[:, :, 2].contiguous().view(torch.float64).amax(0),
             told[:, :, 3].sum(0),
             None if parts[0].asks[0].evaluations is None else told[:, :, 4].sum(0),
         )
@@ -242,12 +251,12 @@ class Clients:
         late = state.meter.lineage.late(state.meter.calls[:, 0], asked)
         return torch.ones_like(asked) if late is None else _required(~late)
 
-    def _asked(self, parts: list[Plan], name: str, dtype: torch.dtype) -> Tensor:
+    def _asked(self, parts: list[Plan], name: str) -> Tensor:
         """A public number of what the clients ask for, `(runs, clients)`; 0 where it is not said."""
         asked = []
         for part in parts:
             number, like = getattr(part.asks[0], name), part.asks[0].noise_multiplier
-            asked.append(per_run.rows(0 if number is None else number, like, dtype))
+            asked.append(per_run.rows(0 if number is None else number, like, torch.int64))
         return self._by_client(asked)
 
     def release(self, plan: ClientsPlan, streams: Streams) -> tuple[ClientsState, Estimate]:
@@ -272,7 +281,7 @@ class Clients:
         mean = total / torch.full_like(total[:1, :1], self.blocks.num_clients)
         estimate = Estimate(
             mean.masked_fill(no_number[:, None], 0),
-            replace(sent[0][1].price, noise_multiplier=plan.noise_multiplier, charged=granted),
+            Price((0.5 / plan.cost) ** 0.5, granted, **self._priced),
             granted * plan.gradients,
             plan.status.masked_fill(no_number, Status.DIVERGED),
             None if plan.evaluations is None else granted * plan.evaluations,
@@ -370,13 +379,6 @@ class Clients:
             num_runs=len(index),
             secrets=tuple(own.take(each) for own, each in zip(self.secrets, rows, strict=True)),
         )
-
-
-def _shared_terms(oracle: Any) -> dict[str, Any]:
-    """What all clients answer on alike, by name."""
-    desk = oracle.desk
-    mechanism = type(desk.mechanism).__name__, desk.is_gaussian
-    return {"relation": str(desk.relation), "sampling": str(desk.sampling), "mechanism": mechanism}
 
 
 def _weakest(claims: Sequence[Guarantee]) -> Guarantee:

@@ -16,7 +16,7 @@ it. Secret streams refuse the second draw in any case.
 """
 
 import hashlib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeVar
 
@@ -24,13 +24,14 @@ import torch
 from torch import Tensor
 
 from dpnotes import checks, validate
-from dpnotes.core import Estimate, Mechanism, Price, Release, Sensitive, Status, says_gaussian
+from dpnotes.core import Estimate, Mechanism, Price, Release, Sensitive, Status
 from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption, Basis, Guarantee, bound_was_checked
 from dpnotes.lineage import Lineage
 from dpnotes.per_run import Number, norms
 from dpnotes.privacy.accounting import Accountant, account, assumptions_of
 from dpnotes.privacy.events import LEAST_NOISE, Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
+from dpnotes.privacy.mechanisms import says_gaussian
 from dpnotes.privacy.noise import TOLERANCE
 from dpnotes.sampling import FRESH, Relation, Sampling
 from dpnotes.states import select
@@ -211,6 +212,7 @@ class Plan:
       granted: bool, the runs that get it.
       status: a `Status`, of those that asked and do not, why.
       spent: what the filter will have let through.
+      cost: zCDP of the answers, before any is granted.
     """
 
     state: State
@@ -219,6 +221,7 @@ class Plan:
     granted: Tensor
     status: Tensor
     spent: Spent
+    cost: Tensor
     desk: "Desk | None" = field(default=None, init=False)
 
     @cached_property
@@ -239,7 +242,7 @@ class Plan:
     def _versions(self) -> list[int]:
         """Of the tensors that decide what is drawn and paid: each change in place is counted."""
         noise = [tensor for ask in self.asks for tensor in (ask.noise_std, ask.noise_multiplier, ask.bound.sensitivity)]
-        tensors = [self.x, self.granted, self.spent.reused, self.spent.fresh, *noise]
+        tensors = [self.x, self.granted, self.cost, self.spent.reused, self.spent.fresh, *noise]
         return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
 
     def check(self, desk: "Desk | None") -> None:
@@ -271,6 +274,22 @@ class Plan:
         status = torch.where(self.granted ^ kept, why, self.status)
         spent = select(kept, self.spent, self.state.meter.filter)
         return replace(self, granted=kept, status=status, spent=spent).of(desk)
+
+
+def _described(mechanism: Mechanism) -> tuple[Any, ...]:
+    """By class, purpose, whether its noise is claimed as Gaussian, and the plain ones of its parameters."""
+    names = [each.name for each in fields(mechanism)] if is_dataclass(mechanism) else []
+    plain = [(name, value) for name in names if isinstance(value := getattr(mechanism, name), bool | int | float | str)]
+    return type(mechanism).__name__, getattr(mechanism, "purpose", None), says_gaussian(mechanism), plain
+
+
+def _together(prices: list[Price]) -> Price:
+    """What answers to the same runs cost as one."""
+    price = prices[0]
+    for other in prices[1:]:
+        both = (price.noise_multiplier**-2 + other.noise_multiplier**-2) ** -0.5
+        price = replace(price, noise_multiplier=both, noise="gaussian" if price.noise == "gaussian" else "zcdp")
+    return price
 
 
 # ---------------------------------------------------------------- the desk
@@ -362,7 +381,7 @@ class Desk:
         budget = one if sampling == FRESH else one * num_steps
         return Desk(budget, relation, sampling, basis, mechanism, TOLERANCE, (ask,), num_steps, **more)
 
-    @property
+    @cached_property
     def is_gaussian(self) -> bool:
         """Whether its mechanism says that its noise is Gaussian; of one that does not, zCDP is claimed."""
         return says_gaussian(self.mechanism)
@@ -383,9 +402,8 @@ class Desk:
     @cached_property
     def terms(self) -> Tensor:
         """What the claims of each run follow from, `(runs, 3)` float64: a hash, the budget and the noise multiplier."""
-        drawn_by = type(self.mechanism).__name__, getattr(self.mechanism, "purpose", None), self.is_gaussian
-        named = repr((str(self.relation), self.sampling, self.basis, drawn_by, self.tolerance, self.steps))
-        number = int.from_bytes(hashlib.blake2b(named.encode(), digest_size=6).digest())
+        terms = str(self.relation), self.sampling, self.basis, _described(self.mechanism), self.tolerance, self.steps
+        number = int.from_bytes(hashlib.blake2b(repr(terms).encode(), digest_size=6).digest())
         multiplier = self.claimed[0].noise_multiplier if self.claimed else torch.zeros_like(self.budget)
         return torch.stack([torch.full_like(self.budget, number), self.budget, multiplier], dim=1)
 
@@ -437,7 +455,7 @@ class Desk:
             # In one kernel where no data can run out: BUDGET_EXHAUSTED is one more than FINISHED.
             reason = exists + 1 if main.examples is None else torch.where(exists, reason, int(Status.FINISHED))
         granted, spent = self.filter.grant(meter.filter, cost, asked, self.sampling)
-        return Plan(state, x, asks, granted, (active ^ granted) * reason, spent).of(self)
+        return Plan(state, x, asks, granted, (active ^ granted) * reason, spent, cost).of(self)
 
     def _beside(self, asks: tuple[Ask, ...]) -> list[Mechanism]:
         """The mechanisms of the asks after the first."""
@@ -470,7 +488,8 @@ class Desk:
           any other pair the sum of their costs in zCDP is what is known.
 
         Raises:
-          ValueError: as `Plan.check`, if the state's run has released since, and as the mechanisms.
+          ValueError: as `Plan.check`, if the state's run has released since or a price is above the cost that was
+            planned (on a device see `dpnotes.checks`), and as the mechanisms.
         """
         plan.close(self)
         meter, noise, values, prices = plan.state.meter, plan.state.belief.noise, [], []
@@ -487,13 +506,13 @@ class Desk:
                 values, prices = [*values, value], [*prices, price]
                 if self.is_gaussian and price.noise != "gaussian":
                     raise ValueError(f"Expected a price of {price.noise} noise to be Gaussian, which is claimed.")
+            price = _together(prices)
+            error = ValueError("Expected the price of a release to be at most the cost that its mechanism said before.")
+            as_planned = price.rho() <= plan.cost * (1 + TOLERANCE)
+            checks.require(as_planned >= granted, lambda: error)  # that is, where granted: in one kernel
         except BaseException:
             meter.lineage.withdraw(calls, meter.calls)
             raise
-        price = prices[0]
-        for other in prices[1:]:
-            both = (price.noise_multiplier**-2 + other.noise_multiplier**-2) ** -0.5
-            price = replace(price, noise_multiplier=both, noise="gaussian" if price.noise == "gaussian" else "zcdp")
         return noise, self._counted(plan, answers[0], calls), values, price
 
     def _counted(self, plan: Plan, answer: Answer, calls: Tensor) -> Meter:

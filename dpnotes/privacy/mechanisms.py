@@ -6,7 +6,7 @@ no in `selection.py`; what noise a guarantee needs in `calibration.py`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -151,6 +151,23 @@ class Exact:
         valid = check_answer(answer, request.active, streams)
         price = Price(torch.zeros_like(request.noise_std), request.active, answer.relation, answer.sampling)
         return state, answer.value.masked_fill(~valid[:, None], 0), price
+
+
+def says_gaussian(mechanism: Mechanism) -> bool:
+    """Whether a mechanism says `noise = "gaussian"`: as an attribute of the class of its methods, or of one below it.
+
+    What a class inherits does not speak for methods of its own.
+    """
+    classes = type(mechanism).__mro__
+    says = next((each for each in classes if "noise" in vars(each)), object)
+    speaks = all(each in says.__mro__ for each in classes if any(map(_is_own_method, vars(each).items())))
+    own = {"cost", "release"} & getattr(mechanism, "__dict__", {}).keys()
+    return speaks and not own and vars(says).get("noise") == "gaussian" == getattr(mechanism, "noise", None)
+
+
+def _is_own_method(attribute: tuple[str, Any]) -> bool:
+    name, value = attribute
+    return not name.startswith("__") and (callable(value) or hasattr(value, "__get__"))
 
 
 def shared(mechanism: Mechanism, noise: Sequence[float]) -> Mechanism:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpnotes import validate
-from dpnotes.privacy.events import Event
+from dpnotes.privacy.events import LEAST_NOISE, Event
 
 _POINTS = 2**17  # at most, of one level; fewer of each where there are hundreds
 _ALL_POINTS = 2**25  # of all levels
@@ -243,7 +243,8 @@ def _mass(level: _Level, side: str, interval: float, tail: float, rounding: floa
         deltas = hockey_stick(epsilons, level.multiplier, level.rate, side)
     else:
         deltas = pure_hockey_stick(epsilons, level.multiplier, level.noise)
-    deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
+    # Where rounding makes one larger than one before it, the larger holds for both.
+    deltas = np.maximum.accumulate(np.clip(deltas, 0.0, 1.0)[::-1])[::-1]
     steps = np.diff(deltas)
     mass = np.empty_like(deltas)
     mass[0] = 1 - deltas[0] + steps[0] / math.expm1(interval)
@@ -322,7 +323,7 @@ def hockey_stick(
 
     Args:
       epsilons: any shape.
-      noise_multiplier: z, above 0.
+      noise_multiplier: z, at least `events.LEAST_NOISE`.
       rate: q, in (0, 1].
       side: "REMOVE" or "ADD".
 
@@ -333,8 +334,8 @@ def hockey_stick(
     from scipy.special import ndtr
 
     validate.positive(noise_multiplier=noise_multiplier, rate=rate)
-    if rate > 1:
-        raise ValueError(f"Expected rate={rate!r} <= 1.")
+    if rate > 1 or noise_multiplier < LEAST_NOISE:
+        raise ValueError(f"Expected rate={rate!r} <= 1 and noise_multiplier={noise_multiplier!r} >= {LEAST_NOISE:g}.")
     validate.one_of(("REMOVE", "ADD"), side=side)
     epsilons, z, q = np.asarray(epsilons, np.float64), noise_multiplier, rate
     sign = 1.0 if side == "REMOVE" else -1.0

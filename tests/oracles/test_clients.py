@@ -9,14 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from stand_ins import Wrapped
 from torch import Tensor
 
 from dpnotes import files
@@ -27,13 +28,18 @@ from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks, Node, pairwise_sum, tree_sum, whole_nodes
 from dpnotes.oracles.clients import MESSAGES, Clients
+from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.holdings import ClientSamples, TiltedSamples, dirichlet_split
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
-from dpnotes.privacy.mechanisms import Gaussian
+from dpnotes.privacy.factorisation import BandedSquareRoot
+from dpnotes.privacy.mechanisms import Gaussian, Laplace
+from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
+from dpnotes.privacy.schedules import uniform
+from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.quadratics import Quadratic
 from dpnotes.problems.separable import Cosine, Separable, Sine
@@ -548,37 +554,28 @@ def test_the_run_s_claim_rests_on_what_any_client_s_does():
     assert {*claims[3].assumptions} - {*claims[0].assumptions}, "control: the first claim does not say all"
 
 
-def answering(processes: Any = ALONE, client: int = 1, **other: Any) -> Clients:
-    """Clients of DP-SGD, one of which answers on other terms."""
+def answering(processes: Any = ALONE, others: Sequence[int] = (1,), **other: Any) -> Clients:
+    """Two clients, of which `others` answer on other terms."""
     problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
 
-    def oracle_of(members: range) -> MinibatchGradient:
-        std = torch.full((len(members),), 0.1, dtype=torch.float64)
-        terms = {"sampling": WHOLE, "relation": Relation.REPLACE_ONE, **(other if client in members else {})}
-        mechanism = terms.pop("mechanism", Gaussian())
-        sampling, relation = terms["sampling"], terms["relation"]
-        return MinibatchGradient(problem, sampling, std, 2.0, 4, relation, clipped=True, mechanism=mechanism)
+    def oracle_of(members: range) -> Any:
+        terms = other if members[0] in others else {}
+        relation, std = terms.get("relation", Relation.REPLACE_ONE), torch.full((1,), 0.1, dtype=torch.float64)
+        if "noise" in other:
+            noise, mechanism = FixedNoise.of([uniform(0.1, 4)]), terms.get("noise", Gaussian())
+            return ClippedGradient(problem, 2.0, noise, relation, mechanism=mechanism)
+        return MinibatchGradient(problem, terms.get("sampling", WHOLE), std, 2.0, 4, relation, clipped=True)
 
     return Clients.of(oracle_of, Blocks(2, 1, processes), 1)
 
 
-@dataclass(frozen=True)
-class Another(Gaussian):
-    """Mechanisms are told apart by their class."""
+OTHER_TERMS = {
+    "relation": Relation.ZERO_OUT, "sampling": Sampling.fixed_size(5, 50), "noise": Wrapped(Gaussian()),
+}  # fmt: skip
 
 
-OTHER_TERMS = (
-    {"relation": Relation.ZERO_OUT},
-    {"sampling": Sampling.fixed_size(5, 50)},
-    {"mechanism": Another()},
-)
-
-
-@pytest.mark.parametrize("other", OTHER_TERMS, ids=lambda other: next(iter(other)))
-def test_clients_answer_on_the_same_terms_in_one_process_and_in_two(other: dict[str, Any]):
-    with pytest.raises(ValueError, match="Expected oracles to answer on the same terms"):
-        answering(**other)
-
+@pytest.mark.parametrize("name", OTHER_TERMS)
+def test_processes_claim_and_price_alike(name: str):
     def begin(**terms: Any) -> Callable[[Any], str]:
         def work(processes: Any) -> str:
             try:
@@ -589,8 +586,50 @@ def test_clients_answer_on_the_same_terms_in_one_process_and_in_two(other: dict[
 
         return work
 
-    assert all(f"has {next(iter(other))}=" in said for said in together(2, begin(**other)))
+    assert all(f"has {name}=" in said for said in together(2, begin(**{name: OTHER_TERMS[name]})))
     assert together(2, begin()) == ["", ""], "control: on the same terms they begin"
+
+
+def test_the_price_of_a_round_is_no_less_than_any_client_s():
+    with pytest.raises(ValueError, match="Expected oracles of one relation, got zero-out-one beside replace-one"):
+        answering(relation=Relation.ZERO_OUT)
+    fixed = OTHER_TERMS["sampling"]
+    for terms, expected in (
+        ({}, (WHOLE, "gaussian")),
+        ({"sampling": fixed}, (WHOLE, "gaussian")),
+        ({"others": (0, 1), "sampling": fixed}, (fixed, "gaussian")),
+        ({"noise": OTHER_TERMS["noise"]}, (WHOLE, "zcdp")),
+        ({"others": (0, 1), "noise": OTHER_TERMS["noise"]}, (WHOLE, "zcdp")),
+    ):
+        clients, x = answering(**terms), torch.ones(1, 2)
+        _, estimate = clients.estimate(clients.init(x), x, Streams.of(0, ["a"]), ACTIVE[:1])
+        assert (estimate.price.sampling, estimate.price.noise) == expected
+
+
+@pytest.mark.parametrize("name", ["two answers", "tree", "square root", "Laplace", "Gaussian"])
+def test_a_round_costs_what_a_client_does(name: str):
+    """The multiplier of the first answer is not the price of a sum, of Laplace noise, or of two answers."""
+    one = torch.ones(1, dtype=torch.float64)
+    problem = Quadratic.sample(torch.ones(1, dtype=torch.float64), num_examples=50, spread=0.5, seed=0)
+    data = VirtualData(Separable([(Cosine(1.0), 1)]), Separable([(Sine(0.5), 1)]))
+
+    def oracle_of(members: range) -> Any:
+        if name == "two answers":
+            return ClippedGradient(problem, 2.0, LossAdaptiveNoise(one, 0.02 * one, 1.5, one))
+        if name == "Laplace":
+            return ClippedGradient(problem, 2.0, FixedNoise.of([uniform(1.0, 2)]), mechanism=Laplace())
+        mechanism = {"tree": Tree(16), "square root": BandedSquareRoot(4, 4), "Gaussian": Gaussian()}[name]
+        return Spider(
+            VirtualSamples(data, torch.tensor([5000])), mechanism, 1.0, 8 * one, Refresh.squared_moves(0.5),
+            BatchSizes(100, 10), gradient_bound=2.0, smoothness=2.0, term_sensitivity=0.05,
+        )  # fmt: skip
+
+    x, streams, active = torch.ones(1, 1, dtype=torch.float64), Streams.of(0, ["a"]), ACTIVE[:1]
+    clients, alone = Clients.of(oracle_of, Blocks(2, 1), 1), oracle_of(range(1))
+    state, estimate = clients.estimate(clients.init(x), x, streams, active)
+    price = alone.estimate(alone.init(x), x, streams, active)[1].price
+    torch.testing.assert_close(estimate.price.rho(), price.rho(), rtol=1e-12, atol=0)
+    assert estimate.price.rho().item() <= state.meter.spent.amax().item() * (1 + 1e-12)
 
 
 @pytest.mark.slow

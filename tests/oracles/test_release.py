@@ -7,17 +7,18 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
-from stand_ins import Spy
+from stand_ins import Spy, Wrapped
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status, says_gaussian
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive, run
@@ -31,7 +32,7 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
-from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
+from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace, says_gaussian
 from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
@@ -379,7 +380,7 @@ def test_a_plan_is_released_as_it_was_made(name: str):
     oracle = ORACLES[name]()
     state, x, streams = begun(oracle)
     plan = oracle.plan(state, x, torch.tensor([True, False, True]))
-    forged = Plan(plan.state, plan.x, plan.asks, plan.granted, plan.status, plan.spent)
+    forged = Plan(plan.state, plan.x, plan.asks, plan.granted, plan.status, plan.spent, plan.cost)
     for wrong in (replace(plan, granted=EVERY), replace(plan, spent=state.meter.filter), forged):
         with pytest.raises(ValueError, match="Expected plan to be this oracle's"):
             oracle.release(wrong, streams)
@@ -576,23 +577,6 @@ def test_what_does_not_go_with_two_multipliers_or_a_sampling_is_refused():
 
 # ---------------------------------------------------------------- whose noise is claimed as Gaussian
 @dataclass(frozen=True)
-class Wrapped:
-    """A mechanism around another one, with everything that `core.Mechanism` asks for."""
-
-    inner: Any
-    purpose: str = "wrapped"
-
-    def init(self, x: Tensor) -> Any:
-        return self.inner.init(x)
-
-    def cost(self, state: Any, noise_multiplier: Tensor, sampling: Any, restart: Any) -> Tensor:
-        return self.inner.cost(state, noise_multiplier, sampling, restart)
-
-    def release(self, state: Any, request: Any, streams: Streams) -> Any:
-        return self.inner.release(state, request, streams)
-
-
-@dataclass(frozen=True)
 class SaysGaussian(Wrapped):
     noise: str = "gaussian"
 
@@ -616,35 +600,82 @@ def test_a_mechanism_of_one_s_own_claims_zcdp_unless_it_says_that_its_noise_is_g
 
 @dataclass(frozen=True)
 class Quarter(Gaussian):
-    """A `release` of its own, with a quarter of the noise; only its price is as it was."""
+    """A `release` of its own, with a quarter of the noise, and the price of that."""
 
     def release(self, state: Any, request: Any, streams: Streams) -> Any:
-        quiet = replace(request, noise_std=request.noise_std / 4)
-        return *super().release(state, quiet, streams)[:2], super().release(state, request, streams)[2]
+        return super().release(state, replace(request, noise_std=request.noise_std / 4), streams)
+
+
+class Labelled(Gaussian):
+    """Speaks for what it has, which is a `Gaussian`'s release."""
+
+    noise = "gaussian"
+
+
+class Says:
+    noise = "gaussian"
 
 
 @dataclass(frozen=True)
-class Responsible(Quarter):
-    """Says itself that it is as good as Gaussian noise, and answers for that."""
+class Given(Gaussian):
+    """Takes its release from whoever makes it."""
 
-    noise: ClassVar[str] = "gaussian"
+    release: Any = field(default=None, kw_only=True)
 
 
-@dataclass(frozen=True)
+class InSlots(SaysGaussian):
+    __slots__ = ("noise",)
+
+    def release(self, state: Any, request: Any, streams: Streams) -> Any:
+        return Quarter().release(state, request, streams)
+
+
 class Renamed(Gaussian):
-    """Releases what a `Gaussian` does."""
-
-    purpose: str = "renamed"
+    purpose = "renamed"
 
 
-def test_what_a_class_inherits_says_nothing_of_a_release_of_its_own():
-    for mechanism in (Gaussian(), Exact(), Tree(4), BandedSquareRoot(4, 2), Renamed(), Responsible()):
+SPEAKING = [Gaussian(), Exact(), Tree(4), BandedSquareRoot(4, 2), Renamed(), Labelled(), SaysGaussian(Gaussian())]
+SPEAKING.append(type("Responsible", (Quarter,), {"noise": "gaussian"})())
+OF_ITS_OWN = [
+    Quarter(),
+    type("Both", (Labelled, Quarter), {})(),
+    type("Mixed", (Says, Quarter), {})(),
+    type("Priceless", (Exact,), {"cost": Laplace.cost})(),
+    type("Ones", (BandedSquareRoot,), {"_coefficients": lambda self: np.ones(self.bandwidth)})(4, 2),
+    type("Accepting", (Tree,), {"accept": lambda self, *given: given})(4),
+    Given(release=Quarter().release),
+    Laplace(),
+    DiscreteGaussian(),
+    Wrapped(Gaussian()),
+    object(),
+]
+
+
+def test_what_a_class_inherits_says_nothing_of_methods_of_its_own():
+    for mechanism in SPEAKING:
         assert says_gaussian(mechanism), mechanism
-    for mechanism in (Quarter(), Laplace(), DiscreteGaussian(), Wrapped(Gaussian()), object()):
+    for mechanism in OF_ITS_OWN:
         assert not says_gaussian(mechanism), mechanism
+    slots = InSlots.__new__(InSlots)
+    object.__setattr__(slots, "noise", "gaussian")
+    assert not says_gaussian(slots)
     with pytest.raises(ValueError, match="to add Gaussian noise, which is what is claimed"):
         MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=Quarter())
-    MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=Responsible())
+    MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=SPEAKING[-1])
+
+
+def test_a_price_above_the_cost_that_was_said_before_is_no_release():
+    for mechanism in (Quarter(), type("Free", (Exact,), {"cost": lambda self, state, std, *rest: 0 * std})()):
+        oracle = replace(ORACLES["clipped"](), mechanism=mechanism)
+        state, x, streams = begun(oracle)
+        with pytest.raises(ValueError, match="to be at most the cost that its mechanism said before"):
+            oracle.estimate(state, x, streams, EVERY)
+        assert state.meter.calls.tolist() == [0] * RUNS
+    oracle = replace(ORACLES["clipped"](), mechanism=Gaussian())
+    state, x, streams = begun(oracle)
+    plan = oracle.plan(state, x, EVERY)
+    _, estimate = oracle.release(plan, streams)
+    torch.testing.assert_close(estimate.price.rho(), plan.cost, rtol=1e-12, atol=0)
 
 
 def test_a_state_does_not_go_from_noise_that_is_not_said_to_be_gaussian_to_one_that_is():
@@ -655,6 +686,14 @@ def test_a_state_does_not_go_from_noise_that_is_not_said_to_be_gaussian_to_one_t
     with pytest.raises(ValueError, match="its releases were made on other terms"):
         after.guarantee(state, 1e-5, streams)
     assert before.guarantee(state, 1e-5, streams)
+
+
+def test_a_state_does_not_go_from_one_tree_to_another():
+    """Noise that was combined from two draws is not what the blocks of a plain tree are priced for."""
+    desk = ORACLES["Spider"]().desk
+    terms = [replace(desk, mechanism=tree).terms for tree in (Tree(8), Tree(8), Tree(8, optimal=True), Tree(9))]
+    assert torch.equal(terms[0], terms[1])
+    assert not any(torch.equal(terms[0], other) for other in terms[2:])
 
 
 def test_a_mechanism_whose_price_is_another_noise_s_is_caught():

@@ -419,6 +419,9 @@ def test_narrow_numbers_never_reach_a_cache():
     # Just below where exp(epsilon) overflows, exp(epsilon) / rate does already.
     edge = pld.hockey_stick(np.linspace(700.0, 720.0, 401), 0.02, 0.1, "REMOVE")
     assert (np.diff(edge) <= 0).all() and edge.min() > 0.099
+    # Of a rate below half an ulp of 1, losses are as large as without sampling: whoever answers above .75 was sampled.
+    rare = [Event(0.0501, ZERO_OUT, Sampling.poisson(1e-17), 1)]
+    assert account(rare, 1e-18).epsilon > 76 > account([replace(rare[0], noise_multiplier=3.0)], 1e-18).epsilon
     wide = Sampling.fixed_size(number("int64", 10), number("int64", 1000))
     event = Event(np.float64(3.0), Relation.REPLACE_ONE, wide, number("int64", 9))
     kept = (event.noise_multiplier, event.count, event.sampling.rate, event.sampling.num_examples)

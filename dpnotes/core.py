@@ -164,7 +164,7 @@ class Release:
 
 
 class Mechanism(Protocol):
-    """The only door for an answer. `cost` is its zCDP, known before; what else it may say: `mechanisms.says_gaussian`."""
+    """The only door for an answer. `cost` is its zCDP, known before; what it may say beside: `says_gaussian`."""
 
     def init(self, x: Tensor) -> Any: ...
     def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor: ...

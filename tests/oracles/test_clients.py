@@ -564,6 +564,7 @@ def answering(processes: Any = ALONE, others: Sequence[int] = (1,), **other: Any
         if "noise" in other:
             noise, mechanism = FixedNoise.of([uniform(0.1, 4)]), terms.get("noise", Gaussian())
             return ClippedGradient(problem, 2.0, noise, relation, mechanism=mechanism)
+        std = std / terms.get("precision", 1.0)
         return MinibatchGradient(problem, terms.get("sampling", WHOLE), std, 2.0, 4, relation, clipped=True)
 
     return Clients.of(oracle_of, Blocks(2, 1, processes), 1)
@@ -604,6 +605,16 @@ def test_the_price_of_a_round_is_no_less_than_any_client_s():
         clients, x = answering(**terms), torch.ones(1, 2)
         _, estimate = clients.estimate(clients.init(x), x, Streams.of(0, ["a"]), ACTIVE[:1])
         assert (estimate.price.sampling, estimate.price.noise) == expected
+
+
+@pytest.mark.parametrize("heaviest", [0, 1])
+def test_the_price_of_a_round_is_that_of_the_client_that_pays_most(heaviest: int):
+    def rho(processes: Any) -> float:
+        clients, x = answering(processes, (heaviest,), precision=3.0), torch.ones(1, 2)
+        return clients.estimate(clients.init(x), x, Streams.of(0, ["a"]), ACTIVE[:1])[1].price.rho().item()
+
+    one = 0.5 * (2 * 2.0 / 50 / 0.1) ** 2
+    assert [rho(ALONE), *together(2, rho)] == pytest.approx([9 * one] * 3, rel=1e-12)
 
 
 @pytest.mark.parametrize("name", ["two answers", "tree", "square root", "Laplace", "Gaussian"])

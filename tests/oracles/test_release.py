@@ -388,7 +388,7 @@ def test_a_plan_is_released_as_it_was_made(name: str):
         forged.only(EVERY, plan.status)
     parts: list[Callable[[Plan], Tensor]] = [
         lambda plan: plan.x, lambda plan: plan.granted, lambda plan: plan.spent.reused, lambda plan: plan.spent.fresh,
-        lambda plan: plan.asks[0].noise_std, lambda plan: plan.asks[-1].noise_multiplier,
+        lambda plan: plan.asks[0].noise_std, lambda plan: plan.asks[-1].noise_multiplier, lambda plan: plan.cost,
     ]  # fmt: skip
     for part in parts:
         another = copy.deepcopy(ORACLES[name]())

@@ -119,6 +119,8 @@ def test_one_level_is_the_library_s_hockey_stick(rate, side):
     theirs = np.array([loss.get_delta_for_epsilon(e) for e in epsilons])
     assert np.allclose(pld.hockey_stick(epsilons, 0.8, rate, side), theirs, rtol=1e-9, atol=1e-14)
     assert not np.allclose(pld.hockey_stick(epsilons, 0.81, rate, side), theirs, rtol=1e-3), "control"
+    with pytest.raises(ValueError, match="noise_multiplier=9e-07 >= 1e-06"):  # its square is to be a number
+        pld.hockey_stick(epsilons, 9e-7, rate, side)
 
 
 # ---------------------------------------------------------------- law 6: accountants against one another

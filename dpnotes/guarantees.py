@@ -6,6 +6,7 @@ is claimed while something that a run checked did not hold: epsilon is infinite 
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
@@ -90,11 +91,17 @@ class Guarantee:
     def __str__(self) -> str:
         if broken := [a.statement for a in self.assumptions if a.holds is False]:
             return f"no guarantee, since this did not hold: {'; '.join(broken)}"
-        claim = f"({self.epsilon:.4g}, {self.delta:g})-DP, {self.relation}, by {self.accountant}"
+        numbers = f"{_rounded_up(self.epsilon, 4)}, {_rounded_up(self.delta, 6)}"
+        claim = f"({numbers})-DP, {self.relation}, by {self.accountant}"
         for basis in get_args(Basis):
             if statements := "; ".join(a.statement for a in self.assumptions if a.basis == basis):
                 claim += f", assuming that {statements}" if basis == "assumed" else f", {basis}: {statements}"
         return claim + (f"; NOT covered: {'; '.join(self.not_covered)}" if self.not_covered else "")
+
+
+def _rounded_up(number: float, digits: int) -> str:
+    """To so many significant digits, and never to less: what is written is claimed, too."""
+    return f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(number)))):.{digits}g}"
 
 
 SEED_IS_PUBLIC = Assumption(

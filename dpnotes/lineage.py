@@ -30,7 +30,7 @@ class _Count:
     def settled(self) -> Tensor:
         """With the last ones among them."""
         if self.rows is not None and self.calls is not None:
-            self.most = self.most.index_copy(0, self.rows, torch.maximum(self.most[self.rows], self.calls))
+            self.most = self.most.scatter_reduce(0, self.rows, self.calls, "amax")  # a run may have several rows
             self.rows = self.calls = None
         return self.most
 

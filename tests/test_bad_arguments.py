@@ -325,6 +325,7 @@ SIZES: dict[str, Any] = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lips
 SEARCH = {"alpha": 0.01, "norm_bound": 1.0, "num_examples": 10**6, "num_candidates": 3}
 
 # What a callable is given beside or instead of that.
+NOTHING = Guarantee(0.0, 1e-5, Relation.REPLACE_ONE, "nothing released")
 EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "core.Constant": lambda: {"value": 1.0, "basis": "proved", "where": "here"},
     "core.Price": lambda: {"noise_multiplier": torch.ones(1), "charged": torch.tensor([True])},
@@ -631,7 +632,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "privacy.schedules.step_decay": lambda: {"factor": 0.5, "period": 1},
     "privacy.search.random_steps": lambda: {"num_iterates": 10, "num_candidates": 2},
     "privacy.search.Search": lambda: SEARCH,
-    "privacy.search.Search.guarantee": lambda: {"released": [Event(10.0, Relation.REPLACE_ONE)]},
+    "privacy.search.Search.guarantee": lambda: {"released": [Event(10.0, Relation.REPLACE_ONE)], "claim": NOTHING},
     "privacy.selection.AboveThreshold": lambda: {"sensitivity": 1.0},
     "privacy.selection.AboveThreshold.accuracy": lambda: {"num_questions": 3, "beta": 0.1},
     "problems.architectures.Scale": lambda: {"factor": 2.0},

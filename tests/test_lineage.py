@@ -47,6 +47,15 @@ def test_parts_go_on_by_themselves_and_know_of_one_another():
     assert select(torch.tensor([True, False, True]), whole, together).late(start, BOTH[:1].expand(3)) is not None
 
 
+def test_a_run_that_has_several_rows_released_if_one_of_them_did():
+    for released in ([True, False], [False, True]):
+        whole = Lineage.of(1)
+        twice = map_state(lambda t: t[torch.tensor([0, 0])], whole)
+        twice.advance(calls(0, 0), torch.tensor(released))
+        late = whole.late(calls(0), BOTH[:1])
+        assert late is not None and late.tolist() == [True]
+
+
 def test_what_is_withdrawn_may_be_released_and_what_came_after_it_may_not():
     lineage, first = Lineage.of(1), calls(0)
     second, _ = lineage.advance(first, BOTH[:1])

@@ -24,6 +24,7 @@ from dpnotes.states import map_state
 from dpnotes.streams import Streams
 
 CLIENT_PURPOSE = "client"  # of the draws that make a client's key out of a seeded run's
+OWN_RECORDS = Assumption("no record is with two clients", "assumed")
 MESSAGES = Assumption("nothing of a client but what it sends is seen by the server or by other clients", "assumed")
 
 
@@ -356,7 +357,7 @@ class Clients:
         for oracle, rows, own in zip(self.oracles, self._unfolded(state), self.streams_of(streams), strict=True):
             found = oracle.guarantee(rows, delta, own, not_covered=not_covered)
             for row, claim in enumerate(found):
-                with_trust = replace(claim, assumptions=(*claim.assumptions, MESSAGES))
+                with_trust = replace(claim, assumptions=(*claim.assumptions, MESSAGES, OWN_RECORDS))
                 runs[row * self.num_runs // len(found)].append(with_trust)
         return runs
 

@@ -100,6 +100,6 @@ class FreshGradient(OnDesk):
         """The bound of the norms, and where the batches came from."""
         norms = norms_within(self.norm_bound, self.bound_basis, meter, run)
         if self.sampling == FRESH:
-            return norms
+            return *norms, Assumption("no example is in two batches", "assumed")
         drawn = f"batches were drawn from {self.sampling.num_examples} examples (they came from the distribution)"
         return *norms, Assumption(drawn, "assumed")

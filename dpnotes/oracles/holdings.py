@@ -62,10 +62,21 @@ def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed
 
 @dataclass(frozen=True, eq=False)
 class HeldExamples:
-    """A problem whose rows have examples of their own out of another's: `table` `(rows, held)` int64."""
+    """A problem whose rows have examples of their own out of another's: `table` `(rows, held)` int64, each once a row.
+
+    Raises:
+      ValueError: for a row that has an example twice, which would move its mean twice, or one that the problem has not.
+    """
 
     problem: Problem
     table: Tensor
+
+    def __post_init__(self) -> None:
+        validate.instance(Tensor, table=self.table)
+        ordered = self.table.sort(1).values
+        twice = (ordered[:, 1:] == ordered[:, :-1]).any()
+        if twice or bool(((self.table < 0) | (self.table >= self.problem.num_examples)).any()):
+            raise ValueError(f"Expected each row of table to hold some of {self.problem.num_examples} examples once.")
 
     @property
     def num_examples(self) -> int:

@@ -156,7 +156,7 @@ class Meter:
     """What never goes back, `(runs,)` each: releases, examples used up, sums begun, and what the filter let through.
 
     `exceeded` of the `checked` terms were longer than the bound. Both are exact counts over the data: they belong to
-    whoever may see the data, and are covered by no guarantee. By `terms` `(runs, 3)` a desk knows the meter as
+    whoever may see the data, and are covered by no guarantee. By `terms` `(runs, 4)` a desk knows the meter as
     its own.
     """
 
@@ -401,11 +401,19 @@ class Desk:
 
     @cached_property
     def terms(self) -> Tensor:
-        """What the claims of each run follow from, `(runs, 3)` float64: a hash, the budget and the noise multiplier."""
-        terms = str(self.relation), self.sampling, self.basis, _described(self.mechanism), self.tolerance, self.steps
+        """What the claims of each run follow from, `(runs, 4)` float64.
+
+        A hash, the budget, the noise multiplier, and how many examples there are: of more, others would be used again.
+        """
+        terms = (
+            str(self.relation), self.sampling, self.basis, _described(self.mechanism), self.tolerance, self.steps,
+            self.apart, self.not_covered,
+        )  # fmt: skip
         number = int.from_bytes(hashlib.blake2b(repr(terms).encode(), digest_size=6).digest())
         multiplier = self.claimed[0].noise_multiplier if self.claimed else torch.zeros_like(self.budget)
-        return torch.stack([torch.full_like(self.budget, number), self.budget, multiplier], dim=1)
+        total = torch.full_like(self.budget, -1) if self.total is None else self.total.to(self.budget)
+        parts = torch.full_like(self.budget, number), self.budget, multiplier, total.expand(self.budget.shape)
+        return torch.stack(parts, dim=1)
 
     def check_terms(self, meter: Meter) -> None:
         """Refuse the meter of a desk that claims something else, with a ValueError (on a device see `checks`)."""
@@ -484,8 +492,8 @@ class Desk:
         """Release the answers of the granted runs; plan and state are used up.
 
         Returns:
-          The mechanism's memory, the meter, the released values, and their prices as one: Gaussian if the first was; of
-          any other pair the sum of their costs in zCDP is what is known.
+          The mechanism's memory, the meter, the released values, and their prices as one: Gaussian only if that is
+          claimed; of any pair of others the sum of their costs in zCDP is what is known.
 
         Raises:
           ValueError: as `Plan.check`, if the state's run has released since or a price is above the cost that was
@@ -507,6 +515,8 @@ class Desk:
                 if self.is_gaussian and price.noise != "gaussian":
                     raise ValueError(f"Expected a price of {price.noise} noise to be Gaussian, which is claimed.")
             price = _together(prices)
+            if not self.is_gaussian and price.noise == "gaussian":
+                price = replace(price, noise="zcdp")
             error = ValueError("Expected the price of a release to be at most the cost that its mechanism said before.")
             as_planned = price.rho() <= plan.cost * (1 + TOLERANCE)
             checks.require(as_planned >= granted, lambda: error)  # that is, where granted: in one kernel
@@ -630,7 +640,7 @@ class OnDesk(Protocol):
 
     def declared(self) -> Tensor:
         """The zCDP that no run exceeds, `(runs,)`, without what sampling gains."""
-        return self.desk.budget
+        return self.desk.budget.clone()
 
     def events(self, run: int) -> list[Event]:
         """All releases of a run, for `privacy.accounting.account`; as `Desk.events`."""

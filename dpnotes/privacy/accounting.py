@@ -212,7 +212,7 @@ def account(
     Example:
       >>> from dpnotes.core import Sampling
       >>> print(account([Event(10.0, Relation.ZERO_OUT, count=100)], 1e-5))
-      (4.377, 1e-05)-DP, zero-out-one, by exact Gaussian
+      (4.378, 1e-05)-DP, zero-out-one, by exact Gaussian
       >>> print(account([Event(1.0, Relation.REPLACE_ONE, Sampling.fixed_size(10, 1000), count=100)], 1e-5))
       (1.483, 1e-05)-DP, replace-one, by Renyi divergences
     """
@@ -388,7 +388,7 @@ def guarantee(
       >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=True))
       (6.573, 1e-05)-DP, zero-out-one, by exact Gaussian
       >>> print(guarantee(1.0, 1e-5, Relation.ZERO_OUT, gaussian_noise=False))
-      (7.077, 1e-05)-DP, zero-out-one, by zCDP filter, tight conversion
+      (7.078, 1e-05)-DP, zero-out-one, by zCDP filter, tight conversion
     """
     validate.flag(gaussian_noise=gaussian_noise)
     if gaussian_noise:

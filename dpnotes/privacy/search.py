@@ -137,25 +137,24 @@ class Search:
         """All answers of the search, for the accountant."""
         return Event(1 / self.epsilon, self.relation, WHOLE, noise="pure")
 
-    def guarantee(
-        self, released: Iterable[Event], delta: float, streams: Streams, assumptions: tuple[Assumption, ...] = ()
-    ) -> Guarantee:
-        """What the iterates and the search may claim together.
+    def guarantee(self, released: Iterable[Event], claim: Guarantee, streams: Streams, searches: int = 1) -> Guarantee:
+        """What the iterates and the searches among them may claim together, at the delta of the iterates' claim.
 
         Args:
           released: what gave the iterates, such as `MinibatchGradient.events(run)`, under the same relation.
-          delta: in (0, 1).
-          streams: the runs' randomness.
-          assumptions: what the claim of the iterates rests on beside that.
+          claim: of the run that released them: what that rests on, and does not cover, holds for both.
+          streams: the searches' randomness.
+          searches: at least 1, how many there were.
 
         Example:
           >>> sizes = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 10**6}
           >>> search = Search(epsilon=0.5, alpha=0.01, **sizes, num_candidates=10, failure=0.05)
-          >>> run = Event(10.0, Relation.REPLACE_ONE, count=25)
-          >>> round(search.guarantee([run], 1e-5, Streams.of(0, ["a"])).epsilon, 2)
+          >>> events = [Event(10.0, Relation.REPLACE_ONE, count=25)]
+          >>> round(search.guarantee(events, account(events, 1e-5), Streams.of(0, ["a"])).epsilon, 2)
           2.44
         """
-        validate.between(0, 1, delta=delta)
+        validate.instance(Guarantee, claim=claim)
+        validate.at_least(1, searches=searches)
         bounds = (
             Assumption(f"no example's gradient is longer than {self.norm_bound:g} at a candidate", "assumed"),
             Assumption(f"every example's loss is {self.smoothness:g}-smooth at a candidate", "assumed"),
@@ -163,8 +162,9 @@ class Search:
         if self.eigenvalue_error:
             statement = f"no eigenvalue that is computed is off by more than {self.eigenvalue_error:g}"
             bounds = (*bounds, Assumption(statement, "assumed"))
-        rests = tuple(dict.fromkeys((*assumptions_of(streams), *assumptions, *bounds)))
-        return account([*released, self.event], delta, assumptions=rests)
+        rests = tuple(dict.fromkeys((*assumptions_of(streams), *claim.assumptions, *bounds)))
+        events = [*released, *[self.event] * searches]
+        return account(events, claim.delta, assumptions=rests, not_covered=claim.not_covered)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes import checks, validate
 from dpnotes.core import Price, Sensitive
 from dpnotes.guarantees import Relation
+from dpnotes.lineage import Lineage
 from dpnotes.privacy.mechanisms import laplace
 from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling, check_combination
 from dpnotes.streams import Streams
@@ -24,13 +25,14 @@ class SelectionState:
 
     `halted` says that no search goes on, since none was begun or the last one found its yes. The noisy threshold is
     drawn once a search and kept. It is a secret: who knows it, and the answers, knows more than was paid for, so a
-    checkpoint that holds one is sensitive.
+    checkpoint that holds one is sensitive. A run draws once from each of its states (`dpnotes.lineage`).
     """
 
     searches: Tensor
     asked: Tensor
     halted: Tensor
     threshold: Tensor
+    lineage: Lineage
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class AboveThreshold:
     def init(self, streams: Streams) -> SelectionState:
         """Before the first search, once a run: nothing was asked, and nothing can be before `begin`."""
         none = torch.zeros(len(streams), dtype=torch.int64, device=streams.keys.device)
-        return SelectionState(none, none.clone(), none == 0, torch.full_like(none, torch.inf, dtype=torch.float64))
+        threshold = torch.full_like(none, torch.inf, dtype=torch.float64)
+        return SelectionState(none, none.clone(), none == 0, threshold, Lineage.of(len(none), none.device))
 
     def begin(self, state: SelectionState, streams: Streams, active: Tensor) -> tuple[SelectionState, Price]:
         """Begin a search in the active runs: the threshold gets its noise, and all answers to come are paid for.
@@ -110,9 +113,11 @@ class AboveThreshold:
           The next state, and what the search costs, for the ledger and before the first question.
 
         Raises:
-          ValueError: if the mask is not one truth value a run, or the streams are of other runs.
+          ValueError: if the mask is not one truth value a run, the streams are of other runs, or an active run has
+            drawn from this state before (on a device see `dpnotes.checks`).
         """
         _check_runs(state, streams, active)
+        active = _newest(state, active)
         drawn = laplace(streams.only(active), f"{self.purpose}: threshold", state.searches)
         noise = drawn * (2 * self.sensitivity / self.epsilon)
         level = torch.full_like(noise, 1 / self.epsilon)
@@ -121,6 +126,7 @@ class AboveThreshold:
             state.asked,
             state.halted & ~active,
             torch.where(active, self.threshold + noise, state.threshold),
+            state.lineage,
         )
         return begun, Price(level, active, self.relation, self.sampling, "pure")
 
@@ -134,7 +140,7 @@ class AboveThreshold:
 
         Raises:
           ValueError: if the value or the mask is not one a run, the sensitivity negative, NaN or above the declared
-            one, or the streams are on another device.
+            one, the streams are on another device, or a run has drawn from this state before.
           CombinationError: if the question has another relation or sampling.
         """
         value = question.value
@@ -154,6 +160,7 @@ class AboveThreshold:
             run = int((asked & ~allowed).nonzero()[0])
             moved = question.l2_sensitivity[run].item()
             raise ValueError(f"Expected 0 <= l2_sensitivity={moved} <= {self.sensitivity} in run {run}.")
+        asked = _newest(state, asked)
         # Counted over all searches of the run, so that no two questions share their noise.
         drawn = laplace(streams.only(asked), f"{self.purpose}: question", state.asked)
         noise = drawn * (4 * self.sensitivity / self.epsilon)
@@ -189,3 +196,13 @@ def _check_runs(state: SelectionState, streams: Streams, active: Tensor) -> None
             f"Expected active of shape {tuple(state.asked.shape)} and torch.bool, got {tuple(active.shape)} and "
             f"{active.dtype}."
         )
+
+
+def _newest(state: SelectionState, drawing: Tensor) -> Tensor:
+    """The runs that draw, `(runs,)` bool, which have not drawn from this state before; written down before they do."""
+    _, late = state.lineage.advance(state.searches + state.asked, drawing)
+    if late is None:
+        return drawing
+    error = ValueError("Expected state to have drawn nothing yet: go on from the one that begin, or ask, returned.")
+    checks.require(~late, lambda: error)
+    return drawing & ~late

@@ -68,6 +68,7 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.streams import Streams
 
 LEVEL, POWER, DELTA = 0.01, 0.95, 1e-2
+NOTHING = Guarantee(0.0, DELTA, Relation.REPLACE_ONE, "nothing released")
 RUNS = 10_000  # of each side, at least, unless a door says less
 MOST_REJECTIONS, CHANCE_OF_MORE = 4, 0.0034  # of 100 at LEVEL; checked by a test
 Law = Callable[[bool, float, int, np.random.Generator], NDArray[np.float64]]
@@ -670,7 +671,7 @@ def selected(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     found = select_stationary_point(
         search, candidates, lambda x: most - search.gradient_sensitivity * x[:, 0], lambda x: x[:, 0] * 0 + 1e9, streams
     )
-    return (found.index == count - 1).double(), search.guarantee([], DELTA, streams)
+    return (found.index == count - 1).double(), search.guarantee([], NOTHING, streams)
 
 
 def _loudness(made: Tree | BandedSquareRoot) -> float:

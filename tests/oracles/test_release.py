@@ -307,6 +307,28 @@ def test_a_release_that_failed_may_be_asked_for_again():
 
 
 # ---------------------------------------------------------------- what is claimed is what was promised
+@each_oracle
+def test_what_is_declared_is_a_copy(name: str):
+    oracle = ORACLES[name]()
+    state, x, streams = begun(oracle)
+    claim = oracle.guarantee(state, 1e-5, streams)[0]
+    oracle.declared().mul_(0.5)
+    assert oracle.guarantee(state, 1e-5, streams)[0] == claim
+
+
+def test_a_state_does_not_go_to_a_data_set_that_grew_nor_to_other_premises():
+    """Of more examples others come first: those that were used would be used again, and had paid once."""
+    desk = ORACLES["Spider"]().desk
+    others = [
+        replace(desk, total=desk.total + 20),
+        replace(desk, total=None),
+        replace(desk, apart=(Assumption("nothing of an example enters another one's gradient", "assumed"),)),
+        replace(desk, not_covered=("data",)),
+    ]
+    assert torch.equal(desk.terms, replace(desk).terms)
+    assert not any(torch.equal(desk.terms, other.terms) for other in others)
+
+
 @pytest.mark.slow
 def test_what_a_caller_does_to_a_tensor_afterwards_changes_no_claim():
     std = rows(0.3)
@@ -694,6 +716,13 @@ def test_a_state_does_not_go_from_one_tree_to_another():
     terms = [replace(desk, mechanism=tree).terms for tree in (Tree(8), Tree(8), Tree(8, optimal=True), Tree(9))]
     assert torch.equal(terms[0], terms[1])
     assert not any(torch.equal(terms[0], other) for other in terms[2:])
+
+
+def test_a_ledger_says_no_more_of_noise_than_the_claim_does():
+    says_nothing, plain = replace(ORACLES["clipped"](), mechanism=Wrapped(Gaussian())), ORACLES["clipped"]()
+    prices = [oracle.estimate(*begun(oracle), EVERY)[1].price for oracle in (says_nothing, plain)]
+    assert [price.noise for price in prices] == ["zcdp", "gaussian"]
+    assert torch.equal(prices[0].rho(), prices[1].rho())
 
 
 def test_a_mechanism_whose_price_is_another_noise_s_is_caught():

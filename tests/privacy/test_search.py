@@ -9,7 +9,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import Relation, Sampling
+from dpnotes.core import Relation, Sampling, Sensitive
+from dpnotes.guarantees import OVERSPENT, TUNED_ON_PRIVATE_DATA, Assumption
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, noisy_sgd
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, Event
@@ -148,22 +149,30 @@ def test_a_run_is_searched_as_if_it_were_alone():
 
 
 # ---------------------------------------------------------------- price
+OWN = Assumption("nothing else was released", "assumed")
+
+
 @pytest.mark.slow
 def test_the_search_is_paid_for_on_top_of_the_iterates():
     task = search(epsilon=0.5, eigenvalue_error=0.01)
     iterates = [Event(20.0, Relation.REPLACE_ONE, count=100)]
     streams = Streams.of(0, ["a"])
-    claim = task.guarantee(iterates, 1e-5, streams)
-    alone = account(iterates, 1e-5).epsilon
+    run = account(iterates, 1e-5, assumptions=(OWN,), not_covered=(TUNED_ON_PRIVATE_DATA,))
+    claim, alone = task.guarantee(iterates, run, streams), run.epsilon
     assert alone + 0.1 < claim.epsilon <= alone + 0.5 + 1e-3
     said = str(claim)
     for part in ("gradient is longer than 3", "every example's loss is 2-smooth", "off by more than 0.01", "seed"):
         assert part in said
-    assert "off by more" not in str(search().guarantee(iterates, 1e-5, streams))
+    assert OWN in claim.assumptions and claim.not_covered == (TUNED_ON_PRIVATE_DATA,)
+    assert "off by more" not in str(search().guarantee(iterates, run, streams))
+    twice = task.guarantee(iterates, run, streams, searches=2)
+    assert twice.epsilon == account([*iterates, task.event, task.event], 1e-5).epsilon > claim.epsilon
+    broken = account(iterates, 1e-5, assumptions=(OVERSPENT,))
+    assert task.guarantee(iterates, broken, streams).epsilon == math.inf, "what the run may not claim, both may not"
     sampled = [Event(1.0, Relation.REPLACE_ONE, Sampling.fixed_size(10, 1000), 50)]
-    assert task.guarantee(sampled, 1e-5, streams).epsilon > account(sampled, 1e-5).epsilon
+    assert task.guarantee(sampled, account(sampled, 1e-5), streams).epsilon > account(sampled, 1e-5).epsilon
     with pytest.raises(CombinationError, match="Expected events of one relation"):
-        task.guarantee([Event(1.0, Relation.ZERO_OUT)], 1e-5, streams)
+        task.guarantee([Event(1.0, Relation.ZERO_OUT)], run, streams)
 
 
 # ---------------------------------------------------------------- from the saddle to a published point
@@ -273,3 +282,21 @@ def test_a_second_search_of_a_run_has_noise_of_its_own(monkeypatch):
     assert len(set(drawn)) == len(drawn) == 6
     search(None)  # the control
     assert drawn[6:] == drawn[:3]
+
+
+# ---------------------------------------------------------------- a state draws once
+def test_a_search_draws_once_from_each_of_its_states():
+    """Whoever asks one state again and again finds the value by bisection: the noise is the same each time."""
+    mechanism, on = AboveThreshold(1.0, 0.0, 1.0, Relation.REPLACE_ONE), torch.tensor([True, True])
+    streams = Streams.of(0, ["a", "b"])
+    question = Sensitive(torch.full((2, 1), -1e3), torch.ones(2), Relation.REPLACE_ONE, "proved")
+    start = mechanism.init(streams)
+    begun, _ = mechanism.begin(start, streams, torch.tensor([True, False]))
+    with pytest.raises(ValueError, match="Expected state to have drawn nothing yet"):
+        mechanism.begin(start, streams, on)
+    begun, _ = mechanism.begin(begun, streams, torch.tensor([False, True]))
+    asked, _ = mechanism.ask(begun, question, streams, torch.tensor([True, False]))
+    with pytest.raises(ValueError, match="Expected state to have drawn nothing yet"):
+        mechanism.ask(begun, question, streams, on)
+    mechanism.ask(begun, question, streams, torch.tensor([False, True]))  # which has drawn nothing since
+    assert mechanism.ask(asked, question, streams, torch.tensor([True, False]))[0].asked.tolist() == [2, 0]

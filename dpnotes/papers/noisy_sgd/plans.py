@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dpnotes import validate
 from dpnotes.core import Guarantee, Relation, Sampling
+from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, calibrated_noise, no_noise
 from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation, Training, train
@@ -210,6 +211,8 @@ class TrainingPlan:
             checkpoint=checkpoint,
             report=report,
         )
+        if evaluation is not None and STATISTICS_WITHOUT_NOISE not in not_covered:
+            not_covered = (*not_covered, STATISTICS_WITHOUT_NOISE)
         (guarantee,) = oracle.guarantee(training.oracle_state, self.delta, streams, not_covered=not_covered)
         trained = copy.deepcopy(module).to(labels.device)
         weights = {name: view[0] for name, view in problem.parameters(training.x).items()}

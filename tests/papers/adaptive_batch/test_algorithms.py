@@ -159,7 +159,7 @@ def test_an_iterate_is_published_by_the_private_search_on_top_of_the_run():
     assert not at_the_saddle.found.any(), "control"
     oracle = spider_of([parameters] * 3, DataSetSamples(problem))
     for run, alone in enumerate(runs.guarantees):
-        claim = search.guarantee(oracle.events(run), DELTA, streams, alone.assumptions)
+        claim = search.guarantee(oracle.events(run), alone, streams)
         assert alone.holds and alone.epsilon + 0.5 < claim.epsilon <= alone.epsilon + 1 + 1e-3
         assert "(clipped)" in str(claim) and "4-smooth" in str(claim)
 

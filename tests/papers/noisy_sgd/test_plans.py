@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from dpnotes.core import Relation, Status
-from dpnotes.guarantees import TUNED_ON_PRIVATE_DATA
+from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, TUNED_ON_PRIVATE_DATA
 from dpnotes.methods.descent import Descent
 from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd
 from dpnotes.papers.noisy_sgd.plans import Trained, TrainingPlan
@@ -120,7 +120,8 @@ def test_killed_and_gone_on_is_uninterrupted_to_the_bit(tmp_path: Path):
         trained(**how, checkpoint=checkpoint, evaluation=Evaluation(data, 4), report=kill)
     resumed = trained(**how, checkpoint=checkpoint, evaluation=Evaluation(data, 4))
     whole = trained(**how)
-    assert torch.equal(resumed.training.x, whole.training.x) and resumed.guarantee == whole.guarantee
+    assert torch.equal(resumed.training.x, whole.training.x)
+    assert resumed.guarantee == replace(whole.guarantee, not_covered=(STATISTICS_WITHOUT_NOISE,)), "exact losses"
     assert resumed.training.curves.isfinite().all() and whole.training.curves.shape == (1, 0, 4)
     for name, value, said in (("momentum", 0.5, "momentum was 0.9, is 0.5"), ("step_size", 0.5, "step_size was ")):
         with pytest.raises(ValueError, match=said):

@@ -27,7 +27,7 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks, Node, pairwise_sum, tree_sum, whole_nodes
-from dpnotes.oracles.clients import MESSAGES, Clients
+from dpnotes.oracles.clients import MESSAGES, OWN_RECORDS, Clients
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.holdings import ClientSamples, HeldExamples, TiltedSamples, dirichlet_split
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -531,7 +531,7 @@ def test_claims_are_a_client_s_own_and_the_weakest_is_the_run_s():
     )
     event = Event((0.5 / 0.6) ** 0.5, Relation.REPLACE_ONE, FRESH, 1)
     assert claims[1][4].epsilon == account([event], 1e-6).epsilon
-    assert all(MESSAGES in claim.assumptions for run in claims for claim in run)
+    assert all({MESSAGES, OWN_RECORDS} <= {*claim.assumptions} for run in claims for claim in run)
     assert (state.meter.spent <= 1.2 * (1 + 1e-9)).all() and (state.meter.spent > 0).all()
     assert clients.declared().tolist() == [1.2, 1.2]
     assert clients.totals().tolist() == [clients_worker.sizes(5)] * 2

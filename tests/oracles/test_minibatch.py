@@ -460,6 +460,7 @@ def test_fresh_batches_cost_one_release_and_sampled_ones_what_the_accountant_say
     claims = oracle.guarantee(state.oracle, 1e-5, STREAMS)[0], sampled.guarantee(again.oracle, 1e-5, STREAMS)[0]
     assert claims[0].epsilon != claims[1].epsilon
     assert "batches were drawn from 1000" in str(claims[1]) and "batches were drawn" not in str(claims[0])
+    assert "no example is in two batches" in str(claims[0]) and "two batches" not in str(claims[1])
 
 
 def test_fresh_batches_differ_by_call_and_run_and_their_noise_is_the_batch_size_s():

@@ -861,3 +861,18 @@ def test_a_sampled_release_is_composed_in_both_directions():
     sampled, whole = (Event(1.0, ZERO_OUT, sampling, 10) for sampling in (Sampling.poisson(0.1), WHOLE))
     (both, _), (one, _) = (pld._composed((event,)) for event in (sampled, whole))
     assert not both._symmetric and one._symmetric
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "written"),
+    [
+        (4.377178, 1e-5, "(4.378, 1e-05)-DP"),
+        (4.377, 1.23456701e-5, "(4.377, 1.23457e-05)-DP"),
+        (2.0, 0.0, "(2, 0)-DP"),
+        (123456.0, 0.25, "(1.235e+05, 0.25)-DP"),
+        (1.00001e-7, 1e-300, "(1.001e-07, 1e-300)-DP"),
+        (math.inf, 1e-5, "(inf, 1e-05)-DP"),
+    ],
+)
+def test_a_claim_is_written_with_no_less_than_what_it_claims(epsilon, delta, written):
+    assert str(Guarantee(epsilon, delta, ZERO_OUT, "exact Gaussian")).startswith(written)

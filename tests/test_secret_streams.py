@@ -164,13 +164,13 @@ def test_two_mechanisms_of_one_purpose_are_refused_and_of_two_are_not():
 
 # ---------------------------------------------------------------- AboveThreshold
 def ask(module: Any, streams: Streams) -> Callable[[], Tensor]:
-    """Begin a search, and what asks its first question."""
+    """Begin a search, and what asks its first question, of a state that is put back each time."""
     device, search = streams.keys.device, module.AboveThreshold(1.0, 0.0, 1.0, Relation.REPLACE_ONE)
     everyone = torch.ones(2, dtype=torch.bool, device=device)
     state, _ = search.begin(search.init(streams), streams, everyone)
     value = torch.full((2, 1), 1e9, dtype=torch.float64, device=device)
     question = Sensitive(value, torch.ones(2, dtype=torch.float64, device=device), Relation.REPLACE_ONE, "proved")
-    return lambda: search.ask(state, question, streams, everyone)[1]
+    return lambda: search.ask(restore(state, flatten(state)), question, streams, everyone)[1]
 
 
 @DEVICES

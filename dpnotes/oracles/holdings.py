@@ -70,9 +70,12 @@ class HeldExamples:
 
     problem: Problem
     table: Tensor
+    checked: bool = False  # where rows are known to be so, and looking would make a device wait
 
     def __post_init__(self) -> None:
         validate.instance(Tensor, table=self.table)
+        if self.checked:
+            return
         ordered = self.table.sort(1).values
         twice = (ordered[:, 1:] == ordered[:, :-1]).any()
         if twice or bool(((self.table < 0) | (self.table >= self.problem.num_examples)).any()):
@@ -109,7 +112,7 @@ class HeldExamples:
 
     def take(self, index: Tensor) -> "HeldExamples":
         """Some of the rows."""
-        return HeldExamples(self.problem.take(index), self.table[index])
+        return HeldExamples(self.problem.take(index), self.table[index], checked=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +183,7 @@ class ClientSamples:
             rows = (total == size).nonzero()[:, 0]
             same = [held for held in self.holdings if len(held) == size]
             place = (self._sizes == size).int().cumsum(0)[self.clients[rows]] - 1
-            held = HeldExamples(self.problem.take(rows), torch.stack(same).to(rows.device)[place])
+            held = HeldExamples(self.problem.take(rows), torch.stack(same).to(rows.device)[place], checked=True)
             source = DataSetSamples(held, self.examples_at_once)
             parts.append((rows, source.batch(start[rows], count[rows], streams.take(rows), call[rows])))
         return ClientsBatch(parts)

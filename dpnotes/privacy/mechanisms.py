@@ -157,6 +157,10 @@ def says_gaussian(mechanism: Mechanism) -> bool:
     """Whether a mechanism says `noise = "gaussian"`: as an attribute of the class of its methods, or of one below it.
 
     What a class inherits does not speak for methods of its own.
+
+    Example:
+      >>> says_gaussian(Gaussian()), says_gaussian(Laplace())
+      (True, False)
     """
     classes = type(mechanism).__mro__
     says = next((each for each in classes if "noise" in vars(each)), object)

@@ -506,7 +506,7 @@ def told_by_a_trusted_server(included: bool, streams: Streams) -> tuple[Tensor, 
     models[-1] *= -1
     own = lines_and_a_canary(most * 1000 / 999, (0.0, side), len(streams))
     found = trusted_selection(models, lambda _: own, choice, streams, blocks=Blocks(1, 1))
-    return (found.index == MARGINS[2] - 1).double(), sought.guarantee([], DELTA, streams)
+    return (found.index == MARGINS[2] - 1).double(), sought.guarantee([], NOTHING, streams)
 
 
 def one_of_sgd(steps: int, included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:

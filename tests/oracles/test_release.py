@@ -603,9 +603,6 @@ class SaysGaussian(Wrapped):
     noise: str = "gaussian"
 
 
-NOISE = {"noise": "gaussian"}
-
-
 def test_a_mechanism_of_one_s_own_claims_zcdp_unless_it_says_that_its_noise_is_gaussian():
     x, streams = begun(ORACLES["clipped"]())[1:]
     ways: dict[str, str] = {}
@@ -656,8 +653,17 @@ class Renamed(Gaussian):
     purpose = "renamed"
 
 
-SPEAKING = [Gaussian(), Exact(), Tree(4), BandedSquareRoot(4, 2), Renamed(), Labelled(), SaysGaussian(Gaussian())]
-SPEAKING.append(type("Responsible", (Quarter,), {"noise": "gaussian"})())
+RESPONSIBLE = type("Responsible", (Quarter,), {"noise": "gaussian"})()
+SPEAKING = [
+    Gaussian(),
+    Exact(),
+    Tree(4),
+    BandedSquareRoot(4, 2),
+    Renamed(),
+    Labelled(),
+    SaysGaussian(Gaussian()),
+    RESPONSIBLE,
+]
 OF_ITS_OWN = [
     Quarter(),
     type("Both", (Labelled, Quarter), {})(),
@@ -683,7 +689,7 @@ def test_what_a_class_inherits_says_nothing_of_methods_of_its_own():
     assert not says_gaussian(slots)
     with pytest.raises(ValueError, match="to add Gaussian noise, which is what is claimed"):
         MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=Quarter())
-    MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=SPEAKING[-1])
+    MinibatchGradient(PROBLEM, FIXED, rows(0.3), 0.5, 9, clipped=True, mechanism=RESPONSIBLE)
 
 
 def test_a_price_above_the_cost_that_was_said_before_is_no_release():
@@ -701,7 +707,9 @@ def test_a_price_above_the_cost_that_was_said_before_is_no_release():
 
 
 def test_a_state_does_not_go_from_noise_that_is_not_said_to_be_gaussian_to_one_that_is():
-    silent, speaking = (type("Own", (Gaussian,), {"release": Gaussian.release, **says}) for says in ({}, NOISE))
+    silent, speaking = (
+        type("Own", (Gaussian,), {"release": Gaussian.release, **says}) for says in ({}, {"noise": "gaussian"})
+    )
     before, after = (replace(ORACLES["clipped"](), mechanism=mechanism()) for mechanism in (silent, speaking))
     state, x, streams = begun(before)
     state, _ = before.estimate(state, x, streams, EVERY)

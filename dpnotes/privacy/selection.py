@@ -117,7 +117,7 @@ class AboveThreshold:
             drawn from this state before (on a device see `dpnotes.checks`).
         """
         _check_runs(state, streams, active)
-        active = _newest(state, active)
+        active = _draws_afresh(state, active)
         drawn = laplace(streams.only(active), f"{self.purpose}: threshold", state.searches)
         noise = drawn * (2 * self.sensitivity / self.epsilon)
         level = torch.full_like(noise, 1 / self.epsilon)
@@ -160,7 +160,7 @@ class AboveThreshold:
             run = int((asked & ~allowed).nonzero()[0])
             moved = question.l2_sensitivity[run].item()
             raise ValueError(f"Expected 0 <= l2_sensitivity={moved} <= {self.sensitivity} in run {run}.")
-        asked = _newest(state, asked)
+        asked = _draws_afresh(state, asked)
         # Counted over all searches of the run, so that no two questions share their noise.
         drawn = laplace(streams.only(asked), f"{self.purpose}: question", state.asked)
         noise = drawn * (4 * self.sensitivity / self.epsilon)
@@ -198,7 +198,7 @@ def _check_runs(state: SelectionState, streams: Streams, active: Tensor) -> None
         )
 
 
-def _newest(state: SelectionState, drawing: Tensor) -> Tensor:
+def _draws_afresh(state: SelectionState, drawing: Tensor) -> Tensor:
     """The runs that draw, `(runs,)` bool, which have not drawn from this state before; written down before they do."""
     _, late = state.lineage.advance(state.searches + state.asked, drawing)
     if late is None:

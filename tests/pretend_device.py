@@ -28,7 +28,8 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dpnotes
-from dpnotes import checks
+from dpnotes import checks, draws
+from dpnotes.draws import Backend, reference
 
 CUDA, HIDDEN, CPU = torch.device("cuda", 0), torch.device("meta", 7), torch.device("cpu")
 _aten = torch.ops.aten
@@ -186,6 +187,7 @@ class PretendCuda(TorchDispatchMode):
         answers |= {"get_device_name": "a pretend GPU", "get_rng_state": torch.zeros(0)}
         for name, answer in answers.items():
             self._stack.enter_context(mock.patch.object(torch.cuda, name, lambda *_, answer=answer, **__: answer))
+        self._stack.enter_context(mock.patch.object(draws, "backend", _without_compiler(draws.backend)))
         self._stack.enter_context(mock.patch.object(torch.autograd, "_engine_run_backward", backward))
         self._stack.enter_context(mock.patch.object(torch, "autocast", self._autocast(torch.autocast)))
         self._stack.enter_context(python)
@@ -262,6 +264,12 @@ class _Python(TorchFunctionMode):
 
             args, kwargs = _mapped(lowered, args), _mapped(lowered, kwargs)
         return func(*args, **kwargs)
+
+
+def _without_compiler(backend: Callable[[torch.device], Backend]) -> Callable[[torch.device], Backend]:
+    """What draws, where nothing compiles for cuda: triton, which comes with PyTorch's usual build, needs a driver."""
+    here = Backend(reference, False, "no fused kernel for a pretend GPU")
+    return lambda device: here if device.type == "cuda" else backend(device)
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -12,6 +12,9 @@ import torch
 from pretend_device import PretendCuda
 from torch import Tensor
 
+from dpnotes import draws
+from dpnotes.draws import reference
+
 Program = Callable[[Tensor], Any]
 
 
@@ -147,6 +150,12 @@ def test_exponentials_are_an_ulp_off_where_they_are_rounded() -> None:
     off = run(torch.exp, x)[0] - x.exp()
     assert off[0] == 0 and (off[1:] != 0).all() and (off.abs() <= 3e-16 * x.exp()).all()
     assert torch.equal(run(lambda x: x.exp_(), x)[0], run(torch.exp, x)[0])
+
+
+def test_draws_are_those_of_a_cpu() -> None:
+    with PretendCuda() as device:
+        assert draws.agrees(reference, torch.device("cuda"))
+        assert device.launches > 0 and not draws.backend(torch.device("cuda")).fused
 
 
 def test_gradients_go_through() -> None:

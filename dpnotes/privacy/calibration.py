@@ -22,6 +22,7 @@ def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> f
 
     The analytic Gaussian mechanism of Balle and Wang (2018), arXiv:1805.06530v2, Algorithm 1: exact for every epsilon
     (the textbook's `sqrt(2 ln(1.25 / delta)) / epsilon` is not private for large epsilon, and wasteful for small).
+    Below a delta of 1e-100 double precision lets the delta that is reached be above it, by a millionth of itself.
 
     Args:
       epsilon: above 0 and at most 1e150, beyond which its square is infinite.

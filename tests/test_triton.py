@@ -39,7 +39,7 @@ def test_in_triton_s_interpreter_the_kernel_draws_the_reference_s_bits():
 
 
 def instructions(kind: str, capability: int, integer: str = "i64", **options: Any) -> set[str]:
-    """The floating-point instructions of the kernel that round, `integer` being the type of the numbers that it is given."""
+    """The kernel's floating-point instructions that round, `integer` being the type of the numbers that it is given."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 

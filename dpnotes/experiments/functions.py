@@ -59,10 +59,19 @@ def _text(node: Any, *, message: bool = False, bodies: bool = True) -> str:
     if isinstance(node, ast.FormattedValue) and message:
         how["message"] = False
         del values["format_spec"]
-    if isinstance(node, FunctionNode) and not bodies:
+    if isinstance(node, FunctionNode) and not bodies and not _hands_on(node):
         del values["body"]
     inside = ",".join(f"{name}={_text(value, **how)}" for name, value in values.items() if value not in (None, []))
     return f"{type(node).__name__}({inside})"
+
+
+def _hands_on(node: FunctionNode) -> bool:
+    """Whether it is a lambda that only hands on a value, such as an error that may be raised: it computes nothing.
+
+    It is a part of the function around it, as a branch is: else a check that never fails would not have been entered,
+    however many cells are run.
+    """
+    return isinstance(node, ast.Lambda) and isinstance(node.body, ast.Name)
 
 
 def _is_message(node: ast.AST) -> bool:
@@ -84,7 +93,7 @@ def _is_silent(node: Any, message: bool) -> bool:
 # ---------------------------------------------------------------- functions
 @dataclass(frozen=True)
 class Unit:
-    """A function without those in it, a class without its methods, or the statements of a module besides both.
+    """A function without those in it that compute, a class without its methods, or a module's statements besides both.
 
     Args:
       text: what it says.
@@ -128,12 +137,12 @@ def _unit(node: FunctionNode | ast.ClassDef | list[ast.stmt]) -> Unit:
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """The names in a node, but for those in the bodies of functions."""
+    """The names in a node, but for those in the bodies of functions that compute."""
     if isinstance(node, ast.Name):
         yield node.id
     elif isinstance(node, ast.Attribute):
         yield node.attr
-    body = getattr(node, "body", []) if isinstance(node, FunctionNode) else []
+    body = node.body if isinstance(node, FunctionNode) and not _hands_on(node) else []
     for child in ast.iter_child_nodes(node):
         if child is not body and child not in (body if isinstance(body, list) else []):
             yield from _names(child)
@@ -150,7 +159,7 @@ class _Module:
 @lru_cache(maxsize=1024)
 def _module(source: str, package: str) -> _Module:
     tree = ast.parse(source)
-    units = {name: _unit(node) for name, node in functions(tree).items()}
+    units = {name: _unit(node) for name, node in functions(tree).items() if not _hands_on(node)}
     bound: dict[str, ast.AST | Place] = {}
     statements: list[ast.stmt] = []
     for node in tree.body:

@@ -372,6 +372,20 @@ def test_a_changed_function_that_no_cell_enters_does_not_count(ran: Path):
     assert state() == ("current", "")
 
 
+CHECK = "power >= 0 or errors.append(lambda: {})\n    return RATE"
+
+
+@pytest.mark.parametrize(("error", "others"), [("power", False), ("value + power", True)])
+def test_an_error_that_is_never_raised_does_not_make_all_cells_run(ran: Path, error: str, others: bool):
+    """A lambda that hands on a value is a part of its function; one that computes is a function of its own."""
+    edit(ran, "helper", "RATE = 0.5", "RATE = 0.5\nerrors = []")
+    edit(ran, "helper", "return RATE", CHECK.format(error))
+    assert verified().state == "verified"
+    assert (computed(ran) == CELLS) == others and state()[0] == "current"
+    edit(ran, "helper", f"lambda: {error}", f"lambda: {error.replace('power', 'errors')}")
+    assert state()[0] == "stale"
+
+
 def test_one_that_may_be_entered_and_was_not_is_named(ran: Path):
     """Without the list of a full run, `elsewhere` counts as soon as code that was entered names it."""
     with_manifest(ran, functions={}, functions_cells=0)

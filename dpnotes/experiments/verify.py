@@ -194,11 +194,14 @@ def _as_a_result(
 def in_order(cells: list[Cell], seed: str) -> tuple[list[int], list[int]]:
     """Numbers of cells: those that have each level of every factor among them, and the others.
 
+    Which `repeats` a cell has is no factor: a list of them says how many runs it computes at once, and no two cells of
+    a large experiment need have the same.
+
     >>> some, others = in_order([{"arm": arm, "repeat": repeat} for arm in "ab" for repeat in range(3)], "seed")
     >>> len(some), len(others)
     (3, 3)
     """
-    levels = [{(name, canonical_json(level)) for name, level in cell.items()} for cell in cells]
+    levels = [{(name, canonical_json(of)) for name, of in cell.items() if name != "repeats"} for cell in cells]
     others = random.Random(seed).sample(range(len(cells)), len(cells))
     chosen: list[int] = []
     missing = set().union(*levels)

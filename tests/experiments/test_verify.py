@@ -353,6 +353,8 @@ def test_the_seed_chooses_the_cells():
     chosen = [in_order(cells, seed) for seed in ("a", "a", "b")]
     assert chosen[0] == chosen[1] != chosen[2]
     assert all(sorted(some + others) == list(range(27)) and len(some) == 9 for some, others in chosen)
+    shares = [{"arm": arm, "repeats": [arm, share]} for arm in range(3) for share in range(9)]
+    assert len(in_order(shares, "a")[0]) == 3, "how the repeats are shared out is no factor"
 
 
 def test_cells_are_run_until_a_changed_function_that_a_run_enters_was_entered(ran: Path):

@@ -15,6 +15,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 CAPABILITIES = (70, 80, 90, 100)  # V100, A100, H100, B200
+EXACT = ("ld", "st", "mov", "cvt", "setp", "selp", "max", "neg", "reg", "param")  # these round nothing here
+ROUNDED = {f"{name}.rn.f64" for name in ("add", "sub", "mul", "div", "sqrt")}
 
 INTERPRETED = """
 import torch
@@ -54,10 +56,6 @@ def instructions(kind: str, capability: int, integer: str = "i64", **options: An
     code = re.sub(r"//.*", "", compiled.asm["ptx"])
     found = re.findall(r"\b[a-z]\w*(?:\.\w+)*\.f(?:16|32|64)\b", code)
     return {name for name in found if name.split(".")[0] not in EXACT}
-
-
-EXACT = ("ld", "st", "mov", "cvt", "setp", "selp", "max", "neg", "reg", "param")  # these round nothing here
-ROUNDED = {f"{name}.rn.f64" for name in ("add", "sub", "mul", "div", "sqrt")}
 
 
 @pytest.mark.parametrize("integer", ["i32", "i64"])

@@ -194,8 +194,8 @@ def _as_a_result(
 def in_order(cells: list[Cell], seed: str) -> tuple[list[int], list[int]]:
     """Numbers of cells: those that have each level of every factor among them, and the others.
 
-    Which `repeats` a cell has is no factor: a list of them says how many runs it computes at once, and no two cells of
-    a large experiment need have the same.
+    Which `repeats` a cell has is no factor: the list says which runs it computes at once, and may differ from cell to
+    cell.
 
     >>> some, others = in_order([{"arm": arm, "repeat": repeat} for arm in "ab" for repeat in range(3)], "seed")
     >>> len(some), len(others)

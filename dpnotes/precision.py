@@ -64,6 +64,22 @@ def deterministic_convolutions() -> Iterator[None]:
             setattr(torch.backends.cudnn, name, value)
 
 
+def flushed(weights: Tensor) -> Tensor:
+    """Weights that clip, those too small for all bits of their type as 0.
+
+    A subnormal number may be up to twice what it was rounded from, and with it a clipped gradient of 1e38 up to twice
+    as long as its bound.
+
+    Args:
+      weights: at least 0, of any shape.
+
+    Example:
+      >>> flushed(torch.tensor([1.0, 1e-38, 1e-44]))  # float32's least number with all bits is 1.2e-38
+      tensor([1., 0., 0.])
+    """
+    return weights.masked_fill(weights < torch.finfo(weights.dtype).tiny, 0)
+
+
 def row_norms(rows: Tensor) -> Tensor:
     """Euclidean norms along the last axis, float32 at least, to a few millionths whatever the numbers.
 

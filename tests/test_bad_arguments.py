@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from points import drawn
 from torch import Tensor
 
 import dpnotes
@@ -66,6 +65,7 @@ from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.text import TINY_BERT, character_tokenizer
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
+from tests.points import drawn
 
 # Whose arguments nobody types: what calls them has checked.
 NOT_DOORS = {

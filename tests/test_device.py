@@ -305,6 +305,35 @@ def test_a_bad_request_has_no_answer_before_it_is_refused(
         checks.settle()
 
 
+class Dear(Gaussian):
+    """Releases with a quarter of the noise that its cost was said for, in the first run."""
+
+    noise = "gaussian"
+
+    def release(self, state: Any, request: Release, streams: Streams) -> Any:
+        less = torch.ones_like(request.noise_std)
+        less[0] = 0.25
+        return super().release(state, replace(request, noise_std=request.noise_std * less), streams)
+
+
+def test_a_release_that_costs_more_than_was_said_has_no_answer_before_it_is_refused() -> None:
+    def asked(mechanism: Mechanism) -> list[float]:
+        """How long the answers of the runs are."""
+        oracle = replace(ORACLES["clipped"]("cuda"), mechanism=mechanism)
+        x, streams = start(oracle.problem.dim, "cuda")
+        every = torch.ones(len(x), dtype=torch.bool, device="cuda")
+        estimate = oracle.estimate(oracle.init(x), x, streams, every)[1]
+        return estimate.gradient.norm(dim=1).cpu().tolist()
+
+    with PretendCuda():
+        first, *others = asked(Dear())
+        assert first == 0 < min(others)
+        with pytest.raises(ValueError, match="to be at most the cost that its mechanism said before"):
+            checks.settle()
+        assert min(asked(Gaussian())) > 0  # the control
+        checks.settle()
+
+
 def test_a_budget_that_ends_some_runs_is_among_them() -> None:
     oracle, (x, streams), method = ORACLES["Spider, little budget, virtual"]("cpu"), start(4, "cpu"), Descent(0.05, 0.5)
     state = drive(method, oracle, method.init(x, oracle), streams, 7)
@@ -494,8 +523,8 @@ SMALLER: dict[str, dict[str, Any]] = {
     },
     "budget_schedules.quadratic": {"max_num_steps": 20, "repeats": 5},
     "drift_escape.returned_point": {
-        "psi": {"1/M": [0.1]}, "psi_of_attempts": [0.1], "psi_of_stops": 0.1, "repeats": 3, "repeats_of_attempts": 3,
-        "repeats_of_stops": 3, "steps_at_most": 3, "Q": [2], "tilts": [0.1], "psi_of_hills": {"1/M": [0.1]},
+        "psi": {"1/M": [0.1]}, "psi_of_attempts": {"theorem": [0.1]}, "psi_of_stops": 0.1, "repeats": 3,
+        "repeats_of_attempts": 3, "repeats_of_stops": 3, "steps_at_most": 3, "Q": [2], "tilts": [0.1], "psi_of_hills": {"1/M": [0.1]},
         "hills": [1.0], "repeats_of_hills": 3,
     },
     "drift_escape.clients": {"repeats": 3, "steps": 4, "clients": [1, 3]},

@@ -395,7 +395,7 @@ def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> In
       radius: of the ball, > 0.
 
     Raises:
-      ValueError: for shapes that disagree, a radius that is not positive.
+      ValueError: for shapes that disagree, a radius that is not positive, numbers that are not finite.
 
     Example:
       >>> absolute = torch.tensor([[1.0, 0.0], [-1.0, 0.0]]), torch.zeros(2)  # of the first coordinate
@@ -408,6 +408,9 @@ def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> In
             f"Expected slopes {tuple(slopes.shape)}, offsets {tuple(offsets.shape)} and x {tuple(x.shape)} to be "
             "(pieces, dim), (pieces,) and (dim,)."
         )
+    for name, given in (("slopes", slopes), ("offsets", offsets), ("x", x)):
+        if not bool(given.isfinite().all()):
+            raise ValueError(f"Expected {validate.shown(name, given)} to be finite numbers.")
     rows = slopes.double()
     values = rows @ x.double() + offsets.double()
     inside = [k for k in range(len(rows)) if _distance_of_piece(rows, values, k) <= radius]

@@ -11,6 +11,7 @@ from dpnotes import validate
 from dpnotes.core import WHOLE, Mechanism, Problem, Relation
 from dpnotes.guarantees import Assumption, examples_apart
 from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
+from dpnotes.precision import flushed
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import TOLERANCE, NoisePlan
 from dpnotes.streams import Streams
@@ -124,8 +125,8 @@ class ClippedGradient(OnDesk):
         gradients = self.problem.gradients(plan.x)
         norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
         # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
-        scale = self.clip / self.problem.num_examples / norms.clamp_min(self.clip)
-        mean = Answer(gradients.weighted_sum(scale))
+        weights = flushed(self.clip / self.problem.num_examples / norms.clamp_min(self.clip))
+        mean = Answer(gradients.weighted_sum(weights))
         if len(plan.asks) == 1:
             return (mean,)
         losses = gradients.losses.nan_to_num(nan=self.loss_clip).clamp(0, self.loss_clip)

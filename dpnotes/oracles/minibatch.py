@@ -12,6 +12,7 @@ from dpnotes.core import Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Assumption, Basis, examples_apart
 from dpnotes.oracles.batches import draw
 from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
+from dpnotes.precision import flushed
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.streams import Streams
 
@@ -152,7 +153,7 @@ class MinibatchGradient(OnDesk):
         if self.clipped:
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
             norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
-            weights = self.norm_bound / divisor / norms.clamp_min(self.norm_bound)
+            weights = flushed(self.norm_bound / divisor / norms.clamp_min(self.norm_bound))
             if self.sampling.scheme == "poisson":  # whose batches are padded
                 weights = sample.present * weights
             return (Answer(gradients.weighted_sum(weights)),)

@@ -11,7 +11,7 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import ExampleGradients, Problem
 from dpnotes.guarantees import Basis, examples_apart
-from dpnotes.precision import full_precision, row_norms
+from dpnotes.precision import flushed, full_precision, row_norms
 from dpnotes.streams import Streams
 
 PURPOSE = "samples"
@@ -258,7 +258,7 @@ class DataSetBatch:
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
             kept = torch.where(norms.isfinite(), torch.where(norms > most, most / norms, 1.0), 0.0)
             weights = kept * (places < self.count[:, None]) / self.count[:, None]
-            part = terms.weighted_sum(weights.to(norms.dtype))
+            part = terms.weighted_sum(flushed(weights.to(norms.dtype)))
             total = part if total is None else total + part
         if total is None:
             raise ValueError("Expected count >= 1 in some run.")

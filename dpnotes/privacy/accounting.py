@@ -38,6 +38,8 @@ Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
 # Below this the better conversions are differences of nearly equal numbers, and may be rounded to 0.
 _LEAST_RHO = 1e-18
+# Below this they have lost digits, of epsilon up to 3e-6 of itself (by mpmath): more than that is added.
+_LITTLE_RHO = 2e-5
 
 
 def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:
@@ -70,7 +72,8 @@ def _gaussian_epsilon(rho: float, delta: float) -> float:
 
     with warnings.catch_warnings():  # a tiny rho takes the logarithm of 0 on the way to epsilon = 0
         warnings.simplefilter("ignore", RuntimeWarning)
-        return float(get_epsilon_gaussian(1 / math.sqrt(2 * rho), delta))
+        epsilon = float(get_epsilon_gaussian(1 / math.sqrt(2 * rho), delta))
+    return epsilon if rho > _LITTLE_RHO else epsilon * (1 + 1e-5)
 
 
 @lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpnotes.privacy.events import Event
 
 _MOST_STD = 1e9  # in sensitivities: beyond, differences of probabilities are rounded away
+_LARGE_STD = 1e4  # beyond, they have lost digits, of the level up to a millionth of itself: as much is added
 
 
 def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> float:
@@ -55,6 +56,8 @@ def _gaussian_level(epsilon: float, delta: float) -> float:
     if std > _MOST_STD:  # the root of what is rounded to 0: what suffices by the classic conversion instead
         log = math.log(1 / delta)
         std = (math.sqrt(epsilon + log) + math.sqrt(log)) / (math.sqrt(2) * epsilon)
+    elif std > _LARGE_STD:
+        std *= 1 + 1e-6
     return float(std)
 
 

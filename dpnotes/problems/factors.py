@@ -67,10 +67,13 @@ class Written:
     each: Tensor
 
     def squared_norms(self) -> Tensor:
-        return row_norms(self.each.flatten(1)).square_()
+        return row_norms(self._rows()).square_()
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        return (weights.to(self.each) @ self.each.flatten(1)).view(self.each.shape[1:])
+        return (weights.to(self.each) @ self._rows()).view(self.each.shape[1:])
+
+    def _rows(self) -> Tensor:
+        return self.each.reshape(len(self.each), -1)  # of a parameter without axes, too
 
     def write(self) -> Tensor:
         return self.each
@@ -266,7 +269,7 @@ class Factors:
         small = {n: t.each for n, t in found.items() if isinstance(t, Written) and t.each[0].numel() <= _SMALL}
         self.large = {name: gradient for name, gradient in found.items() if name not in small}
         self.shapes = {name: each.shape[1:] for name, each in small.items()}
-        self.small = Written(torch.cat([each.flatten(1) for each in small.values()], 1)) if small else None
+        self.small = Written(torch.cat([each.reshape(len(each), -1) for each in small.values()], 1)) if small else None
 
     @full_precision()
     def squared_norms(self) -> Tensor:

@@ -8,10 +8,14 @@ import torch
 from stand_ins import Spy
 from torch import Tensor
 
-from dpnotes.core import Ledger, Relation, Release, Status
+from dpnotes.core import WHOLE, Ledger, Relation, Release, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
+from dpnotes.oracles import clipped, minibatch, samples
 from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.oracles.minibatch import MinibatchGradient
+from dpnotes.oracles.samples import DataSetSamples
+from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy import schedules
 from dpnotes.privacy.accounting import account, rho_to_epsilon
 from dpnotes.privacy.discrete import DiscreteGaussian
@@ -50,6 +54,43 @@ def answer(problem: Any, x: Tensor, relation: Relation) -> Release:
 
 
 # ---------------------------------------------------------------- law 1: neighbours
+FAR = torch.zeros(2, 1025)  # of more than 1,024 numbers norms are added in float64, and so are finite up to 3e38
+FAR[0, 0] = 3.3e38
+LITTLE = 5e-7  # half of it over 3.3e38 is rounded up to the least number of float32, 1.85 times as much
+
+
+def linear(examples: Tensor) -> CustomProblem:
+    return CustomProblem(lambda x, a: x @ a, examples.shape[1], examples)
+
+
+TO_ZERO_OUT: dict[str, Any] = {
+    "clipped": lambda problem: ClippedGradient(problem, LITTLE, FixedNoise.none([1]), Relation.ZERO_OUT, Exact()),
+    "minibatch": lambda problem: MinibatchGradient(
+        problem, WHOLE, torch.zeros(1).double(), LITTLE, 1, Relation.ZERO_OUT, clipped=True, mechanism=Exact()
+    ),
+    "SPIDER": lambda problem: Spider(
+        DataSetSamples(problem), Exact(), 0.0, torch.full((1,), torch.inf).double(), Refresh.every(1), BatchSizes(2),
+        LITTLE, 1.0, relation=Relation.ZERO_OUT,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TO_ZERO_OUT)
+def test_no_weight_is_rounded_up_from_next_to_nothing(name, monkeypatch):
+    def moved() -> float:
+        """How far one example of gradient 3.3e38 moves the mean, over what is claimed."""
+        x, streams, means = torch.zeros(1, 1025), Streams.of(0, ["run"]), []
+        for examples in (FAR, torch.zeros_like(FAR)):
+            oracle = TO_ZERO_OUT[name](linear(examples))
+            means.append(oracle.estimate(oracle.init(x), x, streams, torch.tensor([True]))[1].gradient.double())
+        return float((means[0] - means[1]).norm()) / (LITTLE / 2)
+
+    assert moved() <= 1
+    for module in (clipped, minibatch, samples):
+        monkeypatch.setattr(module, "flushed", lambda weights: weights)
+    assert moved() > 1.5, "control: the least weight that there is would let it"
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("extreme", [2e19, 1e30, 3e38])
 def test_an_example_without_a_finite_gradient_counts_as_zero(dtype, extreme):

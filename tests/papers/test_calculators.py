@@ -8,7 +8,6 @@ from functools import partial
 import numpy as np
 import pytest
 from counting import python_calls
-from points import drawn
 from typer.testing import CliRunner
 
 from dpnotes import cli, papers
@@ -27,6 +26,7 @@ from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.tree import Tree
 from dpnotes.theory.refusals import OutsideRegime, Vacuous
+from tests.points import drawn
 
 NAMED = {name: one for key in (*papers.PAPERS, "privacy") for name, one in papers.calculators(key).items()}
 

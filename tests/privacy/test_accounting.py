@@ -601,6 +601,21 @@ def test_the_conversions_of_a_tiny_cost_are_not_rounded_to_nothing(delta):
     assert exact_delta(1e-30, 1 / gaussian_std(1e-30, delta)) <= delta
 
 
+@pytest.mark.parametrize("delta", [1e-5, 1e-20, 1e-100, 1e-300])
+def test_what_little_costs_is_not_rounded_to_less(delta, monkeypatch):
+    def off(pad, rhos=(2e-18, 1e-15, 1e-12, 1e-9, 1e-6, 1e-4)):
+        """By how much of delta the claims of small costs are too small at most."""
+        monkeypatch.setattr(accounting, "_LITTLE_RHO", pad)
+        accounting._gaussian_epsilon.cache_clear()
+        return max(exact_delta(rho_to_epsilon(rho, delta), math.sqrt(2 * rho)) / delta - 1 for rho in rhos)
+
+    bare, padded = off(0.0), off(2e-5)
+    assert padded <= 1e-9, "control: without room for rounding a claim at 1e-300 is false"
+    assert bare > 1e-3 or delta > 1e-300
+    for epsilon in (1e-8, 1e-6, 1e-4):
+        assert exact_delta(epsilon, 1 / gaussian_std(epsilon, delta)) <= delta * (1 + 1e-9)
+
+
 @pytest.mark.slow
 def test_accounting_never_takes_a_gigabyte():
     # Near the largest composition that is still held; numpy's arrays are what tracemalloc sees.

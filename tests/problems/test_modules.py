@@ -123,6 +123,10 @@ MODULES: dict[str, Callable[[], tuple[nn.Module, Any]]] = {
         Both(lambda m, x: m.head(x * m.scale), scale=nn.Parameter(torch.ones(4)), head=nn.Linear(4, 3)),
         normal(5, 4),
     ),
+    "a number of its own": lambda: (
+        Both(lambda m, x: m.head(x) * m.scale, scale=nn.Parameter(torch.tensor(2.0)), head=nn.Linear(4, 3)),
+        normal(5, 4),
+    ),
     "bilinear": lambda: (nn.Bilinear(4, 2, CLASSES), (normal(5, 4), normal(5, 2, name="more"))),
     "positions without a batch axis": positions,
     "positions with an axis of one": positions_with_an_axis_of_one,

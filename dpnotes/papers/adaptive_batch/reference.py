@@ -20,7 +20,7 @@ class Sum(NamedTuple):
     private_sum: Tensor  # (d,)
     private_noise: Tensor  # (d,), TREE(t): who knows it knows the sum
     released: Tensor  # (d,), X_t
-    paid: float  # zCDP of the examples of term t
+    paid: float  # zCDP of the examples of term t; infinite without noise
     left: int  # terms
 
 
@@ -36,7 +36,7 @@ class Step(NamedTuple):
     saddle: bool  # whether x_t is taken for one
     x: Tensor  # (d,), x_{t+1}
     drift: float  # drift_{t+1}, in units of loss over length
-    paid: float  # zCDP of the examples of this step
+    paid: float  # zCDP of the examples of this step; infinite without noise
     left: int  # examples
 
 
@@ -81,6 +81,15 @@ def touched(leaf, Sigma):
     return sum(number % 2 == 1 and number * size <= Sigma for size, number in numbers)  # an even one is never a NODE
 
 
+def hidden(leaf, blocks):
+    """Whether a term has noise when it is first released: of one in no block of NODE(t) the increment is bare.
+
+    >>> hidden(8, node(8, 8)), hidden(8, node(8, 8, printed={12})), hidden(0, node(0, 8)), hidden(17, node(17, 8))
+    (True, False, False, False)
+    """
+    return any(u <= leaf <= v for u, v in blocks)
+
+
 def tree_mechanism(terms, Sigma, sigma, s, noise, printed=frozenset()):
     """Algorithm 1 "Tree Mechanism", with the sums of Theorem 2.2 that it is for.
 
@@ -106,7 +115,7 @@ def tree_mechanism(terms, Sigma, sigma, s, noise, printed=frozenset()):
         private_noise = sum((zeta[block] for block in blocks), torch.zeros_like(term))  # 5: TREE(t)
         private_sum = private_sum + term
         released = private_sum + private_noise
-        paid = touched(t, Sigma) * (s / sigma) ** 2 / 2
+        paid = touched(t, Sigma) * (s / sigma) ** 2 / 2 if hidden(t, blocks) else math.inf
         yield Sum(t, blocks, private_sum, private_noise, released, paid, Sigma - t)
     return "FINISHED", released  # 7
 
@@ -137,7 +146,7 @@ def stochastic_spider(
       kick: from t to a draw of N(0, I_d), for the perturbation.
       printed: {3}: more than b examples have to be left, whatever the batch is; {9}: the last direction is compared,
         not the estimate at x_t; {10}: the drift is forgotten, although O1 was not asked; {13}: one tree for the whole
-        run, in which step 0 has no leaf.
+        run, in which step 0 has no leaf, nor a step beyond Sigma: they have no noise, and `paid` is infinite.
 
     Yields:
       A `Step`. The generator's value is why it ended, and the last point; the theorem is about the list of all.
@@ -172,5 +181,6 @@ def stochastic_spider(
         before, x, last = x, x - direction / M, direction.norm()  # 15
         drift = drift + M * (x - before).norm()  # 15: |direction|
         paid = touched(leaf, Sigma) * (2 * longest / batch / sigma) ** 2 / 2  # an example that is replaced moves by 2
-        yield Step(t, fresh, batch, blocks, private_grad, estimate, saddle, x, float(drift), float(paid), n - used)
+        paid = float(paid) if hidden(leaf, blocks) else math.inf
+        yield Step(t, fresh, batch, blocks, private_grad, estimate, saddle, x, float(drift), paid, n - used)
     return "FINISHED", x  # 17: printed: x_1 ... x_T, which were yielded

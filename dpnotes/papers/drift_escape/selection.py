@@ -368,10 +368,15 @@ class Selection:
 
         Args:
           norms: `(...)`.
-          eigenvalues: `(...)`.
+          eigenvalues: of the same shape.
           as_printed: with `printed_slacks`.
+
+        Raises:
+          ValueError: for other shapes.
         """
         validate.flag(as_printed=as_printed)
+        if norms.shape != eigenvalues.shape:
+            raise ValueError(f"Expected norms {tuple(norms.shape)} and eigenvalues {tuple(eigenvalues.shape)} alike.")
         far, bent = self.printed_slacks if as_printed else (self.gradient_slack, self.eigenvalue_slack)
         least = -math.sqrt(self.hessian_lipschitz * self.accuracy) - bent
         return (norms <= self.accuracy + far) & (eigenvalues >= least)
@@ -549,6 +554,9 @@ def distributed_selection(
       blocks: the clients, and which process computes them.
       as_printed: with the thresholds of the paper, under which nothing may be found.
       not_covered: what depends on the data and is in no release.
+
+    Returns:
+      The choice, and what was released about each model: NaN of one that was not asked about.
 
     Raises:
       ProcessLost: if another process dies, hangs or computes something else.

@@ -23,7 +23,7 @@ class Release(NamedTuple):
     blocks: list[tuple[int, int]]  # of the tree, whose noise is in the estimate; of Algorithm 4 none
     private_g: Tensor  # (d,), g_t
     g: Tensor  # (d,), the estimate g~_t, released
-    paid: float  # zCDP of the examples of this query
+    paid: float  # zCDP of the examples of this query; infinite without noise
     left: int  # examples
 
 
@@ -152,7 +152,7 @@ def single_pass_from_losses(
             private_g = private_g + clipped(now - then, longest).mean(dim=0)  # 16
         before, blocks = z, node(t % Sigma if 18 in printed else p, Sigma)
         g = private_g + sigma * sum(noise(t - p + end) for _, end in blocks)  # 18; a block by its last leaf
-        paid = touched(p, Sigma) * (2 * longest / batch / sigma) ** 2 / 2
+        paid = touched(p, Sigma) * (2 * longest / batch / sigma) ** 2 / 2 if blocks else math.inf
         yield Release(t, z, fresh, batch, (2 if fresh else 4) * m * batch, blocks, private_g, g, paid, n - used)
 
 
@@ -250,7 +250,7 @@ def single_pass_from_gradients(points, gradients, n, Sigma, B1, B2, m, C1, C2, s
             private_g = private_g + clipped(now - then, longest).mean(dim=0)  # 13
         before, blocks = z, node(t % Sigma if 15 in printed else p, Sigma)
         g = private_g + sigma * sum(noise(t - p + end) for _, end in blocks)  # 15; a block by its last leaf
-        paid = touched(p, Sigma) * (2 * longest / batch / sigma) ** 2 / 2
+        paid = touched(p, Sigma) * (2 * longest / batch / sigma) ** 2 / 2 if blocks else math.inf
         yield Release(t, z, fresh, batch, batch if fresh else 2 * m * batch, blocks, private_g, g, paid, n - used)
 
 
@@ -289,7 +289,7 @@ def o2nc(oracle, x, D, eta, M, T, s, lot):
         if last is None:
             return "DATA_EXHAUSTED", z if chosen is None else chosen  # ours: of the windows that are whole
         free = Delta - eta * last.g
-        Delta = min(1.0, D / float(free.norm())) * free  # 8
+        Delta = D / max(D, float(free.norm())) * free  # 8
         total = total + z
         if t % M == 0:
             windows, average, total = windows + 1, total / M, 0.0  # 12

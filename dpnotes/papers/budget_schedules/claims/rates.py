@@ -19,7 +19,12 @@ log_steps = log(1 + eta0 / (kappa * alpha))
 momentum = {gamma: 1 - eta0 / kappa, beta: Rational(1, 2), eta0: Rational(1, 5)}
 at("thm4.7.T", "Theorem 4.7", "Number of steps of the uniform schedule with momentum")(
     Ratio(
-        log_steps / ell, kappa / eta0 * log_steps, {kappa: (2, 1), alpha: (0.1, -1)}, where=momentum, subject=best_steps
+        log_steps / ell,
+        kappa / eta0 * log_steps,
+        {kappa: (2, 1), alpha: (0.1, -1)},
+        "O",
+        where=momentum,
+        subject=best_steps,
     ),
     "The proof chooses gamma^T = 1/(1 + eta_0/(kappa alpha)).",
 )
@@ -43,6 +48,7 @@ at("thm4.8.T", "Theorem 4.8", "Number of steps of the dynamic schedule with mome
         2 * log_steps / ell,
         2 * kappa / eta0 * log_steps,
         {kappa: (2, 1), alpha: (0.1, -1)},
+        "O",
         where=momentum,
         subject=best_steps,
     ),

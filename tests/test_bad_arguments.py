@@ -340,16 +340,10 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "product_error": 1e-12,
     },
     "measure.curvature.smallest_eigenvalue": lambda: eigenvalue_question() | {"smoothness": 1.0, "tolerance": 1e-3},
-    "measure.curvature.largest_eigenvalue": eigenvalue_question,
     "measure.curvature.spectral_norm": eigenvalue_question,
     "measure.curvature.sufficient_products": lambda: {
         "dim": 30,
         "relative_width": 0.1,
-        "failure_probability": 0.01,
-    },
-    "measure.curvature.kuczynski_wozniakowski": lambda: {
-        "dim": 30,
-        "num_products": 8,
         "failure_probability": 0.01,
     },
     "measure.stationarity.certify_sosp": lambda: eigenvalue_question() | {"gradient_norm": zeros(2), "smooth": True},

@@ -23,7 +23,7 @@ Three consequences. The event is the same whatever k, so stopping when the inter
 probability. The width is at most `sinh^2(acosh(1/c) / (2k - 2))` of the spread of the Ritz values, whatever the
 spectrum (`sufficient_products`). And this is less than what the a priori bound of Kuczynski and Wozniakowski gives
 where it has to bound the spread as well, with half of the failure probability for each end: that bound is a yardstick
-here (`kuczynski_wozniakowski`) and not a part.
+of the tests and not a part.
 """
 
 import math
@@ -50,56 +50,6 @@ _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap
 
 
 # ---------------------------------------------------------------- products
-def hvp_from_hessian(hessian: Tensor) -> Product:
-    """Products with Hessians that are written out.
-
-    Args:
-      hessian: `(..., dim, dim)`, symmetric.
-
-    Returns:
-      A function from vectors `(..., dim)` to `hessian @ vector`, `(..., dim)`.
-
-    Raises:
-      ValueError: for a tensor that is not a batch of square matrices.
-
-    Example:
-      >>> hvp_from_hessian(torch.diag(torch.tensor([1.0, -2.0])))(torch.ones(2))
-      tensor([ 1., -2.])
-    """
-    if hessian.dim() < 2 or hessian.shape[-1] != hessian.shape[-2]:
-        raise ValueError(f"Expected hessian.shape={tuple(hessian.shape)} to be (..., dim, dim).")
-    return lambda vector: torch.matmul(hessian, vector[..., None])[..., 0]
-
-
-def hvp_from_gradient(gradient: Callable[[Tensor], Tensor], x: Tensor) -> Product:
-    """Products with the Hessian at `x` by a backward pass through a gradient.
-
-    The gradient is computed once, and its graph is kept. The Hessian is symmetric, so the vector may multiply it from
-    the left, which is what a backward pass does.
-
-    Args:
-      gradient: from points `(..., dim)` to gradients `(..., dim)`, each a function of its own point alone, made of
-        operations that torch differentiates (`torch.func.grad` of something is).
-      x: `(..., dim)`.
-
-    Returns:
-      A function from vectors `(..., dim)` to products `(..., dim)`.
-
-    Raises:
-      ValueError: for a gradient that torch does not see as a function of `x`.
-
-    Example:
-      >>> hvp_from_gradient(lambda x: x**3, torch.tensor([1.0, 2.0]))(torch.ones(2))
-      tensor([ 3., 12.])
-    """
-    x = x.detach().requires_grad_()
-    with torch.enable_grad():
-        kept = gradient(x)
-    if not kept.requires_grad:
-        raise ValueError("Expected gradient(x) to be differentiable: it was detached from x, or does not depend on it.")
-    return lambda vector: torch.autograd.grad(kept, x, vector, retain_graph=True, materialize_grads=True)[0]
-
-
 def hvp_from_loss(loss: Callable[[Tensor], Tensor] | Sequence[Callable[[Tensor], Tensor]], x: Tensor) -> Product:
     """Products with the Hessian at `x` of any differentiable loss, by double backward passes.
 
@@ -212,7 +162,7 @@ def lanczos(
 
     Example:
       >>> start = torch.tensor([3.0, 4.0], dtype=torch.float64)
-      >>> matrix = lanczos(hvp_from_hessian(torch.diag(torch.tensor([1.0, -2.0]).double())), start, 2)
+      >>> matrix = lanczos(lambda vector: torch.tensor([1.0, -2.0]).double() * vector, start, 2)
       >>> matrix.ritz_values().round(decimals=9)
       tensor([-2.,  1.], dtype=torch.float64)
     """
@@ -384,43 +334,6 @@ def smallest_eigenvalue(
     search = _Search(dim, failure_probability, smoothness, tolerance, threshold)
     matrix = _tridiagonal(hvp, streams, num_products, call, active, dtype, product_error, search)
     return search.smallest(matrix)
-
-
-def largest_eigenvalue(
-    hvp: Product,
-    dim: int,
-    streams: Streams,
-    *,
-    num_products: int,
-    failure_probability: float,
-    call: int | Tensor = 0,
-    smoothness: float | Tensor | None = None,
-    tolerance: float | None = None,
-    dtype: torch.dtype = torch.float64,
-    product_error: float | None = None,
-) -> Interval:
-    """An interval for the largest eigenvalue: that of the negated matrix's smallest; arguments as there.
-
-    Example:
-      >>> found = largest_eigenvalue(
-      ...     lambda v: 2 * v, 5, Streams.of("example", ["run"]), num_products=3, failure_probability=0.01
-      ... )
-      >>> round(float(found.lower), 6), round(float(found.upper), 6), int(found.num_products)
-      (2.0, 2.0, 1)
-    """
-    mirrored = smallest_eigenvalue(
-        lambda vector: -hvp(vector),
-        dim,
-        streams,
-        num_products=num_products,
-        failure_probability=failure_probability,
-        call=call,
-        smoothness=smoothness,
-        tolerance=tolerance,
-        dtype=dtype,
-        product_error=product_error,
-    )
-    return replace(mirrored, lower=-mirrored.upper, upper=-mirrored.lower)
 
 
 def spectral_norm(
@@ -627,24 +540,3 @@ def sufficient_products(dim: int, relative_width: float, failure_probability: fl
     validate.between(0, 1, failure_probability=failure_probability)
     rate = math.acosh(1 / _start_component(dim, failure_probability))
     return min(dim, 1 + math.ceil(rate / (2 * math.asinh(math.sqrt(relative_width / 2)))))
-
-
-def kuczynski_wozniakowski(dim: int, num_products: int, failure_probability: float) -> float:
-    """How far Lanczos' extreme Ritz value is from the eigenvalue at most, in units of the spectrum's spread, a priori.
-
-    `(ln(1.648 sqrt(dim) / failure_probability) / (2 num_products - 1))^2`, of Kuczynski and Wozniakowski, "Estimating
-    the largest eigenvalue by the power and Lanczos algorithms with a random start", SIAM J. Matrix Anal. Appl. 13(4),
-    1992, doi:10.1137/0613066. It says something only below 1.
-
-    Args:
-      dim: at least 1.
-      num_products: at least 1.
-      failure_probability: in (0, 1).
-
-    Example:
-      >>> round(kuczynski_wozniakowski(dim=1000, num_products=40, failure_probability=1e-3), 4)
-      0.0189
-    """
-    validate.at_least(1, dim=dim, num_products=num_products)
-    validate.between(0, 1, failure_probability=failure_probability)
-    return (math.log(1.648 * math.sqrt(dim) / failure_probability) / (2 * num_products - 1)) ** 2

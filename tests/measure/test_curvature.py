@@ -12,12 +12,8 @@ from dpnotes.measure import curvature
 from dpnotes.measure.curvature import (
     Interval,
     Tridiagonal,
-    hvp_from_gradient,
-    hvp_from_hessian,
     hvp_from_loss,
-    kuczynski_wozniakowski,
     lanczos,
-    largest_eigenvalue,
     smallest_eigenvalue,
     spectral_norm,
     sufficient_products,
@@ -48,21 +44,13 @@ def points() -> Tensor:
     return Streams.of("points", range(2)).normal("x", 0, 3 * 32).view(2, 3, 32)
 
 
-def dense_hessian(x: Tensor) -> Tensor:
-    return torch.func.vmap(torch.func.vmap(torch.func.jacrev(torch.func.grad(network_loss))))(x)
-
-
 def products(name: str, x: Tensor) -> Callable[[Tensor], Tensor]:
-    if name == "hessian":
-        return hvp_from_hessian(dense_hessian(x))
-    if name == "gradient":
-        return hvp_from_gradient(torch.func.vmap(torch.func.vmap(torch.func.grad(network_loss))), x)
     if name == "loss":
         return hvp_from_loss(network_loss, x)
     return hvp_from_loss([lambda x: 0.25 * network_loss(x), lambda x: 0.75 * network_loss(x), lambda x: x.sum(-1)], x)
 
 
-@pytest.mark.parametrize("name", ["hessian", "gradient", "loss", "losses"])
+@pytest.mark.parametrize("name", ["loss", "losses"])
 @pytest.mark.slow
 def test_products_agree_with_the_dense_hessian(name: str):
     x = points()
@@ -81,11 +69,7 @@ def test_a_linear_loss_has_no_curvature():
     assert not hvp_from_loss([lambda x: x.sum(-1)], torch.ones(2, 3))(torch.ones(2, 3)).any()
 
 
-def test_products_refuse_what_they_cannot_differentiate():
-    with pytest.raises(ValueError, match="detached from x"):
-        hvp_from_gradient(lambda x: x.detach() ** 2, torch.ones(2, 3))
-    with pytest.raises(ValueError, match=r"hessian.shape=\(2, 3\) to be"):
-        hvp_from_hessian(torch.ones(2, 3))
+def test_products_refuse_no_losses():
     with pytest.raises(ValueError, match="num_losses=0"):
         hvp_from_loss([], torch.ones(2, 3))
 
@@ -102,7 +86,7 @@ def symmetric(runs: int, dim: int) -> Tensor:
 
 def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
     matrices = symmetric(5, 12)
-    found = lanczos(hvp_from_hessian(matrices), starts(5, 12), num_products=50)
+    found = lanczos(lambda v: (matrices @ v[..., None])[..., 0], starts(5, 12), num_products=50)
     assert found.num_products.tolist() == [12] * 5 and bool(found.invariant.all())
     exactly(found.ritz_values(), torch.linalg.eigvalsh(matrices))
 
@@ -345,6 +329,15 @@ def test_the_start_component_is_the_quantile_of_a_random_unit_vector():
 
 
 # ---------------------------------------------------------------- against Kuczynski and Wozniakowski
+def kuczynski_wozniakowski(dim: int, num_products: int, failure_probability: float) -> float:
+    """How far Lanczos' extreme Ritz value is from the eigenvalue at most, in units of the spectrum's spread, a priori.
+
+    "Estimating the largest eigenvalue by the power and Lanczos algorithms with a random start", SIAM J. Matrix Anal.
+    Appl. 13(4), 1992, doi:10.1137/0613066.
+    """
+    return (math.log(1.648 * math.sqrt(dim) / failure_probability) / (2 * num_products - 1)) ** 2
+
+
 def test_a_flat_spectrum_is_within_twice_kuczynski_and_wozniakowski():
     spectrum = torch.linspace(-1, 1, 500, dtype=torch.float64)
     for num_products in (16, 32, 64):
@@ -382,16 +375,12 @@ def test_sufficient_products_suffice():
     assert sufficient_products(10, 1e-9, 1e-3) == 10
 
 
-# ---------------------------------------------------------------- the other end, the norm, known constants
+# ---------------------------------------------------------------- the norm, known constants
 @pytest.mark.parametrize("family", ["flat", "adverse"])
 @pytest.mark.slow
-def test_the_largest_eigenvalue_and_the_norm(family: str):
+def test_the_spectral_norm(family: str):
     spectrum = -spectra(family, 60)
     options = {"num_products": 16, "failure_probability": 1e-3}
-    largest = largest_eigenvalue(lambda v: spectrum * v, 60, trials(), **options)
-    assert misses(largest, spectrum[:, 0]) <= 5
-    mirrored = smallest_eigenvalue(lambda v: -spectrum * v, 60, trials(), **options)
-    assert torch.equal(largest.upper, -mirrored.lower) and torch.equal(largest.lower, -mirrored.upper)
     norm = spectral_norm(lambda v: spectrum * v, 60, trials(), **options)
     assert misses(norm, spectrum.abs().amax(1)) <= 5
     assert misses(Interval(norm.lower, norm.lower + 1e-9), spectrum.abs().amax(1)) > 100, "control"

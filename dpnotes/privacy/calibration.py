@@ -91,20 +91,6 @@ def gaussian_delta(epsilon: Any, noise_multiplier: Any) -> Any:
     return np.where(noise > 0, np.where(above == -np.inf, 0.0, delta), 1.0)[()]
 
 
-def laplace_std(epsilon: float, sensitivity: float = 1.0) -> float:
-    """The standard deviation of Laplace noise of scale `sensitivity / epsilon`, which is (epsilon, 0)-DP.
-
-    Example:
-      >>> round(laplace_std(1.0), 4)
-      1.4142
-    """
-    validate.positive(epsilon=epsilon, sensitivity=sensitivity)
-    std = math.sqrt(2) * sensitivity / epsilon
-    while std / math.sqrt(2) / sensitivity < 1 / epsilon:
-        std = math.nextafter(std, math.inf)
-    return std
-
-
 def tree_std(epsilon: float, delta: float, l2_sensitivity: float, max_leaves: int, optimal: bool = False) -> float:
     """The standard deviation of a tree's node, for sums of at most `max_leaves` terms that share no example.
 

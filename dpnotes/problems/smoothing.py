@@ -180,47 +180,6 @@ def moreau_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Te
     return derivative * t - parameter / 2 * derivative.square(), derivative
 
 
-def moreau_max(x: Tensor, parameter: float, slope: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Moreau's envelope of `slope` times the largest coordinate, and a gradient of it.
-
-    For a positive slope the gradient is `slope` times the point of the simplex nearest to `x / (parameter slope)`; for
-    a negative one as `moreau_absolute`.
-
-    Args:
-      x: `(..., dim)`.
-      parameter: lambda, > 0.
-      slope: of either sign.
-
-    Returns:
-      Value `(...)` and gradient `(..., dim)`.
-
-    Raises:
-      ValueError: outside these domains, or beyond the range of the type.
-
-    Example:
-      >>> moreau_max(torch.tensor([1.0, 0.5, -3.0]), parameter=1.0)
-      (tensor(0.5625), tensor([0.7500, 0.2500, 0.0000]))
-    """
-    _check_envelope(x, parameter, slope)
-    if not x.dim() or not x.shape[-1]:
-        raise ValueError(f"Expected x of shape {tuple(x.shape)} to have coordinates.")
-    if slope <= 0:
-        largest, index = x.max(-1)
-        chosen = torch.nn.functional.one_hot(index, x.shape[-1]).to(x)
-        return slope * largest - parameter * slope**2 / 2, slope * chosen
-    # The simplex takes no notice of the shift; without it a short parameter leaves nothing but rounding.
-    gradient = slope * _nearest_in_simplex((x - x.amax(-1, keepdim=True)) / (parameter * slope))
-    return (gradient * x).sum(-1) - parameter / 2 * gradient.square().sum(-1), gradient
-
-
-def _nearest_in_simplex(x: Tensor) -> Tensor:
-    """By sorting (Held, Wolfe and Crowder, Validation of subgradient optimization, Math. Program. 6, 1974)."""
-    ordered = x.sort(-1, descending=True).values
-    excess = (ordered.cumsum(-1) - 1) / torch.arange(1, x.shape[-1] + 1, device=x.device)
-    count = (ordered > excess).sum(-1, keepdim=True)
-    return (x - excess.gather(-1, count - 1)).clamp_min(0)
-
-
 def lasry_lions_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Tensor, Tensor]:
     """The double envelope `max_z min_y slope |y| + (z - y)^2 / (4 parameter) - (z - t)^2 / (2 parameter)`.
 
@@ -247,29 +206,6 @@ def lasry_lions_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tup
     validate.real(slope=slope)
     value, derivative = moreau_absolute(t, parameter, abs(slope))
     return (value, derivative) if slope > 0 else (-value - parameter * slope**2, -derivative)
-
-
-def lasry_lions_max(x: Tensor, parameter: float, slope: float = 1.0) -> tuple[Tensor, Tensor]:
-    """The double envelope of `slope` times the largest coordinate, and its gradient; see `lasry_lions_absolute`.
-
-    Args:
-      x: `(..., dim)`.
-      parameter: lambda, > 0.
-      slope: of either sign; a negative one makes `-slope` times the least coordinate of `-x`.
-
-    Returns:
-      Value `(...)` and gradient `(..., dim)`.
-
-    Raises:
-      ValueError: outside these domains, or beyond the range of the type.
-
-    Example:
-      >>> lasry_lions_max(torch.tensor([1.0, 1.0]), parameter=1.0, slope=-1.0)
-      (tensor(-1.7500), tensor([-0.5000, -0.5000]))
-    """
-    validate.real(slope=slope)
-    value, gradient = moreau_max(x, parameter, abs(slope))
-    return (value, gradient) if slope > 0 else (-value - parameter * slope**2, -gradient)
 
 
 def lasry_lions_phase(t: Tensor, target: float, parameter: float) -> tuple[Tensor, Tensor]:

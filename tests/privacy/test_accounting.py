@@ -39,7 +39,7 @@ from dpnotes.privacy.accounting import (
     epsilon_to_rho,
     rho_to_epsilon,
 )
-from dpnotes.privacy.calibration import gaussian_delta, gaussian_std, laplace_std, noise_multiplier, tree_std
+from dpnotes.privacy.calibration import gaussian_delta, gaussian_std, noise_multiplier, tree_std
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from dpnotes.sampling import ALLOWED, CombinationError, check_combination
 
@@ -737,7 +737,6 @@ def test_the_gaussian_scale_is_on_the_private_side(epsilon, exponent, sensitivit
 
 def test_scales_of_the_literature():
     assert gaussian_std(1.0, 1e-6) == pytest.approx(4.224679, abs=1e-6)
-    assert 1.0 / (laplace_std(2.0, 1.0) / math.sqrt(2)) <= 2.0 and laplace_std(2.0) == pytest.approx(2**-0.5)
     assert round(tree_std(1.0, 1e-6, 1.0, 1024), 2) == 14.01
     assert round(tree_std(1.0, 1e-6, 1.0, 16), 2) == 9.45
     assert tree_std(1.0, 1e-6, 1.0, 1) == pytest.approx(gaussian_std(1.0, 1e-6))
@@ -853,7 +852,6 @@ def test_the_closed_form_needs_no_accountant_and_what_one_said_is_remembered(mon
         (lambda: gaussian_std(0.0, 1e-5), "Expected epsilon=0.0 > 0"),
         (lambda: gaussian_std(1.0, 1e-5, -1.0), "Expected l2_sensitivity=-1.0 > 0"),
         (lambda: gaussian_std(1.0, 1e-5, math.inf), "Expected l2_sensitivity=inf to be finite"),
-        (lambda: laplace_std(1.0, math.nan), "Expected sensitivity=nan to be finite"),
         (lambda: tree_std(1.0, 1e-5, 1.0, 0), "Expected max_leaves=0 >= 1"),
     ],
 )

@@ -12,10 +12,8 @@ from torch import Tensor
 
 from dpnotes.problems.smoothing import (
     lasry_lions_absolute,
-    lasry_lions_max,
     lasry_lions_phase,
     moreau_absolute,
-    moreau_max,
     smoothed_absolute,
     smoothed_norm,
     smoothing_constant,
@@ -202,40 +200,6 @@ def test_beyond_its_domain_the_formula_of_phase_retrieval_would_be_wrong():
     assert float((joined - lasry_lions_on_grid(h, 1.0, AT)).abs().max()) > 0.01
 
 
-@pytest.mark.parametrize("slope", (1.0, -1.5))
-@pytest.mark.slow
-def test_envelopes_of_a_maximum_are_minima_on_a_grid(slope: float):
-    """Two coordinates: minima over a grid of 121 x 121 points, spacing 1/25, so to about spacing^2 / (4 parameter)."""
-    line = torch.linspace(-2.4, 2.4, 121, dtype=torch.float64)
-    grid = torch.cartesian_prod(line, line)
-    at = tensor([0.3, -0.4, 0.5, 0.5, -0.2, 1.0]).view(3, 2)
-
-    def envelope(h: Tensor, parameter: float, points: Tensor) -> Tensor:
-        blocks = [(h + torch.cdist(p, grid).square() / (2 * parameter)).amin(1) for p in points.split(500)]
-        return torch.cat(blocks)
-
-    h = slope * grid.amax(1)
-    torch.testing.assert_close(moreau_max(at, 0.5, slope)[0], envelope(h, 0.5, at), rtol=0, atol=2e-3)
-    near = torch.cdist(grid, at).amin(1) < 0.9  # where the outer envelope looks
-    inner = torch.full((len(grid),), -torch.inf, dtype=torch.float64)
-    inner[near] = envelope(h, 1.0, grid[near])
-    double = -envelope(-inner, 0.5, at)
-    torch.testing.assert_close(lasry_lions_max(at, 0.5, slope)[0], double, rtol=0, atol=2e-3)
-    assert float((lasry_lions_max(at, 0.6, slope)[0] - double).abs().max()) > 2e-3, "control"
-    for function in (moreau_max, lasry_lions_max):
-        x = tensor([0.3, -0.4, 0.1, 0.28])
-        numeric = [
-            (function(x + e, 0.5, slope)[0] - function(x - e, 0.5, slope)[0]) / 2e-6
-            for e in 1e-6 * torch.eye(4, dtype=torch.float64)
-        ]
-        torch.testing.assert_close(function(x, 0.5, slope)[1], torch.stack(numeric), rtol=0, atol=1e-6)
-
-
-def test_a_short_parameter_leaves_the_largest_coordinate():
-    value, gradient = moreau_max(torch.tensor([0.0, 1.0, 2.0]), 0.5, 1e-12)
-    assert float(value) == pytest.approx(2e-12) and gradient.tolist() == pytest.approx([0, 0, 1e-12])
-
-
 @pytest.mark.parametrize("slope", (4.0, -4.0))
 def test_the_corrected_constants_of_lasry_and_lions_are_reached(slope: float):
     """Fact B.2 (ii), (iv): off by at most `L^2 parameter` and `1 / parameter`-smooth; as printed both fail."""
@@ -259,12 +223,11 @@ def test_bad_input_is_named():
         (lambda: smoothed_absolute(AT / 0, 1.0, 2), "without NaN"),
         (lambda: smoothed_norm(AT, 1.0, 2), "distance >= 0"),
         (lambda: moreau_absolute(AT, -1.0), "parameter=-1.0 > 0"),
-        (lambda: lasry_lions_max(AT, 0.0), "parameter=0.0 > 0"),
-        (lambda: moreau_max(AT, 1.0, math.nan), "slope=nan to be finite"),
-        (lambda: moreau_max(AT / 0, 1.0), "without NaN"),
-        (lambda: moreau_max(AT[:0], 1.0), r"x of shape \(0,\) to have coordinates"),
-        (lambda: moreau_max(AT, 1.0, 1e308), r"slope=1e\+308 to be in the range of torch.float64"),
-        (lambda: lasry_lions_max(AT.float(), 0.5, 1e-300), "slope=1e-300 to be in the range of torch.float32"),
+        (lambda: lasry_lions_absolute(AT, 0.0), "parameter=0.0 > 0"),
+        (lambda: moreau_absolute(AT, 1.0, math.nan), "slope=nan to be finite"),
+        (lambda: moreau_absolute(AT / 0, 1.0), "without NaN"),
+        (lambda: moreau_absolute(AT, 1.0, 1e308), r"slope=1e\+308 to be in the range of torch.float64"),
+        (lambda: lasry_lions_absolute(AT.float(), 0.5, 1e-300), "slope=1e-300 to be in the range of torch.float32"),
         (lambda: lasry_lions_absolute(AT.float(), 1e308), r"parameter=1e\+308 and slope=1 to be in the range"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -30,7 +30,6 @@ from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Pric
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
-from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
@@ -889,7 +888,6 @@ MECHANISMS: dict[type, dict[str, Factory]] = {
 }
 METHODS: dict[type, dict[str, Factory]] = {
     Descent: {"plain": lambda: Descent(torch.tensor([0.1, 0.2])), "momentum": lambda: Descent(0.1, 0.9)},
-    PerturbedDescent: {"plain": lambda: PerturbedDescent(0.1, 0.3)},
     StochasticSpider: {
         name: partial(StochasticSpider, 30, 0.1, 5.0, 3.0, 0.3, as_printed)
         for name, as_printed in {"corrected": False, "as printed": True}.items()

@@ -365,7 +365,6 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "max_steps": 2,
     },
     "methods.online_to_nonconvex.OnlineToNonconvex": lambda: {"num_steps": 9, "largest_move": 0.1, "window": 3},
-    "methods.perturbed.PerturbedDescent": lambda: {"perturbation": 0.1},
     "methods.spider_descent.StochasticSpider": lambda: {"window": 5.0, "perturbation": 0.1},
     "oracles.batches.draw": lambda: {"sampling": Sampling.poisson(0.5), "call": torch.tensor([0, 1])},
     "oracles.batches.distinct": lambda: {"count": 3},

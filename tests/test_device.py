@@ -31,7 +31,6 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import Runs, drive
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
-from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
@@ -240,7 +239,6 @@ ORACLES["Spider, little budget, virtual"] = functools.partial(
 )
 METHODS: dict[str, Any] = {
     "descent": Descent(0.5, 0.5),
-    "perturbed": PerturbedDescent(0.5, 0.05),
     "stochastic Spider": StochasticSpider(40, 0.5, 0.3, 5, 0.05),
     "drift escape": DriftEscape(0.5, 0.3, 5, 0.5, 3),
     "online to nonconvex": OnlineToNonconvex(4, 0.1, 0.05, 2),

@@ -16,9 +16,9 @@ from torch import Tensor
 
 import dpnotes
 from dpnotes.core import Oracle
-from dpnotes.methods import descent, perturbed, step
+from dpnotes.methods import descent, spider_descent, step
 from dpnotes.methods.descent import Descent
-from dpnotes.methods.perturbed import PerturbedDescent
+from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles import clipped, minibatch, release, spider
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -391,9 +391,9 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     "a perturbation that is drawn twice": (
         laws.one_by_one,
         broken(
-            lambda: PerturbedDescent(0.1, 0.3), perturbed,
-            "noise = streams.only(moves).normal(_PURPOSE, state.steps, dim).mul_(self.perturbation / dim**0.5)",
-            "noise = streams.only(moves).normal(_PURPOSE, 0 * state.steps, dim).mul_(self.perturbation / dim**0.5)",
+            lambda: StochasticSpider(30, 0.1, 5.0, 3.0, 0.3), spider_descent,
+            "direction = direction + (scale * streams.only(saddle).normal(_PURPOSE, state.steps, dim)).to(direction)",
+            "direction = direction + (scale * streams.only(saddle).normal(_PURPOSE, 0, dim)).to(direction)",
         ), "once",
     ),
     "an ended run that moves": (

@@ -21,7 +21,6 @@ from dpnotes import checks, privacy, register
 from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
-from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
@@ -293,15 +292,6 @@ def test_runs_that_end_leave_the_others_their_noise(device: str):
         state = drive(method, oracle, state, streams, 6, look_every=1)
         assert state.steps.tolist() == [2, 5, 3] and state.status.tolist() == [Status.FINISHED] * RUNS
         assert refused(lambda: drive(method, oracle, middle, streams, 6, look_every=1).x[:0])
-
-
-def test_a_perturbation_of_a_run_that_stands_still_is_not_drawn():
-    method, oracle = PerturbedDescent(0.5, 0.05), ORACLES["clipped"]("cpu")
-    x, streams = start(network("cpu").dim, "cpu")[0], Streams.secure(RUNS)
-    state = method.init(x, oracle)
-    for _ in range(7):  # the schedules end after 5 and 3 steps, and the runs stay
-        state, _ = method.step(state, oracle, streams)
-    assert state.steps.tolist() == [5, 5, 3]
 
 
 # ---------------------------------------------------------------- what may be drawn again

@@ -56,7 +56,6 @@ PARTS: dict[str, tuple[str, ...]] = {
     "methods/drift_escape": ("methods/methods", "papers/drift_escape/algorithms", "laws"),
     "methods/spider_descent": ("methods/methods", "papers/adaptive_batch/algorithms", "laws"),
     "methods/online_to_nonconvex": ("methods/online_to_nonconvex", "papers/goldstein/algorithms", "laws"),
-    "methods/perturbed": ("methods/methods", "laws"),
     "methods/step": ("papers/budget_schedules/algorithms", "methods/methods", "laws"),
     "methods/loop": ("papers/budget_schedules/algorithms", "methods/methods", "oracles/spider", "launches"),
     "privacy/accounting": ("privacy/privacy", "privacy/accounting"),

@@ -1,4 +1,4 @@
-"""Stochastic Spider, drift escape and perturbed SGD against loops written as the papers write them, for one run."""
+"""Stochastic Spider and drift escape against loops written as the papers write them, for one run."""
 
 import io
 import math
@@ -12,7 +12,6 @@ from dpnotes.core import Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
-from dpnotes.methods.perturbed import PerturbedDescent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.samples import VirtualSamples
@@ -298,21 +297,6 @@ def test_fresh_noise_needs_no_rollback():
 
 
 # ---------------------------------------------------------------- baselines
-def test_perturbed_descent_adds_noise_of_the_length_that_was_asked_for():
-    runs, dim = 400, 100
-    flat = VirtualData(Separable([(Linear(0.0), dim)]), Separable([(Linear(0.0), dim)]))
-    source = Spider(
-        VirtualSamples(flat, 10**6), Exact(), 0.0, torch.full((runs,), math.inf, dtype=torch.float64),
-        Refresh.every(5), BatchSizes(10), 1.0, 1.0,
-    )  # fmt: skip
-    method, x = PerturbedDescent(0.5, 2.0), torch.zeros(runs, dim, dtype=torch.float64)
-    state = drive(method, source, method.init(x, source), Streams.of(0, range(runs)), 4)
-    # 40,000 numbers: one standard error is 0.35%.
-    assert state.x.std().item() == pytest.approx(0.5 * 2.0 / 10 * 2, rel=0.02)
-    assert state.x.std().item() != pytest.approx(0.5 * 2.0 / 10 * 4, rel=0.02), "control: steps share their noise"
-    assert torch.equal(method.output(state), state.x) and state.steps.tolist() == [4] * runs
-
-
 def test_plain_dp_spider_is_a_fresh_gradient_every_so_many_steps():
     source = oracle(2, refresh=Refresh.every(7))
     method = Descent(0.3)
@@ -323,7 +307,7 @@ def test_plain_dp_spider_is_a_fresh_gradient_every_so_many_steps():
     assert (state.oracle.meter.spent <= source.declared()).all()
 
 
-@pytest.mark.parametrize("method", [PerturbedDescent(1e308, 1.0), DriftEscape(1e308, 1e-9, 5, 1.0, 2, "go on")])
+@pytest.mark.parametrize("method", [Descent(1e308), DriftEscape(1e308, 1e-9, 5, 1.0, 2, "go on")])
 def test_a_step_out_of_the_numbers_ends_the_run(method):
     source = oracle(2)
     x = 1e300 * start(2)
@@ -340,7 +324,6 @@ def test_a_step_out_of_the_numbers_ends_the_run(method):
         (lambda: DriftEscape(0.1, 0.1, 1, 0.1, 5), "attempt_length=1 >= 2"),
         (lambda: DriftEscape(0.1, 0.1, 5, 0.0, 5), "radius=0.0 > 0"),
         (lambda: DriftEscape(0.1, 0.1, 5, 0.1, 5, "twice"), "repeat='twice'"),  # type: ignore[arg-type]
-        (lambda: PerturbedDescent(0.1, 0.0), "perturbation=0.0 > 0"),
         (
             lambda: DriftEscape(torch.ones(2), 0.1, 5, 0.1, 5).init(start(3), oracle(3)),
             r"shape \(2,\) to be \(\) or \(3,\)",

@@ -56,9 +56,7 @@ def draw_curves(
     plots.label(axes, x=x_label, y=y_label, legend=legend)
 
 
-def draw_scores(
-    axes: Axes, included: ArrayLike, without: ArrayLike, threshold: float, title: str = "what the attacker sees"
-) -> None:
+def draw_scores(axes: Axes, included: ArrayLike, without: ArrayLike, threshold: float) -> None:
     """Draw the attack's scores on both data sets as histograms, and the threshold above which it says "it was there".
 
     Args:
@@ -66,7 +64,6 @@ def draw_scores(
       included: scores of the runs with the example, `(runs,)`.
       without: scores of the runs without it.
       threshold: the event is a score above it.
-      title: above the axes.
 
     >>> _, (axes,) = plots.new_figure()
     >>> draw_scores(axes, [1.0, 2.0], [0.0, 0.5], threshold=0.7)
@@ -85,7 +82,7 @@ def draw_scores(
     axes.set_xlim(edges[0], edges[-1])
     axes.set_ylim(0, None)
     axes.autoscale_view(scalex=False)
-    plots.label(axes, x="score", y="density", title=title, legend=True)
+    plots.label(axes, x="score", y="density", title="what the attacker sees", legend=True)
 
 
 def draw_verdict(axes: Axes, claim: float, exact: float, bound: float) -> None:

@@ -91,19 +91,15 @@ def draw_messages(
     messages: ArrayLike,
     mean: ArrayLike,
     gradient: ArrayLike,
-    length: float = 1.0,
-    most: int = 8,
 ) -> None:
     """Draw the steps that clients' messages ask for as arrows, with that of their mean and the right one.
 
     Args:
       axes: where to draw, over level lines.
       place: `(2,)`, where the gradient was asked for.
-      messages: `(clients, 2)`, what was sent: gradients, drawn the other way.
+      messages: `(clients, 2)`, what was sent: gradients, drawn the other way; of eight clients, evenly chosen.
       mean: `(2,)`, what the server follows.
       gradient: `(2,)`, of the mean of all clients' functions.
-      length: of an arrow for a gradient of length 1.
-      most: clients that are drawn, evenly chosen.
 
     Raises:
       ValueError: for messages of another shape.
@@ -116,7 +112,7 @@ def draw_messages(
     messages = np.asarray(messages, dtype=float)
     if messages.ndim != 2 or messages.shape[1] != 2:
         raise ValueError(f"Expected messages of shape {messages.shape} to be (clients, 2).")
-    chosen = messages[np.linspace(0, len(messages), min(most, len(messages)), endpoint=False).astype(int)]
+    chosen = messages[np.linspace(0, len(messages), min(8, len(messages)), endpoint=False).astype(int)]
     kinds = (
         (chosen, f"{len(chosen)} of {len(messages)} clients", plots.COLOURS[4], 0.006),
         (np.asarray(mean, dtype=float)[None], "their mean", plots.COLOURS[1], 0.014),
@@ -125,6 +121,6 @@ def draw_messages(
     x, y = np.asarray(place, dtype=float)
     for order, (arrows, name, colour, width) in enumerate(kinds):
         axes.quiver(
-            np.full(len(arrows), x), np.full(len(arrows), y), *(-length * arrows.T), angles="xy", scale_units="xy",
+            np.full(len(arrows), x), np.full(len(arrows), y), *(-arrows.T), angles="xy", scale_units="xy",
             scale=1, color=colour, width=width, edgecolor="black", linewidth=0.4, label=name, zorder=4 + order,
         )  # fmt: skip

@@ -33,10 +33,8 @@ def draw_failures(axes: Axes, table: pd.DataFrame) -> None:
     plots.label(axes, x="attempts Q", y="all of them fail", title="how often all attempts fail (95%)", legend=True)
 
 
-def draw_stairs(
-    axes: Axes, x: ArrayLike, values: ArrayLike, path: ArrayLike, label: str, log: plots.Log = "", most: int = 20
-) -> None:
-    """Draw a map, the diagonal, and an iteration of the map as stairs between the two.
+def draw_stairs(axes: Axes, x: ArrayLike, values: ArrayLike, path: ArrayLike, label: str, log: plots.Log = "") -> None:
+    """Draw a map, the diagonal, and the first 20 iterations of the map as stairs between the two.
 
     Args:
       axes: where to draw.
@@ -45,14 +43,13 @@ def draw_stairs(
       path: `(iterates,)`, the first one is where the iteration begins.
       label: of the map, in the legend.
       log: "xy" to draw both as log10, or "".
-      most: iterations that are drawn.
 
     >>> _, (axes,) = plots.new_figure()
     >>> draw_stairs(axes, [1, 5], [2.5, 4.5], [1, 2.5, 3.25], "2 + x/2")
     >>> axes.lines[2].get_xydata().tolist()
     [[1.0, 1.0], [1.0, 2.5], [2.5, 2.5], [2.5, 3.25], [3.25, 3.25]]
     """
-    x, path = np.asarray(x, dtype=float), np.asarray(path, dtype=float)[: most + 1]
+    x, path = np.asarray(x, dtype=float), np.asarray(path, dtype=float)[:21]
     low, high = x[0], x[-1]
     plots.curve(axes, x, values, label=label, style=0, log=log)
     scale = np.log10 if log else np.asarray

@@ -297,7 +297,7 @@ def look(style: int) -> tuple[str, Any, str]:
 
 
 def heat_map(
-    axes: Axes, x: ArrayLike, y: ArrayLike, values: ArrayLike, contours: Sequence[float], log: Log = "", unit: str = ""
+    axes: Axes, x: ArrayLike, y: ArrayLike, values: ArrayLike, contours: Sequence[float], log: Log = ""
 ) -> None:
     """Draw values on a grid as colours with labelled contours on top, so that no colour bar is needed.
 
@@ -308,7 +308,6 @@ def heat_map(
       values: `(rows, columns)`.
       contours: the levels to mark, ascending.
       log: which of "x" and "y" to draw as log10; pair it with `log_axis`.
-      unit: follows the number on each contour.
 
     >>> _, (axes,) = new_figure()
     >>> heat_map(axes, [1, 10, 100], [0, 1], [[1, 2, 3], [2, 3, 4]], contours=[2.5], log="x")
@@ -319,7 +318,7 @@ def heat_map(
     extent = (*_edges(x), *_edges(y))
     axes.imshow(values, extent=extent, origin="lower", aspect="auto", cmap="cividis", interpolation="nearest")
     lines = axes.contour(x, y, values, levels=list(contours), colors="white", linewidths=1)
-    axes.clabel(lines, fmt=lambda level: f"{level:g}{unit}", fontsize=8)
+    axes.clabel(lines, fmt=lambda level: f"{level:g}", fontsize=8)
 
 
 def budget_bar(axes: Axes, shares: ArrayLike, names: Sequence[str]) -> None:

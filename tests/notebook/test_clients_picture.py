@@ -42,10 +42,10 @@ def test_who_looks_is_marked_and_the_public_always_does(others, server, looking)
 
 def test_arrows_are_steps_against_the_gradients_from_one_place():
     drawn, sent = axes(), np.array([[1.0, 0.0], [0.0, 2.0], [-1.0, 1.0]])
-    draw_messages(drawn, [0.5, -0.5], sent, sent.mean(0), [0.0, 1.0], length=0.5)
+    draw_messages(drawn, [0.5, -0.5], sent, sent.mean(0), [0.0, 1.0])
     for arrows, gradients in zip(drawn.collections, (sent, sent.mean(0)[None], [[0.0, 1.0]]), strict=True):
         assert isinstance(arrows, Quiver)
-        assert np.allclose(np.stack([arrows.U, arrows.V], 1), -0.5 * np.asarray(gradients))
+        assert np.allclose(np.stack([arrows.U, arrows.V], 1), -np.asarray(gradients))
         assert np.allclose(arrows.get_offsets(), [0.5, -0.5])
 
 

@@ -20,7 +20,7 @@ More of this stands in docs/privacy.md.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Integral
@@ -119,7 +119,7 @@ class Streams:
           device: where the keys are, and what is drawn from them.
 
         Raises:
-          TypeError: for a seed or a name of another type, truth values and floats included.
+          TypeError: for a seed or a name of another type, truth values and floats included, or one name for many runs.
 
         Example:
           >>> torch.equal(Streams.of(0, [1]).keys, Streams.of(0, ["1"]).keys)
@@ -128,6 +128,8 @@ class Streams:
           Traceback (most recent call last):
           TypeError: Expected run=1.0 to be a text or a whole number.
         """
+        if isinstance(runs, str) or not isinstance(runs, Iterable):  # a text would be as many runs as it has letters
+            raise TypeError(f"Expected {validate.shown('runs', runs)} to be names, a run each: [{runs!r}].")
         start = _json("seed", seed)
         words = [_words_of(f"[{start}, {_json('run', name)}]") for name in runs]
         return Streams(torch.tensor(words, dtype=torch.int64, device=device).reshape(-1, 2))

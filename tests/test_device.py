@@ -522,8 +522,8 @@ SMALLER: dict[str, dict[str, Any]] = {
     "budget_schedules.quadratic": {"max_num_steps": 20, "repeats": 5},
     "drift_escape.returned_point": {
         "psi": {"1/M": [0.1]}, "psi_of_attempts": {"theorem": [0.1]}, "psi_of_stops": 0.1, "repeats": 3,
-        "repeats_of_attempts": 3, "repeats_of_stops": 3, "steps_at_most": 3, "Q": [2], "tilts": [0.1], "psi_of_hills": {"1/M": [0.1]},
-        "hills": [1.0], "repeats_of_hills": 3,
+        "repeats_of_attempts": 3, "repeats_of_stops": 3, "steps_at_most": 3, "Q": [2], "tilts": [0.1],
+        "psi_of_hills": {"1/M": [0.1]}, "hills": [1.0], "repeats_of_hills": 3,
     },
     "drift_escape.clients": {"repeats": 3, "steps": 4, "clients": [1, 3]},
     "drift_escape.selection": {"sizes": [1e9], "dims": [8], "repeats": 2},

@@ -155,7 +155,7 @@ LONGEST = "longest = torch.where(new, self.gradient_bound, self.smoothness * far
 NORMS = "norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)"
 PROPOSED = "multiplier, exists = self.noise.propose(state.belief.plan, state.meter.calls)"
 FIRST = "self.problem.gradients(x).losses[:, 0]"
-MEANS = "mean = Answer(gradients.weighted_sum(scale))"
+MEANS = "mean = Answer(gradients.weighted_sum(flushed(scale)))"
 BELIEF = "return Belief(noise, heard), values[0]"
 USED = "used = meter.used if ask.examples is None else meter.used + plan.uses"
 ESTIMATE = "return State(belief, meter), Estimate(gradient, price, granted * main.gradients, plan.status, evaluations)"
@@ -266,11 +266,12 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a mean of half the batch": (
         laws.unbiased,
-        broken(FIXED, minibatch, "return (Answer(gradients.weighted_sum(weights)),)",
+        broken(FIXED, minibatch, "return (Answer(gradients.weighted_sum(flushed(weights))),)",
                "return (Answer(gradients.weighted_sum(weights) / 2),)"), "step 0",
     ),
     "an answer that hears other runs": (
-        laws.alone, broken(CLIPPED, clipped, MEANS, "mean = Answer(gradients.weighted_sum(scale) * len(scale))"),
+        laws.alone,
+        broken(CLIPPED, clipped, MEANS, "mean = Answer(gradients.weighted_sum(flushed(scale)) * len(scale))"),
         "the answer of run 0",
     ),
     "an answer at another run's point": (

@@ -376,7 +376,7 @@ def test_parts_share_what_was_drawn(device: str):
             checks.settle()
         with pytest.raises(ValueError, match="Expected index to name a run of secret streams once"):
             streams.take(torch.tensor([1, -2]))
-        seeded = Streams.of(0, "abc", device)
+        seeded = Streams.of(0, ["a", "b", "c"], device)
         assert len(seeded.take(torch.tensor([1, 1]))) == 2  # the control
 
 

@@ -125,8 +125,8 @@ class ClippedGradient(OnDesk):
         gradients = self.problem.gradients(plan.x)
         norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
         # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
-        weights = flushed(self.clip / self.problem.num_examples / norms.clamp_min(self.clip))
-        mean = Answer(gradients.weighted_sum(weights))
+        scale = self.clip / self.problem.num_examples / norms.clamp_min(self.clip)
+        mean = Answer(gradients.weighted_sum(flushed(scale)))
         if len(plan.asks) == 1:
             return (mean,)
         losses = gradients.losses.nan_to_num(nan=self.loss_clip).clamp(0, self.loss_clip)

@@ -153,10 +153,10 @@ class MinibatchGradient(OnDesk):
         if self.clipped:
             # An example without a finite gradient counts as zero: it must not decide what becomes of the run.
             norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
-            weights = flushed(self.norm_bound / divisor / norms.clamp_min(self.norm_bound))
+            weights = self.norm_bound / divisor / norms.clamp_min(self.norm_bound)
             if self.sampling.scheme == "poisson":  # whose batches are padded
                 weights = sample.present * weights
-            return (Answer(gradients.weighted_sum(weights)),)
+            return (Answer(gradients.weighted_sum(flushed(weights))),)
         seen, size = None, sample.present.sum(1)
         looked = plan.granted if self.check < 2 else plan.granted & (calls % self.check == 0)
         if self.check == 1 or (self.check and bool(looked.any())):

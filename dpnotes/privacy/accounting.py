@@ -39,11 +39,13 @@ CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
 # Below this the better conversions are differences of nearly equal numbers, and may be rounded to 0.
 _LEAST_RHO = 1e-18
 # Below this they have lost digits, of epsilon up to 3e-6 of itself (by mpmath): more than that is added.
-_LITTLE_RHO = 2e-5
+_LITTLE_RHO = 1e-9
 
 
 def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:
     """The epsilon of a rho-zCDP mechanism ("exact": of Gaussian releases that cost rho).
+
+    Double precision lets the delta that is reached be above it, by a millionth of itself at most.
 
     Args:
       rho: zCDP parameter, at least 0.
@@ -220,6 +222,7 @@ def account(
       (1.483, 1e-05)-DP, replace-one, by Renyi divergences
     """
     validate.between(0, 1, delta=delta)
+    validate.instance(Iterable, events=events)
     events = list(events)
     if not events:
         raise ValueError("Expected at least one event: the relation of the claim is theirs.")

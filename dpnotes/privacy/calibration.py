@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from dpnotes.privacy.events import Event
 
 _MOST_STD = 1e9  # in sensitivities: beyond, differences of probabilities are rounded away
-_LARGE_STD = 1e4  # beyond, they have lost digits, of the level up to a millionth of itself: as much is added
+# Beyond, they have lost digits: more is added than the level is wrong by, and than an accountant adds to epsilon.
+_LARGE_STD = 1e4
 
 
 def gaussian_std(epsilon: float, delta: float, l2_sensitivity: float = 1.0) -> float:
@@ -57,7 +58,7 @@ def _gaussian_level(epsilon: float, delta: float) -> float:
         log = math.log(1 / delta)
         std = (math.sqrt(epsilon + log) + math.sqrt(log)) / (math.sqrt(2) * epsilon)
     elif std > _LARGE_STD:
-        std *= 1 + 1e-6
+        std *= 1 + 2e-5
     return float(std)
 
 

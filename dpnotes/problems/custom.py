@@ -68,6 +68,8 @@ class CustomProblem:
         self, loss: Callable[..., Tensor], dim: int, *data: Tensor, constants: dict[str, Constant] | None = None
     ) -> None:
         validate.at_least(1, dim=dim, num_data_tensors=len(data))
+        for i, tensor in enumerate(data):
+            validate.instance(Tensor, **{f"data[{i}]": tensor})
         validate.same_length(**{f"data[{i}]": tensor for i, tensor in enumerate(data)})
         validate.at_least(1, num_examples=len(data[0]))
         for i, tensor in enumerate(data):

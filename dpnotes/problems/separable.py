@@ -169,8 +169,8 @@ class LogCosh:
 
 
 @dataclass(frozen=True)
-class Cosine:
-    """`amplitude cos(frequency t)`: a hill of curvature `-amplitude frequency^2` at 0; all derivatives are bounded."""
+class _Wave:
+    """What a sine and a cosine have in common."""
 
     amplitude: float
     frequency: float = 1.0
@@ -197,6 +197,11 @@ class Cosine:
     @property
     def maximum(self) -> float:
         return self.amplitude
+
+
+@dataclass(frozen=True)
+class Cosine(_Wave):
+    """`amplitude cos(frequency t)`: a hill of curvature `-amplitude frequency^2` at 0; all derivatives are bounded."""
 
     def value(self, t: Tensor) -> Tensor:
         return self.amplitude * torch.cos(self.frequency * t)
@@ -209,34 +214,8 @@ class Cosine:
 
 
 @dataclass(frozen=True)
-class Sine:
+class Sine(_Wave):
     """`amplitude sin(frequency t)`; as a feature of `VirtualData` it is noise that varies from place to place."""
-
-    amplitude: float
-    frequency: float = 1.0
-
-    def __post_init__(self) -> None:
-        validate.positive(amplitude=self.amplitude, frequency=self.frequency)
-
-    @property
-    def lipschitz(self) -> float:
-        return self.amplitude * self.frequency
-
-    @property
-    def smoothness(self) -> float:
-        return self.amplitude * self.frequency**2
-
-    @property
-    def hessian_lipschitz(self) -> float:
-        return self.amplitude * self.frequency**3
-
-    @property
-    def minimum(self) -> float:
-        return -self.amplitude
-
-    @property
-    def maximum(self) -> float:
-        return self.amplitude
 
     def value(self, t: Tensor) -> Tensor:
         return self.amplitude * torch.sin(self.frequency * t)

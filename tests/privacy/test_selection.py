@@ -283,11 +283,15 @@ def test_bad_questions_are_refused(change, error, message):
             "Expected sampling=fresh with relation replace-one or zero-out-one, got add-or-remove-one",
         ),
         (
-            lambda: search().begin(search().init(Streams.of(0, "ab")), Streams.of(0, "ab"), torch.tensor([True])),
+            lambda: search().begin(
+                search().init(Streams.of(0, ["a", "b"])), Streams.of(0, ["a", "b"]), torch.tensor([True])
+            ),
             r"Expected active of shape \(2,\) and torch.bool, got \(1,\)",
         ),
         (
-            lambda: search().begin(search().init(Streams.of(0, "a")), Streams.of(0, "ab"), torch.tensor([True])),
+            lambda: search().begin(
+                search().init(Streams.of(0, ["a"])), Streams.of(0, ["a", "b"]), torch.tensor([True])
+            ),
             "Expected equal lengths, got streams: 2, state: 1",
         ),
         (lambda: search().accuracy(0, 0.1), "Expected num_questions=0 >= 1"),

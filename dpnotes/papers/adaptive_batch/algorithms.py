@@ -223,7 +223,7 @@ def practical(
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
       error_share: above 0.
-      threshold_factor: from 1 to 4.
+      threshold_factor: above 0; what has been tried is from 1 to 4.
       window_factor: above 0.
       steps_factor: above 0: T is so many times B M / gamma^2.
       max_leaves: one for all runs that are to be compared: the noise grows with its logarithm.

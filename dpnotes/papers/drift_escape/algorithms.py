@@ -161,9 +161,9 @@ def practical_escape(
       risk_range: U, above 0.
       step_size: eta, at most 1 / M; if None the paper's `sqrt(rho alpha) / M^2`. Batches above `M / (2 sqrt(rho
         alpha))`, which SPIDER's are, do escape with 1 / M.
-      length_factor: from 5 to 10.
+      length_factor: above 0; what has been tried is from 5 to 10.
       radius_factor: above 0.
-      attempts: Q, from 8 to 20.
+      attempts: Q, at least 1; what has been tried is from 8 to 20.
       steps_factor: above 0.
 
     Raises:

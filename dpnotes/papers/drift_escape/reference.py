@@ -110,7 +110,8 @@ def adaptive_dp_spider(
       eta: step size of the moves, in units of length squared over loss; of the printed line 12 alone.
       noise: from t = 1, 2, ... to a draw of N(0, I_d).
       printed: {5}, {10}: an example that is replaced is taken to move a mean by half of what it does; {12}: moves are
-        taken to be `eta |g|` long, which a jump back is not.
+        taken to be `eta |g|` long, which a jump back is not. (In print lines 12 and 13 stand inside the else branch, so
+        that a fresh gradient is overwritten at once; they always follow both here, claim drift_escape.alg2.update.)
 
     Yields:
       A `Release`. The generator's value is why it ended.

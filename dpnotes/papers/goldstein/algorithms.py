@@ -213,8 +213,10 @@ def single_pass(
     """Parameters of Theorem 3.1 (losses) or 6.1 (gradients) with numbers in place of what an O hides.
 
     D is the smaller of two of the theorem's four terms, `(Phi^2 alpha / (L^2 T^2 sqrt(d)))^(1/3)` and `(Phi alpha
-    epsilon / (d L T))^(1/2)` at T = n / 2 (the others are superfluous, claims goldstein.own.superfluous); Sigma = B1 =
-    alpha / (D sqrt(d)), B2 = 1, M = alpha / D, rounded down, and `eta = D / (G1 sqrt(M))` with the noise in G1. Noise
+    epsilon / (d L T))^(1/2)` at T = n / 2 (the others are superfluous, claims goldstein.own.superfluous), and at most
+    `alpha / sqrt(d)`, so that a period has a step; Sigma = B1 = alpha / (D sqrt(d)), the first summand of the printed
+    Sigma (the second is superfluous, goldstein.own.superfluous.period), B2 = 1, M = alpha / D where alpha / (4 D) is
+    printed, rounded down, and `eta = D / (G1 sqrt(M))` with the noise in G1. Noise
     is that of the exact accountant.
 
     Args:

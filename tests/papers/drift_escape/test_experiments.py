@@ -153,7 +153,7 @@ def test_the_rule_of_the_returned_point():
 @pytest.mark.slow
 def test_tiny_cells_of_the_returned_point():
     frame = frame_of(returned_point.EXPERIMENT, TINY)
-    assert frame.groupby("kind").size().to_dict() == {"attempt": 10, "hill": 12, "level": 6, "stop": 8}
+    assert frame.groupby("kind").size().to_dict() == {"attempt": 20, "hill": 12, "level": 6, "stop": 8}
     hills = frame[frame["kind"] == "hill"]
     assert hills[hills["hill"] == 0.5]["curvature_binds"].all() and not hills[hills["hill"] == 4]["false_stop"].any()
     assert (hills["level"] / hills["psi"])[hills["hill"] == 0.5].to_numpy() == pytest.approx(0.25)
@@ -170,7 +170,7 @@ def test_coupled_attempts_share_all_noise_but_that_along_the_hill():
     frame = frame_of(returned_point.EXPERIMENT, spec, [cell])
     found, length = returned_point.parameters(spec, cell, cell["dim"])
     ladder, start = returned_point.single_hill(cell["dim"], *returned_point.hill(found.alpha, 0.01))
-    streams = Streams.of(spec["seed"], [f"attempt/0.01/10/0.01/{r}" for r in range(40)])
+    streams = Streams.of(spec["seed"], [f"attempt/1/M/0.01/10/0.01/{r}" for r in range(40)])
     data = found.oracle(ladder, 40, length, "cpu")
     batch = math.ceil(2 / cell["psi"] ** 2)
     features = returned_point.quiet_first(cell["dim"])

@@ -21,7 +21,7 @@ from dpnotes.papers.drift_escape.experiments import (
 
 # ---------------------------------------------------------------- the returned point
 def returned(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
-    """Runs whose errors scatter by 0.2, attempts as in a pilot, stops as in the quick runs, and hills by the linear theory."""
+    """Runs whose errors scatter by 0.2, attempts as in a pilot, stops as in the quick runs, and hills by theory."""
     exponent, blank = (1.0, 0.0) if right else (0.85, -0.1), {"shorter": 1.0, "finished": True}
     parts: list[dict[str, Any]] = []
     for cell in returned_point.cells(spec):

@@ -183,8 +183,82 @@ def test_two_scales_that_are_almost_one_are_almost_a_gaussian():
     with pytest.raises(ValueError, match="noise is a multiple of the draws"):
         ScaledPair.of(lambda data, noise: data + noise.cumsum(1), means[1], means[0], 2)
     for kind in (GaussianPair, ScaledPair):  # data with a runs axis of its own
-        with pytest.raises(ValueError, match=r"Expected release to give \(3, outputs\), got \(3, 3, 2\)"):
+        with pytest.raises(ValueError, match=r"Expected release to give \(6, outputs\), got \(6, 6, 2\)"):
             kind.of(lambda data, noise: data + noise, means[1:], means[:1], 2)
+
+
+NOT_LINEAR = {
+    "abs": lambda data, noise: data + noise.abs(),
+    "relu": lambda data, noise: data + noise.relu(),
+    "clamp": lambda data, noise: data + noise.clamp(-2, 2),
+    "wide clamp": lambda data, noise: data + noise.clamp(-10, 10),
+    "square": lambda data, noise: data + noise**2,
+    "cube": lambda data, noise: data + noise**3,
+    "round": lambda data, noise: (data + noise).round(),
+    "clamp of the output": lambda data, noise: (data + noise).clamp(0, 10),
+    "infinite": lambda data, noise: data + noise / (noise + 1),
+}
+OF_ALL_RUNS = {
+    "sum of data": lambda data, noise: data.sum() / 5 + 0.2 * noise,
+    "sums of noise": lambda data, noise: data + noise.cumsum(0),
+    "the last run's noise": lambda data, noise: data + noise[-1:],
+    "noise of its own": lambda data, noise: data + torch.randn_like(noise),
+}
+
+
+@pytest.mark.parametrize("num_draws", [1, 5])
+@pytest.mark.parametrize("name", [*NOT_LINEAR, *OF_ALL_RUNS])
+def test_what_is_not_linear_or_mixes_runs_gets_no_exact_epsilon(name: str, num_draws: int):
+    release = (NOT_LINEAR | OF_ALL_RUNS)[name]
+    without, included = torch.zeros(num_draws), torch.eye(num_draws)[0]
+    message = "linear in its noise" if name in NOT_LINEAR else "answers each run by itself"
+    for kind in (GaussianPair, ScaledPair):
+        with pytest.raises(ValueError, match=f"Expected a release.* {message}"):
+            kind.of(release, without, included, num_draws)
+    with pytest.raises(ValueError, match="Expected a release"):  # the first output, of a coin that adds to it
+        MixturePair.of(
+            lambda data, coins, noise: release(data, noise)[:, 0] + coins,
+            without, included, torch.arange(2.0), torch.ones(2) / 2, num_draws,
+        )  # fmt: skip
+    linear = GaussianPair.of(lambda data, noise: data - noise, without, included, num_draws)
+    assert round(linear.epsilon(1e-5), 3) == 4.377, "the control"
+
+
+def test_what_is_not_linear_on_one_data_set_alone_or_for_one_coin_is_seen_too():
+    without, included, coins = torch.zeros(2), torch.ones(2), torch.arange(2.0)
+
+    def folded(data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+        return data + torch.where(data > 0, noise.abs(), noise)
+
+    with pytest.raises(ValueError, match="the same noise on both data sets"):
+        GaussianPair.of(folded, without, included, 2)
+    with pytest.raises(ValueError, match="linear in its noise"):
+        ScaledPair.of(folded, without, included, 2)
+    for scale in (lambda data, coins: 1 + coins, lambda data, coins: 1 + data[:, 0]):
+        with pytest.raises(ValueError, match="the same noise on both data sets, whatever its coins"):
+            MixturePair.of(
+                lambda data, coins, noise: data[:, 0] + scale(data, coins) * noise[:, 0],  # noqa: B023
+                without, included, coins, torch.ones(2) / 2, 1,
+            )  # fmt: skip
+    with pytest.raises(ValueError, match="answers each run by itself"):
+        MixturePair.of(
+            lambda data, coins, noise: data[:, 0] + coins.mean() + noise[:, 0],
+            without, included, coins, torch.ones(2) / 2, 1,
+        )  # fmt: skip
+
+
+def test_rounding_is_not_taken_for_noise_that_is_not_linear():
+    without, included = torch.full((300,), 1000.0), torch.full((300,), 1000.0)
+    included[0] += 1
+    weights = Streams.of("rounding", [0]).normal("weights", 0, 300 * 300)[0].view(300, 300)
+
+    def turned(data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:  # outputs without noise but for rounding, too
+        turned = noise @ weights
+        return torch.cat([data + turned, turned @ weights.inverse() @ weights - turned], 1)
+
+    assert GaussianPair.of(turned, without, included, 300).mu > 0
+    short = GaussianPair.of(lambda data, noise: data.float() + noise.float(), without, included, 300)
+    assert short.mu == pytest.approx(1, rel=1e-3)  # in float32, where a draw beside 1000 has four digits
 
 
 # ---------------------------------------------------------------- honest levels

@@ -1,7 +1,10 @@
 """What two neighbouring data sets give, in closed form, and the best attack on it.
 
 All kinds of pair answer the same questions, those of `Pair`, without sampling. The answers are read off the code under
-audit: what it gives for unit draws of its noise is its covariance.
+audit: what it gives for unit draws of its noise is its covariance, if it is linear in its noise and answers each run by
+itself. Both are probed, on both data sets: an irregular draw, its negative and 8 times it have to give what unit draws
+say, and a run alone what it gives among others. Code that passes is not proved to be linear: the answers are exact for
+code that is.
 """
 
 import math
@@ -20,6 +23,7 @@ from dpnotes.privacy.audit.bounds import epsilon_from_counts
 _MOST_OUTPUTS = 10_000
 _SAME = 1e-6  # relative: noises that differ by less differ by rounding
 _NOISELESS = 1e-9  # relative: a direction whose noise is smaller than this has none but rounding
+_MULTIPLES = (1.0, -1.0, 8.0)  # of the irregular draw; a clamp beyond 8 standard deviations hardly ever acts
 
 
 class Pair(ABC):
@@ -118,13 +122,15 @@ class GaussianPair(Pair):
         """The pair of a release that is linear in its noise, found by giving it unit draws.
 
         Args:
-          release: `release(data, noise)`, `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`.
+          release: `release(data, noise)`, `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`, each run by itself.
           without: one data set, without a runs axis.
           included: its neighbour.
           num_draws: how many standard normals the release asks for.
 
         Raises:
-          ValueError: if the noise is not the same on both data sets.
+          TypeError: for data sets that are no tensors.
+          ValueError: if the noise is not the same on both data sets, or probes show that the release is not linear in
+            it or mixes runs. (No number of probes proves the opposite.)
 
         Example:
           >>> pair = GaussianPair.of(lambda x, z: x + 3 * z, torch.zeros(2), torch.ones(2), 2)
@@ -132,11 +138,10 @@ class GaussianPair(Pair):
           tensor([[3., 0.],
                   [0., 3.]], dtype=torch.float64)
         """
+        validate.instance(Tensor, without=without, included=included)
         mean, noise = _by_unit_draws(release, without, num_draws)
-        weights = torch.linspace(1, 2, num_draws, dtype=torch.float64)  # all draws at once: one row shows a difference
-        moved = release(included.expand(2, *included.shape), torch.stack([torch.zeros_like(weights), weights]))
-        drawn = weights.to(noise) @ noise
-        if float((moved[1] - moved[0] - drawn).norm()) > _SAME * float(drawn.norm() + moved[0].norm()):
+        moved = _outputs(release, included, _probes(num_draws))  # all draws at once: one row shows a difference
+        if not _as_unit_draws_say(moved, noise):
             raise ValueError("Expected a release with the same noise on both data sets: for two scales see ScaledPair.")
         return GaussianPair(mean, moved[0] - mean, noise)
 
@@ -233,23 +238,35 @@ class MixturePair(Pair):
         """The pair of a sampled release, found by giving it every outcome of its coins, and then unit draws.
 
         Args:
-          release: `release(data, coins, noise)` to one number a run, `(runs,)`; linear in its noise, whose effect
-            does not depend on the coins.
+          release: `release(data, coins, noise)` to one number a run, `(runs,)`, each by itself; linear in its noise,
+            whose effect depends neither on the coins nor on the data.
           without: one data set, without a runs axis.
           included: its neighbour.
           coins: `(outcomes, ...)`, one of each kind.
           weights: `(outcomes,)`, their probabilities.
           num_draws: how many standard normals the release asks for.
+
+        Raises:
+          TypeError: for data sets, coins or weights that are no tensors.
+          ValueError: for outputs of another shape, or if probes show that the noise does not enter as it should, or
+            that runs are mixed.
         """
         validate.at_least(1, num_draws=num_draws)
-        zeros = torch.zeros(len(coins), num_draws, dtype=torch.float64)
-        mixtures = [
-            _mixture(weights, release(data.expand(len(coins), *data.shape), coins, zeros))
-            for data in (included, without)
-        ]
-        unit = torch.eye(num_draws, dtype=torch.float64)
-        first = coins[:1].expand(num_draws, *coins.shape[1:])
-        each = release(without.expand(num_draws, *without.shape), first, unit) - mixtures[1][0, 0]
+        validate.instance(Tensor, without=without, included=included, coins=coins, weights=weights)
+        probes, mixtures, outcomes = _probes(num_draws), [], []
+        for data in (included, without):
+            several = data.expand(len(coins), *data.shape)
+            values = [release(several, coins, draws.expand(len(coins), num_draws)) for draws in probes]
+            mixtures.append(_mixture(weights, values[0]))
+            _check_alone(release(data[None], coins[-1:], probes[-1:]), values[-1][-1:])
+            outcomes.append(torch.stack(values).double())
+
+        def at_first_coin(values: Tensor, noise: Tensor) -> Tensor:
+            return release(values, coins[:1].expand(len(noise), *coins.shape[1:]), noise)[:, None]
+
+        _, each = _by_unit_draws(at_first_coin, without, num_draws)
+        if not all(_as_unit_draws_say(values, each.expand(num_draws, len(coins))) for values in outcomes):
+            raise ValueError("Expected a release with the same noise on both data sets, whatever its coins.")
         return MixturePair(mixtures[0], mixtures[1], float(each.norm()))
 
     def epsilon(self, delta: float) -> float:
@@ -355,8 +372,11 @@ class ScaledPair(Pair):
           num_draws: how many standard normals the release asks for: one an output.
 
         Raises:
-          ValueError: if the noise of an output is not a multiple of its own draw, the same for all.
+          TypeError: for data sets that are no tensors.
+          ValueError: if the noise of an output is not a multiple of its own draw, the same for all, or probes show
+            that the release is not linear in it or mixes runs.
         """
+        validate.instance(Tensor, without=without, included=included)
         means, stds = [], []
         for data in (included, without):
             mean, noise = _by_unit_draws(release, data, num_draws)
@@ -445,11 +465,51 @@ class ScaledPair(Pair):
 def _by_unit_draws(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, num_draws: int) -> tuple[Tensor, Tensor]:
     """What a release gives without noise, `(outputs,)`, and what each of its draws adds at 1, `(draws, outputs)`."""
     validate.at_least(1, num_draws=num_draws)
-    draws = torch.cat([torch.zeros(1, num_draws, dtype=torch.float64), torch.eye(num_draws, dtype=torch.float64)])
+    outputs = _outputs(release, data, torch.cat([torch.eye(num_draws, dtype=torch.float64), _probes(num_draws)]))
+    probed = outputs[num_draws:]
+    noise = outputs[:num_draws] - probed[0]
+    if not _as_unit_draws_say(probed, noise):
+        raise ValueError(
+            "Expected a release linear in its noise: what it adds for an irregular draw, its negative or 8 times it is "
+            "not what unit draws say."
+        )
+    return probed[0], noise
+
+
+def _probes(num_draws: int) -> Tensor:
+    """No noise, and then an irregular draw of both signs, its negative and 8 times it, `(4, draws)`."""
+    place = torch.arange(1, num_draws + 1, dtype=torch.float64)
+    irregular = torch.sin(place).sign() * (1 + place * (math.sqrt(5) + 1) / 2 % 1)  # of size 1 to 2
+    return torch.stack([torch.zeros_like(place), *(multiple * irregular for multiple in _MULTIPLES)])
+
+
+def _outputs(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, draws: Tensor) -> Tensor:
+    """What a release gives for these draws, `(runs, outputs)`; one of them is asked alone, too."""
     outputs = release(data.expand(len(draws), *data.shape), draws)
     if outputs.dim() != 2 or len(outputs) != len(draws):
         raise ValueError(f"Expected release to give ({len(draws)}, outputs), got {tuple(outputs.shape)}.")
-    return outputs[0], outputs[1:] - outputs[0]
+    _check_alone(release(data[None], draws[-2:-1]), outputs[-2:-1])  # not the last, which all might share
+    return outputs.double()
+
+
+def _check_alone(alone: Tensor, among_others: Tensor) -> None:
+    if alone.shape != among_others.shape or not _same(alone, among_others, among_others.abs()):
+        raise ValueError(
+            "Expected a release that answers each run by itself, from the draws it is given: a run alone got another "
+            "answer than among others. Data are (runs, ...): sums leave the first axis, as .sum(-1, keepdim=True) does."
+        )
+
+
+def _as_unit_draws_say(probed: Tensor, noise: Tensor) -> bool:
+    """Whether a release's outputs for `_probes` are, but for rounding, what its outputs for unit draws say."""
+    irregular = _probes(len(noise))[1].to(noise)
+    added = (probed[1:] - probed[0]) / torch.tensor(_MULTIPLES).to(noise)[:, None]
+    return _same(added, irregular @ noise, irregular.abs() @ noise.abs() + probed[0].abs())
+
+
+def _same(one: Tensor, other: Tensor, scale: Tensor) -> bool:
+    """Whether two differ, entry by entry, by no more than rounding on this scale; NaN is the same as nothing."""
+    return bool(((one - other).abs() <= _SAME * scale + _NOISELESS * scale.max()).all())
 
 
 def _mixture(weights: Tensor, values: Tensor) -> NDArray[np.float64]:

@@ -86,14 +86,14 @@ def run(
     report = report if first else _silent
     # Before anything is cleared or skipped: an argument that is refused must not have done so.
     device = "cpu" if processes.size > 1 else resolve(device, experiment, report)
-    store.check_folder()
     fingerprint, commit = Fingerprint.of(experiment, profile), commit_of(experiment)
     _agree(processes, experiment, fingerprint, device, {"memory": limit, "resume": resume})
     folder = store.cells_folder(spec, fingerprint.key)
     if resume:
         if processes.gather_objects(first and _is_current(experiment, profile, report))[0]:
             return store.load(experiment, profile)
-    elif first:
+    store.check_folders()  # before hours of work
+    if first and not resume:
         shutil.rmtree(folder, ignore_errors=True)
     started = time.perf_counter()
     progress = Progress.of(experiment, fingerprint, report, commit, kept=resume)

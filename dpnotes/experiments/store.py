@@ -11,6 +11,7 @@ import io
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,12 +56,6 @@ def results_folder() -> Path:
     return Path(chosen) if chosen else notebooks_folder() / "results"
 
 
-def check_folder() -> None:
-    """Refuse a place for results where none can be put, before hours of work."""
-    if (folder := results_folder()).exists() and not folder.is_dir():
-        raise ValueError(f"Expected DPNOTES_RESULTS={str(folder)!r} to be a folder.")
-
-
 def cache_folder() -> Path:
     """Where finished cells wait for the rest: `$DPNOTES_CELLS`, or a folder of `$DPNOTES_CACHE` or the user's cache."""
     import pooch
@@ -69,6 +64,24 @@ def cache_folder() -> Path:
         return Path(own)
     chosen = os.environ.get("DPNOTES_CACHE")
     return (Path(chosen) if chosen else pooch.os_cache("dpnotes")) / "cells"
+
+
+def check_folders() -> None:
+    """Make the folders of results and cells, and a file in either that goes at once: a run keeps nothing otherwise.
+
+    Raises:
+      ValueError: where that fails, naming the environment variable that chooses another folder.
+    """
+    of_cells = "DPNOTES_CELLS" if os.environ.get("DPNOTES_CELLS") else "DPNOTES_CACHE"
+    for variable, folder in (("DPNOTES_RESULTS", results_folder()), (of_cells, cache_folder())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            named = f"{variable}={os.environ.get(variable)!r}"
+            why = f"{folder}: {error.strerror}"
+            raise ValueError(f"Expected {named} to name a folder that can be written into ({why}).") from error
 
 
 def cells_folder(spec: Spec, key: str) -> Path:

@@ -326,7 +326,7 @@ def test_killed_and_resumed_gives_the_same_bytes(folder: Path, toy: ModuleType):
     process = started(folder, hang=2)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    assert not (folder / "results").exists()
+    assert not list((folder / "results").glob("*"))
     assert runner.status([toy.EXPERIMENT])[0].reason.startswith("2 of 4 or more cells finished")
     process.communicate()
     log = folder / "log"
@@ -414,6 +414,32 @@ def test_full_disk_keeps_the_result_that_was_there(folder: Path, toy: ModuleType
     with pytest.raises(OSError, match="No space left"):
         run(toy, resume=False)
     assert result_bytes(folder) == before and store.load(toy.EXPERIMENT, "quick").state == "current"
+
+
+@pytest.mark.parametrize("variable", ["DPNOTES_RESULTS", "DPNOTES_CACHE", "DPNOTES_CELLS"])
+@pytest.mark.parametrize("place", ["/proc/none", "a file"])
+def test_folders_that_cannot_be_written_into_are_refused_before_the_first_cell(
+    folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch, variable: str, place: str
+):
+    run(toy)
+    (folder / "a file").touch()
+    (folder / "log").unlink()
+    monkeypatch.setenv(variable, str(folder / place))
+    with pytest.raises(ValueError, match=f"Expected {variable}='{folder / place}' to name a folder that can be writ"):
+        run(toy, resume=False)
+    assert not computed(folder)
+    assert count_kept(folder) == 5, "what was there is not cleared"
+    assert not list(folder.rglob("*.tmp"))
+
+
+def test_a_current_result_in_a_folder_that_is_only_read_is_current(
+    folder: Path, toy: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    run(toy)
+    monkeypatch.setenv("DPNOTES_CACHE", "/proc/none")
+    assert run(toy).state == "current"
+    with pytest.raises(ValueError, match="Expected DPNOTES_CACHE='/proc/none'"):
+        run(toy, resume=False)
 
 
 # ---------------------------------------------------------------- damaged files

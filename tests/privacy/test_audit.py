@@ -5,6 +5,7 @@ import math
 import tracemalloc
 from dataclasses import replace
 from types import ModuleType
+from typing import Any
 
 import dp_accounting
 import numpy as np
@@ -625,6 +626,31 @@ def test_one_run_catches_a_quarter_of_the_noise_and_does_not_accuse_the_correct_
 )
 def test_what_cannot_be_meant_is_refused(call, message: str):
     with pytest.raises(ValueError, match=message):
+        call()
+
+
+LIST: Any = [1.0, 2.0]
+ARRAY: Any = np.ones(2)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: from_scores(ARRAY, torch.ones(9), delta=0.1, relation=ZERO_OUT), "scores=array.* to be a Tensor"),
+        (lambda: from_scores(torch.ones(2), LIST, delta=0.1, relation=ZERO_OUT), "false_scores=.1.0, 2.0. to be a"),
+        (lambda: choose_threshold(LIST, torch.ones(9), delta=0.1, level=0.1), "scores=.1.0, 2.0. to be a Tensor"),
+        (lambda: LowerBound(1.0, 1e-5, ZERO_OUT, 0.01, 10, "").exceeds(LIST), "claim=.* to be a Guarantee"),
+        (lambda: guess(LIST, 1, 0), "scores=.* to be a Tensor"),
+        (lambda: one_run(LIST, torch.ones(2), delta=0.1, relation=ZERO_OUT), "included=.* to be a Tensor"),
+        (lambda: GaussianPair.of(torch.add, ARRAY, torch.ones(2), 2), "without=array.* to be a Tensor"),
+        (lambda: ScaledPair.of(torch.add, torch.zeros(2), LIST, 2), "included=.* to be a Tensor"),
+        (lambda: MixturePair.of(max, torch.ones(1), torch.ones(1), torch.ones(1), LIST, 1), "weights=.* to be a"),
+        (lambda: GaussianPair(ARRAY, torch.zeros(2), torch.zeros(2, 2)), "mean=array.* to be a Tensor"),
+        (lambda: ScaledPair(ARRAY, (1.0, 2.0)), "means=array.* to be a Tensor"),
+    ],
+)
+def test_what_is_of_another_kind_is_refused_by_name(call, message: str):
+    with pytest.raises(TypeError, match=f"^Expected {message}[^\n]*$"):
         call()
 
 

@@ -58,8 +58,10 @@ class LowerBound:
 
         Raises:
           CombinationError: if the two have different neighbours.
+          TypeError: for a number: what is compared is a `Guarantee`.
           ValueError: if they have different deltas.
         """
+        validate.instance(Guarantee, claim=claim)
         if claim.relation != self.relation:
             raise CombinationError(
                 f"Expected the claim's relation={claim.relation} to be the audit's, {self.relation}."
@@ -130,6 +132,7 @@ def choose_threshold(scores: Tensor, false_scores: Tensor, *, delta: float, leve
       One of 200 quantiles of the scores taken together; the runs that follow must not be these.
 
     Raises:
+      TypeError: for scores that are no tensors.
       ValueError: for no scores or NaN.
 
     Example:
@@ -137,7 +140,7 @@ def choose_threshold(scores: Tensor, false_scores: Tensor, *, delta: float, leve
       >>> choose_threshold(torch.arange(10, 20.0), torch.arange(10.0), delta=0.0, level=0.1)
       9.0
     """
-    first, second = _scores(scores), _scores(false_scores)
+    first, second = _scores(scores=scores), _scores(false_scores=false_scores)
     pooled = np.sort(np.concatenate([first, second]))
     candidates = np.unique(pooled[np.linspace(0, len(pooled) - 1, 200).round().astype(int)])
     hits, false_hits = (len(s) - np.searchsorted(np.sort(s), candidates, side="right") for s in (first, second))
@@ -169,6 +172,7 @@ def from_scores(
       threshold: chosen without these scores, or None.
 
     Raises:
+      TypeError: for scores that are no tensors.
       ValueError: outside these domains, for fewer than two runs a side, or for NaN.
 
     Example:
@@ -179,16 +183,16 @@ def from_scores(
       >>> round(bound.epsilon, 2)
       2.51
     """
-    validate.at_least(2, num_scores=len(scores), num_false_scores=len(false_scores))
+    first, second = _scores(scores=scores), _scores(false_scores=false_scores)
+    validate.at_least(2, num_scores=len(first), num_false_scores=len(second))
     validate.or_none(validate.real, threshold=threshold)
     if threshold is None:
-        half, false_half = len(scores) // 2, len(false_scores) // 2
+        half, false_half = len(first) // 2, len(second) // 2
         threshold = choose_threshold(scores[:half], false_scores[:false_half], delta=delta, level=level)
-        scores, false_scores = scores[half:], false_scores[false_half:]
+        first, second = first[half:], second[false_half:]
         method = "Clopper-Pearson, threshold chosen on other runs"
     else:
         method = "Clopper-Pearson"
-    first, second = _scores(scores), _scores(false_scores)
     hits, false_hits = int((first > threshold).sum()), int((second > threshold).sum())
     epsilon = float(epsilon_from_counts(hits, len(first), false_hits, len(second), delta=delta, level=level))
     return LowerBound(epsilon, delta, relation, level, len(first) + len(second), method)
@@ -302,10 +306,13 @@ def _check(delta: float, level: float) -> None:
     validate.between(0, 1, level=level)
 
 
-def _scores(scores: Tensor) -> NDArray[np.float64]:
+def _scores(**named: Tensor) -> NDArray[np.float64]:
+    """The scores of one name."""
+    validate.instance(Tensor, **named)
+    ((name, scores),) = named.items()
     values = scores.detach().double().cpu().numpy()
     if values.ndim != 1 or not len(values):
-        raise ValueError(f"Expected scores of shape (runs,) with at least one run, got {values.shape}.")
+        raise ValueError(f"Expected {name} of shape (runs,) with at least one run, got {values.shape}.")
     if np.isnan(values).any():
-        raise ValueError("Expected scores without NaN.")
+        raise ValueError(f"Expected {name} without NaN.")
     return values

@@ -84,6 +84,7 @@ class GaussianPair(Pair):
       noise: `(draws, outputs)`: the outputs' noise is `z @ noise` for `draws` standard normals z.
 
     Raises:
+      TypeError: for what is no tensor.
       ValueError: for shapes that disagree, NaN or infinite numbers, or more than 10,000 outputs.
 
     Example:
@@ -99,6 +100,7 @@ class GaussianPair(Pair):
     noise: Tensor
 
     def __post_init__(self) -> None:
+        validate.instance(Tensor, mean=self.mean, shift=self.shift, noise=self.noise)
         if self.mean.dim() != 1 or self.shift.shape != self.mean.shape or self.noise.shape[1:] != self.mean.shape:
             raise ValueError(
                 f"Expected mean {tuple(self.mean.shape)}, shift {tuple(self.shift.shape)} and noise "
@@ -338,6 +340,7 @@ class ScaledPair(Pair):
       stds: of each output, with the example and without it, above 0 and not equal.
 
     Raises:
+      TypeError: for means that are no tensor.
       ValueError: for means of another shape or not finite, or standard deviations that are equal or not positive.
 
     Example:
@@ -349,6 +352,7 @@ class ScaledPair(Pair):
     stds: tuple[float, float]
 
     def __post_init__(self) -> None:
+        validate.instance(Tensor, means=self.means)
         if self.means.dim() != 2 or len(self.means) != 2 or not bool(self.means.isfinite().all()):
             raise ValueError(f"Expected means {tuple(self.means.shape)} to be (2, outputs), and finite.")
         included, without = self.stds

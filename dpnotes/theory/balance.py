@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import sympy
 
+from dpnotes import validate
+
 Powers = Mapping[sympy.Symbol, Fraction]  # a monomial without its coefficient
 Named = Mapping[str, sympy.Expr]
 _MOST_PIECES = 1000  # of a product of sums; a bound of more terms says little up to their number
@@ -498,6 +500,7 @@ def balance(
         paper symbols are added (a count is at least 1, a probability at most 1).
 
     Raises:
+      TypeError: terms, constraints or a regime without names, or one symbol in place of several.
       ValueError: a term is no monomial; the terms can be made arbitrarily small; the constraints contradict the regime;
         so many terms and tuned symbols that the vertices would take minutes.
 
@@ -508,6 +511,9 @@ def balance(
     >>> found.parameters(found.vertices[0])
     {T: n**(2/3), eta: n**(-1/3)}
     """
+    validate.instance(Mapping, terms=terms)
+    validate.or_none(validate.instance, Mapping, constraints=constraints, regime=regime)
+    validate.instance(Iterable, tuned=tuned)
     tuned = tuple(tuned)
     if not terms:
         raise ValueError("Expected at least one term.")

@@ -217,6 +217,17 @@ def test_bad_input_names_the_term_and_the_reason(call, message):
         call()
 
 
+def test_terms_without_names_and_one_symbol_in_place_of_several_are_refused_by_name():
+    for call, message in (
+        (lambda: balance([ETA, T], [T]), r"terms=\[eta, T\] to be a Mapping"),  # type: ignore[arg-type]
+        (lambda: balance({"a": T}, [T], [ETA]), r"constraints=\[eta\] to be a Mapping"),  # type: ignore[arg-type]
+        (lambda: balance({"a": T}, [T], {}, T), "regime=T to be a Mapping"),
+        (lambda: balance({"a": 1 / T}, tuned=T), "tuned=T to be an Iterable"),
+    ):
+        with pytest.raises(TypeError, match=f"^Expected {message}"):
+            call()
+
+
 def test_a_tuned_symbol_in_no_term_may_have_any_value():
     found = balance({"a": ETA, "b": 1 / (ETA * N)}, [ETA, T])
     assert found.parameters(found.vertices[0]) == {ETA: 1 / sqrt(N), T: 1}

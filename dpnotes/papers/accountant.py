@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,18 +10,20 @@ import numpy as np
 from dpnotes import validate
 from dpnotes.theory.calculators import Calculator, parameters
 from dpnotes.theory.refusals import require
-from dpnotes.theory.symbols import COUNT, PaperSymbols
+from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, PaperSymbols
 
 if TYPE_CHECKING:
     from dpnotes.privacy.accounting import Accountant
     from dpnotes.privacy.events import Event
 
 SYMBOLS = PaperSymbols("privacy")
-noise_multiplier = SYMBOLS.symbol("noise_multiplier", "noise over sensitivity, an example replaced")
+noise_multiplier = SYMBOLS.symbol("noise_multiplier", "noise over sensitivity")
 num_steps = SYMBOLS.symbol("num_steps", "number of releases", domain=COUNT)
 batch_size = SYMBOLS.symbol("batch_size", "batch size, num_examples for whole batches", domain=COUNT)
 num_examples = SYMBOLS.symbol("num_examples", "number of examples", domain=COUNT, common="num_examples")
+sampling_rate = SYMBOLS.symbol("sampling_rate", "probability of an example to be in a batch", domain=UNIT_INTERVAL)
 epsilon = SYMBOLS.symbol("epsilon", "privacy loss", common="epsilon")
+delta = SYMBOLS.symbol("delta", "probability left to chance", domain=UNIT_INTERVAL, common="delta")
 
 
 def delta_at(events: "Iterable[Event]", epsilon: float, accountant: "Accountant | None" = None) -> float:
@@ -87,5 +90,44 @@ def _delta(noise_multiplier: Any, num_steps: Any, batch_size: Any, num_examples:
 DELTA = Calculator(
     _delta,
     (noise_multiplier, num_steps, batch_size, num_examples, epsilon),
-    parameters({"delta": "the least delta at epsilon that the accountant finds, batches of fixed size"}),
+    parameters({"delta": "the least delta at epsilon that the accountant finds, batches of fixed size, one replaced"}),
+)
+
+
+def _poisson(noise_multiplier: float, num_steps: int, sampling_rate: float) -> "list[Event]":
+    from dpnotes.core import Relation, Sampling
+    from dpnotes.privacy.events import Event
+
+    return [Event(noise_multiplier, Relation.ADD_OR_REMOVE, Sampling.poisson(sampling_rate), int(num_steps))]
+
+
+@partial(np.vectorize, otypes=[float])
+def _epsilon(noise_multiplier: float, num_steps: int, sampling_rate: float, delta: float) -> float:
+    from dpnotes.privacy.accounting import account
+
+    return account(_poisson(float(noise_multiplier), num_steps, float(sampling_rate)), float(delta)).epsilon
+
+
+@partial(np.vectorize, otypes=[float])
+def _noise_multiplier(epsilon: float, delta: float, num_steps: int, sampling_rate: float) -> float:
+    from dpnotes.privacy import calibration
+
+    def events(multiplier: float) -> "list[Event]":
+        return _poisson(multiplier, num_steps, float(sampling_rate))
+
+    return calibration.noise_multiplier(events, float(epsilon), float(delta))
+
+
+# The usual noisy SGD: Poisson batches, an example added or removed.
+EPSILON = Calculator(
+    lambda *numbers: {"epsilon": _epsilon(*numbers)[()]},
+    (noise_multiplier, num_steps, sampling_rate, delta),
+    parameters(
+        {"epsilon": "the least at delta that the accountant finds, Poisson batches, an example added or removed"}
+    ),
+)
+NOISE_MULTIPLIER = Calculator(
+    lambda *numbers: {"noise_multiplier": _noise_multiplier(*numbers)[()]},
+    (epsilon, delta, num_steps, sampling_rate),
+    parameters({"noise_multiplier": "the least at epsilon and delta, Poisson batches, an example added or removed"}),
 )

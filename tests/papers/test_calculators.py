@@ -62,6 +62,14 @@ def test_every_calculator_is_reached_by_its_name_and_no_claim_has_it():
             ("privacy.delta", "noise_multiplier=10", "num_steps=100", "batch_size=5", "num_examples=5", "epsilon=1"),
             {"delta": gaussian_delta(1.0, 1.0)},
         ),
+        (
+            ("privacy.epsilon", "noise_multiplier=1.1", "num_steps=1000", "sampling_rate=0.01", "delta=1e-5"),
+            {"epsilon": 1.5154},  # what PLDAccountant of dp_accounting says, asked without us
+        ),
+        (
+            ("privacy.noise_multiplier", "epsilon=1.5157", "num_steps=1000", "sampling_rate=0.01", "delta=1e-5"),
+            {"noise_multiplier": 1.1},
+        ),
     ],
 )
 def test_calc_on_the_command_line(arguments, expected):

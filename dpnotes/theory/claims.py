@@ -196,6 +196,10 @@ class Claim:
         """The corrected statement, plain text on one line, or None where there is nothing to correct."""
         return self.erratum.corrected.plain() if self.erratum and self.erratum.corrected else None
 
+    def __str__(self) -> str:
+        """Two lines: what it is and where it stands, and what is printed there."""
+        return f"{self.id}: {self.title} ({self.locator})\n{self.printed_text}"
+
     def check(self) -> Verdict:
         """Check the statement as printed; the same verdict in every run."""
         return self.statement.verdict()
@@ -322,7 +326,7 @@ def _corrected(statement: Statement, corrected: Corrected) -> Statement | None:
 
 
 def select(claims: Sequence[Claim], names: Iterable[str] = ()) -> tuple[Claim, ...]:
-    """The claims whose id is a name or starts with it at a dot; all of them without names.
+    """The claims whose id is a name or starts with it, at a dot where some do; all of them without names.
 
     Raises:
       ValueError: a name fits no claim; the message offers the nearest ids.
@@ -330,6 +334,8 @@ def select(claims: Sequence[Claim], names: Iterable[str] = ()) -> tuple[Claim, .
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
     >>> [claim.id for claim in select(CLAIMS, ["budget_schedules.lemma4.4"])]
     ['budget_schedules.lemma4.4.optimum', 'budget_schedules.lemma4.4.gap']
+    >>> [claim.id for claim in select(CLAIMS, ["budget_schedules.lemma4.4.opt"])]
+    ['budget_schedules.lemma4.4.optimum']
     """
     chosen: dict[str, Claim] = {}
     names = tuple(names)
@@ -337,6 +343,7 @@ def select(claims: Sequence[Claim], names: Iterable[str] = ()) -> tuple[Claim, .
         return tuple(claims)
     for name in names:
         found = [claim for claim in claims if claim.id == name or claim.id.startswith(f"{name}.")]
+        found = found or [claim for claim in claims if name and claim.id.startswith(name)]
         if not found:
             near = difflib.get_close_matches(name, [claim.id for claim in claims], n=3, cutoff=0.4)
             offer = f"; did you mean {', '.join(near)}?" if near else "."

@@ -203,10 +203,17 @@ def test_select():
     claims = [claim("example.thm1.rate"), claim("example.thm1.step"), claim("example.thm10")]
     assert [c.id for c in select(claims, ["example.thm1"])] == ["example.thm1.rate", "example.thm1.step"]
     assert select(claims) == tuple(claims)
+    assert [c.id for c in select(claims, ["example.thm1.s"])] == ["example.thm1.step"], "what begins so, at no dot"
+    assert select(claims, ["example.thm"]) == tuple(claims)
     with pytest.raises(ValueError, match=r"'example.thm1.stp' .* did you mean example\.thm1\.step"):
         select(claims, ["example.thm1.stp"])
     with pytest.raises(ValueError, match="Expected a claim with a calculator, got example.one"):
         claim().calculator()
+
+
+def test_a_claim_is_shown_in_two_lines():
+    shown = claim("example.thm1.rate", Identity(X, A + B, A + B))
+    assert str(shown) == "example.thm1.rate: title (Theorem 1)\nx = a + b"
 
 
 @pytest.mark.parametrize(

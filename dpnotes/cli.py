@@ -140,6 +140,8 @@ def check(
     """Check claims: a line each, the counts last."""
     from dpnotes.theory.cache import Verdicts
 
+    if certificates is not None:
+        _check_place(certificates)
     if write and (not errata or claims):
         raise ValueError("Expected --write with --errata and without names: the page holds all papers.")
     chosen = papers.claims(*(claims or ()))
@@ -155,6 +157,17 @@ def check(
 
         found = document(chosen, dpnotes.__version__)
         files.write({certificates: (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()})
+
+
+def _check_place(certificates: Path) -> None:
+    """Refuse, before the work, a file that cannot be written after it."""
+    folder = certificates.absolute().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"Expected a folder for --certificates {certificates}: {error.strerror}.") from error
+    if certificates.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"Expected --certificates {certificates} to be a file that can be written.")
 
 
 def _check(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> None:
@@ -253,6 +266,10 @@ def calc(
             f"dpnotes: {claim} does not stand as printed; the numbers are {instead}: dpnotes check --errata {claim}",
             err=True,
         )
+    if results.get("delta_reached", 0) > arguments.get("delta", 1) * (1 + 1e-6):  # but for rounding
+        asked = f"({arguments['epsilon']:g}, {arguments['delta']:g})-DP"
+        reached = f"delta_reached={results['delta_reached']:.3g}"
+        typer.echo(f"dpnotes: this noise is not shown to be {asked}: {reached}", err=True)
     plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in results.items()}
     if as_json:
         print_json(plain)
@@ -577,6 +594,8 @@ def results(
     """A stored result as a table, with its decision."""
     from dpnotes import experiments as parts
 
+    if csv and as_json:
+        raise ValueError("Expected --csv or --json, got both.")
     result = parts.load(_experiment(name), profile)
     if result.state == "missing":
         raise ValueError(f"{name} {profile}: {result.reason}")

@@ -133,6 +133,8 @@ def lab(
         typer.echo(f"Yours are in {found.backup}.")
     if found.added:
         typer.echo(f"{len(found.added)} files copied into {found.folder}.")
+    elif copy_only and not found.older:
+        typer.echo(f"Nothing to copy: {found.folder} is up to date.")
     if found.older:
         named = f"{found.older[0]}{f' and {len(found.older) - 1} more' if len(found.older) > 1 else ''}"
         here = "make lab FRESH=1" if folder is None and copies.in_repository() else "dpnotes lab --fresh"

@@ -210,6 +210,14 @@ def test_calc():
     assert call("calc", "budget_schedules.thm4.5.minimiser", "kappa=10", "alpha=1").stderr == "", "control"
 
 
+def test_calc_says_where_the_noise_does_not_give_the_delta_that_was_asked_for():
+    numbers = ("d=100", "epsilon=1", "delta=1e-6", "G=1", "M=1", "rho=1", "U=1")
+    said = call("calc", "drift_escape.own.rate", "n=100000000", *numbers, "constants=one").stderr
+    assert said == "dpnotes: this noise is not shown to be (1, 1e-06)-DP: delta_reached=0.51\n"
+    sound = call("calc", "goldstein.tree_noise", "Sigma=8", "S=1", "epsilon=1", "delta=1e-6")
+    assert "delta_reached" in sound.stdout and sound.stderr == "", "the control"
+
+
 def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
     factors = {"paper": 2.0, "corrected": 4.0, "one": 1.0}
     (claim,) = papers.claims(A_CLAIM)
@@ -244,6 +252,12 @@ def test_calc_chooses_a_set_of_constants(monkeypatch: pytest.MonkeyPatch):
         (("check", "--write"), "Expected --write with --errata and without names"),
         (("check", "--errata", "--write", "budget_schedules"), "Expected --write with --errata and without names"),
         (("check", ""), "Expected '' to be a claim"),
+        (
+            ("check", "--certificates", "/proc/none/x.json"),
+            "Expected a folder for --certificates /proc/none/x.json: No",
+        ),
+        (("check", "--certificates", "/proc"), "Expected --certificates /proc to be a file that can be written"),
+        (("results", "budget_schedules.quadratic", "--csv", "--json"), "Expected --csv or --json, got both"),
         (("calc", A_CLAIM, "kappa=0.5", "alpha=1e-4"), "Expected kappa=0.5 > 1"),
         (("calc", A_CLAIM, "kappa=nan", "alpha=1e-4"), "kappa"),
         (("calc", A_CLAIM, "kappa=inf", "alpha=1e-4"), "Expected kappa=inf to be finite"),

@@ -2,6 +2,8 @@
 
 import math
 import random
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,13 @@ from dpnotes.privacy.mechanisms import Exact
 from dpnotes.streams import Streams
 from tests.attack import audits, fuzz, kills, mutants
 from tests.attack.__main__ import PAGE, SIZES, with_figures
+
+
+@pytest.mark.slow
+def test_the_command_starts_where_pytest_is_not_there_to_find_helpers():
+    command = [sys.executable, "-m", "tests.attack", "--help"]
+    found = subprocess.run(command, cwd=PAGE.parents[1], capture_output=True, text=True, check=False)
+    assert found.returncode == 0 and "fuzz" in found.stdout, found.stderr
 
 
 # ---------------------------------------------------------------- fuzz

@@ -4,18 +4,22 @@ A reference is a generator that yields a named tuple a step. What begins with `p
 holder alone, `paid` and `left` are the budget, and all else is released or follows from what is.
 """
 
+import ast
 import html
 import inspect
 import itertools
 import math
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import ipywidgets
 
-MARK = "background: #FFE69C; color: #000000"  # 4.5:1 and more, whatever the theme
+MARK = "background: #FFE69C; color: #000000; margin-left: -2ch"  # 4.5:1 and more, whatever the theme
+_POINTER = '<span style="display: inline-block; width: 2ch; user-select: none">▸</span>'  # a copy leaves it behind
+_NONE_OF_YOURS = "All lines that ran stand in the library's listing too: a name means something else here, or nothing."
 _PANES = ("private: for the data holder alone", "released, or follows from it", "budget")
 
 
@@ -48,6 +52,22 @@ def listing(code: Any) -> list[tuple[int, str]]:
     signature = next((place for place, end in enumerate(ends) if end), 0)
     numbered = list(enumerate((line.rstrip("\n") for line in lines), start=first))
     return [(n, text) for n, text in numbered if n <= first + signature or n >= begin]
+
+
+def imports(functions: Sequence[Callable[..., Any]]) -> list[str]:
+    """The lines that a copy of these functions needs above it, one a module that they come from.
+
+    >>> from dpnotes.papers.budget_schedules.reference import clipped, private_gradient_descent
+    >>> imports([private_gradient_descent, clipped])
+    ['from dpnotes.papers.budget_schedules.reference import Step, Tensor, torch']
+    """
+    copied = {function.__name__ for function in functions}
+    needed: dict[str, set[str]] = {}
+    for function in functions:
+        tree = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function))))
+        names = {node.id for node in tree if isinstance(node, ast.Name)} & function.__globals__.keys() - copied
+        needed.setdefault(function.__module__, set()).update(names)
+    return [f"from {module} import {', '.join(sorted(names))}" for module, names in needed.items() if names]
 
 
 def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), most: int = 200) -> list[Frame]:
@@ -213,14 +233,15 @@ class Stepper:
         self.code.value, self.readout.value = self._marked(frame), self._words(number, frame)
 
     def _marked(self, frame: Frame) -> str:
-        blocks = []
+        blocks = ["\n".join(imports(self._functions))]
         for file, lines in self._listings:
             texts = [(html.escape(text), (file, n) in frame.lines) for n, text in lines]
-            marked = (f'<mark style="{MARK}">▸ {text}</mark>' if ran else f"  {text}" for text, ran in texts)
+            marked = (f'<mark style="{MARK}">{_POINTER}{text}</mark>' if ran else text for text, ran in texts)
             blocks.append("\n".join(marked))
         label = f"the listing of {', '.join(function.__name__ for function in self._functions)}; ▸ marks what ran"
         named = f'role="region" aria-label="{html.escape(label)}" tabindex="0"'
-        return f'<pre {named} style="overflow-x: auto">' + "\n\n".join(blocks) + "</pre>"
+        style = "overflow-x: auto; padding-left: 2ch; word-break: normal"  # words, not letters, go to the next line
+        return f'<pre {named} style="{style}">' + "\n\n".join(filter(None, blocks)) + "</pre>"
 
     def _words(self, number: int, frame: Frame) -> str:
         if frame.step is None:
@@ -265,7 +286,7 @@ class Comparison:
         if not self.what:
             return f"The same in all {self.steps} steps, and at the end."
         where = "".join(f"\n  line {number}: {text}" for number, text in self.lines)
-        blame = f"Yours alone, and ran in this step:{where}" if where else "The lines that ran are the library's."
+        blame = f"Yours alone, and ran in this step:{where}" if where else _NONE_OF_YOURS
         return f"The same in {self.steps} steps; then {self.what}.\n{blame}"
 
 

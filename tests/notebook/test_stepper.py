@@ -1,6 +1,10 @@
 """Stepping through a reference, and comparing a changed copy of it, without a browser."""
 
+import builtins
+import dis
+import html
 import inspect
+import linecache
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -11,11 +15,12 @@ from typing import Any
 import pytest
 import torch
 
-from dpnotes.notebook.stepper import Stepper, compare, listing, panes, shown, trace
+from dpnotes.notebook.stepper import Frame, Stepper, compare, listing, panes, shown, trace
 from dpnotes.papers.adaptive_batch import reference as adaptive
 from dpnotes.papers.budget_schedules import reference as schedules
 from dpnotes.papers.drift_escape import reference as escape
 from dpnotes.papers.goldstein import reference as nonsmooth
+from dpnotes.papers.noisy_sgd import reference as noisy
 
 DATA = torch.tensor([[0.1], [-0.1]]).repeat(50, 1)
 
@@ -52,7 +57,7 @@ def test_the_lines_that_a_step_ran_are_marked_and_no_others():
         lines = "\n".join(stepped.data["lines"])
         assert ("# 5: O1" in lines, "# 7: O2" in lines) == (is_fresh, not is_fresh)
         assert "S, k = [], 0" in lines, "of a function that it calls"
-        marked = re.findall(r"<mark[^>]*>▸ (.*?)</mark>", stepped.code.value)
+        marked = re.findall(r"<mark[^>]*><span[^>]*>▸</span>(.*?)</mark>", stepped.code.value)
         assert len(marked) == len(stepped.data["lines"]) < stepped.code.value.count("\n")
 
 
@@ -135,6 +140,51 @@ def test_values_are_shown_in_a_few_words():
 
 
 # ---------------------------------------------------------------- a listing of the reader's own
+def pasted(shown_html: str) -> dict[str, Any]:
+    """The names of a cell into which a reader pasted a listing: what `user-select: none` marks is not copied."""
+    text = re.sub(r'<span style="[^"]*user-select: none[^"]*">[^<]*</span>', "", shown_html)
+    text = html.unescape(re.sub("<[^>]*>", "", text))
+    names: dict[str, Any] = {"__name__": "__main__"}
+    linecache.cache["<cell>"] = (len(text), None, text.splitlines(keepends=True), "<cell>")
+    exec(compile(text, "<cell>", "exec"), names)
+    return names
+
+
+def codes(code: Any) -> Iterator[Any]:
+    yield code
+    for part in code.co_consts:
+        if inspect.iscode(part):
+            yield from codes(part)
+
+
+LISTED = {  # as the notebooks 01 to 05 and 04b list them
+    "01": [schedules.private_gradient_descent, schedules.clipped],
+    "02": [noisy.clipped_noisy_sgd],
+    "03": [adaptive.stochastic_spider, adaptive.node, adaptive.clipped],
+    "04": [escape.drift_escape, escape.adaptive_dp_spider],
+    "04b": [escape.distributed_adaptive_dp_spider, escape.drift_escape],
+    "04b, models": [escape.distributed_model_selection, escape.errors],
+    "05": [nonsmooth.o2nc, nonsmooth.single_pass_from_losses, nonsmooth.two_point, nonsmooth.clipped, nonsmooth.node],
+}
+
+
+@pytest.mark.parametrize("functions", LISTED.values(), ids=LISTED)
+def test_a_pasted_listing_has_all_of_its_names(functions: list[Callable[..., Any]]):
+    everything = Frame(None, frozenset((one.__code__.co_filename, n) for one in functions for n, _ in listing(one)))
+    names = pasted(Stepper(lambda printed: iter(()), functions)._marked(everything))
+    for function in functions:
+        for code in codes(names[function.__name__].__code__):
+            used = {each.argval for each in dis.get_instructions(code) if each.opname == "LOAD_GLOBAL"}
+            assert used <= names.keys() | vars(builtins).keys()
+
+
+def test_a_listing_pasted_as_a_browser_shows_it_is_the_library_s():
+    stepped = stepper()
+    assert "▸" in stepped.code.value
+    mine = pasted(stepped.code.value)["private_gradient_descent"]
+    assert repr(compare(descends(function=mine), descends())) == "The same in all 4 steps, and at the end."
+
+
 def copied(tmp_path: Path, line: str, instead: str) -> Any:
     """The module as a reader would write it down with one line changed."""
     source = inspect.getsource(schedules)
@@ -166,7 +216,7 @@ def test_a_copy_is_the_same_and_other_arguments_are_no_line_s_fault(tmp_path):
     copy = copied(tmp_path, "# 3\n", "# the budget that is left\n")
     assert repr(compare(descends(function=copy), descends())) == "The same in all 4 steps, and at the end."
     other = compare(descends(function=partial(schedules.private_gradient_descent, beta=0.5)), descends())
-    assert other.what.startswith("m: ") and not other.lines and "The lines that ran are the library's." in repr(other)
+    assert other.what.startswith("m: ") and not other.lines and "stand in the library's listing too" in repr(other)
 
 
 def test_a_copy_that_goes_on_raises_or_says_less_differs(tmp_path):

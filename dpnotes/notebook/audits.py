@@ -74,14 +74,14 @@ def draw_scores(axes: Axes, included: ArrayLike, without: ArrayLike, threshold: 
     both = np.concatenate([included, without])
     low, high = min(both.min(), threshold), max(both.max(), threshold)
     margin = 0.05 * (high - low) or 1.0
-    edges = np.linspace(low - margin, high + margin, 80)
+    edges, highest = np.linspace(low - margin, high + margin, 80), 0.0
     for style, (name, scores) in enumerate((("with the example", included), ("without it", without))):
         density, _ = np.histogram(scores, edges, density=True)
+        highest = max(highest, float(density.max()))
         axes.stairs(density, edges, fill=True, color=plots.COLOURS[style], alpha=0.45, label=name)
     axes.axvline(threshold, color="black", linestyle="--", linewidth=1.4, label="threshold")
     axes.set_xlim(edges[0], edges[-1])
-    axes.set_ylim(0, None)
-    axes.autoscale_view(scalex=False)
+    axes.set_ylim(0, 1.05 * highest)
     plots.label(axes, x="score", y="density", title="what the attacker sees", legend=True)
 
 

@@ -19,7 +19,7 @@ import ipywidgets
 
 MARK = "background: #FFE69C; color: #000000; margin-left: -2ch"  # 4.5:1 and more, whatever the theme
 _POINTER = '<span style="display: inline-block; width: 2ch; user-select: none">▸</span>'  # a copy leaves it behind
-_NONE_OF_YOURS = "All lines that ran stand in the library's listing too: a name means something else here, or nothing."
+_NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
 _PANES = ("private: for the data holder alone", "released, or follows from it", "budget")
 
 

@@ -1,5 +1,6 @@
 """The notebooks of the repository keep the rules, and each rule can be broken."""
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -13,6 +14,13 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
 def test_the_notebook_keeps_the_rules(path):
     assert [*violations(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_hint_that_a_text_speaks_of_is_that_of_an_exercise(path):
+    source = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    called = {*re.findall(r"`(\w+)\.(?:hint|solution)\(\)`", source)}
+    assert called <= {*re.findall(r"^(\w+) = teaching\.Exercise\(", source, re.MULTILINE)}
 
 
 def good():

@@ -93,7 +93,7 @@ class Chances:
       ValueError: a share outside [0, 1], or no simulation.
 
     >>> print(Chances("slope -1/2", "slope -0.4", 0.82, 0.01, 200))
-    "reproduced" in 0.82 of 200 simulations of the prediction (slope -1/2), and in 0.01 of its nearest rival (slope
+    "reproduced" in 82% of 200 simulations of the prediction (slope -1/2), and in 1% of its nearest rival (slope
     -0.4): underpowered
     """
 
@@ -117,8 +117,8 @@ class Chances:
 
     def __str__(self) -> str:
         return (
-            f'"reproduced" in {self.if_right:.3g} of {self.simulations} simulations of the prediction '
-            f"({self.prediction}), and in {self.if_rival:.3g} of its nearest rival ({self.rival})"
+            f'"reproduced" in {100 * self.if_right:.3g}% of {self.simulations} simulations of the prediction '
+            f"({self.prediction}), and in {100 * self.if_rival:.3g}% of its nearest rival ({self.rival})"
             f"{': underpowered' if self.underpowered else ''}"
         )
 

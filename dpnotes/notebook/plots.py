@@ -17,7 +17,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox, ScaledTranslation, TransformedBbox
 from numpy.typing import ArrayLike
 from PIL import Image
 
@@ -232,7 +233,7 @@ def curve(
       label: name in the legend.
       style: place in the list of looks.
       log: which of "x" and "y" to draw as log10; pair it with `log_axis`. Values <= 0 leave a gap.
-      marked: put a marker at every point.
+      marked: put a marker at every point; a lone point always has one.
       floor: with y on a log scale, where values <= 0 are marked by a hollow triangle that points down.
 
     >>> _, (axes,) = new_figure()
@@ -244,10 +245,14 @@ def curve(
     if interval is not None:
         low, high = (_scaled(end, "y" in log) for end in interval)
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0)
-    axes.plot(
-        x, _scaled(y, "y" in log), color=colour, linestyle=line, linewidth=1.8,
+    drawn = _scaled(y, "y" in log)
+    marked = marked or np.isfinite(x + drawn).sum() == 1  # a lone point has no line
+    (shown,) = axes.plot(
+        x, drawn, color=colour, linestyle=line, linewidth=1.8,
         marker=marker if marked else None, markersize=5, label=label,
     )  # fmt: skip
+    if marked:
+        _keep_whole(axes, shown)
     if floor is not None and (none := (np.asarray(y) <= 0)).any():
         axes.plot(x[none], np.full(none.sum(), math.log10(floor)), "v", color=colour, fillstyle="none", clip_on=False)
 
@@ -280,10 +285,16 @@ def points(
     [0.0, 1.0]
     """
     colour, _, marker = look(style)
-    axes.plot(
+    (shown,) = axes.plot(
         _scaled(x, "x" in log), _scaled(y, "y" in log), marker, color=colour, markersize=size, label=label,
         fillstyle="none" if hollow else "full",
     )  # fmt: skip
+    _keep_whole(axes, shown)
+
+
+def _keep_whole(axes: Axes, marks: Line2D) -> None:
+    """Let marks on the border be seen whole, and none beyond it."""
+    marks.set_clip_box(TransformedBbox(Bbox([[-0.03, -0.03], [1.03, 1.03]]), axes.transAxes))
 
 
 def look(style: int) -> tuple[str, Any, str]:

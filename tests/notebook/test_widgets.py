@@ -253,6 +253,26 @@ def test_a_budget_bar_shows_shares():
     np.testing.assert_allclose(widths[1], [0, 0.2, 0.5, 1.0])
 
 
+def ink(draw):
+    """The columns of a picture of axes from 0 to 1 that something is drawn in."""
+    figure, (axes,) = plots.new_figure()
+    axes.set_axis_off()
+    draw(axes)
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    plots.png(figure)
+    return np.flatnonzero((np.asarray(figure.canvas.buffer_rgba())[..., :3] < 255).any(axis=(0, 2)))
+
+
+def test_a_curve_of_one_point_is_seen():
+    for x, y in (([0.5], [0.5]), ([0.2, 0.5, 0.8], [np.nan, 0.5, np.nan])):
+        assert 5 <= len(ink(lambda axes, x=x, y=y: plots.curve(axes, x, y))) <= 9
+
+
+def test_marks_on_the_border_are_whole_and_those_beyond_it_are_not_drawn():
+    inside, border, beyond = (len(ink(lambda axes, x=x: plots.points(axes, [x], [0.5]))) for x in (0.5, 1.0, 1.1))
+    assert border == inside > beyond == 0
+
+
 def test_footnote_and_stamp_are_drawn():
     def noted(axes):
         plots.footnote(axes.figure, "not accounted: PCA")

@@ -29,7 +29,7 @@ def draw_curves(
     Args:
       axes: where to draw.
       x: `(points,)`.
-      curves: name to `(points,)`, in a fixed order: a curve keeps its colour.
+      curves: name to `(points,)`, in a fixed order: a curve keeps its colour. It has a gap where it is nan.
       x_label: below.
       y_label: beside.
       log: which axes are logarithmic; their data must be above 0.
@@ -46,7 +46,7 @@ def draw_curves(
         ("x", np.asarray(x, dtype=float)),
         ("y", np.concatenate([*map(np.atleast_1d, curves.values())])),
     ):
-        low, high = float(np.min(values)), float(np.max(values))
+        low, high = float(np.nanmin(values)), float(np.nanmax(values))
         if which in log:
             plots.log_axis(axes, which, low * 0.9, max(high, low * 1.1) * 1.1)  # type: ignore[arg-type]
         elif which == "x":

@@ -12,3 +12,9 @@ def test_scores_drawn_after_others_are_as_high_as_the_panel():
         audits.draw_scores(axes, spread * np.linspace(0, 1, 50), spread * np.linspace(-1, 0, 50), threshold=0.0)
         drawn = max(float(np.max(patch.get_data().values)) for patch in axes.patches)
         assert 0.9 < drawn / axes.get_ylim()[1] < 1
+
+
+def test_curves_with_gaps_leave_the_others_their_room():
+    _, (axes,) = plots.new_figure()
+    audits.draw_curves(axes, [1, 10, 100], {"all": [1, 10, 1000], "some": [1, np.nan, np.nan]}, "step", "noise")
+    assert axes.get_ylim()[1] > 3 and axes.lines[1].get_marker() != "None"

@@ -15,6 +15,7 @@ from dpnotes.notebook import markup
 from dpnotes.theory.claims import Claim
 
 RIGHT = "Right."
+_NUMBER = re.compile(r"\d[\d.]*(?:e-\d+|(?:-\d+)+)")  # 5.6e-05, 2018-06-14: a browser breaks them at the hyphen
 _LONGEST_WORD = 24  # letters: a longer one, a path or a line of code, may break anywhere
 
 
@@ -323,6 +324,8 @@ def _cell(texts: str | Sequence[str]) -> str:
 
 
 def _linked(text: str) -> str:
+    if "$" not in text and "https:" not in text:
+        return _NUMBER.sub(r'<span style="white-space: nowrap">\g<0></span>', html.escape(text))
     return markup.wrapped(re.sub(r"https://\S+/(\S+)", r'<a href="\g<0>">\1</a>', html.escape(text)))
 
 

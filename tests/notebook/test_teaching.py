@@ -1,5 +1,6 @@
 """Exercises, predictions and tables of the notebooks."""
 
+import re
 from typing import Any
 
 import pytest
@@ -164,3 +165,10 @@ def test_what_is_derived_here_is_ours_and_not_printed():
     said = [part for row in claims_table(own).rows for part in row[2]]
     assert own and not any(part.startswith("printed") for part in said)
     assert sum(part.startswith("ours: ") for part in said) == len(own)
+
+
+def test_a_number_is_not_broken_at_its_hyphen_and_an_address_is_left_alone():
+    rows = [["5.6e-05 (2018-06-14)", "https://example.org/2018-06-14/x"], ["a-1", "$10^{-2}$"]]
+    shown = Table(["", ""], rows)
+    whole = re.findall(r'<span style="white-space: nowrap">(.*?)</span>', shown._repr_html_())
+    assert whole == ["5.6e-05", "2018-06-14"]

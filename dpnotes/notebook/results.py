@@ -73,7 +73,7 @@ class Results:
 
 @dataclass(frozen=True, repr=False)
 class Shown:
-    """What was asked, what came out and by which rule; folded, where it comes from.
+    """What was asked and what came out; folded, by which rule, and where it comes from.
 
     Args:
       result: as loaded from the store.
@@ -97,9 +97,15 @@ class Shown:
         return "\n".join([*(_filled(f"{name}: {text}") for name, text in self._parts().items()), *self._origin()])
 
     def _repr_html_(self) -> str:
-        parts = "".join(f"<p><b>{name}</b>: {html.escape(text)}</p>\n" for name, text in self._parts().items())
+        parts, decision = self._parts(), self.result.decision
+        told = f"<p><b>question</b>: {html.escape(parts['question'])}</p>\n"
+        told += f"<p><b>{decision.verdict.capitalize()}</b>: {html.escape(decision.reason)}</p>\n"
+        rules = {name: text for name, text in parts.items() if name not in ("question", "outcome")}
+        rule = "".join(f"<p>{html.escape(text)}</p>" for text in rules.values())
         lines = "<br>".join(map(html.escape, self._origin()))
-        return f"{parts}<details><summary>where it comes from</summary><p>{lines}</p></details>"
+        for summary, text in ((", ".join(rules), rule), ("where it comes from", f"<p>{lines}</p>")):
+            told += f"<details><summary>{summary}</summary>{text}</details>\n"
+        return told
 
 
 def setting(result: store.Result) -> str:

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -90,6 +91,13 @@ def test_the_current_result_of_the_largest_profile_is_shown(current, shown, monk
         ),
     )
     assert results.Results([experiment]).show("mean").spec.profile == shown
+
+
+def test_the_verdict_is_the_first_word_and_the_rule_is_folded():
+    one = result("current", MANIFEST)
+    shown = results.Shown(one, one)._repr_html_()
+    assert "<p><b>Undecided</b>: </p>" in shown and "always" not in re.sub("(?s)<details>.*?</details>", "", shown)
+    assert "<summary>rule</summary><p>always</p></details>" in shown
 
 
 def test_provenance_of_a_current_result():

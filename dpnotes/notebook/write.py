@@ -28,6 +28,8 @@ from dpnotes.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
 WIDGET = "application/vnd.jupyter.widget-view+json"
+# Of a cell that draws, and of an output that would give a prediction away: JupyterLab opens it when the cell is run.
+FOLDS = ("source_hidden", "outputs_hidden")
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
@@ -83,8 +85,9 @@ def tidy(notebook: NotebookNode) -> NotebookNode:
     notebook.update(metadata=nbformat.from_dict(METADATA), nbformat=4, nbformat_minor=5)
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:02d}"
-        folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
-        cell.metadata = nbformat.from_dict({"jupyter": {"source_hidden": True}} if folded else {})
+        folds = cell.metadata.get("jupyter", {})
+        folded = {name: True for name in FOLDS if folds.get(name)}
+        cell.metadata = nbformat.from_dict({"jupyter": folded} if folded else {})
         if cell.cell_type == "code":
             cell.outputs = _joined(cell.outputs)
         for output in cell.get("outputs", []):

@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from dpnotes.notebook.write import main
+from dpnotes.notebook.write import main, tidy
 
 ROOT = Path(__file__).parents[2]
 EXPLORER = """\
@@ -51,6 +51,12 @@ def test_what_is_stored(written: Path):
     assert [cell["execution_count"] for cell in stored["cells"]] == [1, 2]
     assert stored["metadata"].keys() == {"kernelspec", "language_info"}
     assert main(["--check", str(written)]) == 0
+
+
+def test_what_is_folded_stays_folded():
+    made = nbformat.v4.new_code_cell("1", metadata={"jupyter": {"outputs_hidden": True, "other": 1}, "collapsed": True})
+    (kept,) = tidy(nbformat.v4.new_notebook(cells=[made])).cells
+    assert kept.metadata == {"jupyter": {"outputs_hidden": True}}
 
 
 @pytest.mark.slow

@@ -34,6 +34,14 @@ Explorer(
     describe=lambda data: f"The area is {data['area']}.",
 )"""
 
+LISTED = """\
+import torch
+from dpnotes.notebook.stepper import Stepper
+from dpnotes.papers.budget_schedules.reference import clipped, private_gradient_descent as descent
+
+run = lambda printed: descent(lambda x: x - torch.eye(2), torch.zeros(2), [2, 2], 0.5, 1.0, 0.1, torch.ones)
+Stepper(run, [descent, clipped])"""
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -47,6 +55,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         nbformat.v4.new_code_cell("1 / 0"),
     ]
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), root / "faulty.ipynb")
+    spoils = nbformat.v4.new_output("stream", name="stdout", text="the answer\n")
+    folded = nbformat.v4.new_code_cell(
+        "print('the answer')", outputs=[spoils], execution_count=1, metadata={"jupyter": {"outputs_hidden": True}}
+    )
+    cells = [folded, nbformat.v4.new_code_cell(LISTED)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=METADATA), root / "folded.ipynb")
     return root
 
 
@@ -218,6 +232,23 @@ def test_the_notebook_runs_and_its_widgets_work(opened, name: str):
         fits_and_reads(notebook)
         assert notebook.errors() == []
         assert notebook.complaints == []
+
+
+def test_a_folded_output_opens_with_its_run_and_a_listing_is_copied_without_its_marks(opened):
+    with opened("folded.ipynb") as notebook:
+        notebook.wait_until_shown()
+        answer = notebook.page.locator(".jp-OutputArea-output", has_text="the answer")
+        assert not answer.count() or not answer.first.is_visible()
+        notebook.run_all()
+        answer.first.wait_for(state="visible", timeout=10_000)
+        (stepper,) = notebook.steppers()
+        assert "▸" in stepper.locator("mark").first.inner_text()
+        copied = stepper.locator("pre").evaluate("""pre => {
+            getSelection().selectAllChildren(pre);
+            return getSelection().toString();
+        }""")
+        assert copied.startswith("from dpnotes.papers.budget_schedules.reference import") and "▸" not in copied
+        compile(copied, "<cell>", "exec")
 
 
 def test_control_what_goes_wrong_is_seen(opened):

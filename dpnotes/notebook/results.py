@@ -68,7 +68,7 @@ class Results:
         """Profiles without a current result, and the command that computes it."""
         found = [store.load(one, profile) for one in self._experiments.values() for profile in one.specs]
         rows = [[one.experiment.title, one.spec.profile, stamp] for one in found if (stamp := store.stamp(one))]
-        return Table(["experiment", "profile", "state"], rows)
+        return Table(["experiment", "profile", "state"], rows or [["none", "–", "every profile has a current result"]])
 
 
 @dataclass(frozen=True, repr=False)

@@ -256,6 +256,7 @@ def proved(namespace: Mapping[str, Any]) -> None:
       AssertionError: one of them is unsound; all that are, are named.
 
     >>> proved({"sixes": Exercise("What is 6 times 7?", near(42), ["It is even."], "6 * 7.", answer=42, wrong=[36])})
+    This checks the questions themselves, not your answers.
     1 exercise: solutions pass, and 1 wrong answer does not.
     """
     named = {name: one for name, one in namespace.items() if not name.startswith("_")}  # IPython keeps outputs as _1
@@ -264,6 +265,7 @@ def proved(namespace: Mapping[str, Any]) -> None:
     found = [f"{name}: {what}" for name, one in {**exercises, **predictions}.items() for what in one.unsound()]
     if found:
         raise AssertionError("; ".join(found))
+    print("This checks the questions themselves, not your answers.")
     wrong = sum(len(one.wrong) for one in exercises.values())
     if exercises:
         refused = f"{wrong} wrong answer{'s do' if wrong > 1 else ' does'} not"

@@ -100,6 +100,13 @@ def test_the_verdict_is_the_first_word_and_the_rule_is_folded():
     assert "<summary>rule</summary><p>always</p></details>" in shown
 
 
+def test_that_nothing_is_outstanding_is_said(monkeypatch: pytest.MonkeyPatch):
+    for state, said in (("current", "none"), ("missing", "A toy")):
+        one = result(state, MANIFEST)
+        monkeypatch.setattr(results.store, "load", lambda *_, one=one: one)
+        assert results.Results([one.experiment]).outstanding().rows[0][0] == said
+
+
 def test_provenance_of_a_current_result():
     assert results.provenance(result("current", MANIFEST)).splitlines() == [
         "toy.mean, profile quick, key 0123456789ab",

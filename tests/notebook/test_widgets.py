@@ -1,6 +1,7 @@
 """Widgets driven without a browser, and the drawing functions they use."""
 
 import base64
+import io
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import ipywidgets
 import numpy as np
 import pytest
 from matplotlib.collections import QuadMesh
+from PIL import Image
 
 from dpnotes.notebook import plots
 from dpnotes.notebook.widgets import KEPT, Explorer, log_slider, slider
@@ -259,8 +261,8 @@ def ink(draw):
     axes.set_axis_off()
     draw(axes)
     axes.set(xlim=(0, 1), ylim=(0, 1))
-    plots.png(figure)
-    return np.flatnonzero((np.asarray(figure.canvas.buffer_rgba())[..., :3] < 255).any(axis=(0, 2)))
+    with Image.open(io.BytesIO(plots.png(figure))) as image:
+        return np.flatnonzero((np.asarray(image) < 255).any(axis=(0, 2)))
 
 
 def test_a_curve_of_one_point_is_seen():

@@ -140,11 +140,11 @@ def check(
     """Check claims: a line each, the counts last."""
     from dpnotes.theory.cache import Verdicts
 
-    if certificates is not None:
-        _check_place(certificates)
     if write and (not errata or claims):
         raise ValueError("Expected --write with --errata and without names: the page holds all papers.")
     chosen = papers.claims(*(claims or ()))
+    if certificates is not None:
+        _check_place(certificates)
     with Verdicts(cached=cache) as verdicts:
         if errata:
             _check_errata(chosen, verdicts, as_json)

@@ -45,7 +45,8 @@ _LITTLE_RHO = 1e-9
 def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:
     """The epsilon of a rho-zCDP mechanism ("exact": of Gaussian releases that cost rho).
 
-    Double precision lets the delta that is reached be above it, by a millionth of itself at most.
+    Double precision lets the delta that is reached be above it, by a millionth of itself at most, and below a rho of
+    1e-15 by 2e-4.
 
     Args:
       rho: zCDP parameter, at least 0.

@@ -198,6 +198,7 @@ NOT_LINEAR = {
     "round": lambda data, noise: (data + noise).round(),
     "clamp of the output": lambda data, noise: (data + noise).clamp(0, 10),
     "infinite": lambda data, noise: data + noise / (noise + 1),
+    "abs beside a large number": lambda data, noise: 1e7 + data + noise.abs(),
 }
 OF_ALL_RUNS = {
     "sum of data": lambda data, noise: data.sum() / 5 + 0.2 * noise,
@@ -260,6 +261,8 @@ def test_rounding_is_not_taken_for_noise_that_is_not_linear():
     assert GaussianPair.of(turned, without, included, 300).mu > 0
     short = GaussianPair.of(lambda data, noise: data.float() + noise.float(), without, included, 300)
     assert short.mu == pytest.approx(1, rel=1e-3)  # in float32, where a draw beside 1000 has four digits
+    single = GaussianPair.of(lambda data, noise: data + noise.float() @ weights.float(), 0 * without, included, 300)
+    assert single.mu > 0  # sums in another order, alone and among others
 
 
 # ---------------------------------------------------------------- honest levels

@@ -23,7 +23,7 @@ class Release(NamedTuple):
     blocks: list[tuple[int, int]]  # of the tree, whose noise is in the estimate; of Algorithm 4 none
     private_g: Tensor  # (d,), g_t
     g: Tensor  # (d,), the estimate g~_t, released
-    paid: float  # zCDP of the examples of this query; infinite without noise
+    paid: float  # zCDP of the examples of this query; infinite without noise, which lays bare those summed before, too
     left: int  # examples
 
 

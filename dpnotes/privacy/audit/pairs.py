@@ -145,7 +145,7 @@ class GaussianPair(Pair):
         moved = _outputs(release, included, _probes(num_draws))  # all draws at once: one row shows a difference
         if not _as_unit_draws_say(moved, noise):
             raise ValueError("Expected a release with the same noise on both data sets: for two scales see ScaledPair.")
-        return GaussianPair(mean, moved[0] - mean, noise)
+        return GaussianPair(mean, moved[0].double() - mean, noise)
 
     @property
     def mu(self) -> float:
@@ -261,7 +261,7 @@ class MixturePair(Pair):
             values = [release(several, coins, draws.expand(len(coins), num_draws)) for draws in probes]
             mixtures.append(_mixture(weights, values[0]))
             _check_alone(release(data[None], coins[-1:], probes[-1:]), values[-1][-1:])
-            outcomes.append(torch.stack(values).double())
+            outcomes.append(torch.stack(values))
 
         def at_first_coin(values: Tensor, noise: Tensor) -> Tensor:
             return release(values, coins[:1].expand(len(noise), *coins.shape[1:]), noise)[:, None]
@@ -471,13 +471,14 @@ def _by_unit_draws(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, nu
     validate.at_least(1, num_draws=num_draws)
     outputs = _outputs(release, data, torch.cat([torch.eye(num_draws, dtype=torch.float64), _probes(num_draws)]))
     probed = outputs[num_draws:]
-    noise = outputs[:num_draws] - probed[0]
+    mean = probed[0].double()
+    noise = outputs[:num_draws].double() - mean
     if not _as_unit_draws_say(probed, noise):
         raise ValueError(
             "Expected a release linear in its noise: what it adds for an irregular draw, its negative or 8 times it is "
             "not what unit draws say."
         )
-    return probed[0], noise
+    return mean, noise
 
 
 def _probes(num_draws: int) -> Tensor:
@@ -492,12 +493,14 @@ def _outputs(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, draws: T
     outputs = release(data.expand(len(draws), *data.shape), draws)
     if outputs.dim() != 2 or len(outputs) != len(draws):
         raise ValueError(f"Expected release to give ({len(draws)}, outputs), got {tuple(outputs.shape)}.")
+    if not outputs.is_floating_point():
+        raise ValueError(f"Expected release to give floating-point numbers, got {outputs.dtype}.")
     _check_alone(release(data[None], draws[-2:-1]), outputs[-2:-1])  # not the last, which all might share
-    return outputs.double()
+    return outputs
 
 
 def _check_alone(alone: Tensor, among_others: Tensor) -> None:
-    if alone.shape != among_others.shape or not _same(alone, among_others, among_others.abs()):
+    if alone.shape != among_others.shape or not _within(alone, among_others, _SAME * among_others.abs().max()):
         raise ValueError(
             "Expected a release that answers each run by itself, from the draws it is given: a run alone got another "
             "answer than among others. Data are (runs, ...): sums leave the first axis, as .sum(-1, keepdim=True) does."
@@ -506,14 +509,16 @@ def _check_alone(alone: Tensor, among_others: Tensor) -> None:
 
 def _as_unit_draws_say(probed: Tensor, noise: Tensor) -> bool:
     """Whether a release's outputs for `_probes` are, but for rounding, what its outputs for unit draws say."""
-    irregular = _probes(len(noise))[1].to(noise)
-    added = (probed[1:] - probed[0]) / torch.tensor(_MULTIPLES).to(noise)[:, None]
-    return _same(added, irregular @ noise, irregular.abs() @ noise.abs() + probed[0].abs())
+    rounding = 16 * torch.finfo(probed.dtype).eps * probed.double().abs().amax(0)
+    irregular, multiples = _probes(len(noise))[1], torch.tensor(_MULTIPLES, dtype=torch.float64)
+    added = (probed[1:].double() - probed[0].double()) / multiples[:, None]
+    size = irregular.abs() @ noise.abs()
+    return _within(added, irregular @ noise, _SAME * size + _NOISELESS * size.max() + rounding)
 
 
-def _same(one: Tensor, other: Tensor, scale: Tensor) -> bool:
-    """Whether two differ, entry by entry, by no more than rounding on this scale; NaN is the same as nothing."""
-    return bool(((one - other).abs() <= _SAME * scale + _NOISELESS * scale.max()).all())
+def _within(one: Tensor, other: Tensor, room: Tensor) -> bool:
+    """Whether two differ by no more; NaN is near nothing."""
+    return bool(((one - other).abs() <= room).all())
 
 
 def _mixture(weights: Tensor, values: Tensor) -> NDArray[np.float64]:

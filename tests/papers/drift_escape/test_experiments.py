@@ -130,9 +130,10 @@ def returned(
 def test_the_rule_of_the_returned_point():
     spec = returned_point.QUICK
     assert returned_point.decide(returned(), spec).verdict == "reproduced"
-    for wrong in (
+    wrongs: tuple[dict[str, Any], ...] = (
         {"exponent": 0.85}, {"escaped": 0.15}, {"coupled": 0.4}, {"power": 0.95}, {"of_hills": 0.1}, {"of_hills": -0.1},
-    ):  # fmt: skip
+    )  # fmt: skip
+    for wrong in wrongs:
         assert returned_point.decide(returned(**wrong), spec).verdict == "not reproduced", wrong
     assert returned_point.decide(returned(escaped=0.26), spec).verdict == "undecided"
     assert returned_point.decide(returned(exponent=1.2), spec).verdict == "reproduced", (

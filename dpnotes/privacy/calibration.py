@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dpnotes.privacy.events import Event
 
 _MOST_STD = 1e9  # in sensitivities: beyond, differences of probabilities are rounded away
-# Beyond, they have lost digits: more is added than the level is wrong by, and than an accountant adds to epsilon.
+# Beyond, they have lost digits. What is added covers that, and what `accounting` adds to an epsilon that small.
 _LARGE_STD = 1e4
 
 

@@ -388,7 +388,7 @@ class ModuleProblem:
         """Views of points `(runs, dim)` by the parameters' names, `(runs, *shape)`."""
         check_points(x, self.dim, self._dtype)
         parts = x.split(self._sizes, dim=1)
-        return {name: p.unflatten(1, self._shapes[name]) for name, p in zip(self._names, parts, strict=True)}
+        return {name: p.view(len(p), *self._shapes[name]) for name, p in zip(self._names, parts, strict=True)}
 
     def initial(self, streams: Streams, only: Collection[str] | None = None) -> Tensor:
         """A starting point `(runs, dim)`: what torch's layers do by default, drawn from the streams.

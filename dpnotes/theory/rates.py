@@ -53,6 +53,7 @@ class Rate:
       logs: symbols that stand for logarithms (at least 1), which an O with a tilde hides.
       normalised: symbols that the paper sets to 1; units are then compared only as far as these leave them.
       order: how the statement is printed.
+      tilde: whether it is printed with a tilde for logarithms that the terms leave out.
     """
 
     subject: sympy.Expr
@@ -64,6 +65,7 @@ class Rate:
     logs: tuple[sympy.Symbol, ...] = ()
     normalised: tuple[sympy.Symbol, ...] = ()
     order: Order = "O"
+    tilde: bool = False
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
@@ -82,14 +84,14 @@ class Rate:
 
     def latex(self) -> str:
         """`subject = O(value)`."""
-        order = f"\\tilde{{{_ORDERS[self.order]}}}" if self.logs else _ORDERS[self.order]
+        order = f"\\tilde{{{_ORDERS[self.order]}}}" if self.logs or self.tilde else _ORDERS[self.order]
         held = held_for(at_most_one(self.regime.values(), latex=True), latex=True)
         return f"{sympy.latex(self.subject)} = {order}\\left({sympy.latex(self.value)}\\right){held}"
 
     def plain(self) -> str:
         """`subject = O(value)`."""
         held = held_for(at_most_one(self.regime.values()))
-        return f"{self.subject} = {self.order}{'~' if self.logs else ''}({self.value}){held}"
+        return f"{self.subject} = {self.order}{'~' if self.logs or self.tilde else ''}({self.value}){held}"
 
     def balance(self) -> Balance:
         """The best balance of the terms, with symbols that the paper sets to 1 put to 1.
@@ -116,6 +118,8 @@ class Rate:
                 logs = ", ".join(map(str, self.logs))
                 return replace(without, kind=Kind.UP_TO_LOGS, evidence=f"{without.evidence}; {logs} put to 1")
             return without
+        if self.tilde and found.kind == Kind.UP_TO_CONSTANTS:
+            return replace(found, kind=Kind.UP_TO_LOGS, evidence=f"{found.evidence}; logarithms are left out")
         return found
 
     def _restates(self) -> bool:

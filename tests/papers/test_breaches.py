@@ -5,7 +5,7 @@ Nothing is taken from the claims but the number: noises are those in print, sens
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,12 @@ def last_leaf(leaves: int, first: int, rule: str, noise: float = 1.0) -> float:
     return tree_delta(1.0, [nodes(step, leaves, first, rule) for step in steps], shift, noise)
 
 
+def first_release(steps: Iterable[int], noise: float = 1.0) -> float:
+    """An example that shifts the first of these releases alone, of a mended tree with 8 leaves."""
+    asked = [nodes(step, 8, 0, "k' <= t") for step in steps]
+    return tree_delta(1.0, asked, np.eye(len(asked))[0], noise)
+
+
 def reset_at_the_half(noise: float) -> float:
     """One tree of 1024 leaves, O1 asked at leaf 513: an example of leaf 1 shifts all releases before that."""
     leaves, steps = 1024, np.arange(1, 1025)
@@ -108,6 +114,7 @@ def above_threshold(scale: float) -> float:
 REACHED: dict[str, Callable[[float], float]] = {
     "adaptive_batch.alg1.levels": lambda epsilon: last_leaf(8, 1, "k' <= t"),
     "adaptive_batch.alg1.node": lambda epsilon: last_leaf(16, 1, "k' <= k"),
+    "adaptive_batch.alg2.first": lambda epsilon: first_release(range(8)),
     "adaptive_batch.lemma3.7.O1": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG),
     "adaptive_batch.lemma3.7.O2": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG),
     "adaptive_batch.lemma3.7.sigma": lambda epsilon: gaussian(epsilon, math.sqrt(LEVELS) / LOG),
@@ -118,6 +125,7 @@ REACHED: dict[str, Callable[[float], float]] = {
     "budget_schedules.eq18.replacement": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(0.3927)),
     "budget_schedules.sec4.3.zcdp": subsampled,
     "goldstein.alg1.node": lambda epsilon: last_leaf(8, 1, "k' <= t"),
+    "goldstein.alg3.index": lambda epsilon: first_release([8 % 8, *(step % 8 for step in range(1, 8))]),
     "goldstein.lemma6.3.reset": lambda epsilon: gaussian(
         epsilon, 2 * math.sqrt(2) * epsilon / (4 * math.sqrt(math.log(2) * LOG))
     ),
@@ -127,6 +135,8 @@ REACHED: dict[str, Callable[[float], float]] = {
 }
 KEPT: dict[str, Callable[[], float]] = {  # the same functions, at what the corrections ask for
     "adaptive_batch.alg1.node": lambda: last_leaf(16, 0, "k' <= t", 1 / exact_ratio(1, 1e-6)),
+    "adaptive_batch.alg2.first": lambda: first_release(range(1, 9), 1 / exact_ratio(1, 1e-6)),
+    "goldstein.alg3.index": lambda: first_release([7 % 8 + 1, *range(1, 8)], 1 / exact_ratio(1, 1e-6)),
     "adaptive_batch.lemma3.7.sigma": lambda: gaussian(1.0, exact_ratio(1, 1e-6)),
     "adaptive_batch.alg2.reset": lambda: reset_at_the_half(math.sqrt(SHIFTED) / exact_ratio(1, 1e-6)),
     "budget_schedules.lemmaC.4.inversion": lambda: gaussian(4.0, math.sqrt(2 * 0.1963)),

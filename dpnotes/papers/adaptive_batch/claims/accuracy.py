@@ -49,6 +49,7 @@ at("eq2", "eq. (2)", "Length of the path")(
             "large steps, squares over gamma": (B / eta / gamma).subs(eta, 1 / M),
             "small steps, at most gamma each": steps[gamma] * gamma,
         },
+        tilde=True,
     ),
     "The squares of the large steps sum to B/eta; T = B M/gamma^2 steps in all.",
 )
@@ -64,7 +65,7 @@ calls = {
     "an example a step": steps[gamma],
 }
 at("lemma3.9", "Lemma 3.9", "Number of examples")(
-    Rate(total, printed_total, calls),
+    Rate(total, printed_total, calls, tilde=True),
     "O1 is asked at the start, and whenever the path has grown by kappa; O2 takes b_t at each step.",
     (
         Severity.RATE,
@@ -77,7 +78,8 @@ at("lemma3.9", "Lemma 3.9", "Number of examples")(
 
 def alone(value: Any, count: Any, threshold: Any = kappa) -> Rate:
     """One of the requirements on n, at one branch of kappa, solved for alpha."""
-    return Rate(alpha, value, {"alpha": alpha}, (alpha,), {"count": (count / n).xreplace({kappa: threshold})})
+    count = (count / n).xreplace({kappa: threshold})
+    return Rate(alpha, value, {"alpha": alpha}, (alpha,), {"count": count}, tilde=True)
 
 
 bgm = (B * G * M) ** third
@@ -178,7 +180,7 @@ at("thm3.11.b", "Theorem 3.11", "Batch size of the first oracle")(
 
 normalised = {**ground, "regime": small_noise, "normalised": (B, G, M)}
 at("remark3.12", "Remark 3.12, abstract and Section 1.1", "Accuracy with constants put to 1")(
-    Rate(alpha, sqrt(p) + n**-third, constraints=ground_up, **normalised),
+    Rate(alpha, sqrt(p) + n**-third, constraints=ground_up, **normalised, tilde=True),
     f"{ground_origin}. At B = G = M = 1, for p <= 1; the rate quoted for an FOSP is the same.",
     calculation=CROSSOVER,
 )
@@ -228,6 +230,7 @@ at("thmA.2.hessian_line", "Theorem A.2, proof, last line", "Hessian off the net"
         (M + rho * distance) * uniform,
         {"on the net": M * uniform, "off the net": rho * distance},
         regime=within,
+        tilde=True,
     ),
     "Concentration on the net, and Lipschitz Hessians off it.",
     (
@@ -244,7 +247,16 @@ empirical = {
 }
 ones = (G, M, rho)
 at("secA.2.alpha", "Appendix A.2, last formula", "From empirical to population SOSP")(
-    Rate(alpha, sqrt(d) / n + p ** Rational(2, 3), {"alpha": alpha}, (alpha,), empirical, within, normalised=ones),
+    Rate(
+        alpha,
+        sqrt(d) / n + p ** Rational(2, 3),
+        {"alpha": alpha},
+        (alpha,),
+        empirical,
+        within,
+        normalised=ones,
+        tilde=True,
+    ),
     "The quoted empirical rate p^(2/3), and Theorem A.2: the gradient adds sqrt(d/n), the Hessian needs sqrt(rho "
     "alpha) >= M sqrt(d/n).",
     (

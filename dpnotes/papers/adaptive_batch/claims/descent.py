@@ -101,7 +101,8 @@ per_step = SYMBOLS.symbol("D/Gamma", "average decrease of F in a step of an esca
 per_escape = gamma ** Rational(3, 2) / sqrt(rho)
 average = {"decrease over window": per_escape / window}
 at("lemma3.3.average", "below Lemma 3.3", "Average decrease, in gamma")(
-    Rate(per_step, gamma**2, average, normalised=(M,), order="Omega"), "The decrease of Lemma 3.3 over its window."
+    Rate(per_step, gamma**2, average, normalised=(M,), order="Omega", tilde=True),
+    "The decrease of Lemma 3.3 over its window.",
 )
 
 with_step_size = {"decrease over window": (per_escape / window).subs(M, 1 / eta)}
@@ -120,6 +121,7 @@ at("prop3.4.T", "Proposition 3.4", "Number of steps")(
             "gap over the decrease where the gradient is large": B / (eta * gamma**2) / T,
             "gap over the average decrease of escapes": B / (per_escape / window).subs(M, 1 / eta) / T,
         },
+        tilde=True,
     ),
     "T times the least average decrease exceeds B. With eta = 1/M, as everywhere in the paper.",
 )

@@ -42,11 +42,11 @@ spider_origin = (
     "of O2 are proportional to the step (Definition A.1), so that their squares sum to K over a segment"
 )
 at("sec1.1.ganesh.private", "Section 1.1, alpha_S, second term", "Quoted rate for an SOSP, private term")(
-    spider(p ** Rational(3, 7), *private), f"{spider_origin}. Only the private terms."
+    spider(p ** Rational(3, 7), *private, tilde=True), f"{spider_origin}. Only the private terms."
 )
 
 at("sec1.1.ganesh.sampling", "Section 1.1, alpha_S, first term", "Quoted rate for an SOSP, sampling term")(
-    spider(n**-third, *(name for name in spider_terms if "noise" not in name)),
+    spider(n**-third, *(name for name in spider_terms if "noise" not in name), tilde=True),
     f"{spider_origin}. Only the sampling terms.",
 )
 at.own("spider_gaussian", "What one drift threshold and fixed batches give in between")(
@@ -77,7 +77,7 @@ ground_origin = (
     "T and the path"
 )
 at("sec1.1.arora", "Section 1.1, alpha_F", "Quoted rate for an FOSP")(
-    Rate(alpha, alpha_f, {"alpha": alpha}, (alpha, *chosen), ground_up, small_noise, (), (B, G, M)),
+    Rate(alpha, alpha_f, {"alpha": alpha}, (alpha, *chosen), ground_up, small_noise, (), (B, G, M), tilde=True),
     f"What Algorithm 2 needs for an FOSP, where there are no escapes: {ground_origin}. That the cited algorithm "
     "reaches the same was not checked.",
 )

@@ -137,11 +137,12 @@ at("alg2.first", "Algorithm 2, lines 2, 11 and 13, with Algorithm 1", "Number of
     "Algorithm 2 begins at t = 0 and adds TREE(0) to its first gradient, while Algorithm 1 has TREE(1) to "
     "TREE(Sigma), mended as in alg1.node: NODE(0) is empty.",
     (
-        Severity.EDGE,
+        Severity.PRIVACY,
         "TREE(t) should be TREE(t + 1), and Sigma at least T + 1. Algorithm 1 takes t from 1 to Sigma only, so that "
         "TREE(0), which the first release asks for, does not exist; evaluated all the same, NODE(0) is empty, and "
         "the first gradient, of all b examples, goes out without noise.",
         t - Sum(floor(t / 2**level), (level, 1, t)),
+        Breach(1, 1e-6, 1, "NODE mended: the first release has no noise"),
     ),
 )
 

@@ -15,15 +15,16 @@ at, CLAIMS = PAPER.section()
 at(
     "assumptions",
     "Section 3, assumptions, and Definition 4.1",
-    "Bounded gradients and Polyak-Lojasiewicz on the whole space",
+    "Bounded gradients and Polyak-Lojasiewicz, where no bounded domain is asked for",
 )(
     Inequality(u * exp(2 * steps), Integer(1), {u: (1e-6, 0.999)}, example={u: 0.01, steps: 3}),
     "f(theta) - f^* = u G^2/(2 mu), at most G^2/(2 mu) by both assumptions; gradient ascent for a time T/mu "
     "multiplies it by at least e^{2T}.",
     (
-        Severity.RATE,
-        "On the whole space only constant losses satisfy both. A bounded domain is needed (left by gradient ascent in "
-        "time), or clipping, whose bias Theorem 4.2 does not treat.",
+        Severity.PROOF,
+        "On the whole space only constant losses satisfy both, and the theorems are about nothing else. A bounded "
+        "domain is needed (left by gradient ascent in time, and by the steps, which nothing projects), or clipping, "
+        "whose bias Theorem 4.2 does not treat.",
         Inequality(u * exp(2 * steps), Integer(1), {u: (1e-6, 0.999)}, conditions=(2 * steps <= log(1 / u),)),
     ),
 )
@@ -372,7 +373,8 @@ at("sec4.1.3.uniform_limit", "Section 4.1.3, stability", "Least uniform bound fo
     ),
 )
 at("sec4.1.3.dynamic_limit", "Section 4.1.3, stability", "Least dynamic bound for large kappa")(
-    Limit(dynamic_exact, kappa, oo, Integer(1), where=by_curvature, subject=dynamic_min), "The exact minimum."
+    Limit(dynamic_exact, kappa, oo, Integer(1), where=by_curvature, subject=dynamic_min),
+    "The exact minimum. The paper has Theta(1), of which 1 is the limit.",
 )
 
 gain_law = (1 + 1 / s) * log(1 + s)

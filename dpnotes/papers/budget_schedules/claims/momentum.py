@@ -357,7 +357,8 @@ at("thm4.8.V1", "Theorem 4.8, proof", "First part of the noise variance")(
     "Geometric sums, exchanged.",
     (
         Severity.TYPOGRAPHICAL,
-        "The exponent 2 That - 3 should be 2 That - 1; the following line has the right power.",
+        "The exponent 2 That - 3 should be 2 That - 1, here and in the following line; the inequality after them has "
+        "the right power.",
         gamma ** (2 * That - 1) * first_inner,
     ),
 )

@@ -122,8 +122,11 @@ estimate = SYMBOLS.symbol(
     "g_t", "norm of a gradient, or of its estimate", LOSS / LENGTH, latex="\\|\\hat{g}_t\\|", usual=(1e-3, 1e3)
 )
 error = SYMBOLS.symbol("nu_t", "norm of the error of the estimate", LOSS / LENGTH, latex="\\|\\nu_t\\|")
+gradient = SYMBOLS.symbol(
+    "|grad F(x_{t-1})|", "norm of the gradient at the iterate", LOSS / LENGTH, latex="\\|\\nabla F(x_{t-1})\\|"
+)
 at("lemma6.far", "proof of Lemma 6", "Gradient outside of an escape")(
-    Identity(noise_bound, 2 * chi, estimate - error, {estimate: 3 * chi, error: chi}),
+    Inequality(estimate - error, 2 * chi, {chi: (1e-3, 1)}, ">=", {estimate: 3 * chi, error: chi}, subject=gradient),
     "The estimate is above 3 chi, its error at most chi.",
 )
 
@@ -266,20 +269,15 @@ at("thm1.error", "Theorem 1, and the proof of Lemma 6", "Error of Algorithm 1")(
 )
 
 example = {alpha: 0.01, M: 1, rho: 1, iota: 2, way: 1}
-grad_f_x_t_1 = SYMBOLS.symbol(
-    "|grad F(x_{t-1})|", "gradient where it returns", LOSS / LENGTH, latex="\\|\\nabla F(x_{t-1})\\|"
-)
 at("alg1.return", "Algorithm 1, last return; Theorem 1", "Gradient at the point that is returned")(
-    Inequality(
-        alpha + M * way * radius, alpha, {way: (1e-3, 1)}, where=by_radius, example=example, subject=grad_f_x_t_1
-    ),
+    Inequality(alpha + M * way * radius, alpha, {way: (1e-3, 1)}, where=by_radius, example=example, subject=gradient),
     "The last iterate of the last attempt is returned, at a share w of the radius S from the point x~ that was "
     "tested; the gradient of an M-smooth risk may change by M w S on the way.",
     (
-        Severity.CONSTANT,
+        Severity.PROOF,
         "The point that was tested, x~, should be returned: M S = M iota^{-3/2} sqrt(alpha/rho) is below alpha only "
-        "where M <= iota^{3/2} sqrt(rho alpha), and M may be far larger. (Each attempt also has to begin from x~: it "
-        "is x_{t-1}, not x_t, that is to be set to it.)",
+        "where M <= iota^{3/2} sqrt(rho alpha), and M may be far larger. (Line 9, "
+        "x_t <- x~, does nothing: the next attempt begins from x_{t-1}, which is still x~.)",
         Inequality(
             3 * way * chi + other_way * chi,
             alpha,

@@ -66,7 +66,7 @@ level = {
     "differences: privacy": M**2 * d * kappa / (m * b2**2 * epsilon**2),
 }
 at("eq94", "eq. (94)", "Noise level of the distributed oracle at the printed batches")(
-    Rate(alpha**2, bracket(*shared), {k: v.xreplace(batches) for k, v in level.items()}),
+    Rate(alpha**2, bracket(*shared), {k: v.xreplace(batches) for k, v in level.items()}, tilde=True),
     "The noise level of Lemma 9 with b_1 and b_2 put in.",
 )
 at("eq95", "eq. (95)", "Noise level of the distributed oracle in terms of alpha")(
@@ -130,8 +130,9 @@ at(
     "Definition 7 asks for." + as_read,
     (
         Severity.CONSTANT,
-        "The noise carries c_1, the threshold does not: a critical point is rejected unless log(16/omega') >= c_1. "
-        "Lemma 10 asks for the factor 4 sqrt(c_1) in the threshold.",
+        "The noise carries c_1, the threshold does not: where the noise is more than alpha and the sampling error, "
+        "which the threshold allows for too, a critical point is likely rejected unless log(16/omega') >= c_1. Lemma "
+        "10 asks for the factor 4 sqrt(c_1) in the threshold.",
         Inequality(tail, 4 * sqrt(c1) * allowed, where=noise),
     ),
 )
@@ -149,8 +150,9 @@ at(
     "The edge 2 sqrt(d) of the spectrum of a symmetric matrix with independent standard Gaussian entries." + as_read,
     (
         Severity.CONSTANT,
-        "The noise carries c_2, the threshold does not: even a zero Hessian is rejected, unless log(32/omega') >= 4 "
-        "c_2. 2 sigma_2 (sqrt(d) + sqrt(log(16/omega')))/sqrt(m) is exceeded with probability omega'/8 at most.",
+        "The noise carries c_2, the threshold does not: where the noise is more than the other terms of the "
+        "threshold, even a zero Hessian is likely rejected unless log(32/omega') >= 4 c_2. 2 sigma_2 (sqrt(d) + "
+        "sqrt(log(16/omega')))/sqrt(m) is exceeded with probability omega'/8 at most.",
         Inequality(
             curvature_tail,
             2 * M * sqrt(c2 * d * T * log(1 / delta)) * (sqrt(d) + sqrt(log(16 / omega_s))) / (sqrt(m) * n * epsilon),
@@ -234,6 +236,7 @@ at("thm4", "Theorem 4, eq. (10)", "Error of the selected point")(
         {"gradient": gradient.xreplace(steps), "curvature": curvature.xreplace(steps)},
         regime={"alpha <= 1": alpha},
         normalised=ones,
+        tilde=True,
     ),
     "The gradient bound (120), and the square of the curvature bound (121) over rho, at T = M^2 U/(sqrt(rho) "
     "alpha^(5/2)). Cross terms of the square are at most the larger of their two squares." + as_read,

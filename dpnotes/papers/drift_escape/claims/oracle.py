@@ -200,7 +200,7 @@ level = {
     "differences: privacy": M**2 * d * kappa / (b2**2 * epsilon**2),
 }
 at("eq82", "eq. (82)", "Noise level at the printed batches")(
-    Rate(alpha**2, bracket(*single), {k: v.xreplace(batches) for k, v in level.items()}),
+    Rate(alpha**2, bracket(*single), {k: v.xreplace(batches) for k, v in level.items()}, tilde=True),
     "The noise level of Lemma 7 with b_1 and b_2 put in.",
 )
 
@@ -239,6 +239,7 @@ at("appE.3.alpha", "Appendix E.3, below (83)", "Noise level, solved for alpha")(
         {"alpha": alpha},
         (alpha,),
         {f"term {k}": term / alpha**2 for k, term in enumerate(Add.make_args(bracket_in_alpha(*single)))},
+        tilde=True,
     ),
     "alpha^2 is at least each of the four terms of (83).",
 )
@@ -429,9 +430,9 @@ at("thm2.noise", "eq. (3) and Condition 1, as Theorem 2 uses them", "Correlation
     "variance r^2 here: steps k and k + 1 after it share all but the last.",
     (
         Severity.PROOF,
-        "Lemmas 1, 3, 13, 18 and 19 take the noise of each step to be fresh, with mean 0 given the past; that of "
-        "Algorithm 2 is a sum, nearly the same from step to step. Lemma 4 survives, by Cauchy-Schwarz; for Lemmas 1 "
-        "and 18 a version for sums of martingale differences is missing.",
+        "Lemmas 1, 13, 18 and 19, and Corollary 2, take the noise of each step to be fresh, with mean 0 given the "
+        "past; that of Algorithm 2 is a sum, nearly the same from step to step. Lemma 4 survives, by Cauchy-Schwarz; "
+        "for Lemmas 1 and 18 a version for sums of martingale differences is missing.",
         sqrt((sigma**2 + since * r**2) / (sigma**2 + (since + 1) * r**2)),
     ),
 )

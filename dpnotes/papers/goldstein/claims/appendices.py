@@ -101,6 +101,7 @@ at("propB.4", "Proposition B.4", "Gradient norm from a warm start")(
         },
         (start,),
         {"warm start": L * R * d / (n * epsilon) / start},
+        tilde=True,
     ),
     "Private variance reduction from a point of excess loss Delta, (sqrt(L0 Delta L1 d)/(n epsilon))^(2/3) + L0 "
     "sqrt(d)/(n epsilon), where an exponential mechanism finds Delta = L0 R d/(n epsilon); both up to logarithms.",
@@ -115,7 +116,7 @@ lasry_lions = {
 below_l = {"beta <= L": beta / L}
 far = {"R >= alpha/sqrt(d)": alpha / (R * root)}
 at("thmB.5.rate", "Theorem B.5", "Sample size with Lasry-Lions smoothing")(
-    Rate(n, n_b5 * L**third, {"n": n}, (n, lam), lasry_lions, {**below_l, **far}, order="Omega"),
+    Rate(n, n_b5 * L**third, {"n": n}, (n, lam), lasry_lions, {**below_l, **far}, order="Omega", tilde=True),
     "Proposition B.4 with L0 = L and L1 = 1/lambda at most beta, and 3 lambda L at most alpha; for R >= "
     "alpha/sqrt(d), since x_0 within alpha of a minimiser is stationary.",
     (

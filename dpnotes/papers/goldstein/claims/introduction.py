@@ -16,7 +16,7 @@ chosen = (n, D, T, period, B1, B2, m)
 
 def sample_size(value: Expr, constraints: dict[str, Expr], tuned: tuple = chosen, **more: object) -> Rate:
     """The least number of samples, with everything else tuned."""
-    return Rate(n, value, {"n": n}, tuned, constraints, REGIME, order="Omega", **more)  # type: ignore[arg-type]
+    return Rate(n, value, {"n": n}, tuned, constraints, REGIME, order="Omega", tilde=True, **more)  # type: ignore[arg-type]
 
 
 n1 = Phi * L**2 * d / (alpha * beta**3) + Phi * L * d ** Rational(3, 2) / (epsilon * alpha * beta**2)

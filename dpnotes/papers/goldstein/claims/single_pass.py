@@ -76,13 +76,14 @@ at("thm3.1.bound", "Section 3, proof of Theorem 3.1, display below eq. (9)", "Bo
         + L * root / (period * epsilon)
         + L * D * d / (alpha * epsilon),
         final,
+        tilde=True,
     ),
     "Proposition 2.6 and Lemmas 3.4 and 3.6 with B1 = Sigma, B2 = 1.",
 )
 
 at_most_n = {"samples": T / n, **{name: COUNTS[name] for name in ("Sigma >= 1", "M >= 1")}}
 at("thm3.1.accuracy", "Section 3, proof of Theorem 3.1", "Accuracy of one pass")(
-    Rate(norm, accuracy, final, (D, period, T), at_most_n, enough_samples),
+    Rate(norm, accuracy, final, (D, period, T), at_most_n, enough_samples, tilde=True),
     "The bound before tuning, minimised over D, Sigma and T <= n. The third printed term is between these two.",
     calculation=calculate.ACCURACY,
 )
@@ -93,6 +94,7 @@ at("thm3.1.accuracy.third", "Section 3, proof of Theorem 3.1", "Third term of th
         {name: final[name] for name in ("descent", "increments", "noise of the reset")},
         (D, period, T),
         {"samples": T / n},
+        tilde=True,
     ),
     "Descent, the sampling of increments and the noise of resets, minimised over D, Sigma and T <= n.",
 )
@@ -105,6 +107,7 @@ at("thm3.1.third", "Section 3, proof of Theorem 3.1", "Third term of the sample 
         {"both": accuracies["both"] / beta},
         REGIME,
         order="Omega",
+        tilde=True,
     ),
     "The third term of the accuracy at most beta, solved for n.",
 )
@@ -161,6 +164,7 @@ at("eq9", "eq. (9)", "Error of the oracle")(
             "sensitivity to directions at a reset": d * period / sqrt(m),
             "sensitivity to directions of increments": sqrt(d / m) * alpha / D,
         },
+        tilde=True,
     ),
     "Lemma 3.6 with the noise of Lemma 3.5 and m as large as that lemma wants; logarithms put to 1.",
 )

@@ -139,6 +139,7 @@ at("sec3.2.progress", "Section 3.2, proof sketch", "Decrease over all iterations
             "duration of an escape": escape * eta * sqrt(rho * alpha),
         },
         order="Omega",
+        tilde=True,
     ),
     "F is at least sqrt(alpha^3/rho), T at least f_max/(eta alpha^2), I at most 1/(eta sqrt(rho alpha)), up to "
     "constants.",
@@ -273,7 +274,7 @@ def selection(value: Any, accuracy: Any, bound: Any, **more: Any) -> Rate:
 
 
 at("sec3.4.n", "Section 3.4", "Number of examples for the selection")(
-    selection(1 / (epsilon * f_max**2 * sqrt(d)), f_max * dimension_rate, C, normalised=(L, rho, C)),
+    selection(1 / (epsilon * f_max**2 * sqrt(d)), f_max * dimension_rate, C, normalised=(L, rho, C), tilde=True),
     "Laplace noise C/(n epsilon) at most alpha, and L/(n epsilon) at most sqrt(rho alpha), with alpha as printed in "
     "Theorem 3.5.",
     (
@@ -286,6 +287,7 @@ at("sec3.4.n", "Section 3.4", "Number of examples for the selection")(
             1 / (epsilon * sqrt(d)) + L / (epsilon * (rho**2 * f_max) ** Rational(1, 3) * d ** Rational(1, 6)),
             of_f,
             sqrt(L * f_max),
+            tilde=True,
         ),
     ),
     calculation=calculators.SELECTION,

@@ -192,7 +192,11 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
         where={squared: (n * epsilon / c_2) ** 2 / (T * log_delta)},
         instance={d: 100},
         example={n: 1000, T: 1000, epsilon: 1, c_2: 1, delta: 1e-5},
-        subject=SYMBOLS.symbol("P[max|grad f(x_t)| > C]", "probability that a gradient is large"),
+        subject=SYMBOLS.symbol(
+            "P[max|grad f(x_t)| > C]",
+            "probability that a gradient is large",
+            latex="P[\\max_t \\|\\nabla f(x_t)\\| > C]",
+        ),
     ),
     "f = L |x|^2/2 from its minimum, in 100 dimensions: at eta = 1/L the gradient is minus the last noise, so that "
     "|grad f(x_t)|^2/Delta^2 has a chi-squared law, independently in each of T - 1 iterations; Delta of Theorem 3.3. "
@@ -212,7 +216,9 @@ at("lemma3.2.probability", "Lemma 3.2, as used in Theorem 3.3", "Probability tha
             },
             instance={d: 100},
             subject=SYMBOLS.symbol(
-                "P[|grad f(x_t)| > alpha*sqrt(log(1/delta_t))]", "probability that one gradient is large"
+                "P[|grad f(x_t)| > alpha*sqrt(log(1/delta_t))]",
+                "probability that one gradient is large",
+                latex="P[\\|\\nabla f(x_t)\\| > \\alpha \\sqrt{\\log(1/\\delta_t)}]",
             ),
         ),
     ),

@@ -11,9 +11,9 @@ TRUSTED, GUARDED, LOOKS = "#FFE3B3", "#CFE8F7", "#F6B48A"  # black on each is 10
 STATIONS = ("a person", "a client", "the server", "the public")
 # The name of a model, how many stations see a person's example without noise, and how large the noise of a mean is.
 MODELS = (
-    ("local", 1, "2Gσ / √(mb)"),
-    ("inter-client", 2, "2Gσ / (√m b)"),
-    ("central", 3, "2Gσ / (mb)"),
+    ("local", 1, "2Gz / √(mb)"),
+    ("inter-client", 2, "2Gz / (√m b)"),
+    ("central", 3, "2Gz / (mb)"),
 )
 
 

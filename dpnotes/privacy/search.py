@@ -146,6 +146,10 @@ class Search:
           streams: the searches' randomness.
           searches: at least 1, how many there were.
 
+        Raises:
+          ValueError: the claim is more than the accountant says of `released`: of its delta a part is spent on
+            failures (`papers.noisy_sgd.readings`), or a run without noise claims nothing. None is left for a search.
+
         Example:
           >>> sizes = {"hessian_lipschitz": 1.0, "norm_bound": 1.0, "smoothness": 1.0, "num_examples": 10**6}
           >>> search = Search(epsilon=0.5, alpha=0.01, **sizes, num_candidates=10, failure=0.05)
@@ -163,7 +167,14 @@ class Search:
             statement = f"no eigenvalue that is computed is off by more than {self.eigenvalue_error:g}"
             bounds = (*bounds, Assumption(statement, "assumed"))
         rests = tuple(dict.fromkeys((*assumptions_of(streams), *claim.assumptions, *bounds)))
-        events = [*released, *[self.event] * searches]
+        events = list(released)
+        alone = account(events, claim.delta).epsilon if events else 0.0
+        if claim.nominal_epsilon > alone * (1 + 1e-9):
+            raise ValueError(
+                f"Expected claim={claim.nominal_epsilon:.6g}, at delta={claim.delta:g}, to be at most {alone:.6g}, as "
+                "the accountant says of released: a part of its delta is spent on failures, or there was no noise."
+            )
+        events += [self.event] * searches
         return account(events, claim.delta, assumptions=rests, not_covered=claim.not_covered)
 
 

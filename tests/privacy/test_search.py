@@ -175,6 +175,20 @@ def test_the_search_is_paid_for_on_top_of_the_iterates():
         task.guarantee([Event(1.0, Relation.ZERO_OUT)], run, streams)
 
 
+def test_a_delta_that_is_spent_on_failures_is_not_spent_again():
+    task, streams, iterates = search(epsilon=0.5), Streams.of(0, ["a"]), [Event(10.0, Relation.REPLACE_ONE, count=25)]
+    run = account(iterates, 1e-5)
+    # What an event of probability 1e-3 may cost is in this delta: without it, epsilon is that of delta = 1e-5.
+    for claim, released in (
+        (replace(run, delta=run.delta + 1e-3), iterates),
+        (replace(run, nominal_epsilon=math.inf), []),
+    ):
+        with pytest.raises(ValueError, match="Expected claim=.* a part of its delta is spent on failures"):
+            task.guarantee(released, claim, streams)
+    assert task.guarantee(iterates, run, streams).epsilon > run.epsilon, "control"
+    assert account([*iterates, task.event], 1e-3).epsilon < run.epsilon, "control: it would have become less"
+
+
 # ---------------------------------------------------------------- from the saddle to a published point
 @pytest.mark.slow
 def test_a_run_that_starts_at_a_saddle_publishes_a_point_that_is_none():

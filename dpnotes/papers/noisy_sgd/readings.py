@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 
 from dpnotes import validate
 from dpnotes.core import FRESH, Guarantee, Relation
-from dpnotes.guarantees import OVERSPENT, Assumption
+from dpnotes.guarantees import Assumption
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.release import Desk
+from dpnotes.oracles.release import Desk, norms_within
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.calculators import SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
-from dpnotes.privacy.accounting import account, assumptions_of
+from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import LEAST_NOISE
 
 
@@ -90,7 +90,8 @@ def readings(
         on one of them (claim own.transcript).
       "assumption B": (epsilon, delta) from the sensitivity `2 s n / ((n-1) B)`, `s = sigma sqrt(ln(1 + (e-1) n))`,
         which Assumption B gives by itself when both data sets satisfy it (claim own.sensitivity). No C, no event; for
-        a known sigma and a number of examples, under replace-one.
+        a known sigma and a number of examples, under replace-one; not of pictures that a run changes at random
+        (`augment`), about which the assumption says nothing.
     A run that saw a gradient above C claims nothing by an argument that rests on it.
 
     Args:
@@ -128,8 +129,7 @@ def readings(
     validate.same_length(runs=runs.guarantees, noise=noise)
     if getattr(runs.oracle, "clipped", False):
         return tuple(_clipped(runs, index, choice) for index, choice in enumerate(noise))
-    about_runs = assumptions_of(runs.streams)
-    return tuple(_not_clipped(runs, index, choice, premises, about_runs) for index, choice in enumerate(noise))
+    return tuple(_not_clipped(runs, index, choice, premises) for index, choice in enumerate(noise))
 
 
 def _clipped(runs: Runs, index: int, choice: NoiseChoice) -> dict[str, Reading]:
@@ -140,9 +140,7 @@ def _clipped(runs: Runs, index: int, choice: NoiseChoice) -> dict[str, Reading]:
     return {"theorem 3.1": Reading(nominal, claim)}
 
 
-def _not_clipped(
-    runs: Runs, index: int, choice: NoiseChoice, premises: Premises, about_runs: tuple[Assumption, ...]
-) -> dict[str, Reading]:
+def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> dict[str, Reading]:
     claim, desk, epsilon = runs.guarantees[index], runs.oracle.desk, choice.epsilon
     C, failure = desk.claimed[0].bound.longest, choice.delta if premises.failure is None else premises.failure
     both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
@@ -155,15 +153,17 @@ def _not_clipped(
         Assumption(f"{but_for}, no example of {whose} has a gradient above {C:g} in {run_on}", "assumed")
         for whose, run_on in (("a data set", "its own run"), ("either of two neighbours", "the run on one of them"))
     )
+    # That the bound is certain is what these arguments do without; what the run saw of it counts.
+    about_norms = norms_within(C, desk.basis, runs.state.oracle.meter, index)
+    others = tuple(a for a in claim.assumptions if a not in about_norms)
+    seen = tuple(a for a in about_norms if a.basis == "checked")
     algorithm_1 = *choice.premises, _accounted(choice, desk, index)
     theorem = _premises_of_theorem_3_3(premises, runs.method.step_size, desk.steps)
 
     def reading(
         name: str, delta: float, accounted_delta: float, nominal_only: tuple[Assumption, ...], *of: Assumption
     ) -> Reading:
-        # What the run saw of the bound counts; that the bound is certain is what these arguments do without.
-        seen = (a for a in claim.assumptions if a.basis == "checked" or a in desk.apart)
-        rests = (*about_runs, *seen, *of)
+        rests = (*others, *seen, *of)
         nominal = Guarantee(epsilon, delta, claim.relation, name, (*rests, *nominal_only), claim.not_covered)
         return Reading(nominal, replace(claim, delta=accounted_delta, assumptions=rests))
 
@@ -175,8 +175,9 @@ def _not_clipped(
         "transcript": reading("an event of the transcript", joint, accounted_joint, algorithm_1, together),
     }
     num_examples = _num_examples(runs.oracle)
-    if premises.sigma is not None and num_examples and claim.relation == Relation.REPLACE_ONE:
-        named["assumption B"] = _by_assumption_b(desk, index, claim, premises.sigma, about_runs, num_examples)
+    as_they_are = not getattr(runs.oracle, "augment", False)
+    if premises.sigma is not None and num_examples and as_they_are and claim.relation == Relation.REPLACE_ONE:
+        named["assumption B"] = _by_assumption_b(desk, index, claim, premises.sigma, others, num_examples)
     return named
 
 
@@ -212,7 +213,7 @@ def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: in
 
 
 def _by_assumption_b(
-    desk: Desk, run: int, claim: Guarantee, sigma: float, about_runs: tuple[Assumption, ...], num_examples: int
+    desk: Desk, run: int, claim: Guarantee, sigma: float, others: tuple[Assumption, ...], num_examples: int
 ) -> Reading:
     (ask,) = desk.claimed
     batch_size = desk.sampling.batch_size if desk.sampling.scheme == "fixed-size" else num_examples
@@ -222,7 +223,7 @@ def _by_assumption_b(
     assumption = Assumption(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
-    rests = *about_runs, *(a for a in claim.assumptions if a in (*desk.apart, OVERSPENT)), assumption
+    rests = *others, assumption
     if not desk.accountable(run) or std / moved < LEAST_NOISE:
         return Reading(None, replace(claim, nominal_epsilon=math.inf, assumptions=rests))
     event = replace(desk.events(run)[0], noise_multiplier=std / moved)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpnotes.core import WHOLE, Relation, Sampling, Status
 from dpnotes.guarantees import SHARED_NOISE, STATISTICS_WITHOUT_NOISE, TUNED_ON_PRIVATE_DATA
@@ -374,7 +374,30 @@ def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
     moved = SENSITIVITY(n=10**6, B=100, sigma=2.0)["batch"]
     event = Event(0.5 / moved, REPLACE, Sampling.fixed_size(100, 10**6), 150)
     assert claim.epsilon == pytest.approx(account([event], 1e-6).epsilon)
-    assert "drawn from 1000000 examples" in str(sampled.guarantees[0])
+    for runs, said in ((sampled, "batches were drawn from 1000000 examples"), (fresh, "no example is in two batches")):
+        arguments = readings(runs, noise, known)[0].values()
+        claims = (runs.guarantees[0], *(c for r in arguments for c in (r.nominal, r.accounted) if c is not None))
+        assert all(any(a.statement.startswith(said) for a in claim.assumptions) for claim in claims)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("augment", [False, True])
+def test_assumption_b_speaks_of_examples_as_they_are(augment: bool):
+    """Every picture as it is has gradient 0, and the network knows nothing of where a crop moves it."""
+    pictures, network = torch.zeros(20, 1, 8, 8), nn.Sequential(nn.Flatten(), nn.Linear(64, 2, bias=False))
+    with torch.no_grad():
+        pictures[0, 0, 4, 1] = 1.0
+        network[1].weight.zero_()[:, 33] = torch.tensor([60.0, -60.0])
+    problem = ModuleProblem(network, pictures, torch.zeros(20).long())
+    x = problem.initial(Streams.of(0, ["a"]), only=[])
+    assert problem.gradients(x).norms().max() == 0.0
+    augmented = problem.augmented(Streams.of(0, ["a"]), 0) if augment else problem
+    assert (augmented.gradients(x).norms().max() > 0.5) == augment
+    noise = [by_hand(1e-3)]
+    options: dict[str, Any] = {"problem": problem, "x": x, "step_size": 1e-12, "num_steps": 1, "augment": augment}
+    (found,) = argued(noise, Premises(sigma=1e-9), **options)
+    assert ("assumption B" in found) == (not augment)
+    assert augment or found["assumption B"].accounted.epsilon == 0.0
 
 
 @pytest.mark.slow

@@ -359,6 +359,22 @@ def test_statements_print_their_regime():
             assert " for " in statement.plain() and "\\text{for }" in statement.latex(), claim.id
 
 
+def broken_group(latex: str) -> str | None:
+    """An index or exponent that closes in the midst of a pair of brackets: a name that sympy took to pieces."""
+    for group in re.findall(r"[_^]{([^{}]*)}", latex):
+        if group.count("(") != group.count(")") or group.count("[") != group.count("]") or group.count("|") % 2:
+            return group
+    return None
+
+
+def test_no_formula_is_taken_to_pieces():
+    for claim in papers.claims():
+        for shown in (claim.printed, claim.corrected or ""):
+            assert broken_group(shown) is None, f"{claim.id}: give the symbol its latex=: {shown}"
+    name = PaperSymbols("example").symbol("P[f(x_0)-f(x_I) > F]", "a probability")
+    assert broken_group(sympy.latex(name)), "control"
+
+
 @pytest.mark.slow
 def test_the_page_of_errata_is_current():
     with Verdicts() as known:

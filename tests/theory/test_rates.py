@@ -80,6 +80,15 @@ def test_logs():
     assert Rate(ALPHA, G / N, terms, logs=(LOG,)).verdict().kind == Kind.NOT_IMPLIED
 
 
+def test_a_tilde_over_terms_without_logarithms_is_shown_and_confirmed_up_to_logs():
+    plain, printed = rate(BEST), rate(BEST, tilde=True)
+    assert plain.verdict().kind == Kind.UP_TO_CONSTANTS and "~" not in plain.plain() + plain.latex()
+    assert printed.verdict().kind == Kind.UP_TO_LOGS and "logarithms are left out" in printed.verdict().evidence
+    assert printed.plain().startswith("alpha = O~(") and "\\tilde{" in printed.latex()
+    lost = rate((GAP * M * G**2 / N) ** Rational(1, 4), tilde=True)
+    assert lost.verdict().kind == Kind.NOT_IMPLIED, "a tilde hides no power"
+
+
 def test_units_are_compared_and_named():
     verdict = Rate(ALPHA, GAP / sqrt(N), {"a": G / sqrt(N)}).verdict()
     assert verdict.kind == Kind.UNITS_DIFFER and "F" in verdict.evidence

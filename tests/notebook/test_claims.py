@@ -213,6 +213,7 @@ STEPS = {
     "": "_solution_private_step",
     "no gradient was clipped": "_wrong_without_clipping",
     "the mean was clipped": "_wrong_mean_clipped",
+    "every gradient was given the length G": "_wrong_stretched",
     "the noise is N times too strong": "_wrong_noise",
     "it refuses a step that costs exactly": "_wrong_guard_as_printed",
     "it releases although": "_wrong_never_refuses",

@@ -78,7 +78,7 @@ def test_what_is_lost_is_named(name, says):
 
 def test_severe_errata():
     found = {c.id.split(".", 1)[1] for c in CLAIMS if c.erratum and c.erratum.severity == Severity.EDGE}
-    assert found == {"alg3.index", "prop2.5.sigma", "prop2.5.epsilon", "thmC.2"}
+    assert found == {"prop2.5.sigma", "prop2.5.epsilon", "thmC.2"}
     directions = claim("goldstein.lemma4.3.m").erratum
     assert directions is not None and directions.severity == Severity.PROOF
     assert "2 L d/n" in directions.wording and "unbounded" not in directions.wording

@@ -34,7 +34,7 @@ def rate_of(name) -> Rate:
     ("name", "evidence"),
     [
         ("thm2.2.sigma", "at Sigma = 1, delta = 1e-06, epsilon = 1, s = 1: quantity 5.35, bound 0"),
-        ("thm2.2.norm", "at m = 100, all else 1: stated 1, needed 10"),
+        ("thm2.2.norm", "at ell = 100, m = 100, all else 1: stated 10, needed 100"),
         ("alg1.levels", "at Sigma = 1: stated 0, derived 1"),
         ("alg1.node", "at t = 1: stated 0, derived 1"),
         ("alg2.first", "at t = 1: stated 0, derived 1"),

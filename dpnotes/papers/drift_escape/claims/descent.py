@@ -143,14 +143,25 @@ at("eq67", "eq. (67)", "Decrease a step during an escape")(
     "F_esc over T_esc as defined in (4). (With the F_esc that Lemma 4 gives, mu^5 s^3 stands for mu^4 s^2.)",
 )
 
-outside = {estimate: 2 * chi, error: chi}
-at("eq68", "eq. (68)", "Decrease a step outside of an escape")(
-    Identity(average, 2 * chi**2 * eta, eta / 2 * (estimate**2 - error**2), outside, example={chi: 1, eta: 1}),
+fall = SYMBOLS.symbol("fall", "decrease of F in one step outside of an escape", LOSS)
+outside = {gradient: 2 * chi, error: chi}
+at("eq68", "eq. (68)", "Decrease of a step outside of an escape")(
+    Identity(fall, 2 * chi**2 * eta, eta / 2 * (gradient**2 - error**2), outside, example={chi: 1, eta: 1}),
     "Lemma 3 for one step, with a gradient of at least 2 chi and a noise of at most chi.",
     (
-        Severity.CONSTANT,
-        "The noise term of Lemma 3 is forgotten: the decrease is (eta/2)(4 - 1) chi^2 = (3/2) chi^2 eta.",
-        Rational(3, 2) * chi**2 * eta,
+        Severity.PROOF,
+        "The noise term of Lemma 3 is forgotten: by it alone the decrease is (eta/2)(4 - 1) chi^2 = (3/2) chi^2 eta. "
+        "With an estimate above 3 chi and a noise of at most chi, smoothness gives (6 - (9/2) eta M) chi^2 eta, which "
+        "is at least 2 chi^2 eta for eta M <= 8/9, as (4) grants.",
+        Inequality(
+            eta * estimate * ((1 - eta * M / 2) * estimate - error),
+            2 * chi**2 * eta,
+            {chi: (1e-3, 10), eta: (1e-3, 10), M: (1e-3, 10)},
+            ">=",
+            {estimate: 3 * chi, error: chi},
+            (eta * M <= Rational(8, 9),),
+            subject=fall,
+        ),
     ),
 )
 

@@ -393,8 +393,9 @@ at("eq47.logarithm", "eq. (47)", "mu = log X makes 2^mu equal to X")(
     Identity(2**mu, 2 ** log(argument), argument, example={argument: 10}),
     "The last step of (47); X stands for the argument of the second entry of (5).",
     (
-        Severity.CONSTANT,
-        "True only for logarithms to the base 2; elsewhere (Lemma 5, Lemma 19) the paper's logarithms are natural.",
+        Severity.TYPOGRAPHICAL,
+        "log has to be the logarithm to the base 2, as in Lemma 2 and Corollary 3, which the paper does not say. "
+        "(Lemmas 5 and 19 hold for either base, and where the natural one is meant it writes ln.)",
         2 ** (log(argument) / log(2)),
     ),
 )
@@ -421,9 +422,10 @@ at("lemma2", "Lemma 2", "Attempts that suffice")(
     ),
     "All of Q attempts fail with probability at most (3/4)^Q, which is to be at most omega_0.",
     (
-        Severity.CONSTANT,
-        "With the natural logarithm (3/4)^Q = omega_0^0.72 > omega_0; the lemma holds for the logarithm to the base "
-        "2, that is for Q = 3.61 ln(1/omega_0). The least is ln(1/omega_0)/ln(4/3) = 3.48 ln(1/omega_0).",
+        Severity.TYPOGRAPHICAL,
+        "The base of the logarithm, as in eq47.logarithm: with the natural one (3/4)^Q = omega_0^0.72 > omega_0; the "
+        "lemma holds for the logarithm to the base 2, that is for Q = 3.61 ln(1/omega_0). The least is "
+        "ln(1/omega_0)/ln(4/3) = 3.48 ln(1/omega_0).",
         Rational(5, 2) * log(1 / omega0) / log(2),
     ),
     calculation=REPEATS,

@@ -33,9 +33,9 @@ at("cor3", "proof of Corollary 3", "Logarithm in the scale of a sum")(
     ),
     "What the proof needs for all omega in (0, 1).",
     (
-        Severity.CONSTANT,
-        "With natural logarithms it fails for d <= 6 (with those to the base 2 for d = 1, where the printed scale is "
-        "0). 1 + log(d)/log(2) is the least that holds for all omega.",
+        Severity.EDGE,
+        "In one dimension, where the printed scale is 0, it fails; with natural logarithms in up to six "
+        "(eq47.logarithm). 1 + log(d)/log(2) is the least that holds for all omega.",
         Inequality(
             log(2 * d / omega) / log(2 / omega), 1 + log(d) / log(2), {omega: (1e-9, 1 - 1e-9)}, subject=log_ratio
         ),

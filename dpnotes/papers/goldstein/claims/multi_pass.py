@@ -205,7 +205,7 @@ at("prop5.1", "Proposition 5.1, and eq. (15)", "From the empirical to the popula
         Rate(gap_smooth, stated, net, (radius,), regime={"n >= d": d / n}),
     ),
 )
-at("sec5.size", "Section 5, below Proposition 5.1, and Section 1.1", "Samples for generalisation")(
+at("sec5.size", "Section 5, below Proposition 5.1", "Samples for generalisation")(
     Rate(n, d / beta**2, {"n": n}, (n,), general, logs=(ell_net,), order="O"),
     "The generalisation error at most beta.",
     (Severity.TYPOGRAPHICAL, "n = O(d/beta^2) lacks the factor L^2 that Remark 4.2 has.", L**2 * d / beta**2),
@@ -245,9 +245,9 @@ at("eq10", "eq. (10), and the sentence below it", "Mean of the first-order estim
     "d = 1, loss |x| at x = u alpha with u < 1: the mean of the slopes at x + alpha and x - alpha (the sphere), "
     "against the zero-order estimate (|x + alpha| - |x - alpha|)/(2 alpha) = u.",
     (
-        Severity.RATE,
-        "Directions on the sphere do not give the mean of the zero-order estimator: 0 against 1/2 at u = 1/2. With y "
-        "uniform in the ball, as in Algorithm 5, they do.",
+        Severity.TYPOGRAPHICAL,
+        "y ~ Unif(S^{d-1}) should be uniform in the ball, as Algorithm 5 has it: directions on the sphere do not give "
+        "the mean of the zero-order estimator, 0 against 1/2 at u = 1/2.",
         Identity(mean, (1 + u) / 2 - (1 - u) / 2, (Max(1 + u, 0) - Max(1 - u, 0)) / 2),
     ),
 )

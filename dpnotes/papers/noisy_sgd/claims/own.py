@@ -65,7 +65,7 @@ at("appC.alpha", "Appendix C, introduction", "Accuracy without Assumption B")(
     "Theorem 3.5 for a given C, with Delta^2 >= sigma^2/(B delta_t), delta_t = delta/T, as Lemma C.2 needs.",
     (
         Severity.RATE,
-        "'The same alpha, although a substantially larger Delta might be required' is not so: T is proportional to "
+        "No larger Delta gives 'the same value of alpha': T is proportional to "
         "Delta^2, so that Delta cancels in Delta^2 >= sigma^2 T/(B delta), and no Delta is large enough unless "
         "alpha^4 >= sigma^2 L f_max d/(B delta). It is the batch that has to be large, B >= sigma^2 L f_max d/(delta "
         "alpha^4).",

@@ -19,6 +19,7 @@ from dpnotes.problems.augmentation import Augmentation
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
 from dpnotes.problems.passes import Examples, Loss, Passes, Values
+from dpnotes.problems.watched import Watched
 from dpnotes.streams import Streams
 
 _EVALUATED_AT_ONCE = 1000
@@ -311,7 +312,7 @@ class ModuleProblem:
     def kinks(self) -> list[str]:
         """The functions in the loss that are not twice differentiable everywhere, by torch's names."""
         values = self._split(self._start.clone().requires_grad_())
-        losses = self._forward(values, self._batch(0, self._few(), augment=False))
+        losses = self._loss_of(*self._of_blank_examples(values))
         names = {node.name() for node in _nodes(losses)}
         return sorted(re.sub(r"Backward\d+", "", name) for name in names if _KINKS.fullmatch(name))
 
@@ -319,7 +320,7 @@ class ModuleProblem:
     def bytes_per_run(self) -> int:
         """Most memory that one more run holds at once: four points, and the factors of a whole chunk.
 
-        A chunk is `max_examples_at_once` examples, or all. Activations are measured on two examples.
+        A chunk is `max_examples_at_once` examples, or all. Activations are measured on two blank examples.
         """
         held: dict[int, int] = {}
 
@@ -330,7 +331,7 @@ class ModuleProblem:
 
         few, start = self._few(), self._start.clone().requires_grad_()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            losses = self._forward(self._split(start), self._batch(0, few, augment=False))
+            losses = self._loss_of(*self._of_blank_examples(self._split(start)))
         del losses
         own = {start.untyped_storage().data_ptr()}
         activations = sum(size for pointer, size in held.items() if pointer not in own) // len(few)
@@ -488,12 +489,14 @@ class ModuleProblem:
             check(statistics_from, len(statistics_from), self.num_examples)
         loss, correct = x.new_zeros(len(x)), x.new_zeros(len(x))
         step = self._max_examples_at_once or _EVALUATED_AT_ONCE
+        # What sees whole batches may leave something in copies of module and point that nobody trains, nowhere else.
+        module = self._fixed if statistics_from is not None else copy.deepcopy(self._module)
+        watched = Watched(module=self._module, loss=self._loss)
+        watched.look_at_values()
         with torch.no_grad(), self._memory(step):
             for run, row in enumerate(x):
-                values = self._split(row)
-                module = self._module
+                values = self._split(row.clone())
                 if statistics_from is not None:
-                    module = self._fixed
                     values = values | self._statistics(values, statistics_from)
                 for start in range(0, len(labels), step):
                     block, truth = slice(start, start + step), labels[start : start + step]
@@ -501,6 +504,7 @@ class ModuleProblem:
                     loss[run] += self._loss_of(outputs, truth).sum()
                     if self._cross_entropy:
                         correct[run] += (outputs.argmax(-1) == truth).sum()
+        watched.refuse_changes()
         accuracy = correct / len(labels) if self._cross_entropy else torch.full_like(correct, math.nan)
         return loss / len(labels), accuracy
 
@@ -563,15 +567,13 @@ class ModuleProblem:
                 f"Expected labels, {self._labels.dtype} of shape {shape}, to be int64 of shape (examples,)."
             )
         with torch.no_grad():
-            few = self._few()
-            batch = self._batch(0, few)[0]
             try:
-                outputs = self._outputs(self._module, self._split(self._start), batch)
+                outputs, labels = self._of_blank_examples(self._split(self._start.clone()))
             except (RuntimeError, TypeError, IndexError) as error:
-                shapes = ", ".join(str(tuple(tensor.shape[1:])) for tensor in batch)
+                shapes = ", ".join(str(tuple(tensor.shape[1:])) for tensor in self._inputs)
                 raise ValueError(f"Expected module to take inputs of shape {shapes} an example: {error}") from error
-        if outputs.dim() != 2 or len(outputs) != len(few):
-            raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} to be ({len(few)}, num_classes).")
+        if outputs.dim() != 2 or len(outputs) != len(labels):
+            raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} to be ({len(labels)}, num_classes).")
         low, high = (int(end) for end in self._labels.aminmax())
         if low < 0 or high >= outputs.shape[1]:
             raise ValueError(f"Expected labels in 0 ... {outputs.shape[1] - 1}, got {low} ... {high}.")
@@ -637,9 +639,14 @@ class ModuleProblem:
         outputs = outputs.to(self._dtype)
         return self._loss(outputs, labels, reduction="none") if self._cross_entropy else self._loss(outputs, labels)  # type: ignore[call-arg]
 
-    def _forward(self, values: Values, batch: Examples) -> Tensor:
-        """Losses of a batch that the module sees whole."""
-        return self._loss_of(self._outputs(self._module, values, batch[0]), batch[1])
+    def _of_blank_examples(self, values: Values) -> tuple[Tensor, Tensor]:
+        """Outputs and labels of a batch that the module sees whole: a copy of it, and zeros in place of examples.
+
+        Nothing watches such a pass: a layer that keeps what it sees first would show examples to all later passes.
+        """
+        inputs, labels = self._batch(0, self._few(), augment=False)
+        blank = tuple(torch.zeros_like(tensor) for tensor in inputs)
+        return self._outputs(copy.deepcopy(self._module), values, blank), torch.zeros_like(labels)
 
     def _contracted(self, found: Factors, weights: Tensor) -> Tensor:
         """The weighted sum of factors, flat; of a parameter that is not used 0."""

@@ -117,7 +117,7 @@ class Passes:
             return self._loss(self._outputs(values, inputs), labels)
         if self._hooks:
             raise RuntimeError(f"{self._hooks[0]} has hooks that run in the backward pass, on all examples")
-        with NoRulesOfItsOwn(), nullcontext() if called is None else self._known_layers(len(labels), called):
+        with NoRulesOfItsOwn(), nullcontext() if called is None else self._known_layers(len(labels), values, called):
             if self._by_rows:
                 output = functools.partial(self._output_of_one, values)
                 return self._loss(torch.func.vmap(output, randomness="error")(*inputs), labels)
@@ -125,12 +125,13 @@ class Passes:
             return torch.func.vmap(loss, randomness="error")(labels, *inputs)
 
     @contextmanager
-    def _known_layers(self, size: int, called: Called) -> Iterator[None]:
+    def _known_layers(self, size: int, values: Values, called: Called) -> Iterator[None]:
         """Layers that are known to go row by row are called with all examples at once, as they are without vmap."""
         level = 1 + (maybe_current_level() or 0)
 
         def forward(layer: nn.Module, input: Tensor) -> Tensor:
-            if maybe_current_level() != level:  # in a transform of the module's own
+            own = all(layer._parameters[local] is values[name] for local, name in self._layers[layer].items())
+            if not own or maybe_current_level() != level:  # other parameters, or a transform, of the module's own
                 return type(layer).forward(layer, input)
             inputs, axis = _unwrap_batched(input, level)
             # What all examples share, such as positions, each gets a copy of, so that errors stay apart.

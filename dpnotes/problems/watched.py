@@ -1,7 +1,8 @@
 """What code leaves behind: in attributes, buffers, lists, closures, its class, and the global variables that it names.
 
 Code that keeps something of one example may show it to another, in this pass or in a later one. Not seen is what it
-keeps in objects of compiled code, in modules, in what `functools.lru_cache` gives back, or outside of the process.
+keeps in objects of compiled code, in what `functools.lru_cache` gives back, in modules that it does not name (what it
+names in one of one's own, as `helpers.seen`, is), or outside of the process.
 """
 
 import functools
@@ -123,8 +124,12 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
             yield "cell_contents", value.cell_contents
     elif isinstance(value, FunctionType):
         yield from ((name, getattr(value, name)) for name in ("__closure__", "__defaults__", "__kwdefaults__"))
-        named = ((name, value.__globals__.get(name)) for name in _names(value.__code__))
-        yield from ((f"__globals__.{name}", part) for name, part in named)
+        names = [*_names(value.__code__)]
+        for name in names:
+            part = value.__globals__.get(name)
+            yield f"__globals__.{name}", part
+            if isinstance(part, ModuleType) and _is_ones_own(part):
+                yield from ((f"__globals__.{name}.{each}", vars(part)[each]) for each in names if each in vars(part))
     elif isinstance(value, type):
         shown = ((name, getattr(part, "__func__", part)) for name, part in vars(value).items())  # of a static method
         kinds = FunctionType, property, *_CONSTANTS, *_CONTAINERS, *_GENERATORS, Tensor, np.ndarray
@@ -166,6 +171,12 @@ def _pickled(value: Any) -> Iterator[tuple[str, Any]]:
         warnings.simplefilter("ignore")
         for number, part in enumerate(value.__reduce_ex__(4)[1:]):
             yield f"state {number}", [*part] if isinstance(part, Iterator) else part
+
+
+def _is_ones_own(module: ModuleType) -> bool:
+    """Whether it was not installed: the caches of packages fill, and nobody hides examples there."""
+    place = getattr(module, "__file__", None) or ""
+    return module.__name__.partition(".")[0] not in _LIBRARIES and "-packages" not in place
 
 
 def _of_a_library(kind: Any) -> bool:

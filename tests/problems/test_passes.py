@@ -1,6 +1,7 @@
 """Examples are kept apart by construction: modules and losses whose code mixes, keeps, draws or branches."""
 
 import random
+import sys
 from collections import deque
 from collections.abc import Callable
 from types import MethodType, ModuleType
@@ -163,6 +164,10 @@ def helper() -> None:
     HIDDEN.append(1)
 
 
+HELPERS: Any = ModuleType("helpers")
+HELPERS.helps = helper
+
+
 class OfTheClass:
     """Keeps something in its class."""
 
@@ -214,6 +219,10 @@ KEEPING: dict[str, tuple[Callable[[Keeps, Tensor], object], str]] = {
     "its class": (OfTheClass(), r"module.keep.OfTheClass.seen.\d"),
     "a default": (with_default, "module.keep.__defaults__.0"),
     "a deleted attribute": (lambda m, x: m.__dict__.pop("calls", None), "module.calls"),
+    "a helper reached through its module": (
+        lambda m, x: HELPERS.helps(),
+        r"module.keep.__globals__.HELPERS.helps.__globals__.HIDDEN.\d",
+    ),
 }
 
 
@@ -230,6 +239,69 @@ def test_a_pass_that_leaves_something_behind_is_refused(name: str, asked: str) -
     calls = {"norms": found.norms, "losses": lambda: found.losses, "weighted_sum": lambda: found.weighted_sum(weights)}
     with pytest.raises(ValueError, match=f"to leave nothing that another example could read: {path}"):
         calls[asked]()
+
+
+def first_seen(how: str) -> Callable[[Keeps, Tensor], None]:
+    """Keeps the first batch that it sees in its buffer, past torch's count of changes."""
+
+    def keep(m: Keeps, x: Tensor) -> None:
+        if len(m.kept) == 0 and len(x) > 1:
+            m.kept.append(1)
+            value = x.mean(0)[:CLASSES].detach()
+            if how == "copy":
+                m.mean.data.copy_(value)
+            elif how == "data":
+                m.mean.data = value.clone()
+            else:
+                m.mean.numpy()[:] = value.numpy()
+
+    return keep
+
+
+@pytest.mark.parametrize("how", ["copy", "data", "numpy"])
+def test_nothing_is_kept_of_examples_that_are_shown_whole(how: str) -> None:
+    """A codebook that starts at the first batch: everybody's gradients would tell of two examples."""
+    module = Keeps(first_seen(how))
+    problem = ModuleProblem(module, normal(4, 4), torch.arange(4) % CLASSES)
+    x = problem.initial(Streams.of("x", [0]))
+    before = problem.gradients(x).weighted_sum(torch.full((1, 4), 0.25, dtype=torch.float64))
+    problem.evaluate(x, 5 + normal(4, 4), torch.arange(4) % CLASSES)
+    assert problem.kinks == [] and problem.bytes_per_run > 0
+    assert torch.equal(problem._module.mean, torch.zeros(CLASSES, dtype=torch.float64))
+    after = problem.gradients(x).weighted_sum(torch.full((1, 4), 0.25, dtype=torch.float64))
+    assert torch.equal(before, after) and bool((before != 0).any())
+    module.keep(module, normal(4, 4))
+    assert bool((module.mean != 0).any()), "control: it keeps what it sees"
+
+
+def test_a_measurement_that_leaves_something_outside_of_the_module_is_refused() -> None:
+    kept = torch.zeros(CLASSES, dtype=torch.float64)
+    module = Keeps(lambda m, x: kept.data.copy_(x.mean(0)[:CLASSES]) if len(x) > 1 else None)
+    problem = ModuleProblem(module, normal(4, 4), torch.arange(4) % CLASSES)
+    x = problem.initial(Streams.of("x", [0]))
+    with pytest.raises(ValueError, match="leave nothing that another example could read: module.keep.__closure__"):
+        problem.evaluate(x, normal(4, 4), torch.arange(4) % CLASSES)
+
+
+def test_a_layer_that_is_called_with_other_parameters_is_written_out() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        scaled = {"weight": m.scale * m.body.weight, "bias": m.body.bias}
+        return m.head(torch.tanh(torch.func.functional_call(m.body, scaled, (x,))))
+
+    def hyper(m: Any, x: Tensor) -> Tensor:  # its weights are the example's own
+        own = {"weight": m.body.weight * (1 + x.mean()), "bias": m.body.bias}
+        return m.head(torch.tanh(torch.func.functional_call(m.body, own, (x,))))
+
+    for called in (forward, hyper):
+        parts = {"body": nn.Linear(4, 4), "head": nn.Linear(4, 3), "scale": nn.Parameter(torch.tensor(2.0))}
+        module = Both(called, **parts).double()
+        problem = problem_of(module)
+        x = problem.initial(Streams.of("x", [0]), only=[])
+        expected = examples_alone(module, problem, x[0])
+        for _ in range(2):  # the first pass learns which parameters these are
+            found = problem.gradients(x)
+            same(found.norms()[0], expected.norm(dim=1))
+            same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
 
 
 def test_what_is_kept_in_a_loss_is_refused_and_what_only_stands_there_is_not() -> None:
@@ -307,13 +379,14 @@ def test_what_vmap_cannot_do_is_done_one_by_one_and_said(name: str) -> None:
     same(problem.mean_loss(x), found.losses.mean(1))
 
 
-SEEN: Any = ModuleType("seen")  # where nobody watches
+SEEN: Any = ModuleType("seen")
 SEEN.seen = []
+sys.modules["seen"] = SEEN  # where nobody watches
 
 
 def test_one_by_one_what_an_example_leaves_is_refused_before_the_next() -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
-        SEEN.seen.append(len(m.kept))
+        sys.modules["seen"].seen.append(len(m.kept))
         m.kept.append(float(x.sum()))  # .item() is no rule of vmap's
         return m.head(x)
 

@@ -52,7 +52,14 @@ def test_severe_errata():
         if c.erratum:
             errata.setdefault(c.erratum.severity, set()).add(c.id.split(".", 1)[1])
     assert errata[Severity.EDGE] == {"cor3", "def7", "thm2.privacy", "eq43", "eq47.doubling"}
-    assert errata[Severity.PROOF] == {"alg1.return", "eq68", "thm2.noise", "lemma18.level", "lemma7.jump", "lemma8.resets"}
+    assert errata[Severity.PROOF] == {
+        "alg1.return",
+        "eq68",
+        "thm2.noise",
+        "lemma18.level",
+        "lemma7.jump",
+        "lemma8.resets",
+    }
     assert errata[Severity.RATE] == {f"thm{k}{what}" for k in (2, 3) for what in ("", ".constants", ".parameters")}
 
 

@@ -267,7 +267,7 @@ def test_nothing_is_kept_of_examples_that_are_shown_whole(how: str) -> None:
     before = problem.gradients(x).weighted_sum(torch.full((1, 4), 0.25, dtype=torch.float64))
     problem.evaluate(x, 5 + normal(4, 4), torch.arange(4) % CLASSES)
     assert problem.kinks == [] and problem.bytes_per_run > 0
-    assert torch.equal(problem._module.mean, torch.zeros(CLASSES, dtype=torch.float64))
+    assert torch.equal(problem._module.get_buffer("mean"), torch.zeros(CLASSES, dtype=torch.float64))
     after = problem.gradients(x).weighted_sum(torch.full((1, 4), 0.25, dtype=torch.float64))
     assert torch.equal(before, after) and bool((before != 0).any())
     module.keep(module, normal(4, 4))

@@ -384,11 +384,11 @@ def test_what_fresh_data_may_claim_is_what_they_are_declared_to_be():
 @pytest.mark.parametrize("augment", [False, True])
 def test_assumption_b_speaks_of_examples_as_they_are(augment: bool):
     """Every picture as it is has gradient 0, and the network knows nothing of where a crop moves it."""
-    pictures, network = torch.zeros(20, 1, 8, 8), nn.Sequential(nn.Flatten(), nn.Linear(64, 2, bias=False))
+    pictures, layer = torch.zeros(20, 1, 8, 8), nn.Linear(64, 2, bias=False)
     with torch.no_grad():
         pictures[0, 0, 4, 1] = 1.0
-        network[1].weight.zero_()[:, 33] = torch.tensor([60.0, -60.0])
-    problem = ModuleProblem(network, pictures, torch.zeros(20).long())
+        layer.weight.zero_()[:, 33] = torch.tensor([60.0, -60.0])
+    problem = ModuleProblem(nn.Sequential(nn.Flatten(), layer), pictures, torch.zeros(20).long())
     x = problem.initial(Streams.of(0, ["a"]), only=[])
     assert problem.gradients(x).norms().max() == 0.0
     augmented = problem.augmented(Streams.of(0, ["a"]), 0) if augment else problem

@@ -491,7 +491,8 @@ class ModuleProblem:
         step = self._max_examples_at_once or _EVALUATED_AT_ONCE
         # What sees whole batches may leave something in copies of module and point that nobody trains, nowhere else.
         module = self._fixed if statistics_from is not None else copy.deepcopy(self._module)
-        watched = Watched(module=self._module, loss=self._loss)
+        own = {id(tensor): torch.empty(0) for tensor in (*self._module.parameters(), *self._module.buffers())}
+        watched = Watched(module=copy.deepcopy(self._module, own), loss=self._loss)  # all that copies share
         watched.look_at_values()
         with torch.no_grad(), self._memory(step):
             for run, row in enumerate(x):

@@ -125,7 +125,7 @@ REACHED: dict[str, Callable[[float], float]] = {
     "budget_schedules.eq18.replacement": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(0.3927)),
     "budget_schedules.sec4.3.zcdp": subsampled,
     "goldstein.alg1.node": lambda epsilon: last_leaf(8, 1, "k' <= t"),
-    "goldstein.alg3.index": lambda epsilon: first_release([8 % 8, *(step % 8 for step in range(1, 8))]),
+    "goldstein.alg3.index": lambda epsilon: first_release(step % 8 for step in (8, *range(1, 8))),
     "goldstein.lemma6.3.reset": lambda epsilon: gaussian(
         epsilon, 2 * math.sqrt(2) * epsilon / (4 * math.sqrt(math.log(2) * LOG))
     ),
@@ -136,7 +136,9 @@ REACHED: dict[str, Callable[[float], float]] = {
 KEPT: dict[str, Callable[[], float]] = {  # the same functions, at what the corrections ask for
     "adaptive_batch.alg1.node": lambda: last_leaf(16, 0, "k' <= t", 1 / exact_ratio(1, 1e-6)),
     "adaptive_batch.alg2.first": lambda: first_release(range(1, 9), 1 / exact_ratio(1, 1e-6)),
-    "goldstein.alg3.index": lambda: first_release([7 % 8 + 1, *range(1, 8)], 1 / exact_ratio(1, 1e-6)),
+    "goldstein.alg3.index": lambda: first_release(
+        ((step - 1) % 8 + 1 for step in (8, *range(1, 8))), 1 / exact_ratio(1, 1e-6)
+    ),
     "adaptive_batch.lemma3.7.sigma": lambda: gaussian(1.0, exact_ratio(1, 1e-6)),
     "adaptive_batch.alg2.reset": lambda: reset_at_the_half(math.sqrt(SHIFTED) / exact_ratio(1, 1e-6)),
     "budget_schedules.lemmaC.4.inversion": lambda: gaussian(4.0, math.sqrt(2 * 0.1963)),

@@ -65,21 +65,21 @@ at("thm2.2.sigma_from_two", "Theorem 2.2", "The printed noise is enough from two
 )
 
 norm = SYMBOLS.symbol("TREE", "norm of TREE(t)", GRADIENT)
-length = {
+lengths = {
     "mean length": sqrt(num_nodes * sigma**2 * d),
     "deviation from it": sqrt(num_nodes * sigma**2 * ell),
 }
-told = {"log2(Sigma) <= log(1/iota)": num_nodes / ell}
+says_something = {"Sigma iota <= 1, so that nodes are of the order of ell": num_nodes / ell}
 at("thm2.2.norm", "Theorem 2.2", "Norm of the tree's noise")(
-    Rate(norm, sigma * sqrt(d * ell), length, regime=told),
+    Rate(norm, sigma * sqrt(d * ell), lengths, regime=says_something),
     "TREE(t) is a sum of as many independent noises as t has ones in binary; ell stands for log(1/iota). Where "
-    "1 - Sigma iota is above 0, ell is above log(Sigma), of the order of the nodes at most.",
+    "1 - Sigma iota is above 0, ell is above log(Sigma): there are at most as many nodes, up to a constant.",
     (
         Severity.EDGE,
         "In fewer dimensions than log2(Sigma) the bound is too small, by up to sqrt(log Sigma) (d = 1): TREE(t) sums "
         "up to log2(Sigma + 1) independent noises of variance sigma^2 a coordinate. In more it holds, since the "
         "theorem says something for iota < 1/Sigma only.",
-        Rate(norm, sigma * sqrt(num_nodes) * (sqrt(d) + sqrt(ell)), length, regime=told),
+        Rate(norm, sigma * sqrt(num_nodes) * (sqrt(d) + sqrt(ell)), lengths, regime=says_something),
     ),
 )
 

@@ -119,13 +119,13 @@ sampling = 4 * G**2 / (p * mu * horizon)
 risk = SYMBOLS.symbol("TER", "true excess risk", LOSS)
 
 
-def probable(place: str, title: str, locator: str, logs: sympy.Expr) -> None:
-    """A true risk with high probability, by eq. (15)."""
+def probable(place: str, title: str, locator: str, logs: sympy.Expr, *, tilde: bool = False) -> None:
+    """A true risk with high probability, by eq. (15); Table 2 has no tilde, and says that logarithms are dropped."""
     empirical = D * G**2 * logs * log_p / (mu * horizon**2 * R)
     printed = G**2 / (mu * horizon) * (sqrt(D * logs * log_p / (horizon * R)) + 4 / p)
     terms = {"empirical risk": sqrt(2 * G**2 / mu) * sqrt(empirical), "sampling": sampling}
     at(place, locator, title)(
-        Rate(risk, printed, terms, tilde=locator.startswith("eq.")),  # Table 2 has O, and "drops" logarithms
+        Rate(risk, printed, terms, tilde=tilde),
         "Eq. (15) without the 1/N under its first root (see its erratum), and the excess risk of the schedule with "
         "budget R/ln(1/p), kappa left out as the paper does.",
         (
@@ -139,10 +139,10 @@ def probable(place: str, title: str, locator: str, logs: sympy.Expr) -> None:
 
 
 log_N = SYMBOLS.symbol("ln N", "logarithm of the number of examples", domain=FROM_ONE, latex="\\ln N")
-probable("eq16", "True risk of the uniform schedule", "eq. (16)", log_N)
+probable("eq16", "True risk of the uniform schedule", "eq. (16)", log_N, tilde=True)
 
 one, sentence = Integer(1), "Table 2, high probability, "
-probable("eq17", "True risk of the dynamic schedule", "eq. (17)", one)
+probable("eq17", "True risk of the dynamic schedule", "eq. (17)", one, tilde=True)
 cited(2, "GD_Adv", "GD+Adv", "the true risk is O(sqrt(D) ln^2(N) ln(1/p)/(p mu N R_MA)) at T = O(N^2)")
 cited(2, "SVRG_MA", "SVRG+MA", "the true risk is O(D ln(N)/(mu N^2 R_MA)) at T = O(ln(N^2 R_MA/D))")
 cited(2, "SSGD", "SSGD+zCDP", "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N)")

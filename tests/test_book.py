@@ -7,6 +7,7 @@ import http.server
 import inspect
 import json
 import re
+import runpy
 import subprocess
 import sys
 import threading
@@ -167,6 +168,18 @@ def test_every_public_function_has_its_entry(book: Path):
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 assert f"{page.stem}.{node.name}" in anchors, f"{page.stem}.{node.name} has no entry"
+
+
+def test_a_build_leaves_alone_what_another_may_be_reading(tmp_path: Path):
+    write = runpy.run_path(str(ROOT / "docs/book/conf.py"))["write"]
+    write.__globals__["API"] = tmp_path
+    right, wrong, gone = (tmp_path / f"{name}.rst" for name in ("right", "wrong", "gone"))
+    for page in (right, wrong, gone):
+        page.write_text("old")
+    before = right.stat().st_ino, wrong.stat().st_ino
+    write({right: "old", wrong: "new"})
+    assert right.stat().st_ino == before[0] and wrong.stat().st_ino != before[1] and wrong.read_text() == "new"
+    assert sorted(tmp_path.iterdir()) == [right, wrong]
 
 
 # ---------------------------------------------------------------- in a browser

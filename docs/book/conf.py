@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 
 BOOK = Path(__file__).parent
 ROOT = BOOK.parents[1]
-API = BOOK / "api"  # written by `stubs`, ignored by git
+API = BOOK / "api"  # written by `write`, ignored by git
 # What a reader of the library calls; a paper's claims and experiments are reached by their names.
 PUBLIC = {"core", "guarantees", "sampling", "streams", "privacy", "problems", "oracles", "methods", "measure", "papers"}
 PUBLIC |= {"theory", "experiments", "notebook"}
@@ -146,8 +146,8 @@ def restructured(lines: list[str]) -> list[str]:
     return TOKEN.sub(token, "\n".join(marked)).split("\n")
 
 
-def stubs(path: Path) -> None:
-    """Writes a page for the module or package `path`, and for all in it that is public."""
+def stubs(path: Path) -> Iterator[tuple[Path, str]]:
+    """A page, as its file and text, for the module or package `path` and for all in it that is public."""
     modules = []
     if path.is_dir():
         modules = [file for file in sorted(path.iterdir()) if file.suffix == ".py" or (file / "__init__.py").exists()]
@@ -155,7 +155,7 @@ def stubs(path: Path) -> None:
         root = path == ROOT / "dpnotes"
         modules = [file for file in modules if (file.stem in PUBLIC if root else file.stem not in LEFT_OUT)]
     for file in modules:
-        stubs(file)
+        yield from stubs(file)
     name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
     lines = [name, "=" * len(name), "", f".. automodule:: {name}", ""]
     if path.parent == ROOT:
@@ -163,7 +163,20 @@ def stubs(path: Path) -> None:
     elif path.parent.parent != ROOT:  # in no side bar: a tree of all modules beside every page doubles the time
         above = name.rpartition(".")[0]
         lines = [":orphan:", "", *lines[:3], f"In :doc:`{above} <{above}>`.", "", *lines[3:]]
-    (API / f"{name}.rst").write_text("\n".join(lines) + "\n")
+    yield API / f"{name}.rst", "\n".join(lines) + "\n"
+
+
+def write(pages: dict[Path, str]) -> None:
+    """Makes `pages` what is in their folder. A page that is right is left alone: another build may be reading it."""
+    API.mkdir(exist_ok=True)
+    for path in API.glob("*.rst"):
+        if path not in pages:
+            path.unlink(missing_ok=True)
+    for path, text in pages.items():
+        if not path.exists() or path.read_text() != text:
+            new = path.with_suffix(f".{os.getpid()}")
+            new.write_text(text)
+            new.replace(path)
 
 
 def contents(name: str, module: ModuleType) -> Iterator[str]:
@@ -208,9 +221,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Connect what is above."""
-    shutil.rmtree(API, ignore_errors=True)
-    API.mkdir()
-    stubs(ROOT / "dpnotes")
+    write(dict(stubs(ROOT / "dpnotes")))
     app.connect("source-read", prepare)
     app.connect("autodoc-process-docstring", docstring, priority=400)  # before napoleon
     app.connect("build-finished", finish)

@@ -10,6 +10,7 @@ still stands for the same; where that is in doubt it counts as changed, which co
 
 import ast
 import builtins
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -93,7 +94,10 @@ def _is_silent(node: Any, message: bool) -> bool:
 # ---------------------------------------------------------------- functions
 @dataclass(frozen=True)
 class Unit:
-    """A function without those in it that compute, a class without its methods, or a module's statements besides both.
+    """A part of the code that changes by itself.
+
+    A function without those in it that compute, a class without its methods, a module's assignment of a name that is
+    assigned once, or its other statements.
 
     Args:
       text: what it says.
@@ -162,6 +166,7 @@ def _module(source: str, package: str) -> _Module:
     units = {name: _unit(node) for name, node in functions(tree).items() if not _hands_on(node)}
     bound: dict[str, ast.AST | Place] = {}
     statements: list[ast.stmt] = []
+    times = Counter(name for node in tree.body for name in _bound(node))
     for node in tree.body:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -176,11 +181,27 @@ def _module(source: str, package: str) -> _Module:
             if node.decorator_list:  # which run when the module is imported
                 statements.append(node)
         else:
-            statements.append(node)
-            stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
-            bound |= {name.id: node for name in stored}
+            bound |= dict.fromkeys(_bound(node), node)
+            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+            target = node.target if isinstance(node, ast.AnnAssign) and node.value else target
+            if isinstance(target, ast.Name) and times[target.id] == 1:
+                units[target.id] = _unit([node])
+            else:
+                statements.append(node)
     own = _unit(statements)
     return _Module(units | ({"": own} if own.text != "[]" else {}), bound)
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """The names that a statement of a module gives a value."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
+    elif isinstance(node, FunctionNode | ast.ClassDef):
+        yield node.name
+    else:
+        yield from (
+            each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+        )
 
 
 def imported_from(node: ast.ImportFrom, package: str) -> str:

@@ -226,6 +226,18 @@ def test_what_is_not_linear_or_mixes_runs_gets_no_exact_epsilon(name: str, num_d
     assert round(linear.epsilon(1e-5), 3) == 4.377, "the control"
 
 
+@pytest.mark.parametrize("num_draws", [0, 2**14 + 1, 2**63])
+def test_a_release_that_asks_for_no_draws_or_for_too_many_is_refused(num_draws: int):
+    one, coins = torch.ones(1), torch.arange(2.0)
+    for ask in (
+        lambda: GaussianPair.of(lambda data, noise: data + noise[:, :1], one, -one, num_draws),
+        lambda: ScaledPair.of(lambda data, noise: data + noise[:, :1], one, -one, num_draws),
+        lambda: MixturePair.of(lambda data, coins, noise: coins + noise[:, 0], one, -one, coins, coins, num_draws),
+    ):
+        with pytest.raises(ValueError, match=f"Expected num_draws={num_draws} "):
+            ask()
+
+
 def test_what_is_not_linear_on_one_data_set_alone_or_for_one_coin_is_seen_too():
     without, included, coins = torch.zeros(2), torch.ones(2), torch.arange(2.0)
 

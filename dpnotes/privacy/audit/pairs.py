@@ -24,6 +24,7 @@ _MOST_OUTPUTS = 10_000
 _SAME = 1e-6  # relative: noises that differ by less differ by rounding
 _NOISELESS = 1e-9  # relative: a direction whose noise is smaller than this has none but rounding
 _MULTIPLES = (1.0, -1.0, 8.0)  # of the irregular draw; a clamp beyond 8 standard deviations hardly ever acts
+_MOST_DRAWS = 2**14  # a release is asked for each alone: 2 GiB of unit draws
 
 
 class Pair(ABC):
@@ -127,7 +128,7 @@ class GaussianPair(Pair):
           release: `release(data, noise)`, `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`, each run by itself.
           without: one data set, without a runs axis.
           included: its neighbour.
-          num_draws: how many standard normals the release asks for.
+          num_draws: how many standard normals the release asks for, at most 16,384.
 
         Raises:
           TypeError: for data sets that are no tensors.
@@ -246,14 +247,13 @@ class MixturePair(Pair):
           included: its neighbour.
           coins: `(outcomes, ...)`, one of each kind.
           weights: `(outcomes,)`, their probabilities.
-          num_draws: how many standard normals the release asks for.
+          num_draws: how many standard normals the release asks for, at most 16,384.
 
         Raises:
           TypeError: for data sets, coins or weights that are no tensors.
           ValueError: for outputs of another shape, or if probes show that the noise does not enter as it should, or
             that runs are mixed.
         """
-        validate.at_least(1, num_draws=num_draws)
         validate.instance(Tensor, without=without, included=included, coins=coins, weights=weights)
         probes, mixtures, outcomes = _probes(num_draws), [], []
         for data in (included, without):
@@ -373,7 +373,7 @@ class ScaledPair(Pair):
           release: `release(data, noise)`, `(runs, ...)` and `(runs, draws)` to `(runs, outputs)`.
           without: one data set, without a runs axis.
           included: its neighbour.
-          num_draws: how many standard normals the release asks for: one an output.
+          num_draws: how many standard normals the release asks for, at most 16,384: one an output.
 
         Raises:
           TypeError: for data sets that are no tensors.
@@ -468,8 +468,8 @@ class ScaledPair(Pair):
 
 def _by_unit_draws(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, num_draws: int) -> tuple[Tensor, Tensor]:
     """What a release gives without noise, `(outputs,)`, and what each of its draws adds at 1, `(draws, outputs)`."""
-    validate.at_least(1, num_draws=num_draws)
-    outputs = _outputs(release, data, torch.cat([torch.eye(num_draws, dtype=torch.float64), _probes(num_draws)]))
+    probes = _probes(num_draws)
+    outputs = _outputs(release, data, torch.cat([torch.eye(num_draws, dtype=torch.float64), probes]))
     probed = outputs[num_draws:]
     mean = probed[0].double()
     noise = outputs[:num_draws].double() - mean
@@ -483,6 +483,9 @@ def _by_unit_draws(release: Callable[[Tensor, Tensor], Tensor], data: Tensor, nu
 
 def _probes(num_draws: int) -> Tensor:
     """No noise, and then an irregular draw of both signs, its negative and 8 times it, `(4, draws)`."""
+    validate.at_least(1, num_draws=num_draws)
+    if num_draws > _MOST_DRAWS:
+        raise ValueError(f"Expected {validate.shown('num_draws', num_draws)} to be at most {_MOST_DRAWS:,}.")
     place = torch.arange(1, num_draws + 1, dtype=torch.float64)
     irregular = torch.sin(place).sign() * (1 + place * (math.sqrt(5) + 1) / 2 % 1)  # of size 1 to 2
     return torch.stack([torch.zeros_like(place), *(multiple * irregular for multiple in _MULTIPLES)])

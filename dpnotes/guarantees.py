@@ -5,6 +5,7 @@ is claimed while something that a run checked did not hold: epsilon is infinite 
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context
 from enum import StrEnum
@@ -111,7 +112,14 @@ SEED_IS_PUBLIC = Assumption(
 )
 SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating system and was not stored)", "assumed")
 REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
+GIVEN_IS_PUBLIC = Assumption(
+    "where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds "
+    "that run's epsilon and delta)",
+    "assumed",
+)
 SHARED_NOISE = Assumption("of the runs that share their noise only one is published", "assumed")
+
+COSTS_ARE_PUBLIC = Assumption("what each of them may cost was settled without looking at the data", "assumed")
 
 OVERSPENT = Assumption("the run spent no more than was declared for it", "checked", False)
 
@@ -150,11 +158,51 @@ def assumptions_of_runs(*, secret_seed: bool, shared_noise: bool = False) -> tup
     Example:
       >>> [a.statement for a in assumptions_of_runs(secret_seed=True)]
       ['the seed is secret (it came from the operating system and was not stored)',
-      'numbers are real (they are floating-point ones)']
+      'numbers are real (they are floating-point ones)',
+      "where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds
+      that run's epsilon and delta)"]
     """
     validate.flag(secret_seed=secret_seed, shared_noise=shared_noise)
     seed = SEED_IS_SECRET if secret_seed else SEED_IS_PUBLIC
-    return seed, REAL_NUMBERS, *([SHARED_NOISE] if shared_noise else [])
+    return seed, REAL_NUMBERS, GIVEN_IS_PUBLIC, *([SHARED_NOISE] if shared_noise else [])
+
+
+def together(claims: Iterable[Guarantee]) -> Guarantee:
+    """What may be claimed for all that several runs on the same data released, one after the other.
+
+    Epsilons add up, and deltas; an accountant of all releases at once knows of less.
+
+    Args:
+      claims: one or more, for the same neighbours. What else a run was given, such as where it starts, may come from
+        those before it.
+
+    Raises:
+      ValueError: for no claims, or claims for different neighbours.
+      TypeError: for what is no claim.
+
+    Example:
+      >>> one = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_SECRET,))
+      >>> print(together([one, one]))
+      (2, 2e-05)-DP, zero-out-one, by the sum of 2 claims (PLD), assuming that the seed is secret (it came from the
+      operating system and was not stored); what each of them may cost was settled without looking at the data
+    """
+    claims = tuple(claims)
+    for number, claim in enumerate(claims):
+        validate.instance(Guarantee, **{f"claims[{number}]": claim})
+    if len({claim.relation for claim in claims}) != 1:
+        raise ValueError(f"Expected claims={[claim.relation.value for claim in claims]} to be for the same neighbours.")
+    if len(claims) == 1:
+        return claims[0]
+    rests = dict.fromkeys(each for claim in claims for each in claim.assumptions)
+    how = ", ".join(dict.fromkeys(claim.accountant for claim in claims))
+    return Guarantee(
+        sum(claim.nominal_epsilon for claim in claims),
+        sum(claim.delta for claim in claims),
+        claims[0].relation,
+        f"the sum of {len(claims)} claims ({how})",
+        (*rests, COSTS_ARE_PUBLIC),
+        tuple(dict.fromkeys(each for claim in claims for each in claim.not_covered)),
+    )
 
 
 def bound_was_checked(bound: float, exceeded: int, checked: int, what: str = "gradient norm") -> Assumption:

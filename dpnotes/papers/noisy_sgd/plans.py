@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from dpnotes import validate
 from dpnotes.core import Guarantee, Relation, Sampling
-from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE
+from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, together
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, calibrated_noise, no_noise
 from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation, Training, train
@@ -22,14 +22,16 @@ from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.problems.modules import Loss, ModuleProblem
 from dpnotes.streams import Streams
 
+_CLAIMS = "dpnotes_claims"  # an attribute of each part of a trained network, that goes where the part goes
+
 
 @dataclass(frozen=True)
 class Trained:
     """A network that was trained, and what may be claimed for it.
 
     Args:
-      module: a copy of the network with its new weights.
-      guarantee: for these weights, and all the run released.
+      module: a copy of the network with its new weights, which remembers what it cost.
+      guarantee: for these weights, and all that this training released and those that it went on from.
       training: the flat point `x` `(1, dim)`, the curves, the status.
     """
 
@@ -162,8 +164,12 @@ class TrainingPlan:
         checkpoint: Checkpoint | None = None,
         report: Callable[[str], None] | None = None,
         not_covered: tuple[str, ...] = (),
+        start_is_public: bool = False,
     ) -> Trained:
-        """Train a network from the weights that it has, which are public.
+        """Train a network from the weights that it has.
+
+        They are public, or what a plan has trained: such a network remembers the claims of its trainings, in its parts
+        and copies too (not in a `state_dict`), and to go on from it costs their sum.
 
         Args:
           module: is copied, never changed; frozen parameters stay what they are (`ModuleProblem`).
@@ -179,13 +185,15 @@ class TrainingPlan:
           checkpoint: where and how often the training is kept; if it is there, the training goes on from it.
           report: called with one line after each evaluation.
           not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+          start_is_public: the weights owe nothing to these data although a plan has trained them: on public data, or on
+            those of other people. Then this training's claim stands alone.
 
         Raises:
           DamagedFileError: if the checkpoint there is not what was written.
           OutOfMemory: if a batch does not fit, with what to do.
           TypeError: for arguments of another kind.
           ValueError: outside these domains; for data of another number than a fixed-size plan has; for a checkpoint of
-            other settings.
+            other settings; for a network that was trained for other neighbours.
         """
         validate.instance(nn.Module, module=module)
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
@@ -194,6 +202,13 @@ class TrainingPlan:
         validate.or_none(validate.instance, Evaluation, evaluation=evaluation)
         validate.or_none(validate.instance, Checkpoint, checkpoint=checkpoint)
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
+        validate.flag(start_is_public=start_is_public)
+        before = () if start_is_public else _claims(module)
+        if others := {claim.relation for claim in before} - {self.relation}:
+            raise ValueError(
+                f"Expected relation={self.relation.value!r} to be that of the trainings before, {min(others).value!r}:"
+                " claims for different neighbours do not add up."
+            )
         if streams is not None and len(streams) != 1:
             raise ValueError(f"Expected streams of {len(streams)} keys to be of one: a plan trains one network.")
         self._warn_of_other_data(len(labels))
@@ -217,4 +232,13 @@ class TrainingPlan:
         trained = copy.deepcopy(module).to(labels.device)
         weights = {name: view[0] for name, view in problem.parameters(training.x).items()}
         trained.load_state_dict(trained.state_dict() | weights)
-        return Trained(trained, guarantee, training)
+        claims = (*before, guarantee)
+        for part in trained.modules():
+            setattr(part, _CLAIMS, claims)
+        return Trained(trained, together(claims), training)
+
+
+def _claims(module: nn.Module) -> tuple[Guarantee, ...]:
+    """Of the trainings that a network went through, it or a part of it, each once."""
+    claims = [claim for part in module.modules() for claim in getattr(part, _CLAIMS, ())]
+    return tuple({id(claim): claim for claim in claims}.values())

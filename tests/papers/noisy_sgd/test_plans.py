@@ -1,7 +1,9 @@
 """A plan: everything that a private training needs, said once; its front door's bits, its claim, a kill, bad input."""
 
 import ast
+import copy
 import math
+import pickle
 import re
 from dataclasses import replace
 from functools import cache
@@ -14,7 +16,13 @@ import torch
 from torch import nn
 
 from dpnotes.core import Relation, Status
-from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, TUNED_ON_PRIVATE_DATA
+from dpnotes.guarantees import (
+    COSTS_ARE_PUBLIC,
+    OVERSPENT,
+    STATISTICS_WITHOUT_NOISE,
+    TUNED_ON_PRIVATE_DATA,
+    together,
+)
 from dpnotes.methods.descent import Descent
 from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd
 from dpnotes.papers.noisy_sgd.plans import Trained, TrainingPlan
@@ -52,6 +60,67 @@ def network() -> nn.Module:
 
 def trained(plan: TrainingPlan = PLAN, run: str = "a", points=POINTS, labels=LABELS, **more: Any) -> Trained:
     return plan.train(network(), points, labels, **{"step_size": 0.5, "streams": Streams.of("training", [run])} | more)
+
+
+# ---------------------------------------------------------------- one training after another
+def on(module: nn.Module, run: str = "b", plan: TrainingPlan = PLAN, **more: Any) -> Trained:
+    return plan.train(module, POINTS, LABELS, step_size=0.5, streams=Streams.of("training", [run]), **more)
+
+
+CARRIED = {
+    "as it is": lambda module: module,
+    "a copy": copy.deepcopy,
+    "from a file": lambda module: pickle.loads(pickle.dumps(module)),
+    "with a new head": lambda module: nn.Sequential(module[0], nn.Tanh(), nn.Linear(6, 2)),
+    "in a wider network": lambda module: nn.Sequential(nn.Identity(), module),
+    "frozen, with a head": lambda module: nn.Sequential(module.requires_grad_(False), nn.Linear(2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", CARRIED)
+def test_to_go_on_from_a_trained_network_costs_the_sum(name: str):
+    first = trained()
+    second = on(CARRIED[name](first.module))
+    assert second.guarantee.nominal_epsilon == pytest.approx(2 * first.guarantee.nominal_epsilon)
+    assert second.guarantee.delta == 2 * PLAN.delta and COSTS_ARE_PUBLIC in second.guarantee.assumptions
+    assert str(second.guarantee).startswith("(6, 0.0002)-DP, add-or-remove-one, by the sum of 2 claims (privacy loss")
+    third = on(second.module[:1].append(nn.Linear(6, 2)) if name == "a copy" else second.module, "c")
+    assert third.guarantee.nominal_epsilon == pytest.approx(3 * first.guarantee.nominal_epsilon)
+    assert trained().guarantee == first.guarantee, "the network that was given remembers nothing"
+
+
+def test_control_one_claim_for_two_trainings_is_refuted():
+    event = Event(PLAN.noise_multiplier, PLAN.relation, PLAN.batches, 10)
+    second = on(trained().module)
+    assert PLAN.epsilon < account([event, event], PLAN.delta).epsilon < second.guarantee.epsilon
+
+
+def test_a_start_that_owes_nothing_to_these_data_costs_nothing():
+    before = replace(PLAN, epsilon=math.inf).train(network(), POINTS.flip(0), LABELS, step_size=0.5)
+    assert on(before.module).guarantee.epsilon == math.inf
+    alone = on(before.module, start_is_public=True)
+    assert alone.guarantee.nominal_epsilon == pytest.approx(trained().guarantee.nominal_epsilon)
+    assert on(alone.module, "c").guarantee.nominal_epsilon == pytest.approx(2 * alone.guarantee.nominal_epsilon)
+
+
+def test_claims_for_other_neighbours_do_not_add_up():
+    module = trained(planned("zero-out")).module
+    with pytest.raises(ValueError, match="Expected relation='add-or-remove-one' to be that of the trainings before"):
+        on(module)
+    with pytest.raises(ValueError, match=r"Expected claims=\['add-or-remove-one', 'zero-out-one'\] to be for the same"):
+        together([trained().guarantee, trained(planned("zero-out")).guarantee])
+    with pytest.raises(ValueError, match=r"Expected claims=\[\]"):
+        together([])
+    with pytest.raises(TypeError, match=r"Expected claims\[1\]="):
+        together([trained().guarantee, PLAN])  # type: ignore[list-item]
+
+
+def test_what_did_not_hold_in_one_training_does_not_hold_for_their_sum():
+    claim = trained().guarantee
+    broken = replace(claim, assumptions=(*claim.assumptions, OVERSPENT), not_covered=("a", "b"))
+    total = together([claim, broken, replace(broken, not_covered=("b", "c"))])
+    assert total.epsilon == math.inf and total.not_covered == ("a", "b", "c")
+    assert together([claim]) == claim
 
 
 @pytest.mark.parametrize("name", ["Poisson", pytest.param("fixed size", marks=pytest.mark.slow), "zero-out"])

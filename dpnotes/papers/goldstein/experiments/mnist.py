@@ -206,7 +206,8 @@ EXPERIMENT = Experiment(
         "Losses, accuracies and norms shown are exact statistics of private data, covered by no guarantee.",
         "Both methods share examples, start and noise, for precise comparison: a guarantee holds for one of them only.",
         "Moves were chosen on a pilot of other seeds, which pays nothing for it.",
-        "The mean and the standard deviation that pixels are scaled by are statistics of MNIST, published without noise.",
+        "The mean and the standard deviation that pixels are scaled by are statistics of MNIST, published without "
+        "noise.",
     ),
     data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()),
     cpu_only=True,

@@ -266,7 +266,7 @@ class _Again:
             waiting += [first + number for number in others if first + number not in self.compared]
             rows = self._starts[len(self.cells)]
         self._compare_decision()
-        while not self.differences and (unseen := self._unseen(then, now)):
+        while is_reached and not self.differences and (unseen := self._unseen(then, now)):
             if not waiting or not self._compare(waiting.pop(0)):
                 return [f"changed, but entered by none of {len(self.compared)} cells: {in_words(unseen)}"]
         return self.differences

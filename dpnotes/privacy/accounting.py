@@ -409,9 +409,9 @@ def assumptions_of(streams: Streams) -> tuple[Assumption, ...]:
     """What all claims of runs with this randomness rest on.
 
     Example:
-      >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][1:]
-      ['numbers are real (they are floating-point ones)',
-      'of the runs that share their noise only one is published']
+      >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][2:]
+      ["where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds
+      that run's epsilon and delta)", 'of the runs that share their noise only one is published']
     """
     shared = len(streams.keys.unique(dim=0)) < len(streams)
     return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)

@@ -427,6 +427,7 @@ def head(folder: Path) -> str:
 UNREACHED = {
     "a function that no cell enters": ("value - 1", "value - 2"),
     "a new function": ("def never", "def new():\n    return 1\n\n\ndef never"),
+    "a new function of a name that code has": ("def never", "def step():\n    return 1\n\n\ndef never"),
     "a new constant": ("RATE = 0.5", "RATE = 0.5\nPOWER = math.sqrt(4)"),
     "all of them": ("def never(value):\n    return value - 1", "POWER = 2\n\n\ndef never(value):\n    return POWER"),
 }

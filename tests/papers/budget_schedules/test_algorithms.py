@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpnotes.core import Relation, Status
-from dpnotes.guarantees import REAL_NUMBERS, SEED_IS_PUBLIC, STATISTICS_WITHOUT_NOISE, TUNED_ON_PRIVATE_DATA
+from dpnotes.guarantees import (
+    GIVEN_IS_PUBLIC,
+    REAL_NUMBERS,
+    SEED_IS_PUBLIC,
+    STATISTICS_WITHOUT_NOISE,
+    TUNED_ON_PRIVATE_DATA,
+)
 from dpnotes.papers.budget_schedules.algorithms import (
     momentum_influence,
     momentum_influence_majorant,
@@ -90,7 +96,7 @@ def test_runs_that_share_their_noise_say_so():
 def test_a_run_s_guarantee_names_what_it_rests_on_and_what_the_caller_says_it_leaves_out():
     silent = train([uniform(RHO, 5)], 1).guarantees[0]
     assert silent.not_covered == () and "NOT covered" not in str(silent)
-    assert silent.assumptions == (SEED_IS_PUBLIC, REAL_NUMBERS)
+    assert silent.assumptions == (SEED_IS_PUBLIC, REAL_NUMBERS, GIVEN_IS_PUBLIC)
     left_out = (TUNED_ON_PRIVATE_DATA, STATISTICS_WITHOUT_NOISE, "the choice of the classes")
     for claim in train([uniform(RHO, 5), uniform(RHO, 6)], 2, not_covered=left_out).guarantees:
         assert claim.not_covered == left_out and claim.epsilon == silent.epsilon

@@ -90,8 +90,10 @@ def theorem(
     else:
         window_log = threshold_log = np.ones_like(alpha)
         batch = G * noise / alpha + (G / alpha) ** 2
-    # A mean moves by twice the largest norm over its batch when an example is replaced.
-    leaf = 2 * np.maximum(G / batch, 1 / batch_per_gradient) * np.sqrt(levels)
+    # A mean moves by twice the largest norm over its batch when an example is replaced, and so do the nodes that hold
+    # it: one a level if O1 begins a new tree, up to 2 K - 1 of the K + 1 levels of one tree throughout (alg2.reset).
+    nodes = np.maximum(levels, 2 * levels - 3) if constants == "paper" else levels
+    leaf = 2 * np.maximum(G / batch, 1 / batch_per_gradient) * np.sqrt(nodes)
     sigma = alpha / np.sqrt(d) if constants == "paper" else leaf * _least_noise(epsilon, delta)
     private, sampling, root, first_private, first_sampling = coefficients
     share, count = noise / np.asarray(n, dtype=float), np.asarray(n, dtype=float)
@@ -244,7 +246,7 @@ THEOREM = Calculator(
                 "batch": "b, batch size of O1",
                 "batch_per_gradient": "b_t for a noisy gradient of norm 1; it is at least 1",
                 "sigma": "standard deviation of a node's noise; one: private if each call of O1 begins a new tree",
-                "delta_reached": "delta at epsilon of that noise, for data sets that differ in one example",
+                "delta_reached": "delta at epsilon of that noise, if an example differs; paper: of one tree throughout",
                 "window": "Gamma",
                 "threshold": "norm below which a saddle is suspected",
                 "perturbation": "zeta, scale of the perturbation there",

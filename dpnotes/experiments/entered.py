@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 
-from dpnotes.experiments.functions import FunctionNode, Place, functions
+from dpnotes.experiments.functions import FunctionNode, Place, functions, hands_on
 from dpnotes.experiments.sources import find, sources
 
 _NOTE = "_dpnotes_entered"  # the one name that every module sees is one of Python's own
@@ -110,7 +110,8 @@ def _noting(source: str, path: str, module: str) -> dict[CodeType, CodeType]:
     tree = ast.parse(source)
     plain = compile(tree, path, "exec", dont_inherit=True)
     for name, node in functions(tree).items():
-        _note(node, module, name)
+        if not hands_on(node):  # which is a part of the function around it
+            _note(node, module, name)
     noting = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
     return dict(_pairs(plain, noting))
 

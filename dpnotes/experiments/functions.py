@@ -60,13 +60,13 @@ def _text(node: Any, *, message: bool = False, bodies: bool = True) -> str:
     if isinstance(node, ast.FormattedValue) and message:
         how["message"] = False
         del values["format_spec"]
-    if isinstance(node, FunctionNode) and not bodies and not _hands_on(node):
+    if isinstance(node, FunctionNode) and not bodies and not hands_on(node):
         del values["body"]
     inside = ",".join(f"{name}={_text(value, **how)}" for name, value in values.items() if value not in (None, []))
     return f"{type(node).__name__}({inside})"
 
 
-def _hands_on(node: FunctionNode) -> bool:
+def hands_on(node: FunctionNode) -> bool:
     """Whether it is a lambda that only hands on a value, such as an error that may be raised: it computes nothing.
 
     It is a part of the function around it, as a branch is: else a check that never fails would not have been entered,
@@ -146,7 +146,7 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.Attribute):
         yield node.attr
-    body = node.body if isinstance(node, FunctionNode) and not _hands_on(node) else []
+    body = node.body if isinstance(node, FunctionNode) and not hands_on(node) else []
     for child in ast.iter_child_nodes(node):
         if child is not body and child not in (body if isinstance(body, list) else []):
             yield from _names(child)
@@ -163,7 +163,7 @@ class _Module:
 @lru_cache(maxsize=1024)
 def _module(source: str, package: str) -> _Module:
     tree = ast.parse(source)
-    units = {name: _unit(node) for name, node in functions(tree).items() if not _hands_on(node)}
+    units = {name: _unit(node) for name, node in functions(tree).items() if not hands_on(node)}
     bound: dict[str, ast.AST | Place] = {}
     statements: list[ast.stmt] = []
     times = Counter(name for node in tree.body for name in _bound(node))

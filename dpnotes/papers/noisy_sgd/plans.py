@@ -4,7 +4,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -211,6 +211,9 @@ class TrainingPlan:
             )
         if streams is not None and len(streams) != 1:
             raise ValueError(f"Expected streams of {len(streams)} keys to be of one: a plan trains one network.")
+        if checkpoint is not None and before:  # who goes on from the file goes on from these, too
+            settings = {**checkpoint.settings, "trained before": [str(claim) for claim in before]}
+            checkpoint = replace(checkpoint, settings=settings)
         self._warn_of_other_data(len(labels))
         problem = ModuleProblem(module, inputs, labels, loss=loss)
         oracle = self.oracle(problem)

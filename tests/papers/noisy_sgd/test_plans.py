@@ -29,6 +29,7 @@ from dpnotes.papers.noisy_sgd.plans import Trained, TrainingPlan
 from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
+from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.sampling import CombinationError
 from dpnotes.streams import Streams
@@ -101,6 +102,26 @@ def test_a_start_that_owes_nothing_to_these_data_costs_nothing():
     alone = on(before.module, start_is_public=True)
     assert alone.guarantee.nominal_epsilon == pytest.approx(trained().guarantee.nominal_epsilon)
     assert on(alone.module, "c").guarantee.nominal_epsilon == pytest.approx(2 * alone.guarantee.nominal_epsilon)
+
+
+def toys() -> Dataset:
+    return Dataset("toys", POINTS, LABELS, POINTS, LABELS, 2, "none needed", "here")
+
+
+def test_a_checkpoint_of_a_training_that_went_on_is_not_one_that_began(tmp_path: Path):
+    def stop(line: str) -> None:
+        if line.startswith("step 4/"):
+            raise KeyboardInterrupt
+
+    module = trained().module
+    kept = {"checkpoint": Checkpoint(tmp_path / "on.pt", every=2), "evaluation": Evaluation(toys(), every=2)}
+    with pytest.raises(KeyboardInterrupt):
+        on(module, report=stop, **kept)
+    fresh = network()
+    fresh.load_state_dict(module.state_dict())
+    with pytest.raises(ValueError, match=r"Expected the settings .*trained before"):
+        on(fresh, **kept)
+    assert on(module, **kept).guarantee.delta == 2 * PLAN.delta
 
 
 def test_claims_for_other_neighbours_do_not_add_up():

@@ -12,42 +12,14 @@ import builtins
 import functools
 import gc
 import importlib
-import json
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 
-from dpnotes.experiments.functions import FunctionNode, Place, functions, hands_on
+from dpnotes.experiments.functions import FunctionNode, Place, functions
 from dpnotes.experiments.sources import find, sources
 
 _NOTE = "_dpnotes_entered"  # the one name that every module sees is one of Python's own
 _Cached = type(functools.cache(len))
-
-
-_IMPORTING = """
-import importlib, json, sys
-files, sys.path, found = *json.loads(sys.stdin.read()), set()
-def note(frame, event, arg):
-    if event == "call" and (module := files.get(frame.f_code.co_filename)):
-        found.add((module, frame.f_code.co_qualname.replace(".<locals>", "")))
-sys.setprofile(note)
-for name in files.values():
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        pass
-sys.setprofile(None)
-print(json.dumps(sorted(found)))
-"""
-
-
-def by_importing(modules: Iterable[str]) -> set[Place]:
-    """Which functions are entered when modules, and what they import, are imported: in a process that has none yet."""
-    files = {str(path): name for name in sources(modules) if (path := find(name))}
-    command = [sys.executable, "-c", _IMPORTING]
-    done = subprocess.run(command, input=json.dumps([files, sys.path]), capture_output=True, text=True, check=True)
-    return {(module, name) for module, name in json.loads(done.stdout.splitlines()[-1])}
 
 
 class Notes:
@@ -110,8 +82,7 @@ def _noting(source: str, path: str, module: str) -> dict[CodeType, CodeType]:
     tree = ast.parse(source)
     plain = compile(tree, path, "exec", dont_inherit=True)
     for name, node in functions(tree).items():
-        if not hands_on(node):  # which is a part of the function around it
-            _note(node, module, name)
+        _note(node, module, name)
     noting = compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
     return dict(_pairs(plain, noting))
 

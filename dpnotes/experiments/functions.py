@@ -10,7 +10,6 @@ still stands for the same; where that is in doubt it counts as changed, which co
 
 import ast
 import builtins
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -60,13 +59,13 @@ def _text(node: Any, *, message: bool = False, bodies: bool = True) -> str:
     if isinstance(node, ast.FormattedValue) and message:
         how["message"] = False
         del values["format_spec"]
-    if isinstance(node, FunctionNode) and not bodies and not hands_on(node):
+    if isinstance(node, FunctionNode) and not bodies and not _hands_on(node):
         del values["body"]
     inside = ",".join(f"{name}={_text(value, **how)}" for name, value in values.items() if value not in (None, []))
     return f"{type(node).__name__}({inside})"
 
 
-def hands_on(node: FunctionNode) -> bool:
+def _hands_on(node: FunctionNode) -> bool:
     """Whether it is a lambda that only hands on a value, such as an error that may be raised: it computes nothing.
 
     It is a part of the function around it, as a branch is: else a check that never fails would not have been entered,
@@ -94,10 +93,7 @@ def _is_silent(node: Any, message: bool) -> bool:
 # ---------------------------------------------------------------- functions
 @dataclass(frozen=True)
 class Unit:
-    """A part of the code that changes by itself.
-
-    A function without those in it that compute, a class without its methods, a module's assignment of a name that is
-    assigned once, or its other statements.
+    """A function without those in it that compute, a class without its methods, or a module's statements besides both.
 
     Args:
       text: what it says.
@@ -146,7 +142,7 @@ def _names(node: ast.AST) -> Iterator[str]:
         yield node.id
     elif isinstance(node, ast.Attribute):
         yield node.attr
-    body = node.body if isinstance(node, FunctionNode) and not hands_on(node) else []
+    body = node.body if isinstance(node, FunctionNode) and not _hands_on(node) else []
     for child in ast.iter_child_nodes(node):
         if child is not body and child not in (body if isinstance(body, list) else []):
             yield from _names(child)
@@ -163,10 +159,9 @@ class _Module:
 @lru_cache(maxsize=1024)
 def _module(source: str, package: str) -> _Module:
     tree = ast.parse(source)
-    units = {name: _unit(node) for name, node in functions(tree).items() if not hands_on(node)}
+    units = {name: _unit(node) for name, node in functions(tree).items() if not _hands_on(node)}
     bound: dict[str, ast.AST | Place] = {}
     statements: list[ast.stmt] = []
-    times = Counter(name for node in tree.body for name in _bound(node))
     for node in tree.body:
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -181,27 +176,11 @@ def _module(source: str, package: str) -> _Module:
             if node.decorator_list:  # which run when the module is imported
                 statements.append(node)
         else:
-            bound |= dict.fromkeys(_bound(node), node)
-            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
-            target = node.target if isinstance(node, ast.AnnAssign) and node.value else target
-            if isinstance(target, ast.Name) and times[target.id] == 1:
-                units[target.id] = _unit([node])
-            else:
-                statements.append(node)
+            statements.append(node)
+            stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
+            bound |= {name.id: node for name in stored}
     own = _unit(statements)
     return _Module(units | ({"": own} if own.text != "[]" else {}), bound)
-
-
-def _bound(node: ast.stmt) -> Iterator[str]:
-    """The names that a statement of a module gives a value."""
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        yield from (alias.asname or alias.name.split(".")[0] for alias in node.names)
-    elif isinstance(node, FunctionNode | ast.ClassDef):
-        yield node.name
-    else:
-        yield from (
-            each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
-        )
 
 
 def imported_from(node: ast.ImportFrom, package: str) -> str:

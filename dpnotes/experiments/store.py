@@ -278,20 +278,15 @@ class Result:
         if self.state != "current":
             return ""
         verified, kept = self.manifest.get("verified"), self.manifest.get("kept")
-        since = verified.get("since") if verified else None
-        code = since or verified or self.manifest
-        commit = (code["git_commit"] or "an unknown commit")[:12] + " with uncommitted changes" * bool(
-            code["git_dirty"]
-        )
-        if verified and verified["cells"]:
-            same = f"the same numbers{up_to(verified['rounding'])}"
-            says = f"verified at {commit}: {len(verified['cells'])} of {self.manifest['cells']} cells run again, {same}"
-        else:
-            says = f"run at {commit}" if since else "run with this code"
-            if kept:
-                same = f"the same numbers{up_to(kept['rounding'])}"
-                says += f", but for {kept['cells']} cells of code that gave {same}"
-        return f"{says}; nothing that it enters has changed since" if since else says
+        if not verified or not verified["cells"]:
+            if not kept:
+                return "run with this code"
+            same = f"the same numbers{up_to(kept['rounding'])}"
+            return f"run with this code, but for {kept['cells']} cells of code that gave {same}"
+        cells, commit = len(verified["cells"]), (verified["git_commit"] or "an unknown commit")[:12]
+        dirty = " with uncommitted changes" if verified["git_dirty"] else ""
+        same = f"the same numbers{up_to(verified['rounding'])}"
+        return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, {same}"
 
     @property
     def chances(self) -> str:

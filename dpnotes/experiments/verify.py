@@ -4,7 +4,6 @@ The cells are at least one for each level of every factor and every stage, in an
 further ones, until every function that changed and that a full run enters was entered. A full run keeps the list of
 what it enters in its manifest. Where that cannot tell (the function is new, or the list is of some cells only), a
 function counts if the code that was entered names it. If all cells were run, what none of them enters does not count.
-No cell is run where a full run, and the import of its modules, enter nothing that changed, and no constant changed.
 
 Cells that are kept beside the results (`parts`) are verified in the same way, as if they were all there are.
 
@@ -25,7 +24,7 @@ from dpnotes import validate
 from dpnotes.experiments import parts, runner, store
 from dpnotes.experiments.cells import best, packed
 from dpnotes.experiments.chunks import parse_memory
-from dpnotes.experiments.entered import Notes, by_importing
+from dpnotes.experiments.entered import Notes
 from dpnotes.experiments.functions import Code, Place, changed
 from dpnotes.experiments.sources import Fingerprint, code_at, in_words, is_here, records
 from dpnotes.experiments.spec import Cell, Decision, Experiment, Spec, canonical_json
@@ -249,7 +248,6 @@ class _Again:
         """Run what has to be run; what differs, or else what was left out, a line each."""
         waiting: list[int] = []
         rows, last = 0, len(self.result.experiment.stages)
-        is_reached = self._is_reached(then, now)
         for stage in range(1 + last):
             earlier = {name: column[:rows] for name, column in self.stored.items()}
             first, listed = len(self.cells), self._listed(stage, [store.Table(earlier, {})])
@@ -260,30 +258,16 @@ class _Again:
                 return self.differences
             chosen, others = in_order(listed, seed)
             kept = [number for number in others if self.progress.table(listed[number]) is not None]
-            for number in dict.fromkeys(chosen + kept if is_reached else kept):
+            for number in dict.fromkeys(chosen + kept):
                 if not self._compare(first + number):
                     return self.differences or ["the time is up before a cell of each level was run"]
             waiting += [first + number for number in others if first + number not in self.compared]
             rows = self._starts[len(self.cells)]
         self._compare_decision()
-        while is_reached and not self.differences and (unseen := self._unseen(then, now)):
+        while not self.differences and (unseen := self._unseen(then, now)):
             if not waiting or not self._compare(waiting.pop(0)):
                 return [f"changed, but entered by none of {len(self.compared)} cells: {in_words(unseen)}"]
         return self.differences
-
-    def _is_reached(self, then: Code, now: Code) -> bool:
-        """Whether a full run may come to something that changed; what is new, code that did not change cannot name."""
-        manifest, differences = self.result.manifest, changed(then, now)
-        full = store.unlisted(manifest["functions"])
-        if (
-            manifest["functions_cells"] != manifest["cells"] or not full <= now.units.keys()
-        ):  # moved ones have new names
-            return True
-        functions = {place for place in differences if place in now.units and now.units[place].is_function}
-        if functions & full or any(place in then.units or not place[1] for place in {*differences} - functions):
-            return True
-        at_import = by_importing(self.result.experiment.all_modules())
-        return any((module, name.replace("'", "")) in at_import for module, name in differences)
 
     def _listed(self, stage: int, earlier: list[store.Table]) -> list[Cell]:
         return replace(self.progress, experiment=self.result.experiment).cells(stage, earlier)
@@ -345,9 +329,8 @@ class _Again:
         """What a full run enters, as far as it is known, and how many cells say so."""
         manifest, known = self.result.manifest, self.notes.places
         if len(self.compared) < len(self.cells):
-            here, full = Code(fingerprint.sources).units.keys(), store.unlisted(manifest["functions"])
-            moved = {name for _, name in full - here}
-            known = known | (full & here) | {place for place in here if place[1] in moved}
+            here = Code(fingerprint.sources).units
+            known = known | {place for place in store.unlisted(manifest["functions"]) if place in here}
         count = max(len(self.compared), manifest["functions_cells"])
         return {"functions": store.listed(known), "functions_cells": count}
 
@@ -398,27 +381,21 @@ def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float = 0.0, roundi
 
 # ---------------------------------------------------------------- the manifest
 def _write(result: store.Result, fingerprint: Fingerprint, commit: dict[str, Any], again: _Again | None) -> None:
-    """Put on record that a result is of today's code: what was run again, or else what was said before."""
-    manifest, verified = dict(result.manifest), result.manifest.get("verified", {})
-    told: dict[str, Any] = {"cells": [], "rounding": 0.0}
-    before = {name: verified[name] for name in ("cells", "rounding", "since") if name in verified}
-    if again is None:
-        told |= before if verified.get("key") == fingerprint.key else {}
-    elif again.compared:
-        told = {
-            "cells": [again.cells[number] for number in sorted(again.compared)],
-            "rounding": _ROUNDING if again.rounded else 0.0,
-        }
-        manifest |= again.in_words(fingerprint)
-    else:  # a full run enters nothing that changed since it was run, or verified
-        last = records(manifest)[0]
-        told |= {"since": {name: last[name] for name in commit}} | before
-    now = {name: fingerprint.modules.get(name) for name in sorted({*manifest["modules"], *fingerprint.modules})}
+    """Put on record that a result is of today's code: what was run again, or what was before if no code changed."""
+    manifest = dict(result.manifest)
+    names = {*manifest["modules"], *fingerprint.modules}
+    before = manifest.get("verified") or {"key": "", "cells": [], "rounding": 0.0}
+    if again is None and before["key"] != fingerprint.key:
+        before = {"cells": [], "rounding": 0.0}
+    now = {name: fingerprint.modules.get(name) for name in sorted(names)}
     manifest["verified"] = {
         "key": fingerprint.key,
         "modules": {name: each for name, each in now.items() if manifest["modules"].get(name) != each},
-        **told,
+        "cells": [again.cells[number] for number in sorted(again.compared)] if again else before["cells"],
+        "rounding": (_ROUNDING if again.rounded else 0.0) if again else before["rounding"],
         **commit,
         "finished_at": runner.now(),
     }
+    if again:
+        manifest |= again.in_words(fingerprint)
     store.write_manifest(store.result_stem(result.spec), manifest)

@@ -1,10 +1,12 @@
 """One door for a network of your own: say what its training may cost once, and train it."""
 
 import copy
+import json
 import math
+import secrets
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -12,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dpnotes import validate
-from dpnotes.core import Guarantee, Relation, Sampling
+from dpnotes.core import Assumption, Guarantee, Relation, Sampling
 from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, together
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, calibrated_noise, no_noise
@@ -169,7 +171,8 @@ class TrainingPlan:
         """Train a network from the weights that it has.
 
         They are public, or what a plan has trained: such a network remembers the claims of its trainings, in its parts
-        and copies too (not in a `state_dict`), and to go on from it costs their sum.
+        and copies too, and to go on from it costs their sum. What is taken out of it remembers nothing: a `state_dict`,
+        single weights, features that it computed of the examples.
 
         Args:
           module: is copied, never changed; frozen parameters stay what they are (`ModuleProblem`).
@@ -203,7 +206,7 @@ class TrainingPlan:
         validate.or_none(validate.instance, Checkpoint, checkpoint=checkpoint)
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
         validate.flag(start_is_public=start_is_public)
-        before = () if start_is_public else _claims(module)
+        before = () if start_is_public else tuple(_from_text(text) for text in _remembered(module))
         if others := {claim.relation for claim in before} - {self.relation}:
             raise ValueError(
                 f"Expected relation={self.relation.value!r} to be that of the trainings before, {min(others).value!r}:"
@@ -235,13 +238,29 @@ class TrainingPlan:
         trained = copy.deepcopy(module).to(labels.device)
         weights = {name: view[0] for name, view in problem.parameters(training.x).items()}
         trained.load_state_dict(trained.state_dict() | weights)
-        claims = (*before, guarantee)
+        remembered = (*_remembered(module), _as_text(guarantee))
         for part in trained.modules():
-            setattr(part, _CLAIMS, claims)
-        return Trained(trained, together(claims), training)
+            vars(part)[_CLAIMS] = remembered
+        return Trained(trained, together((*before, guarantee)), training)
 
 
-def _claims(module: nn.Module) -> tuple[Guarantee, ...]:
-    """Of the trainings that a network went through, it or a part of it, each once."""
-    claims = [claim for part in module.modules() for claim in getattr(part, _CLAIMS, ())]
-    return tuple({id(claim): claim for claim in claims}.values())
+def _remembered(module: nn.Module) -> tuple[str, ...]:
+    """The claims of the trainings that a network went through, it or a part of it, each once."""
+    return tuple(dict.fromkeys(text for part in module.modules() for text in vars(part).get(_CLAIMS, ())))
+
+
+def _as_text(claim: Guarantee) -> str:
+    """A claim with a name of its training; text, so that a network's file can be read without this package."""
+    return json.dumps({**asdict(claim), "training": secrets.token_hex(8)})
+
+
+def _from_text(text: str) -> Guarantee:
+    said = json.loads(text)
+    return Guarantee(
+        said["nominal_epsilon"],
+        said["delta"],
+        Relation(said["relation"]),
+        said["accountant"],
+        tuple(Assumption(**each) for each in said["assumptions"]),
+        tuple(said["not_covered"]),
+    )

@@ -492,7 +492,7 @@ PRINTED: dict[str, tuple[Calculator, Callable[[Draw], dict[str, Any]]]] = {
 }
 
 
-def kept(num_leaves: float) -> int:
+def levels(num_leaves: float) -> int:
     """Levels of a tree."""
     return math.ceil(num_leaves).bit_length()
 
@@ -501,7 +501,7 @@ def printed_releases(name: str, numbers: dict[str, Any], found: dict[str, Any]) 
     """As the cases above, of exact smoothed gradients where those are clipped."""
     if name == "adaptive_batch.THEOREM":
         leaf = 2 * max(1 / found["batch"], 1 / found["batch_per_gradient"])
-        shifted = max(kept(found["steps"]), 2 * kept(found["steps"]) - 3)  # nodes of one tree, by alg2.reset
+        shifted = max(levels(found["steps"]), 2 * levels(found["steps"]) - 3)  # nodes of one tree, by alg2.reset
         return once(found["sigma"] / leaf / math.sqrt(shifted))
     if name == "adaptive_batch.TREE":
         return on_a_tree(found["sigma"] * numbers["b"] / 2, numbers["Sigma"])

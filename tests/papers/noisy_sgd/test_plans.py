@@ -189,6 +189,7 @@ def test_what_did_not_hold_in_one_training_does_not_hold_for_their_sum():
     assert together([claim]) == claim
 
 
+# ---------------------------------------------------------------- one training
 @pytest.mark.parametrize("name", ["Poisson", pytest.param("fixed size", marks=pytest.mark.slow), "zero-out"])
 def test_a_plan_is_the_front_door_s_to_the_bit_and_its_claim_is_what_was_asked_for(name: str):
     plan = planned(name)

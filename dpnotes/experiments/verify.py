@@ -234,6 +234,7 @@ class _Again:
         self._starts = [0, *np.cumsum(self.result.manifest["cell_rows"], dtype=int).tolist()]
         self._deadline = float("inf") if self.seconds is None else time.monotonic() + self.seconds
         self._plan = runner.Plan(self.device, runner.memory_budget(folder, self.device, self.limit, 1), 1)
+        self._environment = runner.environment(self.device)
         self.notes = Notes.of(experiment.all_modules(), str(folder))
         try:
             lines = self._run(then, Code(fingerprint.sources), fingerprint.key)
@@ -242,6 +243,8 @@ class _Again:
         state = "verified" if not lines else "different" if self.differences else "stale"
         for line in lines:
             report(f"{experiment.id} {self.progress.spec.profile}: {state}: {line}")
+        if self.differences and (advice := _advice(self.result.manifest["environments"], self._environment)):
+            report(f"{experiment.id} {self.progress.spec.profile}: {advice}")
         return Verification(state, tuple(lines))
 
     def _run(self, then: Code, now: Code, seed: str) -> list[str]:
@@ -294,36 +297,44 @@ class _Again:
         """Run a cell again, or take what is kept of it, and compare it; False when the time is up."""
         cell, experiment = self.cells[number], self.progress.experiment
         table = self.progress.table(cell)
-        if table is None:
+        lines, is_rounded = self._look(number, table) if table else ([], False)
+        # What differs may do so by the machine that it was kept on.
+        if table is None or lines and _machine(table.manifest["environment"]) != _machine(self._environment):
             if time.monotonic() > self._deadline:
                 return False
             spec = self.result.spec
-            text, seconds, lines = runner.execute(experiment, spec.json, cell, self.progress.shelf, self._plan)
-            for line in (f"{experiment.id} {spec.profile}: again {text} {seconds:.1f} s", *lines):
+            text, seconds, notes = runner.execute(experiment, spec.json, cell, self.progress.shelf, self._plan)
+            for line in (f"{experiment.id} {spec.profile}: again {text} {seconds:.1f} s", *notes):
                 self.progress.report(line)
+            self.progress.shelf.refresh()
             table = self.progress.table(cell)
             assert table is not None
+            lines, is_rounded = self._look(number, table)
         self.notes.places |= store.unlisted(table.manifest["functions"])
+        self.compared.add(number)
+        self.differences += lines
+        self.rounded |= is_rounded
+        return True
+
+    def _look(self, number: int, table: store.Table) -> tuple[list[str], bool]:
+        """What differs of a cell, a line each, and whether some floats are not equal to the bit."""
+        lines, is_rounded = list[str](), False
         length = len(next(iter(table.columns.values())))
         start, end = self._starts[number : number + 2]
-        self.compared.add(number)
-        where = f"cell {canonical_json(cell)}"
+        where = f"cell {canonical_json(self.cells[number])}"
         if {*self.stored} != {*table.columns}:
-            names = f"stored {', '.join(self.stored)}, now {', '.join(table.columns)}"
-            self.differences.append(f"{where}, columns: {names}")
-        elif end - start != length:
-            self.differences.append(f"{where}, rows: stored {end - start}, now {length}")
-        else:
-            for name, column in self.stored.items():
-                stored, now = column[start:end], table.columns[name]
-                allowed = self._allowed(name, table.manifest["environment"])
-                rows = np.flatnonzero(_differs(stored, now, *allowed))
-                self.rounded |= bool(_differs(stored, now).any())
-                if len(rows):
-                    more = f"; and {len(rows) - 1} more rows" if len(rows) > 1 else ""
-                    values = f"stored {stored[rows[0]].item()!r}, now {now[rows[0]].item()!r}"
-                    self.differences.append(f"{where}, column {name!r}, row {start + rows[0]}: {values}{more}")
-        return True
+            return [f"{where}, columns: stored {', '.join(self.stored)}, now {', '.join(table.columns)}"], False
+        if end - start != length:
+            return [f"{where}, rows: stored {end - start}, now {length}"], False
+        for name, column in self.stored.items():
+            stored, now = column[start:end], table.columns[name]
+            rows = np.flatnonzero(_differs(stored, now, *self._allowed(name, table.manifest["environment"])))
+            is_rounded |= bool(_differs(stored, now).any())
+            if len(rows):
+                more = f"; and {len(rows) - 1} more rows" if len(rows) > 1 else ""
+                values = f"stored {stored[rows[0]].item()!r}, now {now[rows[0]].item()!r}"
+                lines.append(f"{where}, column {name!r}, row {start + rows[0]}: {values}{more}")
+        return lines, is_rounded
 
     def in_words(self, fingerprint: Fingerprint) -> dict[str, Any]:
         """What a full run enters, as far as it is known, and how many cells say so."""
@@ -356,6 +367,23 @@ def _machine(environment: dict[str, Any]) -> str:
     """Versions and device, without this package's version and the number of cells."""
     versions = {name: version for name, version in environment["versions"].items() if name != "dpnotes"}
     return canonical_json({**environment, "versions": versions, "count": 0})
+
+
+def _advice(before: list[dict[str, Any]], now: dict[str, Any]) -> str:
+    """How the stored sums are repeated on a processor that has other instructions; "" where that is not known.
+
+    >>> then, now = {"device": "cpu", "name": "EPYC, AVX2"}, {"device": "cpu", "name": "Xeon, AVX512"}
+    >>> _advice([then], now)
+    'the result is from AVX2 instructions, this from AVX512: repeat this with ATEN_CPU_CAPABILITY=avx2 set.'
+    >>> _advice([now], then), _advice([then], then), _advice([{**then, "name": "EPYC"}], now)
+    ('', '', '')
+    """
+    ranks = {"DEFAULT": 0, "AVX2": 1, "AVX512": 2}  # torch takes any up to the processor's
+    here, *there = (each["name"].rpartition(", ")[2] if each["device"] == "cpu" else "" for each in (now, *before))
+    if len({*there}) != 1 or ranks.get(there[0], 2) >= ranks.get(here, 0):
+        return ""
+    repeat = f"repeat this with ATEN_CPU_CAPABILITY={there[0].lower()} set."
+    return f"the result is from {there[0]} instructions, this from {here}: {repeat}"
 
 
 def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float = 0.0, rounding: float = 0.0) -> np.ndarray:

@@ -503,6 +503,26 @@ def test_another_machine_s_rounding_is_let_pass_and_said(ran: Path):
     assert "the same numbers up to 1e-09 of themselves" in store.load(loaded(), "quick").pedigree
 
 
+def test_what_other_instructions_made_different_is_named_and_is_the_same_with_those_of_the_result(
+    ran: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def on(instructions: str, sums: str) -> tuple[Verification, str]:
+        monkeypatch.setattr(runner, "environment", lambda device: {**environment, "name": f"EPYC, {instructions}"})
+        monkeypatch.setenv("TOY_SUMS", sums)
+        told = [""]
+        return verify(loaded(), "quick", device="cpu", report=told.append), told[-1]
+
+    (environment,) = files.unsealed_json(manifest_path(ran))["environments"]
+    with_manifest(ran, environments=[{**environment, "name": "EPYC, AVX2"}])
+    edit(ran, "experiment", "(run, steps, value,", '(run, steps, value + 1e-7 * (os.getenv("TOY_SUMS") == "other"),')
+    found, last = on("AVX512", "other")
+    assert found.state == "different"
+    assert last.endswith("from AVX2 instructions, this from AVX512: repeat this with ATEN_CPU_CAPABILITY=avx2 set.")
+    assert on("AVX512", "")[0].state == "different", "what is kept of the same machine stands"
+    assert on("AVX2", "")[0].state == "verified"
+    assert store.load(loaded(), "quick").pedigree.endswith("the same numbers")
+
+
 def verified_after_a_run(ran: Path, name: str) -> Verification:
     """Of a result of a machine of that name, and code that changes a column by 1e-9."""
     runner.run(loaded(), "quick", device="cpu", report=silent, resume=False)

@@ -244,7 +244,7 @@ class _Again:
         for line in lines:
             report(f"{experiment.id} {self.progress.spec.profile}: {state}: {line}")
         if self.differences and (advice := _advice(self.result.manifest["environments"], self._environment)):
-            report(f"{experiment.id} {self.progress.spec.profile}: {advice}")
+            report(f"{experiment.id} {self.progress.spec.profile}: the result is {advice}")
         return Verification(state, tuple(lines))
 
     def _run(self, then: Code, now: Code, seed: str) -> list[str]:
@@ -374,7 +374,7 @@ def _advice(before: list[dict[str, Any]], now: dict[str, Any]) -> str:
 
     >>> then, now = {"device": "cpu", "name": "EPYC, AVX2"}, {"device": "cpu", "name": "Xeon, AVX512"}
     >>> _advice([then], now)
-    'the result is from AVX2 instructions, this from AVX512: repeat this with ATEN_CPU_CAPABILITY=avx2 set.'
+    'from AVX2 instructions, this from AVX512: repeat it with ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2'
     >>> _advice([now], then), _advice([then], then), _advice([{**then, "name": "EPYC"}], now)
     ('', '', '')
     """
@@ -382,8 +382,9 @@ def _advice(before: list[dict[str, Any]], now: dict[str, Any]) -> str:
     here, *there = (each["name"].rpartition(", ")[2] if each["device"] == "cpu" else "" for each in (now, *before))
     if len({*there}) != 1 or ranks.get(there[0], 2) >= ranks.get(here, 0):
         return ""
-    repeat = f"repeat this with ATEN_CPU_CAPABILITY={there[0].lower()} set."
-    return f"the result is from {there[0]} instructions, this from {here}: {repeat}"
+    (then,) = {*there}
+    repeat = f"ATEN_CPU_CAPABILITY={then.lower()} ONEDNN_MAX_CPU_ISA={'AVX2' if then == 'AVX2' else 'SSE41'}"
+    return f"from {then} instructions, this from {here}: repeat it with {repeat}"
 
 
 def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float = 0.0, rounding: float = 0.0) -> np.ndarray:

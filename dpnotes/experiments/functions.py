@@ -10,6 +10,7 @@ still stands for the same; where that is in doubt it counts as changed, which co
 
 import ast
 import builtins
+import symtable
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -98,11 +99,13 @@ class Unit:
     Args:
       text: what it says.
       names: of variables and attributes in it.
+      own: those of the names that stand for a value it binds itself, and never for a function or class of any name.
       is_function: whether it runs when it is called; all else does when its module is imported.
     """
 
     text: str
     names: frozenset[str]
+    own: frozenset[str]
     is_function: bool
 
 
@@ -133,7 +136,29 @@ def _unit(node: FunctionNode | ast.ClassDef | list[ast.stmt]) -> Unit:
     is_function = isinstance(node, FunctionNode)
     text = _text(node, bodies=False) + (_text(node.body, bodies=False) if is_function else "")
     parts = node if isinstance(node, list) else ast.iter_child_nodes(node)
-    return Unit(text, frozenset(name for part in parts for name in _names(part)), is_function)
+    own = _own_names(node) if isinstance(node, FunctionNode) else frozenset[str]()
+    return Unit(text, frozenset(name for part in parts for name in _names(part)), own, is_function)
+
+
+def _own_names(node: FunctionNode) -> frozenset[str]:
+    """The arguments and variables of a function, by Python's own rules, that are nothing else anywhere in it.
+
+    >>> sorted(_own_names(ast.parse("def f(x, y, z): from m import y; return x + y + x.z").body[0]))
+    ['x']
+    """
+    try:
+        table = symtable.symtable(ast.unparse(node), "<unit>", "exec")
+    except SyntaxError:  # it rebinds a variable of the function around it
+        return frozenset()
+    own, others = set[str](), {each.attr for each in ast.walk(node) if isinstance(each, ast.Attribute)}
+    tables = [table]
+    for table in tables:
+        for symbol in table.get_symbols():
+            is_bound = table.get_type() == "function" and (symbol.is_local() or symbol.is_free())
+            is_own = is_bound and not symbol.is_imported() and not symbol.is_namespace()
+            (own if is_own else others).add(symbol.get_name())
+        tables += table.get_children()
+    return frozenset(own - others)
 
 
 def _names(node: ast.AST) -> Iterator[str]:

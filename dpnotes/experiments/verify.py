@@ -283,7 +283,7 @@ class _Again:
         full = store.unlisted(manifest["functions"])
         is_whole = manifest["functions_cells"] == manifest["cells"]
         named = set[str]().union(
-            *(unit.names for place, unit in now.units.items() if place in entered or not unit.is_function)
+            *(unit.names - unit.own for place, unit in now.units.items() if place in entered or not unit.is_function)
         )
 
         def counts(place: Place) -> bool:

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from dpnotes import cli, files
 from dpnotes.experiments import runner, store
 from dpnotes.experiments.entered import Notes
-from dpnotes.experiments.functions import functions, normalised
+from dpnotes.experiments.functions import Code, functions, normalised
 from dpnotes.experiments.sources import sources
 from dpnotes.experiments.spec import Experiment
 from dpnotes.experiments.verify import Verification, in_order, verify
@@ -398,6 +398,44 @@ def test_one_that_may_be_entered_and_was_not_is_named(ran: Path):
     assert verified().state == "verified" and computed(ran) == CELLS, "all cells were run, and none enters it"
     edit(ran, "helper", "return 8", "return 9")
     assert verified().state == "verified" and computed(ran) < 2 * CELLS, "now the list is whole"
+
+
+@pytest.mark.parametrize(("walks", "others"), [("spare = 1", False), ("spare = helper.spare if not walk else 1", True)])
+def test_a_new_function_does_not_count_for_a_variable_of_its_name(ran: Path, walks: str, others: bool):
+    with (ran / "toys" / "helper.py").open("a") as file:
+        file.write("\n\ndef spare():\n    return 1\n")
+    edit(ran, "arms", "    return len(walk), sum", f"    {walks}\n    return len(walk), spare * sum")
+    assert verified().state == "verified" and (computed(ran) == CELLS) == others
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(y=x): x = 1; return x + y",
+        "@x\ndef f(x): return x",
+        "def f(y: x): x = y; return x",
+        "def f(): from m import x; return x",
+        "def f(): import x; return x",
+        "def f(x): return x + x.x",
+        "def f(y): return [x for x in y], x",
+        "def f(y): return x, (lambda x: x)(y)",
+        "def f(y):\n  global x\n  x = y\n  return x",
+        "def f(y):\n  def x(): return y\n  return x()",
+        "def f(y):\n  class x: pass\n  return x()",
+        "def f(x):\n  class c: y = x\n  return c",
+        "def f(x):\n  def g():\n    global x\n    return x\n  return g() + x",
+    ],
+)
+def test_a_name_that_may_stand_for_a_function_is_not_a_variable_only(code: str):
+    """`x` of each; and a variable beside it is one."""
+    unit = Code({"m": code}).units["m", "f"]
+    assert "x" not in unit.own
+    assert "own" in Code({"m": code.replace("def f(", "def f(own, ", 1)}).units["m", "f"].own
+
+
+def test_a_function_that_rebinds_another_s_variable_has_none_that_are_surely_its_own():
+    units = Code({"m": "def f(x):\n  def g(y):\n    nonlocal x\n    x = y\n  g(x)"}).units
+    assert (units["m", "f"].own, units["m", "f.g"].own) == ({"x", "y"}, set())
 
 
 def test_changed_statements_of_a_module_are_stale_until_verified(ran: Path):

@@ -29,6 +29,11 @@ from dpnotes.experiments.functions import Code, Place, changed
 from dpnotes.experiments.sources import Fingerprint, code_at, in_words, is_here, records
 from dpnotes.experiments.spec import Cell, Decision, Experiment, Spec, canonical_json
 
+# By whom each is read: torch, its convolutions, numpy, and numpy's products of matrices.
+_AVX2 = (
+    'ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR" '
+    "OPENBLAS_CORETYPE=Zen"
+)
 _ROUNDING = 1e-9  # of a number: far above what float64 loses, far below what anyone reads off a result
 
 
@@ -373,18 +378,15 @@ def _advice(before: list[dict[str, Any]], now: dict[str, Any]) -> str:
     """How the stored sums are repeated on a processor that has other instructions; "" where that is not known.
 
     >>> then, now = {"device": "cpu", "name": "EPYC, AVX2"}, {"device": "cpu", "name": "Xeon, AVX512"}
-    >>> _advice([then], now)
-    'from AVX2 instructions, this from AVX512: repeat it with ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2'
-    >>> _advice([now], then), _advice([then], then), _advice([{**then, "name": "EPYC"}], now)
+    >>> _advice([then], now).partition(" with ")[0]
+    'from AVX2 instructions, this from AVX512: repeat it'
+    >>> _advice([now], then), _advice([then, now], now), _advice([{**then, "name": "EPYC"}], now)
     ('', '', '')
     """
-    ranks = {"DEFAULT": 0, "AVX2": 1, "AVX512": 2}  # torch takes any up to the processor's
     here, *there = (each["name"].rpartition(", ")[2] if each["device"] == "cpu" else "" for each in (now, *before))
-    if len({*there}) != 1 or ranks.get(there[0], 2) >= ranks.get(here, 0):
+    if here != "AVX512" or {*there} != {"AVX2"}:
         return ""
-    (then,) = {*there}
-    repeat = f"ATEN_CPU_CAPABILITY={then.lower()} ONEDNN_MAX_CPU_ISA={'AVX2' if then == 'AVX2' else 'SSE41'}"
-    return f"from {then} instructions, this from {here}: repeat it with {repeat}"
+    return f"from AVX2 instructions, this from AVX512: repeat it with {_AVX2}"
 
 
 def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float = 0.0, rounding: float = 0.0) -> np.ndarray:

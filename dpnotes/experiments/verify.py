@@ -302,7 +302,7 @@ class _Again:
         """Run a cell again, or take what is kept of it, and compare it; False when the time is up."""
         cell, experiment = self.cells[number], self.progress.experiment
         table = self.progress.table(cell)
-        lines, is_rounded = self._look(number, table) if table else ([], False)
+        lines, is_rounded = self._look(number, table) if table is not None else ([], False)
         # What differs may do so by the machine that it was kept on.
         if table is None or lines and _machine(table.manifest["environment"]) != _machine(self._environment):
             if time.monotonic() > self._deadline:

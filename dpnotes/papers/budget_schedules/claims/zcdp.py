@@ -76,8 +76,8 @@ residual = SYMBOLS.symbol("R_T", "residual budget before step T")
 next_residual = SYMBOLS.symbol("R_{T+1}", "residual budget after step T")
 spent = {residual: R - Sum(1 / noise[t], (t, 1, T - 1)), next_residual: R - Sum(1 / noise[t], (t, 1, T))}
 at("thm3.5.residual", "Theorem 3.5, proof", "Cost after T steps")(
-    Inequality(Sum(1 / (2 * noise[t]), (t, 1, T)), (R - residual) / 2, {R: (1, 10)}, where=spent, instance={T: 3}),
-    "R_1 = R and R_{t+1} = R_t - 1/sigma_t^2; half the spent budget is the zCDP parameter.",
+    Inequality(Sum(1 / (2 * noise[t]), (t, 1, T)), (R - residual) / 2, {R: (30, 100)}, where=spent, instance={T: 3}),
+    "R_1 = R and R_{t+1} = R_t - 1/sigma_t^2; half the spent budget is the zCDP parameter. R is not overspent.",
     (
         Severity.TYPOGRAPHICAL,
         "R - R_T should be R - R_{T+1}: R_T is what is left before step T. Likewise the theorem says that theta_T is "

@@ -99,7 +99,7 @@ class Unit:
     Args:
       text: what it says.
       names: of variables and attributes in it.
-      own: those of the names that stand for a value it binds itself, and never for a function or class of any name.
+      own: local variables of a function; such a name cannot refer to a function or class defined outside of it.
       is_function: whether it runs when it is called; all else does when its module is imported.
     """
 
@@ -141,7 +141,7 @@ def _unit(node: FunctionNode | ast.ClassDef | list[ast.stmt]) -> Unit:
 
 
 def _own_names(node: FunctionNode) -> frozenset[str]:
-    """The arguments and variables of a function, by Python's own rules, that are nothing else anywhere in it.
+    """The names that are local variables wherever the function uses them, by Python's own scoping rules.
 
     >>> sorted(_own_names(ast.parse("def f(x, y, z): from m import y; return x + y + x.z").body[0]))
     ['x']

@@ -29,7 +29,7 @@ from dpnotes.experiments.functions import Code, Place, changed
 from dpnotes.experiments.sources import Fingerprint, code_at, in_words, is_here, records
 from dpnotes.experiments.spec import Cell, Decision, Experiment, Spec, canonical_json
 
-# By whom each is read: torch, its convolutions, numpy, and numpy's products of matrices.
+# They are read by torch, its convolutions (oneDNN), numpy, and numpy's matrix products (OpenBLAS), in this order.
 _AVX2 = (
     'ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR" '
     "OPENBLAS_CORETYPE=Zen"
@@ -249,7 +249,7 @@ class _Again:
         for line in lines:
             report(f"{experiment.id} {self.progress.spec.profile}: {state}: {line}")
         if self.differences and (advice := _advice(self.result.manifest["environments"], self._environment)):
-            report(f"{experiment.id} {self.progress.spec.profile}: the result is {advice}")
+            report(f"{experiment.id} {self.progress.spec.profile}: {advice}")
         return Verification(state, tuple(lines))
 
     def _run(self, then: Code, now: Code, seed: str) -> list[str]:
@@ -303,7 +303,7 @@ class _Again:
         cell, experiment = self.cells[number], self.progress.experiment
         table = self.progress.table(cell)
         lines, is_rounded = self._look(number, table) if table is not None else ([], False)
-        # What differs may do so by the machine that it was kept on.
+        # A kept cell that differs may do so because another machine computed it.
         if table is None or lines and _machine(table.manifest["environment"]) != _machine(self._environment):
             if time.monotonic() > self._deadline:
                 return False
@@ -375,18 +375,18 @@ def _machine(environment: dict[str, Any]) -> str:
 
 
 def _advice(before: list[dict[str, Any]], now: dict[str, Any]) -> str:
-    """How the stored sums are repeated on a processor that has other instructions; "" where that is not known.
+    """How to use the instructions of the result on a processor that has newer ones; "" where that is not known.
 
     >>> then, now = {"device": "cpu", "name": "EPYC, AVX2"}, {"device": "cpu", "name": "Xeon, AVX512"}
-    >>> _advice([then], now).partition(" with ")[0]
-    'from AVX2 instructions, this from AVX512: repeat it'
+    >>> _advice([then], now).partition(" ATEN")[0]
+    'the result was computed with AVX2 instructions, this with AVX512; to use the same, set'
     >>> _advice([now], then), _advice([then, now], now), _advice([{**then, "name": "EPYC"}], now)
     ('', '', '')
     """
     here, *there = (each["name"].rpartition(", ")[2] if each["device"] == "cpu" else "" for each in (now, *before))
     if here != "AVX512" or {*there} != {"AVX2"}:
         return ""
-    return f"from AVX2 instructions, this from AVX512: repeat it with {_AVX2}"
+    return f"the result was computed with AVX2 instructions, this with AVX512; to use the same, set {_AVX2}"
 
 
 def _differs(stored: np.ndarray, now: np.ndarray, tolerance: float = 0.0, rounding: float = 0.0) -> np.ndarray:

@@ -43,6 +43,7 @@ _BIBTEX = f"""\
 }}"""
 
 
+LONG_UNVERIFIED = 60  # commits
 INDEX = "experiments.json"  # beside the results, so that names and titles can be had without loading torch
 
 
@@ -366,13 +367,16 @@ def cite(name: Annotated[str, typer.Argument(metavar="CLAIM", help="A claim, its
 
 @command("run")
 def run(
-    names: Annotated[list[str], typer.Argument(metavar="PAPER.EXPERIMENT", help="Or a paper for all of its, or all.")],
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Or a paper for all of its, or all.")
+    ] = None,
     profile: Profile = "quick",
+    missing: Annotated[bool, typer.Option(help="What is not stored, the greatest value for its time first.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     memory: Annotated[
         str | None, typer.Option(help="What the run may hold, such as 4GB; default: most of what is free.")
     ] = None,
-    resume: Annotated[bool, typer.Option(help="Keep finished cells and a current result, or start afresh.")] = True,
+    resume: Annotated[bool, typer.Option(help="Keep finished cells and a stored result, or start afresh.")] = True,
     jobs: Annotated[int, typer.Option(help="Cells computed at once.")] = 1,
     timeout: Annotated[float, typer.Option(help="Under torchrun: seconds that one process waits for another.")] = 120.0,
 ) -> None:
@@ -387,7 +391,7 @@ def run(
         refusal, chosen = "", []
         try:
             refuse_an_installation()
-            chosen = _to_run(names, profile, device, jobs, processes.size)
+            chosen = _to_run(names or [], missing, profile, device, jobs, processes.size)
         except ValueError as error:
             refusal = str(error)
         for rank, each in enumerate(processes.gather_objects(refusal)):
@@ -395,17 +399,19 @@ def run(
                 fail(f"rank {rank}: {each}" if rank else each)
             if each:
                 raise typer.Exit(2)
+        settings: dict[str, Any] = {"device": device, "memory": memory, "resume": resume, "jobs": jobs}
+        failed: list[str] = []
         for experiment in chosen:
-            parts.run(
-                experiment,
-                profile,
-                device=device,
-                memory=memory,
-                resume=resume,
-                jobs=jobs,
-                processes=processes,
-                report=lambda line: typer.echo(line),
-            )
+            try:
+                parts.run(experiment, profile, **settings, processes=processes, report=lambda line: typer.echo(line))
+            except Exception as error:  # one that cannot run here keeps no other from running
+                if not missing:
+                    raise
+                failed.append(experiment.id)
+                what = f"{type(error).__name__}: {in_one_line(error)}"
+                typer.echo(f"dpnotes: {experiment.id} {profile}: {what}", err=True)
+        if failed:
+            raise typer.Exit(1)
 
 
 def refuse_an_installation() -> None:
@@ -416,11 +422,18 @@ def refuse_an_installation() -> None:
         raise ValueError("Expected DPNOTES_RESULTS to be a folder of yours: an installed package is not written into.")
 
 
-def _to_run(names: Sequence[str], profile: str, device: str, jobs: int, num_processes: int) -> "list[Experiment]":
+def _to_run(
+    names: Sequence[str], missing: bool, profile: str, device: str, jobs: int, num_processes: int
+) -> "list[Experiment]":
     """The experiments that are meant; what is wrong with one of them is said before the first long run."""
-    from dpnotes.experiments import runner
+    from dpnotes.experiments import runner, store
 
-    chosen = experiments_of(names)
+    if not names and not missing:
+        raise ValueError("Expected the name of an experiment or a paper, all, or --missing.")
+    chosen = experiments_of(names or ["all"])
+    if missing:
+        _check_profile(profile)
+        return store.wanted(chosen, profile, on_gpu=runner.has_gpu(device))
     # A paper stands for those of its experiments that have the profile.
     chosen = [experiment for experiment in chosen if profile in experiment.specs or experiment.id in names] or chosen
     for experiment in chosen:
@@ -484,56 +497,37 @@ def chances(
     typer.echo("underpowered" if found.underpowered else "the rule can decide")
 
 
-def _check_settings(seconds: float | None, device: str, memory: str | None) -> None:
-    """Refuse arguments once, before the first of many results."""
-    from dpnotes.experiments import parse_memory
-
-    if seconds is not None:
-        validate.positive(seconds=seconds)
-    validate.one_of(("auto", "cpu", "cuda"), device=device)
-    if memory is not None:
-        parse_memory(memory)
-
-
 @command("verify")
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Default: all.")] = None,
     profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Begin no cell of a result after so long.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Begin no cell after so many.")] = None,
+    write: Annotated[bool, typer.Option("--write", help="Put what agreed on record in the manifests.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    memory: Annotated[str | None, typer.Option(help="As in run.")] = None,
 ) -> None:
-    """Make results current whose code changed, if cells that are run again give the same numbers.
+    """Run cells of stored results again, longest unverified first; their numbers have to be the stored ones.
 
-    Cells that are kept beside the results, too. What differs is named, and the exit status is 1. What was interrupted
-    goes on where it stopped.
+    Of each result at least one cell for every level of every factor. A difference is named by cell, column and row, and
+    the exit status is 1, unless notebooks/results/PENDING.md says that the numbers are to change.
     """
     from dpnotes import experiments as parts
 
-    refuse_an_installation()
     chosen = experiments_of(names) if names else all_experiments()
     _check_profile(profile)
+    if minutes is not None:
+        validate.positive(minutes=minutes)
+    validate.one_of(("auto", "cpu", "cuda"), device=device)
+    if write:
+        refuse_an_installation()
     pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
-    _check_settings(seconds, device, memory)
-    settings: dict[str, Any] = {"seconds": seconds, "device": device, "memory": memory}
-    states: list[str] = []
-    for experiment, each in pairs:
-        for verifying in (parts.verify_kept, parts.verify):
-            try:
-                if verifying is parts.verify and parts.load(experiment, each).state == "missing":
-                    continue
-                if found := verifying(experiment, each, **settings, report=lambda line: typer.echo(line)):
-                    states.append(found.state)
-            except ValueError as error:
-                typer.echo(in_one_line(error), err=True)
-                states.append("refused")
-    if not states:
+    report = lambda line: typer.echo(line)  # noqa: E731
+    found = parts.verify(pairs, minutes=minutes, write=write, device=device, report=report)
+    if not found:
         wanted = f"{' '.join(names or ['any experiment'])}{f' with profile={profile!r}' if profile else ''}"
         raise ValueError(f"Expected a stored result of {wanted}, found none.")
-    if states == ["refused"]:
-        raise typer.Exit(2)
-    typer.echo(_counted(len(states), "result", "results", Counter(states)))
-    if {*states} - {"current", "verified"}:
+    words = ["different" if each.differences else "agree" for each in found]
+    typer.echo(_counted(len(found), "result", "results", Counter(words)))
+    if any(each.differences and each.result.state == "stored" for each in found):
         raise typer.Exit(1)
 
 
@@ -558,30 +552,34 @@ def experiments_of(names: Sequence[str]) -> "list[Experiment]":
 
 @command("status")
 def status(
-    write: Annotated[bool, typer.Option("--write", help="Also rewrite OUTSTANDING.md and list of names.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Also rewrite the lists, and put today's decisions on record.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Which results are current, stale or missing."""
+    """Which results are stored, when they were computed and last agreed with today's code, and what is missing."""
     from dpnotes import experiments as parts
 
     experiments = all_experiments()
     results = parts.status(experiments)
     if write:
         refuse_an_installation()
+        for experiment in experiments:
+            for line in filter(None, (parts.decide_again(experiment, each) for each in experiment.specs)):
+                typer.echo(line)
         index = json.dumps(index_of(experiments), indent=1) + "\n"
         texts = {"OUTSTANDING.md": parts.outstanding(experiments), INDEX: index}
         files.write({parts.results_folder() / name: text.encode() for name, text in texts.items()})
-        if (docs := Path(dpnotes.__file__).parents[1] / "docs").is_dir() and "DPNOTES_RESULTS" not in os.environ:
-            from dpnotes import gpu
-
-            files.write({docs / "gpu.md": gpu.page(experiments).encode()})
     if as_json:
         print_json([asdict(result) for result in results])
         return
     width = max((len(result.experiment) for result in results), default=0)
     for result in results:
-        typer.echo(columns((result.experiment, width), (result.profile, 5), (result.state, 7), result.reason))
+        typer.echo(columns((result.experiment, width), (result.profile, 5), (result.state, 10), result.reason))
     typer.echo(_counted(len(results), "result", "results", Counter(result.state for result in results)))
+    long = [f"{each.experiment} {each.profile}" for each in results if (each.unverified or 0) >= LONG_UNVERIFIED]
+    if long:
+        typer.echo(f"not verified for {LONG_UNVERIFIED} commits: {', '.join(long)} (dpnotes verify --write)")
 
 
 @command("results")
@@ -597,10 +595,10 @@ def results(
     if csv and as_json:
         raise ValueError("Expected --csv or --json, got both.")
     result = parts.load(_experiment(name), profile)
-    if result.state == "missing":
+    if not result.is_shown:
         raise ValueError(f"{name} {profile}: {result.reason}")
     if csv:
-        if result.state != "current":
+        if result.state != "stored":
             typer.echo(f"dpnotes: {name} {profile} is {result.state}: {in_one_line(result.reason)}", err=True)
         writer = csv_format.writer(sys.stdout, lineterminator="\n")
         writer.writerow(result.frame.columns)
@@ -624,7 +622,8 @@ def results(
 
 
 def _remarks(result: "Result") -> Iterable[str]:
-    remarks = [("state", result.state), ("reason", result.reason or result.pedigree), ("decision", result.decision)]
+    remarks = [("state", result.state), ("reason", result.reason), ("computed", f"{result.computed}; {result.agreed}")]
+    remarks += [("decision", result.decision)]
     remarks += [("rule", result.spec["decision_rule"]), ("chances", result.chances)]
     remarks += [("unaccounted", text) for text in result.unaccounted]
     return [columns((name, 11), str(text)) for name, text in remarks if str(text)]

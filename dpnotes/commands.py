@@ -44,18 +44,18 @@ def _pairs(names: Sequence[str] | None, profile: str | None) -> "list[tuple[Expe
 def keep(names: Names = None, profile: OneProfile = None) -> None:
     """Put finished cells of results that are not complete beside the results, in parts of at most 1 MB to commit.
 
-    `run` goes on from them, here and in another clone; `verify` keeps them current; they go when the result is stored.
+    `run` goes on from them, here and in another clone; they go when the result is stored.
     """
     from dpnotes import cli, experiments
-    from dpnotes.experiments import parts, runner
+    from dpnotes.experiments.cells import parts_folder
 
     cli.refuse_an_installation()
     total = 0
     for experiment, each in _pairs(names, profile):
-        if count := experiments.keep(experiment, each, runner.commit_of(experiment)):
+        if count := experiments.keep(experiment, each):
             typer.echo(f"{experiment.id} {each}: {count} cells kept")
             total += count
-    typer.echo(f"{total} cells kept in {parts.folder()}{': commit them' if total else ''}")
+    typer.echo(f"{total} cells kept in {parts_folder()}{': commit them' if total else ''}")
 
 
 @command("export", cells)
@@ -76,7 +76,7 @@ def export(
 def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Or a folder of dpnotes gpu.")]) -> None:
     """Take cells from another machine; `run` goes on from them.
 
-    Refused are cells of other code, another spec or other data; then the exit status is 1.
+    Refused are cells of other parameters or other data; then the exit status is 1.
     """
     from dpnotes import cli, experiments
 
@@ -94,16 +94,16 @@ def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Or a fold
 def gpu(
     minutes: Annotated[float, typer.Option(help="At most.")],
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="For records and cells; of an earlier call: goes on.")],
+    jobs: Annotated[int, typer.Option(help="Cells computed at once.")] = 4,
 ) -> None:
-    """On a GPU: tests, benchmarks, and cells of missing paper results, the greatest value per minute first.
+    """On a GPU: tests, benchmarks, and cells of missing paper results, in the order of OUTSTANDING.md.
 
     Each cell is kept as it ends; what was interrupted goes on. Carry the folder back: dpnotes cells import FOLDER.
     """
-    from dpnotes import cli
     from dpnotes.gpu import session
 
-    done = session(cli.all_experiments(), out, minutes, report=typer.echo)
-    if wrong := [name for name, state in done.steps.items() if state.startswith("failed")]:
+    done = session(out, minutes, jobs=jobs, report=typer.echo)
+    if wrong := [name for name, state in done.items() if state.startswith("failed")]:
         typer.echo(f"dpnotes: failed: {', '.join(wrong)}", err=True)
         raise typer.Exit(1)
 
@@ -151,7 +151,7 @@ def doctor(as_json: Json = False) -> None:
     """Is this machine ready, and what to do if not."""
     from dpnotes.doctor import examine
 
-    findings = [*examine(), *_freshness_of_results()]
+    findings = [*examine(), *_standing_of_results()]
     if as_json:
         print_json([asdict(finding) for finding in findings])
     else:
@@ -164,21 +164,19 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def _freshness_of_results() -> "Iterable[Finding]":
-    """Of the results that are stored, how many were run with this code, and how many verified with it."""
+def _standing_of_results() -> "Iterable[Finding]":
+    """How many results are stored, and how many are not what they should be."""
     from dpnotes.doctor import Finding
 
     try:
-        from dpnotes import cli
-        from dpnotes import experiments as parts
+        from dpnotes import cli, experiments
 
-        results = parts.status(cli.all_experiments())
+        results = experiments.status(cli.all_experiments())
     except (ImportError, FileNotFoundError):
         return  # a package that is missing was named before; not every installation has results
-    counts = Counter(s.reason.split(" ")[0] if s.state == "current" else s.state for s in results)
-    words = {"run": "run with this code", "verified": "verified with it"}
-    listed = ", ".join(f"{count} {words.get(name, name)}" for name, count in sorted(counts.items()))
-    if counts["stale"] + counts["damaged"] + counts["partial"]:
-        yield Finding("results", "note", listed, "dpnotes status names them; dpnotes verify, or dpnotes run")
+    counts = Counter(standing.state for standing in results)
+    listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    if {*counts} - {"stored", "missing"}:
+        yield Finding("results", "note", listed, "dpnotes status names them; dpnotes run computes them")
     else:
         yield Finding("results", "ok", listed)

@@ -1,9 +1,8 @@
-"""An hour, or nine minutes, on a GPU that is lent: `dpnotes gpu` does what is worth most, and leaves it in one folder.
+"""A fixed time on a borrowed GPU, spent on the most valuable outstanding results: `dpnotes gpu`.
 
-First whether the machine is right: packages, the tests that want a GPU, known answers of the streams. Then benchmarks,
-then cells of paper profiles that are missing, those of the greatest value per minute first. Each step leaves a record,
-each cell is kept as it ends: a call that was interrupted, by SIGKILL too, is followed by another that goes on. Nothing
-is begun that is not expected to fit, and what takes longer than was expected is given up when the time is over.
+First the machine: versions, known answers of the draws, the tests that want a GPU, benchmarks. Then `dpnotes run
+--missing`, which computes paper results in the order of results/OUTSTANDING.md. Every step leaves a record, every cell
+is kept as it ends, all in one folder to carry back; a call that was killed is followed by another that goes on.
 """
 
 import csv
@@ -12,147 +11,87 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import dpnotes
 from dpnotes import doctor, files, validate
-from dpnotes.experiments import runner, store
-from dpnotes.experiments.costs import Cost
-from dpnotes.experiments.entered import Notes
-from dpnotes.experiments.sources import Fingerprint
-from dpnotes.experiments.spec import Cell, Experiment
+from dpnotes.experiments.provenance import environment, now
 
-PROFILE = "paper"
-_LAST = 5.0  # seconds that are left for records when work is given up
-_SHARES = {"tests": 0.35, "benchmarks": 0.15}  # of the time that is left, at most: cells are what a GPU is wanted for
+_LAST = 10.0  # seconds in which cells that are interrupted keep their checkpoints
+_SHARES = {"tests": 0.35, "benchmark networks": 0.15, "benchmark draws": 0.15}  # of the time that is left, at most
 _BENCHMARKS = {"networks": ("benchmarks/networks.py", "cuda"), "draws": ("benchmarks/draws.py",)}
-_MARGIN = 1.25  # a cell may take so much longer than those before
-
-
-class _TimeIsUp(BaseException):
-    """Not an `Exception`, which a cell might catch."""
-
-
-@dataclass
-class _Clock:
-    """The time that is left."""
-
-    end: float
-
-    @staticmethod
-    def of(minutes: float) -> "_Clock":
-        return _Clock(time.monotonic() + 60 * minutes - min(_LAST, 6 * minutes))
-
-    @property
-    def left(self) -> float:
-        return max(0.0, self.end - time.monotonic())
-
-    @contextmanager
-    def alarm(self) -> Iterator[None]:
-        """Give up what is done inside when the time is over."""
-
-        def ring(number: int, frame: object) -> None:
-            raise _TimeIsUp
-
-        before = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, max(self.left, 0.001))
-        try:
-            yield
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
-
-
-@dataclass(frozen=True)
-class Session:
-    """One call: how much of what was done.
-
-    Args:
-      steps: state of each step, "passed", "failed", or "cut" (it took longer than its share of the time).
-      cells: of each result, how many are finished and how many are known.
-    """
-
-    steps: dict[str, str] = field(default_factory=dict)
-    cells: dict[str, tuple[int, int]] = field(default_factory=dict)
-
-    @property
-    def complete(self) -> bool:
-        """Whether no cell is left to do."""
-        return all(finished == known for finished, known in self.cells.values())
 
 
 def session(
-    experiments: Iterable[Experiment],
     folder: Path,
     minutes: float,
     *,
+    jobs: int = 4,
     report: Callable[[str], None] = print,
     programs: Mapping[str, Sequence[str]] | None = None,
-) -> Session:
+) -> dict[str, str]:
     """Do as much as fits.
 
     Args:
-      experiments: whose paper profiles are wanted.
       folder: for records and cells; of an earlier call, which is gone on with.
       minutes: at most.
+      jobs: cells computed at once: one alone leaves a large GPU idle for most of the time.
       report: called with one line at a time.
-      programs: by name, in place of the tests and benchmarks; their arguments to Python.
+      programs: by name, in place of tests, benchmarks and runs; their arguments to Python.
+
+    Returns:
+      The state of each step: "passed", "failed", or "cut" (it took longer than its share of the time).
 
     Raises:
-      ValueError: minutes that are not above 0, no GPU, a machine on which the streams draw other numbers.
+      ValueError: minutes that are not above 0, jobs < 1, no GPU, a machine on which the streams draw other numbers.
       FileNotFoundError: this is not a repository: an installation has neither tests nor benchmarks.
     """
     import torch
 
     validate.positive(minutes=minutes)
+    validate.at_least(1, jobs=jobs)
     if not torch.cuda.is_available():
         raise ValueError("Expected a GPU that torch can use: see dpnotes doctor.")
-    clock, root, folder = _Clock.of(minutes), Path(dpnotes.__file__).parents[1], folder.resolve()
+    end, root, folder = time.monotonic() + 60 * minutes - _LAST, Path(dpnotes.__file__).parents[1], folder.resolve()
     if not (root / "tests").is_dir():
         raise FileNotFoundError(f"Expected {root / 'tests'}: tests and benchmarks are part of the repository.")
-    if programs is None:
-        # Their modules alone: others import what a GPU machine need not have, and a failed import would end the session.
-        wanting = [str(path) for path in sorted((root / "tests").rglob("test_*.py")) if "mark.gpu" in path.read_text()]
-        programs = {"tests": ("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--timeout=600", *wanting)}
-        programs |= {f"benchmark {name}": words for name, words in _BENCHMARKS.items()}
     steps: dict[str, str] = {}
     report(f"{minutes:g} minutes, records and cells in {folder}")
-    steps["environment"] = _step(folder, "environment", _environment, report)
-    steps["streams"] = _step(folder, "streams", lambda: _streams(root), report)
+    for name, work in (("environment", _environment), ("streams", lambda: _streams(root))):
+        body = {"name": name, **work(), "finished_at": now()}
+        files.write({folder / "steps" / f"{name}.json": files.sealed_json(body)})
+        report(f"{name}: {body['state']}")
+        steps[name] = body["state"]
     if steps["streams"] != "passed":
         raise ValueError(f"Expected the streams to draw known numbers here: {folder / 'steps' / 'streams.json'}")
-    for name, words in programs.items():
-        share = _SHARES["tests" if name == "tests" else "benchmarks"]
-        steps[name] = _program(folder, name, words, root, share * clock.left, report)
-    with _cache(folder):
-        done = Session(steps, _cells(experiments, clock, report))
-    report("complete" if done.complete else "the same command goes on from here")
+    for name, words in (programs or _programs(root, jobs)).items():
+        seconds = _SHARES.get(name, 1.0) * max(end - time.monotonic(), 0.0)
+        steps[name] = _program(folder, name, words, root, seconds, report)
     report(f"carry the folder back, and there: dpnotes cells import {folder.name}")
-    return done
+    return steps
 
 
-# ---------------------------------------------------------------- steps
-def _record(folder: Path, name: str) -> Path:
-    return folder / "steps" / f"{name.replace(' ', '_')}.json"
-
-
-def _step(folder: Path, name: str, work: Callable[[], dict[str, Any]], report: Callable[[str], None]) -> str:
-    """Do a short step, at every call: the machine may be another one."""
-    body = {"name": name, **work(), "finished_at": runner.now()}
-    files.write({_record(folder, name): files.sealed_json(body)})
-    report(f"{name}: {body['state']}")
-    return body["state"]
+def _programs(root: Path, jobs: int) -> dict[str, Sequence[str]]:
+    # Their modules alone: others import what a GPU machine need not have, and a failed import would end the tests.
+    modules = [str(path) for path in sorted((root / "tests").rglob("test_*.py")) if "mark.gpu" in path.read_text()]
+    return {
+        "tests": ("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "--timeout=600", *modules),
+        **{f"benchmark {name}": words for name, words in _BENCHMARKS.items()},
+        "results": (
+            *("-m", "dpnotes", "run", "--missing", "--profile", "paper", "--device", "cuda", "--jobs", str(jobs)),
+        ),
+    }
 
 
 def _environment() -> dict[str, Any]:
-    """What the machine is, and what is missing."""
+    """The state of the machine, and the problems that `dpnotes doctor` finds."""
     findings = [asdict(finding) for finding in doctor.examine()]
     problems = [finding["subject"] for finding in findings if finding["level"] == "problem"]
-    here = {"environment": runner.environment("cuda"), "cores": os.cpu_count(), "findings": findings}
+    here = {"environment": environment("cuda"), "cores": os.cpu_count(), "findings": findings}
     return {"state": f"failed: {', '.join(problems)}" if problems else "passed", **here}
 
 
@@ -189,168 +128,31 @@ def _streams(root: Path) -> dict[str, Any]:
 def _program(
     folder: Path, name: str, words: Sequence[str], root: Path, seconds: float, report: Callable[[str], None]
 ) -> str:
-    """Run a program, unless it was run before; cut where it takes too long, and taken up again with twice the time."""
-    path = _record(folder, name)
-    if path.exists():
-        before = files.unsealed_json(path, name=name)
-        if before["state"] != "cut" or seconds < 2 * before["seconds"]:
-            report(f"{name}: {before['state']} before")
-            return before["state"]
-    started = time.monotonic()
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
-    output = folder / f"{path.stem}.txt"
-    with output.open("wb") as file:
+    """Run a program, unless it ended before; what takes too long is interrupted, and run again by the next call."""
+    record, started = folder / "steps" / f"{name.replace(' ', '_')}.json", time.monotonic()
+    if record.exists() and (before := files.unsealed_json(record, name=name)["state"]) != "cut" and name != "results":
+        report(f"{name}: {before} before")
+        return before
+    environment = os.environ | {"DPNOTES_CELLS": str(folder / "cells")}
+    environment["PYTHONPATH"] = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    output = folder / f"{record.stem}.txt"
+    with output.open("ab") as file:
         process = subprocess.Popen(
             [sys.executable, *words], cwd=root, env=environment, stdout=file, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
         try:
-            status = process.wait(max(seconds, 0.001))
-            state = "failed" if status else "passed"
+            state = "failed" if process.wait(max(seconds, 0.001)) else "passed"
         except subprocess.TimeoutExpired:
             state = "cut"
+            os.killpg(process.pid, signal.SIGINT)  # a run says what is finished
+            time.sleep(min(_LAST, seconds) / 2)
         finally:
-            if process.poll() is None:  # its children, too
-                os.killpg(process.pid, signal.SIGKILL)
+            if process.poll() is None or state == "cut":  # its children, too
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
     body = {"name": name, "state": state, "seconds": round(time.monotonic() - started, 3), "output": output.name}
-    files.write({path: files.sealed_json(body | {"finished_at": runner.now()})})
+    files.write({record: files.sealed_json(body | {"finished_at": now()})})
     report(f"{name}: {state} after {body['seconds']:.0f} s, {output}")
     return state
-
-
-# ---------------------------------------------------------------- cells
-@contextmanager
-def _cache(folder: Path) -> Iterator[None]:
-    """Cells are kept in the folder; those that are kept beside the results are found as ever."""
-    before = os.environ.get("DPNOTES_CELLS")
-    os.environ["DPNOTES_CELLS"] = str(folder / "cells")
-    try:
-        yield
-    finally:
-        os.environ.pop("DPNOTES_CELLS")
-        if before is not None:
-            os.environ["DPNOTES_CELLS"] = before
-
-
-@dataclass
-class _Work:
-    """One result that is missing: what is finished of it, and how long a cell takes."""
-
-    experiment: Experiment
-    cost: Cost
-    progress: runner.Progress
-    tables: list[store.Table] = field(default_factory=list)  # of the cells that are finished
-    waiting: list[Cell] = field(default_factory=list)
-    error: str = ""
-
-    def look(self) -> None:
-        """See what waits: of the first stage that is not finished."""
-        self.tables, self.waiting, _ = self.progress.so_far()
-
-    @property
-    def finished(self) -> int:
-        return len(self.tables)
-
-    @property
-    def known(self) -> int:
-        return len(self.tables) + len(self.waiting)
-
-    @property
-    def a_cell(self) -> float:
-        """Expected seconds of a cell: as long as those before, or as the whole's cost says."""
-        computed = [table.manifest for table in self.tables]
-        seconds = [each["seconds"] for each in computed if each["environment"]["device"] == "cuda"]
-        if seconds:
-            return _MARGIN * sum(seconds) / len(seconds)
-        return 60 * (self.cost.minutes or 0.0) / max(self.known, 1)
-
-    @property
-    def rate(self) -> float:
-        """Value per second of what is left of it."""
-        return self.cost.value / max(len(self.waiting) * self.a_cell, 1e-9)
-
-
-def _cells(
-    experiments: Iterable[Experiment], clock: _Clock, report: Callable[[str], None]
-) -> dict[str, tuple[int, int]]:
-    """Compute cells until nothing that is left fits."""
-    works = [work for experiment in experiments if (work := _wanted(experiment, report)) is not None]
-    for work in works:
-        work.look()
-    while fitting := [w for w in works if w.waiting and not w.error and w.a_cell <= clock.left]:
-        work = max(fitting, key=lambda work: (work.rate, work.experiment.id))
-        name, cell = work.experiment.id, work.waiting[0]
-        try:
-            with clock.alarm():
-                folder = work.progress.folder
-                plan = runner.Plan("cuda", runner.memory_budget(folder, "cuda", None, 1, work.progress.plans()), 1)
-                text, seconds, notes = runner.execute(
-                    work.experiment, work.progress.spec.json, cell, work.progress.shelf, plan
-                )
-        except _TimeIsUp:
-            report(f"{name} {PROFILE}: the time is over in the middle of a cell")
-            break
-        except Exception as error:  # data that are not here, a GPU too small: whatever it is, others may still run
-            work.error = f"{type(error).__name__}: {error}"
-            report(f"{name} {PROFILE}: {' '.join(work.error.split())}")
-            continue
-        work.look()
-        report(f"{name} {PROFILE}: {work.finished}/{work.known} {text} {seconds:.1f} s")
-        for note in notes:
-            report(f"  {note}")
-    if Notes.current is not None:
-        Notes.current.end()
-    for work in works:
-        report(f"{work.experiment.id} {PROFILE}: {work.finished} of {work.known} cells known are finished")
-    return {work.experiment.id: (work.finished, work.known) for work in works}
-
-
-def _wanted(experiment: Experiment, report: Callable[[str], None]) -> _Work | None:
-    """What is missing of an experiment, if a GPU is of use and nothing else is missing."""
-    cost = experiment.wants.get(PROFILE)
-    if PROFILE not in experiment.specs or cost is None or not cost.rate or experiment.cpu_only:
-        return None
-    with suppress(store.DamagedFileError):  # it is made again
-        if store.load(experiment, PROFILE).state == "current":
-            return None
-    fingerprint, commit = Fingerprint.of(experiment, PROFILE), runner.commit_of(experiment)
-    return _Work(experiment, cost, runner.Progress.of(experiment, fingerprint, report, commit))
-
-
-# ---------------------------------------------------------------- the page
-def page(experiments: Iterable[Experiment]) -> str:
-    """The text of docs/gpu.md."""
-    rows = [(experiment, cost) for experiment in experiments if (cost := experiment.wants.get(PROFILE))]
-    able = sorted((pair for pair in rows if pair[1].minutes), key=lambda pair: (-pair[1].rate, pair[0].id))
-    lines = [
-        f"| {experiment.id} | {experiment.figure.name if experiment.figure else 'our own'} | {cost.minutes:g} | "
-        f"{cost.gigabytes:g} | {cost.hours:g} | {cost.value:g} | "
-        f"{cost.missing or cost.basis} | `{store.command(experiment.specs[PROFILE])}` |"
-        for experiment, cost in able
-    ]
-    return _PAGE.replace("TABLE", "\n".join(lines))
-
-
-_PAGE = """# When there is a GPU
-
-Generated by `dpnotes status --write`; do not edit.
-
-    make gpu MINUTES=9 OUT=gpu        # or: dpnotes gpu --minutes 9 --out gpu
-
-does, in this order: looks at the machine, draws known numbers, runs the tests that want a GPU (`pytest -m gpu`) and the
-benchmarks, and then cells of those paper profiles below that are missing, the greatest value per minute first. It takes
-no longer than the minutes that are named: a cell that is not expected to fit is not begun. Every step leaves a record
-in the folder, every cell is kept as it ends, long ones checkpoint themselves; if it is killed, the same command goes
-on. The folder is all that has to be carried back:
-
-    dpnotes cells import gpu          # refuses cells of other code, another spec or other data
-    dpnotes run PAPER.EXPERIMENT --profile paper      # stores what is complete, or computes the rest
-
-| experiment | figure | minutes on a GPU | GB | hours on two cores | value | from, or what is missing | command |
-|---|---|---|---|---|---|---|---|
-TABLE
-
-Value is in figures of the paper: 1 for a whole one. Minutes and memory are for one large GPU, and are estimates until
-the first cell is finished: from then on a cell is expected to take as long as those before, and a quarter more.
-"""

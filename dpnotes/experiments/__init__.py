@@ -1,10 +1,10 @@
-"""Experiments with a pedigree: a spec, a runner that survives being killed, results that know when they are stale."""
+"""Experiments with a pedigree: a spec, a runner that survives being killed, results held to sampled reruns."""
 
-from dpnotes.experiments.carry import bring, export
+from dpnotes.experiments.agreement import verify
+from dpnotes.experiments.cells import bring, export, keep
 from dpnotes.experiments.chances import Worlds, simulate, stating
 from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.costs import Cost, wanting
-from dpnotes.experiments.parts import keep
 from dpnotes.experiments.runner import run, status
 from dpnotes.experiments.spec import (
     NOT_STATED,
@@ -16,8 +16,7 @@ from dpnotes.experiments.spec import (
     Setting,
     Spec,
 )
-from dpnotes.experiments.store import Result, clean, load, outstanding, results_folder
-from dpnotes.experiments.verify import verify, verify_kept
+from dpnotes.experiments.store import Result, clean, decide_again, load, outstanding, results_folder
 
 __all__ = [
     "NOT_STATED",
@@ -33,6 +32,7 @@ __all__ = [
     "Worlds",
     "bring",
     "clean",
+    "decide_again",
     "export",
     "keep",
     "load",
@@ -44,6 +44,5 @@ __all__ = [
     "stating",
     "status",
     "verify",
-    "verify_kept",
     "wanting",
 ]

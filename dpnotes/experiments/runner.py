@@ -11,26 +11,20 @@ Of processes that torchrun has started all compute the same cells, which share t
 import errno
 import hashlib
 import json
-import platform
 import shutil
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from functools import cache
-from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import dpnotes
-from dpnotes import files, validate
-from dpnotes.experiments import allocator, parts, store
-from dpnotes.experiments.cells import Shelf, name_of
+from dpnotes import validate
+from dpnotes.experiments import allocator, store
+from dpnotes.experiments import cells as cells_of
+from dpnotes.experiments.cells import Cells
 from dpnotes.experiments.chunks import format_bytes, parse_memory
-from dpnotes.experiments.entered import Notes
-from dpnotes.experiments.sources import FORMAT, Fingerprint, find, git, output
+from dpnotes.experiments.provenance import code_of, commit_in_words, environment, now
+from dpnotes.experiments.records import Table, name_of
 from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, alone, canonical_json
 
 if TYPE_CHECKING:
@@ -38,7 +32,6 @@ if TYPE_CHECKING:
 
 _SAMPLE = 0.05  # of the largest result: from so much on its size is projected; less does not show how it is compressed
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
-_PACKAGES = ("torch", "numpy", "scipy", "dp-accounting", "pandas", "joblib")
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -61,7 +54,7 @@ def run(
       device: "cpu", "cuda", or "auto" for a GPU where there is one. An experiment that is `cpu_only` runs on the CPU.
       memory: a limit such as "4GB" on what all jobs together hold, of the GPU's memory where runs are on a GPU; None
         plans with most of what is free.
-      resume: keep finished cells, and a result that is current; otherwise start afresh.
+      resume: keep finished cells, whatever code computed them, and a result that is stored; otherwise start afresh.
       jobs: cells executed at once, in processes of their own if more than one.
       processes: that compute each cell together, and all call this; None: this one alone.
       report: called with one line at a time, by rank 0.
@@ -77,7 +70,7 @@ def run(
     """
     from dpnotes.processes import ProcessLost
 
-    spec = experiment.spec(profile)
+    experiment.spec(profile)
     validate.at_least(1, jobs=jobs)
     limit = None if memory is None else parse_memory(memory)
     processes = processes or alone()
@@ -86,46 +79,41 @@ def run(
     report = report if first else _silent
     # Before anything is cleared or skipped: an argument that is refused must not have done so.
     device = "cpu" if processes.size > 1 else resolve(device, experiment, report)
-    fingerprint, commit = Fingerprint.of(experiment, profile), commit_of(experiment)
-    _agree(processes, experiment, fingerprint, device, {"memory": limit, "resume": resume})
-    folder = store.cells_folder(spec, fingerprint.key)
+    cells = Cells(experiment, profile, resume, code_of(experiment))
+    _agree(processes, cells, device, {"memory": limit, "resume": resume})
     if resume:
-        if processes.gather_objects(first and _is_current(experiment, profile, report))[0]:
+        if processes.gather_objects(first and _is_stored(experiment, profile, report))[0]:
             return store.load(experiment, profile)
     store.check_folders()  # before hours of work
     if first and not resume:
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(cells.folder, ignore_errors=True)
     started = time.perf_counter()
-    progress = Progress.of(experiment, fingerprint, report, commit, kept=resume)
-    notes = Notes.of(experiment.all_modules(), str(folder))
     try:
-        budget = memory_budget(folder, device, limit, jobs * processes.size, progress.plans()) if first else 0
-        plan = Plan(device, processes.gather_objects(budget)[0], jobs, processes)
-        tables = progress.finish_all(plan)
+        memory_plan = plan_memory(cells, device, limit, jobs * processes.size) if first else {}
+        cells.plan.update(processes.gather_objects(memory_plan)[0])
+        tables = _finish(cells, Plan(device, cells.plan["memory_bytes"], jobs, processes), report)
         if first:
             columns = store.concatenate([table.columns for table in tables])
-            decision = experiment.decide(store.frame_of(columns), spec)
+            decision = experiment.decide(store.frame_of(columns), experiment.spec(profile))
             if not isinstance(decision, Decision):
                 raise TypeError(f"Expected decide to return a Decision, got {type(decision).__name__}.")
-            seconds = time.perf_counter() - started
-            manifest = _manifest(experiment, fingerprint, commit, tables, decision, notes, jobs, seconds)
-            store.write_table(store.result_stem(spec), columns, manifest, store.MAX_RESULT_BYTES)
-            parts.remove(spec)
+            manifest = _manifest(cells, tables, decision, jobs, time.perf_counter() - started)
+            store.write_table(store.result_stem(experiment, profile), columns, manifest, store.MAX_RESULT_BYTES)
+            store.settle(experiment, profile)
+            cells_of.remove(experiment, profile)
             report(f"{experiment.id} {profile}: {decision}")
         processes.gather_objects("stored")  # nobody leaves before
     except KeyboardInterrupt:
-        report(message := f"Interrupted. {progress.kept()}")
+        report(message := f"Interrupted. {cells.kept()}")
         raise KeyboardInterrupt(message) from None
     except ProcessLost:
-        report(progress.kept())
+        report(cells.kept())
         raise
     except OSError as error:
         if error.errno not in _NO_SPACE:
             raise
-        message = f"No space left while writing {error.filename}. Make room; {progress.kept()}"
+        message = f"No space left while writing {error.filename}. Make room; {cells.kept()}"
         raise OSError(error.errno, message, error.filename) from error
-    finally:
-        notes.end()
     return store.load(experiment, profile)
 
 
@@ -133,16 +121,17 @@ def _silent(line: str) -> None:
     pass
 
 
-def _is_current(experiment: Experiment, profile: str, report: Callable[[str], None]) -> bool:
+def _is_stored(experiment: Experiment, profile: str, report: Callable[[str], None]) -> bool:
     try:
-        state = store.load(experiment, profile).state
+        result = store.load(experiment, profile)
     except store.DamagedFileError as error:
         report(f"{error.__cause__} It is made again.")
         return False
-    if state == "current":
-        parts.remove(experiment.spec(profile))  # a run that was killed at its very end leaves them
-        report(f"{experiment.id} {profile}: current, nothing to do.")
-    return state == "current"
+    if result.state == "stored":
+        cells_of.remove(experiment, profile)  # a run that was killed at its very end leaves them
+        how = f"dpnotes verify {experiment.id} compares it with today's code, --no-resume computes it again"
+        report(f"{experiment.id} {profile}: stored, {result.computed}; {how}.")
+    return result.state == "stored"
 
 
 # ---------------------------------------------------------------- several processes
@@ -165,19 +154,15 @@ def refuse(experiment: Experiment, device: str, jobs: int, num_processes: int) -
         raise ValueError(f"Expected device={device!r} to be 'cpu' or 'auto' in {num_processes} processes.")
 
 
-def _agree(
-    processes: "Processes", experiment: Experiment, fingerprint: Fingerprint, device: str, arguments: dict[str, Any]
-) -> None:
+def _agree(processes: "Processes", cells: Cells, device: str, arguments: dict[str, Any]) -> None:
     """Refuse processes in which something differs that decides what is computed, or its bits."""
     if processes.size == 1:
         return
     from dpnotes.processes import agree
 
-    here = environment(device)
-    facts = {"experiment": experiment.id, "profile": fingerprint.spec.profile, **arguments}
-    facts |= {"spec": fingerprint.spec.key[:16], "data": list(fingerprint.data)}
-    facts |= {f"code of {name}": digest for name, digest in fingerprint.modules.items()}
-    facts |= {"all code": fingerprint.key[:16]}
+    here, experiment = environment(device), cells.experiment
+    facts = {"experiment": experiment.id, "profile": cells.profile, **arguments}
+    facts |= {"spec and data": experiment.identity(cells.profile)[:16], "source": cells.code["source"][:16]}
     agree(processes, {**facts, **here["versions"], "threads": here["threads"], "processor": here["name"]})
 
 
@@ -200,184 +185,61 @@ class Plan:
     processes: "Processes" = field(default_factory=alone)
 
 
-@dataclass(frozen=True, eq=False)
-class Progress:
-    """Which cells there are, and which are finished: in the cache, or kept beside the results."""
+def _finish(cells: Cells, plan: Plan, report: Callable[[str], None]) -> list[Table]:
+    """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
+    import joblib
 
-    experiment: Experiment
-    spec: Spec
-    folder: Path
-    report: Callable[[str], None]
-    shelf: Shelf
-    beside: Shelf | None = None
-
-    @staticmethod
-    def of(
-        experiment: Experiment,
-        fingerprint: Fingerprint,
-        report: Callable[[str], None],
-        commit: dict[str, Any] | None = None,
-        kept: bool = True,
-    ) -> "Progress":
-        """Of a spec, code and data; with a commit, so that cells can be added."""
-        spec, key = fingerprint.spec, fingerprint.key
-        folder = store.cells_folder(spec, key)
-        about = None if commit is None else parts.about(experiment, fingerprint, commit)
-        beside = parts.shelf(spec, key) if kept else None
-        return Progress(experiment, spec, folder, report, Shelf(folder, {key}, about), beside)
-
-    def plans(self) -> list[dict[str, Any]]:
-        """The plans of memory by which cells were computed that came from elsewhere."""
-        self.shelf.refresh()
-        abouts = [*self.shelf.abouts.values(), *(self.beside.abouts.values() if self.beside else ())]
-        return [about["plan"] for about in abouts if "plan" in about]
-
-    def finish_all(self, plan: Plan) -> list[store.Table]:
-        """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
-        tables: list[store.Table] = []
-        for shelf in (self.shelf, self.beside):
-            for sentence in shelf.damage() if shelf is not None and plan.processes.rank == 0 else ():
-                self.report(f"Warning: {sentence} They are computed again.")
-        for stage in range(1 + len(self.experiment.stages)):
-            if plan.processes.rank > 0:
-                self._compute(plan.processes.gather_objects([])[0], plan, _Size.unknown())
-                continue
-            cells = self.cells(stage, tables)
-            found = {canonical_json(cell): table for cell in cells if (table := self.table(cell)) is not None}
-            size = _Size(self.spec, [*tables, *found.values()], len(tables) + len(cells))
-            waiting = [cell for cell in cells if canonical_json(cell) not in found]
-            plan.processes.gather_objects(waiting)
-            if len(waiting) < len(cells):
-                kept = len(cells) - len(waiting)
-                self.report(
-                    f"{self.experiment.id} {self.spec.profile}: {kept} of {len(cells)} cells were finished before"
-                )
-            self._compute(waiting, plan, size)
-            for cell in cells:
-                table = found.get(canonical_json(cell)) or self.table(cell)
-                if table is None:
-                    raise FileNotFoundError(
-                        f"Expected the cells in {self.folder}: let all machines share one DPNOTES_CACHE."
-                    )
-                tables.append(table)
-        return tables
-
-    def cells(self, stage: int, earlier: list[store.Table]) -> list[Cell]:
-        """The cells of one stage, given the tables of the stages before."""
-        if stage == 0:
-            cells = self.experiment.cells(self.spec)
+    tables: list[Table] = []
+    label, processes = f"{cells.experiment.id} {cells.profile}", plan.processes
+    for sentence in cells.damage() if processes.rank == 0 else ():
+        report(f"Warning: {sentence} Its cells are computed again.")
+    for stage in range(1 + len(cells.experiment.stages)):
+        if processes.rank > 0:
+            for cell in processes.gather_objects([])[0]:
+                execute(cells, cell, plan)
+            continue
+        listed = cells.listed(stage, tables)
+        finished = cells.finished()
+        waiting = [cell for cell in listed if name_of(cell) not in finished]
+        processes.gather_objects(waiting)
+        if len(waiting) < len(listed):
+            before = [finished[name_of(cell)].header for cell in listed if name_of(cell) in finished]
+            report(f"{label}: {len(before)} of {len(listed)} cells were finished before{_by_other_code(cells, before)}")
+        if processes.size > 1:
+            work: Iterable[tuple[str, float, list[str]]] = (execute(cells, cell, plan) for cell in waiting)
         else:
-            frame = store.frame_of(store.concatenate([table.columns for table in earlier]))
-            cells = self.experiment.stages[stage - 1](self.spec, frame)
-        texts = [canonical_json(cell, "cell") for cell in cells]
-        if not cells and stage == 0 or len(set(texts)) < len(texts):
-            raise ValueError(f"Expected {self.experiment.id} to list at least one cell, and none twice.")
-        return cells
-
-    def so_far(self) -> tuple[list[store.Table], list[Cell], bool]:
-        """Tables of the cells that are finished, cells that wait, and whether stages cannot list their cells yet."""
-        tables: list[store.Table] = []
-        for stage in range(1 + len(self.experiment.stages)):
-            found = [(cell, self.table(cell)) for cell in self.cells(stage, tables)]
-            waiting = [cell for cell, table in found if table is None]
-            tables += [table for _, table in found if table is not None]
-            if waiting:
-                return tables, waiting, stage < len(self.experiment.stages)
-        return tables, [], False
-
-    def count(self) -> tuple[int, int, bool]:
-        """Cells finished, cells known, and whether stages wait that cannot list their cells yet."""
-        tables, waiting, more = self.so_far()
-        return len(tables), len(tables) + len(waiting), more
-
-    def kept(self) -> str:
-        """What is finished and how to go on, in one line."""
-        finished, known, more = self.count()
-        counted = f"{finished} of {known}{' or more' if more else ''} cells are finished and kept in {self.folder}"
-        return f"{counted}; the same command goes on from there: {store.command(self.spec)}"
-
-    def table(self, cell: Cell) -> store.Table | None:
-        """What is kept of a cell that is finished."""
-        for shelf in (self.shelf, self.beside):
-            try:
-                if shelf is not None and (table := shelf.table(cell)) is not None:
-                    return table
-            except store.DamagedFileError as error:
-                self.report(f"Warning: {error} The cell is computed again.")
-        return None
-
-    def _compute(self, cells: list[Cell], plan: Plan, size: "_Size") -> None:
-        import joblib
-
-        if plan.processes.size > 1:
-            self._say(cells, (execute(self.experiment, self.spec.json, cell, self.shelf, plan) for cell in cells), size)
-            return
-        # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
-        parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
-        calls = (joblib.delayed(execute)(self.experiment, self.spec.json, cell, self.shelf, plan) for cell in cells)
-        self._say(cells, parallel(calls), size)  # type: ignore[arg-type]
-
-    def _say(self, cells: list[Cell], finished: Iterable[tuple[str, float, list[str]]], size: "_Size") -> None:
-        texts: list[str] = []
-        for number, (text, seconds, notes) in enumerate(finished, start=1):
-            self.report(f"{self.experiment.id} {self.spec.profile}: {number}/{len(cells)} {text} {seconds:.1f} s")
-            for note in notes:
-                self.report(f"  {note}")
-            texts.append(text)
-            if number & (number - 1) == 0 and number < len(cells):  # seldom: each time all rows are written anew
-                size.refuse([table for text in texts if (table := self.table(json.loads(text))) is not None])
+            # None leaves the choice to a surrounding joblib.parallel_config, and means one without it.
+            parallel = joblib.Parallel(n_jobs=None if plan.jobs == 1 else plan.jobs, return_as="generator_unordered")
+            work = parallel(joblib.delayed(execute)(cells, cell, plan) for cell in waiting)  # type: ignore[assignment]
+        for number, (text, seconds, notes) in enumerate(work, start=1):
+            report("\n  ".join([f"{label}: {number}/{len(waiting)} {text} {seconds:.1f} s", *notes]))
+            if number & (number - 1) == 0 and number < len(waiting):  # seldom: each time all rows are written anew
+                now_there = cells.finished()
+                some = [now_there[name].table for cell in listed if (name := name_of(cell)) in now_there]
+                _refuse_size(cells, [*tables, *some], len(tables) + len(listed))
+        finished = cells.finished()
+        if lost := [name for cell in listed if (name := name_of(cell)) not in finished]:
+            raise FileNotFoundError(f"Expected cells {lost} in {cells.folder}: let all machines share DPNOTES_CACHE.")
+        tables += [finished[name_of(cell)].table for cell in listed]
+    return tables
 
 
-@dataclass(frozen=True, eq=False)
-class _Size:
-    """How large the result will be, from the cells that are finished."""
-
-    spec: Spec | None
-    tables: list[store.Table]
-    known: int  # cells of this stage and of those before
-
-    @staticmethod
-    def unknown() -> "_Size":
-        """For a process that keeps nothing."""
-        return _Size(None, [], 0)
-
-    def refuse(self, further: list[store.Table]) -> None:
-        """Refuse to go on if the result will be too large, even if each cell that is left is half as large.
-
-        Raises:
-          ValueError: saying how large it is and will be.
-        """
-        if self.spec is None:
-            return
-        tables = [*self.tables, *further]
-        columns = store.concatenate([table.columns for table in tables])
-        size = store.size_of(columns)
-        if size < _SAMPLE * store.MAX_RESULT_BYTES:
-            return
-        projected = size * self.known / len(tables)
-        if (size + projected) / 2 > store.MAX_RESULT_BYTES:
-            raise ValueError(
-                f"Expected {store.result_stem(self.spec).name}.npz <= {format_bytes(store.MAX_RESULT_BYTES)}: "
-                f"{len(tables)} of {self.known} cells fill {format_bytes(size)}, all of them some "
-                f"{format_bytes(int(projected))}: let the cells return summaries instead of every number."
-            )
+def _by_other_code(cells: Cells, headers: list[dict[str, Any]]) -> str:
+    """In words, which other code computed some of the cells: the one thing to know before going on from them."""
+    others = {commit_in_words(header) for header in headers if header.get("source") != cells.code["source"]}
+    return f" (some at {', '.join(sorted(others))}, by other code; --no-resume starts afresh)" if others else ""
 
 
-def execute(experiment: Experiment, spec: str, cell: Cell, shelf: Shelf, plan: Plan) -> tuple[str, float, list[str]]:
+def execute(cells: Cells, cell: Cell, plan: Plan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
-    checkpoint = shelf.folder / f"{name_of(cell)}.pt"
-    context = Context(plan.device, plan.memory_bytes, checkpoint=checkpoint, processes=plan.processes)
-    notes = Notes.of(experiment.all_modules(), str(shelf.folder))  # those of the run, or of this process of several
+    context = Context(
+        plan.device, plan.memory_bytes, checkpoint=cells.folder / f"{name_of(cell)}.pt", processes=plan.processes
+    )
     started = time.perf_counter()
-    try:
-        with allocator.kept_until_the_end():
-            columns = store.as_columns(experiment.run_cell(Spec.from_json(spec), json.loads(text), context))
-        if plan.processes.size > 1:
-            _compare(plan.processes, columns)
-    except Exception as error:
-        error.add_note(f"in cell {text} of {experiment.id}")
-        raise
+    columns = compute(cells.experiment, cells.spec, cell, context)
+    if plan.processes.size > 1:
+        _compare(plan.processes, columns)
     seconds = time.perf_counter() - started
     manifest = {
         "cell": json.loads(text),
@@ -386,21 +248,45 @@ def execute(experiment: Experiment, spec: str, cell: Cell, shelf: Shelf, plan: P
         "processes": plan.processes.size,
         "chunking": [asdict(chunking) for chunking in context.chunking],
         "spent": context.spent,
-        # Of the earlier cells of this process, too: what they left in a cache is not entered in this one.
-        "functions": store.listed(notes.places),
     }
     if plan.processes.rank == 0:
-        shelf.add(columns, manifest)
+        cells.add(columns, manifest)
     return text, seconds, context.notes
+
+
+def compute(experiment: Experiment, spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
+    """The columns of one cell; an error says in which."""
+    text = canonical_json(cell, "cell")
+    try:
+        with allocator.kept_until_the_end():
+            return store.as_columns(experiment.run_cell(Spec.from_json(spec.json), json.loads(text), context))
+    except Exception as error:
+        error.add_note(f"in cell {text} of {experiment.id}")
+        raise
+
+
+def _refuse_size(cells: Cells, tables: list[Table], known: int) -> None:
+    """Refuse to go on if the result will be too large, even if each cell that is left is half as large.
+
+    Raises:
+      ValueError: saying how large it is and will be.
+    """
+    size = store.size_of(store.concatenate([table.columns for table in tables]))
+    projected = size * known / len(tables)
+    if size >= _SAMPLE * store.MAX_RESULT_BYTES and (size + projected) / 2 > store.MAX_RESULT_BYTES:
+        name = store.result_stem(cells.experiment, cells.profile).name
+        raise ValueError(
+            f"Expected {name}.npz <= {format_bytes(store.MAX_RESULT_BYTES)}: {len(tables)} of {known} cells fill "
+            f"{format_bytes(size)}, all of them some {format_bytes(int(projected))}: let the cells return summaries "
+            "instead of every number."
+        )
 
 
 # ---------------------------------------------------------------- device and memory
 def resolve(device: str, experiment: Experiment, report: Callable[[str], None]) -> str:
     """The device that is meant, which the machine has."""
-    import torch
-
     validate.one_of(("auto", "cpu", "cuda"), device=device)
-    if device == "cuda" and not torch.cuda.is_available():
+    if device == "cuda" and not has_gpu(device):
         raise ValueError(
             "Expected device='cuda' to have a GPU that torch can use: see dpnotes doctor, or take device='cpu'."
         )
@@ -408,30 +294,38 @@ def resolve(device: str, experiment: Experiment, report: Callable[[str], None]) 
         if device == "cuda":
             report(f"{experiment.id} runs on the CPU: its cells have no use for a GPU.")
         return "cpu"
-    return device if device != "auto" else "cuda" if torch.cuda.is_available() else "cpu"
+    return "cuda" if has_gpu(device) else "cpu"
 
 
-def memory_budget(folder: Path, device: str, limit: int | None, jobs: int, plans: Iterable[dict[str, Any]] = ()) -> int:
-    """Bytes for the runs that one job holds at once.
+def has_gpu(device: str) -> bool:
+    """Whether a GPU is meant, and is there."""
+    import torch
 
-    Kept with the cells: what is free differs from minute to minute, and a resumed run has to chunk as before. So a
-    damaged plan is refused, where a damaged cell is computed again with a warning: its numbers come out the same.
-    `plans` came with cells from elsewhere: theirs is taken where it answers the same question and there is room.
+    return device != "cpu" and torch.cuda.is_available()
+
+
+def plan_memory(cells: Cells, device: str, limit: int | None, jobs: int) -> dict[str, Any]:
+    """The bytes for the runs that one job holds at once, and the question that they answer.
+
+    A resumed run has to chunk as before, while what is free differs from minute to minute: the plan of finished cells
+    is taken where it answers the same question and there is room.
+    """
+    question = {"device": device, "limit": limit, "jobs": jobs}
+    budget, share = free_memory(device, limit, jobs)
+    plans = [record.header.get("plan") for record in cells.finished().values()]
+    same = [plan for plan in plans if plan and plan["question"] == question and plan["memory_bytes"] <= share]
+    return same[0] if same else {"question": question, "memory_bytes": budget}
+
+
+def free_memory(device: str, limit: int | None = None, jobs: int = 1) -> tuple[int, int]:
+    """Bytes that a job may plan with, and its share of what is free.
+
+    Raises:
+      MemoryError: the limit is below what the processes hold already.
     """
     import psutil
     import torch
 
-    path = folder / "plan.json"
-    question = {"device": device, "limit": limit, "jobs": jobs}
-    run = f"{folder.parent.name}/{folder.name}"
-    if path.exists():
-        try:
-            plan = files.unsealed_json(path, run=run)
-        except files.DamagedFileError as error:
-            advice = "Delete it to plan again; what is left to compute may then differ in its last bits."
-            raise files.DamagedFileError(f"{error} {advice}") from None
-        if plan["question"] == question:
-            return plan["memory_bytes"]
     held = 0
     if device == "cuda":
         free = torch.cuda.mem_get_info()[0]
@@ -444,112 +338,40 @@ def memory_budget(folder: Path, device: str, limit: int | None, jobs: int, plans
             f"Expected memory={format_bytes(limit or 0)} > {format_bytes(held * jobs)}, what {jobs} process(es) hold "
             "before the first run."
         )
-    budget = int(_MARGIN * share)
-    budget = next(
-        (p["memory_bytes"] for p in plans if p["question"] == question and p["memory_bytes"] <= share), budget
-    )
-    files.write({path: files.sealed_json({"run": run, "question": question, "memory_bytes": budget})})
-    return budget
-
-
-@cache
-def environment(device: str) -> dict[str, Any]:
-    """What the numbers may depend on beside the code: versions, device, driver, threads."""
-    import torch
-
-    versions = {"python": platform.python_version(), "dpnotes": dpnotes.__version__}
-    for package in _PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    if device == "cuda":
-        name = torch.cuda.get_device_name()
-        query = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
-        driver = (output(*query) or "").partition("\n")[0]
-    else:
-        name, driver = _processor(), ""
-    return {"device": device, "name": name, "driver": driver, "threads": torch.get_num_threads(), "versions": versions}
-
-
-def _processor() -> str:
-    """Its name, and what else its sums go by: processors of one name may have other instructions."""
-    import torch
-
-    name, instructions = platform.processor() or platform.machine(), torch.backends.cpu.get_cpu_capability()
-    if sys.platform == "linux":
-        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
-        facts = {key.strip(): value.strip() for key, _, value in lines}
-        if "model name" in facts:
-            name = f"{facts['model name']} (family {facts.get('cpu family')}, model {facts.get('model')})"
-    return f"{name}, {instructions}"
+    return int(_MARGIN * share), share
 
 
 # ---------------------------------------------------------------- the manifest
-def _manifest(
-    experiment: Experiment,
-    fingerprint: Fingerprint,
-    commit: dict[str, Any],
-    tables: list[store.Table],
-    decision: Decision,
-    notes: Notes,
-    jobs: int,
-    seconds: float,
-) -> dict[str, Any]:
-    cells, chances = [table.manifest for table in tables], fingerprint.spec.chances
-    rows = [len(next(iter(table.columns.values()))) for table in tables]
-    functions = notes.places.union(*(store.unlisted(cell["functions"]) for cell in cells))
-    key = fingerprint.key
-    kept = parts.origin(fingerprint.spec, key, (cell.get("key", key) for cell in cells))
+def _manifest(cells: Cells, tables: list[Table], decision: Decision, jobs: int, seconds: float) -> dict[str, Any]:
+    experiment, spec = cells.experiment, cells.experiment.spec(cells.profile)
+    parts = [table.manifest for table in tables]
+    codes = {canonical_json(part["code"]): part["code"] for part in parts}
+    header = {name: value for name, value in cells.header.items() if name not in ("pending", "plan")}
     return {
-        "format": FORMAT,
-        "key": key,
-        **({"kept": kept} if kept else {}),
-        "experiment": experiment.id,
+        "format": store.FORMAT,
+        **header,
+        "codes": list(codes.values()),
         "title": experiment.title,
         "question": experiment.question,
         "unaccounted": list(experiment.unaccounted),
-        "spec": json.loads(fingerprint.spec.json),
-        "seed": fingerprint.spec.parameters.get("seed"),
-        "modules": fingerprint.modules,
-        "data": list(fingerprint.data),
+        "seed": spec.parameters.get("seed"),
         "decision": asdict(decision),
-        "chances": asdict(chances) if chances else None,
-        "cells": len(cells),
-        "rows": sum(rows),
-        "cell_rows": rows,
-        "functions": store.listed(functions),
-        "functions_cells": len(cells),
-        "chunking": _counted(chunking for cell in cells for chunking in cell["chunking"]),
-        "spent": _counted(event for cell in cells for event in cell["spent"]),
-        "environments": _counted(cell["environment"] for cell in cells),
+        "rule": experiment.rule_record(cells.profile),
+        "chances": asdict(spec.chances) if spec.chances else None,
+        "cells": len(parts),
+        "rows": sum(table.rows for table in tables),
+        "cell_rows": [table.rows for table in tables],
+        "cell_seconds_each": [part["seconds"] for part in parts],
+        "chunking": _counted(chunking for part in parts for chunking in part["chunking"]),
+        "spent": _counted(event for part in parts for event in part["spent"]),
+        "environments": _counted(part["environment"] for part in parts),
         "jobs": jobs,
-        "processes": _counted({"processes": cell.get("processes", 1)} for cell in cells),
-        **commit,
+        "processes": _counted({"processes": part.get("processes", 1)} for part in parts),
         "finished_at": now(),
-        "cell_seconds": round(sum(cell["seconds"] for cell in cells), 3),
+        "cell_seconds": round(sum(part["seconds"] for part in parts), 3),
         "wall_seconds": round(seconds, 3),
+        "agreed": [],
     }
-
-
-def commit_of(experiment: Experiment) -> dict[str, Any]:
-    """The commit of the experiment's repository, or else of this package's; asked for before the work, as its code is.
-
-    What the folder holds when the work is done may be another one.
-    """
-    top = find(experiment.run_cell.__module__.partition(".")[0])
-    folders = [path.parent for path in (top, Path(dpnotes.__file__)) if path]
-    commits = ((folder, head.strip()) for folder in folders if (head := git(folder, "rev-parse", "HEAD")))
-    folder, commit = next(commits, (folders[-1], None))
-    return {
-        "git_commit": commit,
-        "git_dirty": bool(git(folder, "status", "--porcelain", "--", ".")) if commit else None,
-    }
-
-
-def now() -> str:
-    """The time, for a record."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _counted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -560,41 +382,44 @@ def _counted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 # ---------------------------------------------------------------- where things stand
 @dataclass(frozen=True)
-class Freshness:
+class Standing:
     """Where one result stands.
 
     Args:
       experiment: `paper.name`.
       profile: of which the result is.
-      state: "current", "stale", "missing", "damaged", or "partial" (some cells are finished and wait for the rest).
-      reason: why it is not current, or by which code it is.
+      state: "stored", "disputed", "mismatched", "missing", "damaged", or "partial" (some cells are finished).
+      reason: at which commit it was computed and last agreed, or why it is not stored.
+      unverified: commits since it was computed or last agreed; None if git does not know.
     """
 
     experiment: str
     profile: str
     state: str
     reason: str
+    unverified: int | None = None
 
     def __str__(self) -> str:
         return " ".join((self.experiment, self.profile, self.state, self.reason)).rstrip()
 
 
-def status(experiments: Iterable[Experiment]) -> list[Freshness]:
+def status(experiments: Iterable[Experiment]) -> list[Standing]:
     """Where the results of some experiments stand, by profile; loads no data and computes nothing."""
-    return [_freshness(experiment, profile) for experiment in experiments for profile in experiment.specs]
+    return [_standing(experiment, profile) for experiment in experiments for profile in experiment.specs]
 
 
-def _freshness(experiment: Experiment, profile: str) -> Freshness:
+def _standing(experiment: Experiment, profile: str) -> Standing:
     try:
         result = store.load(experiment, profile)
-        state, reason = result.state, result.reason or result.pedigree
+        state, reason = result.state, result.reason
+        if result.is_shown:
+            facts = [reason, result.computed, result.agreed]
+            return Standing(experiment.id, profile, state, "; ".join(filter(None, facts)), result.unverified)
     except store.DamagedFileError as error:
         state, reason = "damaged", str(error)
-    if state != "current":
-        progress = Progress.of(experiment, Fingerprint.of(experiment, profile), _silent)
-        finished, known, more = progress.count()
-        reason = f"{reason}{parts.remark(progress.spec, progress.beside)}"
-        if finished:
-            reason = f"{finished} of {known}{' or more' if more else ''} cells finished; {state}: {reason}"
-            state = "partial"
-    return Freshness(experiment.id, profile, state, reason)
+    cells = Cells(experiment, profile)
+    if counted := cells.counted():
+        beside = len(cells.beside.by_name())
+        kept = f"; {beside} of them kept beside the results" if beside else ""
+        state, reason = "partial", f"{counted} finished; {state}: {reason}{kept}"
+    return Standing(experiment.id, profile, state, "; ".join([reason, *cells.damage()]))

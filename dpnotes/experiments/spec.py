@@ -1,8 +1,8 @@
 """What an experiment is: its parameters, its cells, and the rule by which its outcome is judged.
 
 An `Experiment` is a handful of functions beside one `Spec` a profile. The runner calls `cells` and `run_cell`, glues
-the columns together into one frame, and asks `decide` what came out. The rule that `decide` follows stands in
-words in the spec, so it is written down, and hashed, before the run.
+the columns together into one frame, and asks `decide` what came out. The rule that `decide` follows stands in words in
+the spec, before the run, and cells do not see it: it may be reworded, and nothing is computed again.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from dpnotes.processes import Processes
 
 PROFILES = ("quick", "cpu", "paper")
+# Tolerances: more than ten times what the instructions of another processor were seen to change.
+FLOAT64: Mapping[str, float | None] = {"*": 1e-9}
+FLOAT32: Mapping[str, float | None] = {"*": 1e-5}
 Cell = dict[str, Any]
 Columns = Mapping[str, Any]
 
@@ -132,8 +135,9 @@ class Spec:
       experiment: the experiment's name within the paper.
       profile: "quick" (2 CPU cores, seconds), "cpu" (hours on 2 cores, where that is not what the paper did) or "paper"
         (what the figures show).
-      parameters: JSON only. `decision_rule` (str) is required; `seed` is the seed of every stream, if there are draws.
-      chances: of the verdicts, as they were simulated; not part of the spec's identity.
+      parameters: JSON only. An experiment needs `decision_rule` (str); `seed` is the seed of every stream, if there are
+        draws.
+      chances: of the verdicts, as they were simulated; not part of the spec.
 
     Example:
       >>> spec = Spec("toy", "mean", "quick", {"seed": 1, "decision_rule": "reproduced when under 0.1"})
@@ -156,9 +160,6 @@ class Spec:
         _check_name(paper=self.paper, experiment=self.experiment)
         validate.one_of(PROFILES, profile=self.profile)
         text = canonical_json(dict(self.parameters), "parameters")
-        rule = self.parameters.get("decision_rule")
-        if not isinstance(rule, str) or not rule.strip():
-            raise ValueError(f"Expected parameters.decision_rule={rule!r} to say when the result counts as reproduced.")
         # A copy of our own: what the caller does to its dict later changes nothing here.
         object.__setattr__(self, "parameters", json.loads(text))
         names = {"paper": self.paper, "experiment": self.experiment, "profile": self.profile}
@@ -166,11 +167,6 @@ class Spec:
 
     def __getitem__(self, name: str) -> Any:
         return self.parameters[name]
-
-    @property
-    def key(self) -> str:
-        """The sha256 of the canonical JSON."""
-        return hashlib.sha256(self.json.encode()).hexdigest()
 
     @staticmethod
     def from_json(text: str) -> "Spec":
@@ -180,17 +176,17 @@ class Spec:
 
 @dataclass(frozen=True)
 class Decision:
-    """What came out, by the rule that stands in the spec; "not run" and "stale" are what a store says without one.
+    """The outcome by the rule in the spec; "not run" where there is no result that may be shown.
 
     >>> print(Decision("undecided", "the interval [-0.2, 0.1] contains 0"))
     undecided: the interval [-0.2, 0.1] contains 0
     """
 
-    verdict: Literal["reproduced", "not reproduced", "undecided", "not run", "stale"]
+    verdict: Literal["reproduced", "not reproduced", "undecided", "not run"]
     reason: str
 
     def __post_init__(self) -> None:
-        validate.one_of(("reproduced", "not reproduced", "undecided", "not run", "stale"), verdict=self.verdict)
+        validate.one_of(("reproduced", "not reproduced", "undecided", "not run"), verdict=self.verdict)
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.reason}"
@@ -250,8 +246,8 @@ class Context:
       chunking: how each call of `in_chunks` went; goes into the manifest.
       spent: privacy events, as `record_spent` was told; goes into the manifest.
       notes: lines for the person who watches; shown when the cell is finished.
-      checkpoint: a path of this cell's own, for work in a long one that is to survive a crash; it belongs to the code,
-        the spec and the data as they are now. Its folder may not be there yet; the cell removes the file in the end.
+      checkpoint: a path of this cell's own, for work in a long one that is to survive a crash; it belongs to these
+        parameters and data. Its folder may not be there yet; the cell removes the file in the end.
       processes: that compute this cell together, all with the same arguments; see `sharing`.
     """
 
@@ -319,13 +315,17 @@ class Experiment:
       run_cell: `run_cell(spec, cell, context)` returns columns of equal length (bool, int, float or str; a scalar
         stands for a constant column). It depends on its arguments alone: every draw comes from the seed in the spec.
       decide: `decide(frame, spec)` applies the spec's decision rule to the frame of all cells.
+      rule: names of the parameters that only `decide` reads, beside `decision_rule`. Cells and stages do not see them,
+        and a change computes nothing again.
+      rule_version: raised when the rule itself changes, not only its words.
+      tolerances: by column of floats, the part of a stored number by which the same cell may differ on another
+        processor, or None if its numbers are not comparable there; "*" stands for the columns that are not named.
+        Measured by `dpnotes verify` on such a processor. On the same one all bits are the same.
       stages: later stages, for experiments that choose something first (tuning on auxiliary data, say):
         `stage(spec, frame)` sees the frame of all earlier cells and lists further ones. What a later cell needs to
         know of the earlier ones stands in its dict.
       unaccounted: what depends on private data without being paid for; shown on the figure.
-      modules: further modules whose code the result rests on, beside those of the functions above. Imports
-        are followed from there.
-      data: one string a data set, such as "mnist sha256:..."; a change makes the result stale.
+      data: one string a data set, such as "mnist sha256:..."; a result of other data does not match.
       cpu_only: its cells compute on the CPU whatever `Context.device` says, and the runner gives them no GPU.
       distributed: its cells share their work out over `Context.processes`, with the same columns on all of them, to the
         bit, for any number; torchrun may start it.
@@ -344,7 +344,9 @@ class Experiment:
     decide: "Callable[[pd.DataFrame, Spec], Decision]"
     stages: "tuple[Callable[[Spec, pd.DataFrame], list[Cell]], ...]" = ()
     unaccounted: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()
+    rule_version: int = 1
+    tolerances: Mapping[str, float | None] = field(default_factory=dict)
     data: tuple[str, ...] = ()
     cpu_only: bool = False
     distributed: bool = False
@@ -358,6 +360,9 @@ class Experiment:
             expected, got = (self.paper, self.name, profile), (spec.paper, spec.experiment, spec.profile)
             if got != expected:
                 raise ValueError(f"Expected the spec of {'.'.join(expected)}, got that of {'.'.join(got)}.")
+            words = spec.parameters.get("decision_rule")
+            if not isinstance(words, str) or not words.strip():
+                raise ValueError(f"Expected decision_rule={words!r} of {self.id} to say when the result is reproduced.")
 
     @property
     def id(self) -> str:
@@ -382,7 +387,25 @@ class Experiment:
             return f"the paper's setting as far as it is stated, profile {profile}"
         return f"not the paper's setting, profile {profile}: {'; '.join(other)}"
 
-    def all_modules(self) -> tuple[str, ...]:
-        """Names of the modules that the result rests on, imports not yet followed."""
-        functions = (self.cells, self.run_cell, self.decide, *self.stages)
-        return tuple(sorted({*self.modules, *(function.__module__ for function in functions)}))
+    # ---------------------------------------------------------------- what a result is known by
+    def computing(self, profile: str) -> Spec:
+        """The spec as cells and stages see it: without what only the rule reads."""
+        spec = self.spec(profile)
+        kept = {name: value for name, value in spec.parameters.items() if name not in ("decision_rule", *self.rule)}
+        return replace(spec, parameters=kept)
+
+    def identity(self, profile: str) -> str:
+        """The sha256 of what is computed: the parameters that cells may read, seeds among them, and the data."""
+        parameters = dict(self.computing(profile).parameters)
+        body = {"experiment": self.id, "profile": profile, "parameters": parameters, "data": list(self.data)}
+        return hashlib.sha256(canonical_json(body).encode()).hexdigest()
+
+    def rule_record(self, profile: str) -> dict[str, Any]:
+        """Version and sha256 of the rule, apart from the identity."""
+        spec = self.spec(profile)
+        rule = {name: spec[name] for name in ("decision_rule", *self.rule) if name in spec.parameters}
+        return {"version": self.rule_version, "sha256": hashlib.sha256(canonical_json(rule).encode()).hexdigest()}
+
+    def tolerance(self, column: str) -> float | None:
+        """How far a float of a column may be off on another processor, as a part of itself; None: not comparable."""
+        return self.tolerances.get(column, self.tolerances.get("*", 0.0))

@@ -13,18 +13,17 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 import dpnotes
 from dpnotes import files
-from dpnotes.experiments.cells import Table
 from dpnotes.experiments.chunks import format_bytes
-from dpnotes.experiments.functions import Place
-from dpnotes.experiments.sources import Fingerprint
+from dpnotes.experiments.provenance import commit_in_words, commits_since, now, source_hash
+from dpnotes.experiments.records import Table
 from dpnotes.experiments.spec import Columns, Decision, Experiment, Spec, canonical_json
 from dpnotes.files import DamagedFileError
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_RESULT_BYTES = 10**6
+FORMAT = 3  # of a manifest
 _KINDS = {"b": "bool", "i": "number", "u": "number", "f": "number", "U": "text"}
 
 
@@ -84,14 +84,14 @@ def check_folders() -> None:
             raise ValueError(f"Expected {named} to name a folder that can be written into ({why}).") from error
 
 
-def cells_folder(spec: Spec, key: str) -> Path:
+def cells_folder(experiment: Experiment, profile: str) -> Path:
     """Where the cells of one result wait."""
-    return cache_folder() / f"{spec.paper}.{spec.experiment}.{spec.profile}" / key[:16]
+    return cache_folder() / f"{experiment.id}.{profile}" / experiment.identity(profile)[:16]
 
 
-def result_stem(spec: Spec) -> Path:
-    """Where a result stands."""
-    return results_folder() / f"{spec.paper}.{spec.experiment}.{spec.profile}"
+def result_stem(experiment: Experiment, profile: str) -> Path:
+    """Where a result stands, up to the suffix."""
+    return results_folder() / f"{experiment.id}.{profile}"
 
 
 # ---------------------------------------------------------------- tables
@@ -219,74 +219,93 @@ def _json(stem: Path) -> Path:
     return stem.with_name(f"{stem.name}.manifest.json")
 
 
-def listed(places: Iterable[Place]) -> dict[str, str]:
-    """Functions as a manifest has them: the names of a module in one line.
-
-    >>> listed({("toys.helper", "scaled"), ("toys.helper", "Scale.of")})
-    {'toys.helper': 'Scale.of scaled'}
-    """
-    lines: dict[str, str] = {}
-    for module, name in sorted(places):
-        lines[module] = f"{lines.get(module, '')} {name}".lstrip()
-    return lines
-
-
-def unlisted(lines: Mapping[str, str]) -> set[Place]:
-    """What was `listed`."""
-    return {(module, name) for module, names in lines.items() for name in names.split()}
-
-
-def up_to(rounding: float) -> str:
-    """Words that follow "the same numbers": none where they are the same to the bit."""
-    return f" up to {rounding:g} of themselves" if rounding else ""
-
-
 # ---------------------------------------------------------------- results
+class Pending(NamedTuple):
+    """A row of results/PENDING.md: a result whose numbers were changed on purpose and that is to be run again."""
+
+    changed_by: str
+    why: str
+    takes: str
+
+
+_PENDING = ["result", "changed by", "why", "what it takes"]
+
+
+def pending() -> dict[tuple[str, str], Pending]:
+    """The results that are disputed, by experiment and profile.
+
+    Raises:
+      ValueError: a row that is not `| paper.experiment profile | changed by | why | what it takes |`.
+    """
+    path = results_folder() / "PENDING.md"
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines if line.startswith("|")]
+    found = {}
+    for row in rows:
+        if row == _PENDING or set("".join(row)) <= {"-"}:
+            continue
+        names = row[0].split()
+        if len(row) != len(_PENDING) or len(names) != 2 or not all(row):
+            raise ValueError(f"Expected {row} in {path} to be: paper.experiment profile, {', '.join(_PENDING[1:])}.")
+        found[names[0], names[1]] = Pending(*row[1:])
+    return found
+
+
+def settle(experiment: Experiment, profile: str) -> None:
+    """Remove the row of a result that was run again from PENDING.md."""
+    path = results_folder() / "PENDING.md"
+    if (experiment.id, profile) in pending():
+        lines = path.read_text().splitlines(keepends=True)
+        start = f"| {experiment.id} {profile} |"
+        files.write({path: "".join(line for line in lines if not line.startswith(start)).encode()})
+
+
 @dataclass(frozen=True, eq=False)
 class Result:
-    """A stored result, checked against the spec, code and data as they are now.
+    """A stored result, compared with the experiment as it is now.
 
     Args:
       experiment: what it is a result of.
       spec: the spec as it is now.
-      frame: the rows of all cells; empty when the result is missing.
+      frame: the rows of all cells; empty unless the result matches.
       manifest: how it came about; empty when the result is missing.
-      state: "current", "stale" (spec, code or data changed since) or "missing".
-      changes: of a stale result, what changed, by kind: "spec", "code", "data", "format". `dpnotes verify` can make one
-        current of which only the code changed.
-      decision: by the rule in the spec; "not run" or "stale" unless the result is current.
+      state: "stored" (its parameters and data are today's), "disputed" (the same, but its numbers are to change, as
+        PENDING.md says), "mismatched" (other parameters or data: not shown) or "missing".
+      reason: why it is not "stored".
+      decision: by the rule in the spec; "not run" where the result is not shown.
     """
 
     experiment: Experiment
     spec: Spec
     frame: "pd.DataFrame"
     manifest: dict[str, Any]
-    state: Literal["current", "stale", "missing"]
-    changes: dict[str, str]
+    state: Literal["stored", "disputed", "mismatched", "missing"]
+    reason: str
     decision: Decision
 
     @property
-    def reason(self) -> str:
-        """Why it is not current; empty when it is."""
-        if self.state == "missing":
-            return f"no result stored; compute it: {command(self.spec)}"
-        return "; ".join(f"{kind} changed: {what}" for kind, what in self.changes.items())
+    def computed(self) -> str:
+        """The commits at which it was computed, in words."""
+        codes = self.manifest.get("codes") or ([self.manifest] if self.manifest else [])
+        return f"computed at {', '.join(dict.fromkeys(map(commit_in_words, codes)))}" if codes else ""
 
     @property
-    def pedigree(self) -> str:
-        """By which code it is current: the one that it was run with, or another that gives the same numbers."""
-        if self.state != "current":
-            return ""
-        verified, kept = self.manifest.get("verified"), self.manifest.get("kept")
-        if not verified or not verified["cells"]:
-            if not kept:
-                return "run with this code"
-            same = f"the same numbers{up_to(kept['rounding'])}"
-            return f"run with this code, but for {kept['cells']} cells of code that gave {same}"
-        cells, commit = len(verified["cells"]), (verified["git_commit"] or "an unknown commit")[:12]
-        dirty = " with uncommitted changes" if verified["git_dirty"] else ""
-        same = f"the same numbers{up_to(verified['rounding'])}"
-        return f"verified at {commit}{dirty}: {cells} of {self.manifest['cells']} cells run again, {same}"
+    def agreed(self) -> str:
+        """When sampled cells last gave the same numbers, and whether code changed since; changes with every commit."""
+        records = self.manifest.get("agreed", [])
+        if not records:
+            changed = "" if self.manifest.get("source") == source_hash() else ", code changed since"
+            return f"never run again{changed}"
+        last = records[-1]
+        changed = "the code is the same" if last.get("source") == source_hash() else "code changed since"
+        within = f", to within {last['largest']:.1g} of a number" if last["largest"] else ""
+        cells = f"{len(last['cells'])} of {self.manifest['cells']} cells"
+        return f"last agreed at {commit_in_words(last)}: {cells}{within}; {changed}"
+
+    @property
+    def unverified(self) -> int | None:
+        """The number of commits since sampled cells last agreed, or since the run; None if git does not know."""
+        return commits_since([self.manifest, *self.manifest.get("agreed", [])][-1]["git_commit"])
 
     @property
     def chances(self) -> str:
@@ -298,9 +317,9 @@ class Result:
         return f"{chances}{'' if before else '; simulated after the run'}"
 
     @property
-    def stale(self) -> bool:
-        """Whether spec, code or data changed since."""
-        return self.state == "stale"
+    def is_shown(self) -> bool:
+        """Whether its rows and decision may be shown."""
+        return self.state in ("stored", "disputed")
 
     @property
     def unaccounted(self) -> tuple[str, ...]:
@@ -308,75 +327,120 @@ class Result:
         return self.experiment.unaccounted
 
 
-def command(spec: Spec) -> str:
+def command(experiment: Experiment, profile: str) -> str:
     """The command that computes a result."""
-    return f"dpnotes run {spec.paper}.{spec.experiment} --profile {spec.profile}"
+    return f"dpnotes run {experiment.id} --profile {profile}"
 
 
 def load(experiment: Experiment, profile: str) -> Result:
-    """The stored result of an experiment; a missing or stale one says so in its `state`.
+    """The stored result of an experiment; its `state` says whether it may be shown.
 
     Raises:
       ValueError: no such profile.
       DamagedFileError: a stored file is not what was written; the message says what to do.
     """
-    spec = experiment.spec(profile)
+    spec, stem, how = experiment.spec(profile), result_stem(experiment, profile), command(experiment, profile)
     try:
-        table = read_table(result_stem(spec), experiment=experiment.id)
+        table = read_table(stem, experiment=experiment.id)
     except DamagedFileError as error:
-        raise DamagedFileError(
-            f"{error} Restore it (git checkout -- {_npz(result_stem(spec))} {_json(result_stem(spec))}) "
-            f"or compute it again: {command(spec)}"
-        ) from error
+        restore = f"git checkout -- {_npz(stem)} {_json(stem)}"
+        raise DamagedFileError(f"{error} Restore it ({restore}) or compute it again: {how}") from error
     if table is None:
-        return Result(experiment, spec, frame_of({}), {}, "missing", {}, Decision("not run", command(spec)))
-    frame, manifest = frame_of(table.columns), table.manifest
-    changes = Fingerprint.of(experiment, profile).changes(manifest)
-    if changes:
-        decision = Decision("stale", f"{' and '.join(changes)} changed")
-        return Result(experiment, spec, frame, manifest, "stale", changes, decision)
-    return Result(experiment, spec, frame, manifest, "current", {}, Decision(**manifest["decision"]))
+        reason = f"no result stored; compute it: {how}"
+        return Result(experiment, spec, frame_of({}), {}, "missing", reason, Decision("not run", how))
+    manifest = table.manifest
+    if manifest.get("identity") != experiment.identity(profile):
+        old = "stored by an earlier version of dpnotes" if manifest["format"] < FORMAT else ""
+        reason = f"{old or differences(experiment, manifest)}; compute it again: {how}"
+        return Result(experiment, spec, frame_of({}), manifest, "mismatched", reason, Decision("not run", how))
+    frame, decision = frame_of(table.columns), Decision(**manifest["decision"])
+    if row := pending().get((experiment.id, profile)):
+        reason = f"disputed since {row.changed_by}: {row.why}; to be run again ({row.takes})"
+        return Result(experiment, spec, frame, manifest, "disputed", reason, decision)
+    return Result(experiment, spec, frame, manifest, "stored", "", decision)
+
+
+def differences(experiment: Experiment, record: Mapping[str, Any]) -> str:
+    """In which parameters and data a manifest, or a header of cells, is not today's experiment."""
+    then = {**record["spec"]["parameters"], "data": list(record["data"])}
+    today = experiment.computing(record["profile"]).parameters
+    now = {**then, **today, "data": list(experiment.data)}
+    gone = {name for name in then if name not in (*today, "data", "decision_rule", *experiment.rule)}
+    names = sorted({name for name in now if now[name] != then.get(name)} | gone)
+    return f"of other parameters or data: {', '.join(names)}" if names else ""
+
+
+def decide_again(experiment: Experiment, profile: str) -> str:
+    """Put today's decision on record, with the version of its rule; the one before stays in the manifest.
+
+    Returns:
+      What changed, in words; empty if nothing did, or if the result is not shown.
+    """
+    result = load(experiment, profile)
+    if not result.is_shown:
+        return ""
+    decision, rule = experiment.decide(result.frame, result.spec), experiment.rule_record(profile)
+    before = {name: result.manifest[name] for name in ("decision", "rule")}
+    if before == {"decision": asdict(decision), "rule": rule}:
+        return ""
+    history = [*result.manifest.get("decided_before", []), {**before, "until": now()}]
+    changed = {"decision": asdict(decision), "rule": rule, "decided_before": history}
+    changed["spec"] = json.loads(result.spec.json)
+    write_manifest(result_stem(experiment, profile), result.manifest | changed)
+    return f"{experiment.id} {profile}: {result.decision} -> {decision} (rule version {rule['version']})"
 
 
 def stamp(result: Result) -> str | None:
-    """What a figure of this result has to say across it: None for a current one."""
+    """What a figure of this result has to say across it: None for a stored one that nobody disputes."""
     if result.state == "missing":
-        return f"MISSING: {command(result.spec)}"
-    if result.state == "stale":
-        return f"STALE: {' and '.join(result.changes)} changed"
-    return None
+        return f"MISSING: {command(result.experiment, result.spec.profile)}"
+    return None if result.state == "stored" else f"{result.state.upper()}: {result.reason}"
 
 
 def outstanding(experiments: Iterable[Experiment]) -> str:
-    """The text of results/OUTSTANDING.md: results of hours and of papers that are missing, stale or damaged, and why.
+    """The text of results/OUTSTANDING.md: results of hours and of papers that are not stored, and why.
 
-    Same state, same text. A result on two cores does not stand for the paper's: both are listed.
+    Those that a GPU would give come first, the greatest value per minute at the top. Same state, same text. A result on
+    two cores does not stand for the paper's: both are listed.
     """
     lines = []
-    for experiment in sorted(experiments, key=lambda experiment: experiment.id):
-        for profile in [name for name in ("cpu", "paper") if name in experiment.specs]:
-            why: object = experiment.wants.get(profile)
-            way = command(experiment.specs[profile])
-            try:
-                result = load(experiment, profile)
-                state = "missing" if result.state == "missing" else (stamp(result) or "").lower()
-                if {*result.changes} == {"code"}:
-                    why, way = "code that changed: cells have to be run again", way.replace("run", "verify", 1)
-                elif why is None and (seconds := result.manifest.get("cell_seconds")):
-                    why = f"hours: {seconds / 3600:.2g} on one core (as the result that is stale took)"
-            except DamagedFileError:
-                state = "damaged"
-            if state:
-                row = (experiment.id, profile, experiment.title, state, str(why or "no reason is stated"), f"`{way}`")
-                lines.append(f"| {' | '.join(row)} |")
-    head = "# Paper results that are outstanding\n\nGenerated by `dpnotes status --write`; do not edit.\n\n"
-    if not lines:
-        return f"{head}None.\n"
+    pairs = [(one, profile) for one in experiments for profile in ("cpu", "paper") if profile in one.specs]
+    for experiment, profile in sorted(pairs, key=_by_value):
+        if state := _lack(experiment, profile):
+            why = str(experiment.wants.get(profile) or "no reason is stated")
+            row = (experiment.id, profile, experiment.title, state, why, f"`{command(experiment, profile)}`")
+            lines.append(f"| {' | '.join(row)} |")
     table = [
         "| experiment | profile | title | state | why, and what it would take | command |",
         "|---|---|---|---|---|---|",
     ]
-    return f"{head}{chr(10).join([*table, *lines])}\n"
+    head = "# Paper results that are outstanding\n\nGenerated by `dpnotes status --write`; do not edit.\n\n"
+    return head + "".join(f"{line}\n" for line in ([*table, *lines] if lines else ["None."]))
+
+
+def wanted(experiments: Iterable[Experiment], profile: str, on_gpu: bool) -> list[Experiment]:
+    """The experiments whose result is not stored and that can run here, in the order of `outstanding`."""
+    found = [one for one in experiments if profile in one.specs and _lack(one, profile)]
+    costs = [(one, one.wants.get(profile)) for one in sorted(found, key=lambda one: _by_value((one, profile)))]
+    if on_gpu:
+        return [one for one, cost in costs if not one.cpu_only and (cost is None or cost.rate)]
+    return [one for one, cost in costs if cost is None or cost.why == "hours"]
+
+
+def _by_value(pair: tuple[Experiment, str]) -> tuple[float, str, str]:
+    cost = pair[0].wants.get(pair[1])
+    return -(cost.rate if cost else 0.0), pair[0].id, pair[1]
+
+
+def _lack(experiment: Experiment, profile: str) -> str:
+    """Why a result is not stored, in words that stay the same from commit to commit; empty if it is."""
+    try:
+        result = load(experiment, profile)
+    except DamagedFileError:
+        return "damaged"
+    if result.state in ("stored", "missing"):
+        return result.state.replace("stored", "")
+    return f"{result.state}: {result.reason}"
 
 
 def clean(experiment: Experiment | None = None, profile: str | None = None) -> int:

@@ -45,7 +45,7 @@ class Results:
     def show(self, name: str) -> store.Result:
         """Show what was asked, what came out, by which rule, and where it comes from.
 
-        The result is the current one of the largest profile: the paper's, else cpu, else quick.
+        The result is the stored one of the largest profile: the paper's, else cpu, else quick.
 
         Raises:
           KeyError: no such experiment.
@@ -54,7 +54,7 @@ class Results:
 
         experiment = self._experiments[name]
         found = [store.load(experiment, profile) for profile in reversed(PROFILES) if profile in experiment.specs]
-        result = next((one for one in found if one.state == "current"), found[-1])
+        result = next((one for one in found if one.is_shown), found[-1])
         display(Shown(result, found[0]))
         self._shown.append(result)
         return result
@@ -65,10 +65,10 @@ class Results:
         return Table(["experiment", "profile", "outcome"], rows)
 
     def outstanding(self) -> Table:
-        """Profiles without a current result, and the command that computes it."""
+        """Profiles without a stored result, and the command that computes it."""
         found = [store.load(one, profile) for one in self._experiments.values() for profile in one.specs]
         rows = [[one.experiment.title, one.spec.profile, stamp] for one in found if (stamp := store.stamp(one))]
-        return Table(["experiment", "profile", "state"], rows or [["none", "–", "every profile has a current result"]])
+        return Table(["experiment", "profile", "state"], rows or [["none", "–", "every profile has a stored result"]])
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,21 +153,17 @@ def provenance(result: store.Result) -> str:
     """Where a result comes from, in lines to print under its figure or table.
 
     Args:
-      result: as loaded from the store; a stale or missing one says so first.
+      result: as loaded from the store; one that is missing, mismatched or disputed says so first.
     """
     stamp = store.stamp(result)
     lines = [stamp] if stamp else []
     if result.manifest:
         manifest = result.manifest
-        commit = (manifest["git_commit"] or "unknown")[:12] + (
-            ", with uncommitted changes" if manifest["git_dirty"] else ""
-        )
         machines = "; ".join(sorted({_machine(environment) for environment in manifest["environments"]}))
         lines += [
-            f"{manifest['experiment']}, profile {result.spec.profile}, key {manifest['key'][:12]}",
-            f"code {commit}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
+            f"{manifest['experiment']}, profile {result.spec.profile}",
+            f"{result.computed}; {machines}; {manifest['cell_seconds']:.0f} s of computing",
         ]
-    lines += [result.pedigree] if result.pedigree else []
     lines += [f"not accounted: {text}" for text in result.unaccounted]
     return "\n".join(map(_filled, lines))
 
@@ -181,7 +177,7 @@ def picture(
 ) -> "Picture":
     """Draw a result under its setting; below it its code, and what was not paid for.
 
-    The axes stay empty where a result is missing, or stale and of other columns.
+    The axes stay empty where a result is not shown.
 
     Args:
       result: as loaded from the store.
@@ -206,14 +202,14 @@ def picture(
         for axes in figure.axes:
             plots.stamp(axes, stamp.partition(":")[0])
     unaccounted = f"not accounted: {' '.join(result.unaccounted)}" if result.unaccounted else ""
-    if below := "; ".join(text for text in (result.pedigree, unaccounted) if text):
+    if below := "; ".join(text for text in (result.computed, unaccounted) if text):
         plots.footnote(figure, below)
     plots.make_room(figure)
     return plots.Picture(figure, f"{setting(result)}. {description}")
 
 
 def table(result: store.Result, rows: "Callable[[pd.DataFrame], pd.DataFrame]", formats: Mapping[str, str]) -> Table:
-    """Rows of a result under its setting; the headings alone where it is missing, or stale and of other columns.
+    """Rows of a result under its setting; the headings alone where it is not shown.
 
     Args:
       result: as loaded from the store.
@@ -225,14 +221,7 @@ def table(result: store.Result, rows: "Callable[[pd.DataFrame], pd.DataFrame]", 
 
 
 def _if_any(result: store.Result, show: Callable[[], T], nothing: T) -> T:
-    if result.state == "missing":
-        return nothing
-    try:
-        return show()
-    except KeyError:
-        if not result.stale:
-            raise
-        return nothing  # a column was renamed since
+    return show() if result.is_shown else nothing
 
 
 def _filled(text: str) -> str:

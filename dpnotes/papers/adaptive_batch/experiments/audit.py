@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Guarantee, Relation
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.guarantees import Basis
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import account, epsilon_to_rho
@@ -230,5 +230,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
     cpu_only=True,
 )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.streams import Streams
 
 if TYPE_CHECKING:
@@ -184,5 +184,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
     cpu_only=True,
 )

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.adaptive_batch.algorithms import Parameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.streams import Streams
@@ -176,5 +176,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
     cpu_only=True,
 )

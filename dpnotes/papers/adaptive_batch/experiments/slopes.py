@@ -7,7 +7,7 @@ import torch
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.adaptive_batch.experiments.ramps import Parameters, Ramps, first_stationary
 from dpnotes.streams import Streams
 
@@ -327,5 +327,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("earlier_rule",),
+    tolerances=FLOAT64,
     cpu_only=True,
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT32, Cell
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -261,6 +261,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances={**FLOAT32, "influence": 0.02},
     unaccounted=(
         preprocessing.UNACCOUNTED,
         "All runs of a repeat share their noise, so publishing two of them cancels it.",

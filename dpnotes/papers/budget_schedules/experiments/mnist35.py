@@ -6,7 +6,7 @@ import numpy as np
 
 from dpnotes.core import Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT32, Cell
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
 from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
@@ -262,6 +262,7 @@ EXPERIMENT = Experiment(
     cells=tuning_cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT32,
     stages=(main_cells,),
     unaccounted=(
         "The curve with steps chosen on private data pays nothing for that choice; the main result chooses on "

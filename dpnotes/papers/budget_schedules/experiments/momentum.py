@@ -6,7 +6,7 @@ import numpy as np
 
 from dpnotes.core import Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT32, Cell
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, momentum_schedule, private_gradient_descent
 from dpnotes.papers.budget_schedules.experiments import digits
 from dpnotes.privacy.accounting import epsilon_to_rho
@@ -190,6 +190,7 @@ EXPERIMENT = Experiment(
     cells=tuning_cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT32,
     stages=(main_cells,),
     unaccounted=digits.UNACCOUNTED,
     data=digits.DATA,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence, uniform
@@ -220,4 +220,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("joint_level",),
+    tolerances=FLOAT64,
 )

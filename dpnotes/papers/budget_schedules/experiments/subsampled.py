@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT32, Cell
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -201,6 +201,7 @@ EXPERIMENT = Experiment(
     cells=tuning_cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT32,
     stages=(main_cells,),
     unaccounted=digits.UNACCOUNTED,
     data=digits.DATA,

@@ -7,7 +7,7 @@ import torch
 
 from dpnotes.core import Guarantee, Relation
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.drift_escape.experiments.releases import differences, one_pass
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.museum.exhibit import Exhibit, Setting
@@ -126,5 +126,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
     cpu_only=True,
 )

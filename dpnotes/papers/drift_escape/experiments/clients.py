@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import TiltedSamples
@@ -156,5 +156,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
     distributed=True,
 )

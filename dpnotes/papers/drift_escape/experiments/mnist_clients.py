@@ -11,7 +11,7 @@ from torch.nn.functional import avg_pool2d
 
 from dpnotes.core import Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT32, Cell
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
@@ -299,6 +299,8 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("chances", "margin"),
+    tolerances=FLOAT32,
     unaccounted=(
         "Who holds what is decided by labels, and split again until everyone holds enough; the guarantees are for what "
         "is then held.",

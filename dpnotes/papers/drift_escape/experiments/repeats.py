@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
@@ -194,4 +194,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
 )

@@ -11,7 +11,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -450,4 +450,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
 )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.papers.drift_escape.selection import (
@@ -184,4 +184,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
 )

@@ -524,6 +524,8 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("earlier_run", "edge_factor"),
+    tolerances={"*": 1e-3, "left": 0.02, "smallest_eigenvalue": 0.01},
     stages=(main_cells,),
     unaccounted=(
         "of the digits: the projection, step sizes and batches chosen on the even repeats, their grids and SPIDER's "

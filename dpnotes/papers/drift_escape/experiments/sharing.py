@@ -12,7 +12,7 @@ from dpnotes import validate
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
@@ -378,5 +378,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("examples", "least_success", "window"),
+    tolerances=FLOAT64,
     cpu_only=True,
 )

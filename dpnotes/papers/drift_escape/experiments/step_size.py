@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes.core import Estimate
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import VirtualSamples
@@ -227,4 +227,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
 )

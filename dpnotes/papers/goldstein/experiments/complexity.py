@@ -6,7 +6,7 @@ import numpy as np
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
@@ -240,6 +240,8 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("chances",),
+    tolerances={**FLOAT64, "norm": 1e-4},
     unaccounted=("Moves are chosen on other repeats of the experiment, which pay nothing for it.",),
     cpu_only=True,
 )

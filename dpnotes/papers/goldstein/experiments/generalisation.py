@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
@@ -257,5 +257,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("chances",),
+    tolerances=FLOAT64,
     cpu_only=True,
 )

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT32, Cell
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, plain
 from dpnotes.papers.goldstein.experiments import valleys
@@ -202,6 +202,8 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("chances",),
+    tolerances={**FLOAT32, "norm": None},
     unaccounted=(
         "Losses, accuracies and norms shown are exact statistics of private data, covered by no guarantee.",
         "Both methods share examples, start and noise, for precise comparison: a guarantee holds for one of them only.",

@@ -7,7 +7,7 @@ import numpy as np
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.goldstein.algorithms import Parameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 from dpnotes.streams import Streams
@@ -239,5 +239,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("chances", "margin"),
+    tolerances=FLOAT64,
     cpu_only=True,
 )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.oracles.smoothed import PointLosses, SmoothedSamples
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.nonsmooth import MinOfNorms
@@ -262,5 +262,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("chances",),
+    tolerances=FLOAT64,
     cpu_only=True,
 )

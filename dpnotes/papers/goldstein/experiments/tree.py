@@ -9,7 +9,7 @@ import torch
 
 from dpnotes.core import Ledger, Mechanism, Release, Sensitive
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.guarantees import Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -236,5 +236,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("chances",),
+    tolerances=FLOAT64,
     cpu_only=True,
 )

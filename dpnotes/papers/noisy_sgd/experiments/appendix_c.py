@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, draw_factors, levels, parameters
 from dpnotes.problems.separable import Linear
@@ -151,4 +151,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
 )

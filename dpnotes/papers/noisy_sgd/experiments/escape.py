@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.oracles.samples import DistributionBatch, FreshData
 from dpnotes.papers.noisy_sgd.experiments.paths import along
 from dpnotes.problems.landscapes import Landscape, Reflected, Saddle
@@ -249,4 +249,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("earlier_rule",),
+    tolerances=FLOAT64,
 )

@@ -127,6 +127,8 @@ CIFAR100 = Experiment(
     cells=curves.cells,
     run_cell=run_cifar100,
     decide=curves.decide,
+    rule=curves.RULE,
+    tolerances=curves.TOLERANCES,
     unaccounted=(
         *_GAPS,
         "Batch normalisation mixes examples, so that no example has a gradient of its own, and uses statistics without "
@@ -160,6 +162,8 @@ COLA = Experiment(
     cells=curves.cells,
     run_cell=run_cola,
     decide=curves.decide,
+    rule=curves.RULE,
+    tolerances=curves.TOLERANCES,
     unaccounted=_GAPS,
     data=tuple(map(str, (*cola.FILES, *text.BERT_FILES))),
     figure=figures.finetuning("Figure 2b", "CoLA", "uncased BERT-base with its published weights"),

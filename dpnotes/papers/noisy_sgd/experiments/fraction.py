@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
 from dpnotes.streams import Streams
@@ -119,4 +119,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
 )

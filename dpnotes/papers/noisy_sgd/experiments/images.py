@@ -126,6 +126,8 @@ def _experiment(
         cells=curves.cells,
         run_cell=cifar10.run_cell,
         decide=curves.decide,
+        rule=curves.RULE,
+        tolerances=curves.TOLERANCES,
         unaccounted=(*gaps, *_COMMON_GAPS),
         data=tuple(map(str, CIFAR10_JPEG_FILES)),
         figure=figure,

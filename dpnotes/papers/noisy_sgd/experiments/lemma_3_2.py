@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes.core import Sampling
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
 from dpnotes.papers.noisy_sgd.readings import Premises, readings
@@ -185,4 +185,5 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    tolerances=FLOAT64,
 )

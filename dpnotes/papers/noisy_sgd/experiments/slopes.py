@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
-from dpnotes.experiments.spec import Cell
+from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.stationarity import reached_alpha
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, log_spaced, parameters
 from dpnotes.streams import Streams
@@ -214,4 +214,6 @@ EXPERIMENT = Experiment(
     cells=cells,
     run_cell=run_cell,
     decide=decide,
+    rule=("earlier_rule",),
+    tolerances=FLOAT64,
 )

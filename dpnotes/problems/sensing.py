@@ -14,6 +14,10 @@ from dpnotes.streams import Streams
 _DRAWN_AT_ONCE = 2**22  # numbers: 32 MiB in float64, several times over while they are made
 
 
+def _rows_at_once(size: int) -> int:
+    return max(1, _DRAWN_AT_ONCE // size)
+
+
 @dataclass(frozen=True, eq=False)
 class SensingGradients:
     """The gradients `residual_i a_i (a_i' U)` of all examples, as the factors of these outer products.
@@ -98,7 +102,9 @@ class QuadraticSensing:
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"Expected {name} without NaN or infinite entries.")
         validate.same_length(measurements=self.measurements, targets=self.targets)
-        object.__setattr__(self, "_norms", row_norms(self.measurements))
+        # In blocks: on a GPU a norm in float64 holds a copy of all of its rows in float64.
+        blocks = self.measurements.split(_rows_at_once(self.measurements.shape[1]))
+        object.__setattr__(self, "_norms", torch.cat([row_norms(rows) for rows in blocks]))
 
     @staticmethod
     def sample(signal: Tensor, num_examples: int, seed: str | int, noise_std: float = 0.0) -> "QuadraticSensing":
@@ -119,12 +125,13 @@ class QuadraticSensing:
         validate.non_negative(noise_std=noise_std)
         validate.text_or_whole(seed=seed)
         keys = Streams.of("quadratic sensing", [seed], signal.device).keys
-        blocks = torch.arange(num_examples, device=signal.device).split(max(1, _DRAWN_AT_ONCE // len(signal)))
+        blocks = torch.arange(num_examples, device=signal.device).split(_rows_at_once(len(signal)))
 
         def draw(purpose: str, size: int) -> Tensor:
-            return torch.cat(
-                [Streams(keys.expand(len(rows), 2)).normal(purpose, rows, size).to(signal.dtype) for rows in blocks]
-            )
+            drawn = signal.new_empty(num_examples, size)
+            for rows in blocks:
+                drawn[rows[0] : rows[-1] + 1] = Streams(keys.expand(len(rows), 2)).normal(purpose, rows, size)
+            return drawn
 
         measurements = draw("measurements", len(signal))
         targets = (measurements @ signal).square().sum(1)

@@ -2,6 +2,7 @@
 
 from dpnotes.experiments.costs import Cost
 
+_H200 = "minutes from 21 cells on an H200, 39 s each, one at a time; hours from the operations of a step"
 _OPERATIONS = "from 2.6 ms for an example at width 16 on one core, and the operations of a step"
 _IMAGENET = "ResNet-18's weights of ImageNet (resnet18-f37072fd.pth)"
 _BERT = "the weights of uncased BERT-base"
@@ -10,11 +11,11 @@ _BERT = "the weights of uncased BERT-base"
 COSTS = {
     "convnet": {
         "cpu": Cost(why="hours", hours=3.5, value=0.5, basis="measured: 16.7 minutes a cell on each of two cores"),
-        "paper": Cost(why="a GPU", hours=370, minutes=47, gigabytes=20, value=2, basis=_OPERATIONS),
+        "paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, value=2, basis=_H200),
     },
-    "convnet_lemma": {"paper": Cost(why="a GPU", hours=370, minutes=47, gigabytes=20, basis=_OPERATIONS)},
+    "convnet_lemma": {"paper": Cost(why="a GPU", hours=370, minutes=36, gigabytes=8, basis=_H200)},
     "convnet_clipped": {"paper": Cost(why="a GPU", hours=470, minutes=82, gigabytes=30, value=0.5, basis=_OPERATIONS)},
-    "convnet_more": {"paper": Cost(why="a GPU", hours=160, minutes=20, gigabytes=20, value=0.5, basis=_OPERATIONS)},
+    "convnet_more": {"paper": Cost(why="a GPU", hours=160, minutes=16, gigabytes=8, value=0.5, basis=_H200)},
     "resnet18": {"paper": Cost(why="a GPU", hours=1900, minutes=140, gigabytes=30, basis=_OPERATIONS)},
     "cifar100": {
         "paper": Cost(

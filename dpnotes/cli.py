@@ -403,7 +403,8 @@ def run(
         failed: list[str] = []
         for experiment in chosen:
             try:
-                parts.run(experiment, profile, **settings, processes=processes, report=lambda line: typer.echo(line))
+                fitting = settings | ({"jobs": _jobs_that_fit(experiment, profile, device, jobs)} if missing else {})
+                parts.run(experiment, profile, **fitting, processes=processes, report=lambda line: typer.echo(line))
             except Exception as error:  # one that cannot run here keeps no other from running
                 if not missing:
                     raise
@@ -412,6 +413,16 @@ def run(
                 typer.echo(f"dpnotes: {experiment.id} {profile}: {what}", err=True)
         if failed:
             raise typer.Exit(1)
+
+
+def _jobs_that_fit(experiment: "Experiment", profile: str, device: str, jobs: int) -> int:
+    """How many cells a GPU holds at once, by what the experiment states that one takes."""
+    from dpnotes.experiments import runner
+
+    cost = experiment.wants.get(profile)
+    if cost is None or not cost.gigabytes or not runner.has_gpu(device):
+        return jobs
+    return max(1, min(jobs, int(runner.free_memory("cuda")[1] / 1e9 / cost.gigabytes)))
 
 
 def refuse_an_installation() -> None:

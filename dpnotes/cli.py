@@ -403,7 +403,9 @@ def run(
         failed: list[str] = []
         for experiment in chosen:
             try:
-                fitting = settings | ({"jobs": _jobs_that_fit(experiment, profile, device, jobs)} if missing else {})
+                fitting: dict[str, Any] = settings | (
+                    {"jobs": _jobs_that_fit(experiment, profile, device, jobs)} if missing else {}
+                )
                 parts.run(experiment, profile, **fitting, processes=processes, report=lambda line: typer.echo(line))
             except Exception as error:  # one that cannot run here keeps no other from running
                 if not missing:

@@ -31,7 +31,7 @@ test: chromium  ## set up, then lint, types, tests, doctests, notebooks, browser
 	@$(MAKE) --no-print-directory -j2 lint types
 	@$(MAKE) --no-print-directory unit check-notebooks browser
 
-test-all: chromium  ## the slow suite, which `make test` leaves out, and the types of tests
+test-all: chromium  ## the slow suite, which `make test` leaves out, with sampled cells of stored results; the types of tests
 	$(BIN)/pyright --pythonpath $(BIN)/python tests
 	$(PYTEST) -n $(WORKERS) -m "slow and not gpu" --timeout=1800
 
@@ -62,7 +62,7 @@ notebooks: $(VENV)/.dev  ## run the notebooks and store their outputs
 handout: $(VENV)/.lab  ## for a class: handout/students without solutions, handout/instructor with them; runs each
 	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.handout handout
 
-results: $(VENV)/.dev  ## run every experiment's quick profile that has no fresh result
+results: $(VENV)/.dev  ## run every experiment's quick profile whose result is not stored, or is disputed
 	$(QUIET_ENV) $(BIN)/dpnotes run all --profile quick
 
 book: $(VENV)/.dev  ## notebooks, pages and public functions as a site: build/book/index.html

@@ -64,9 +64,8 @@ def commit_in_words(record: Mapping[str, Any]) -> str:
     >>> commit_in_words({"git_commit": "0123456789abcdef", "git_dirty": True})
     '0123456789ab, with uncommitted changes'
     """
-    return (record["git_commit"] or "an unknown commit")[:12] + (
-        ", with uncommitted changes" if record["git_dirty"] else ""
-    )
+    commit = (record["git_commit"] or "")[:12] or "an unknown commit"
+    return f"{commit}, with uncommitted changes" if record["git_dirty"] else commit
 
 
 def commits_since(commit: str | None) -> int | None:

@@ -119,7 +119,7 @@ def test_its_results_stand_as_those_of_the_repository(reader: Path, installed: P
 
 
 def test_nothing_is_written_into_an_installation(reader: Path, installed: Path, tmp_path: Path):
-    for arguments in (["run", "goldstein.tree"], ["verify"], ["status", "--write"]):
+    for arguments in (["run", "goldstein.tree"], ["verify", "--write"], ["status", "--write"]):
         command = [installed, "-m", "dpnotes", *arguments]
         done = subprocess.run(
             command, cwd=reader, env=environment() | {"PYTHONPATH": ""}, capture_output=True, text=True

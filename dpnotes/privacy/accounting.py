@@ -300,6 +300,7 @@ _LOW_ORDERS = tuple(1 + k / 20 for k in range(1, 20))
 # More than the library's divergence of one release is rounded by (it takes the logarithm of a number near 1, off by up
 # to 4e-16), and the noise multiplier above which that is most of it.
 _ROUNDING, _QUIETEST = 1e-14, 1e6
+_LOUDEST = 0.05  # below it sampling hardly helps, and the exact epsilon of whole batches is the least
 
 
 @lru_cache(maxsize=64)
@@ -346,10 +347,10 @@ def _divergence(event: Event, order: float) -> float:
     # What every kind of noise costs without sampling: no mixture over batches has more.
     unsampled = event.count * order * 0.5 / event.noise_multiplier**2
     known = event.sampling.rate == 1 and event.noise != "laplace"
-    if event.sampling.scheme == "fixed-size" and not known:
+    if event.sampling.scheme == "fixed-size" and not known and event.noise_multiplier >= _LOUDEST:
         sampled = log_moment(order, event.noise_multiplier, event.sampling.rate) / (order - 1)
         divergence = min(unsampled, event.count * sampled)
-    elif known or event.noise_multiplier > _QUIETEST:
+    elif known or event.sampling.scheme == "fixed-size" or event.noise_multiplier > _QUIETEST:
         divergence = unsampled
     else:
         divergence = min(unsampled, event.count * (_library_divergence(replace(event, count=1), order) + _ROUNDING))
@@ -378,8 +379,8 @@ def log_moment(order: float, noise_multiplier: float, rate: float) -> float:
 
     With `l` the ratio of N(1, z^2) to N(0, z^2) and `L = 1 + q (l - 1)`, the pair of distributions that dominates the
     release (`pld.fixed_size_hockey_stick`) has the moment `1 + E[(L^(a-1) - 1) (L^a - 1) / L^(a-1); L > 1]` under
-    N(0, z^2) (docs/derivations/noisy_sgd.md, own.fixed_size). All terms are positive, so nothing cancels; they are summed in logarithms,
-    by quadrature where the integrand is within e^-60 of its largest, to a relative error of 1e-9.
+    N(0, z^2) (docs/derivations/noisy_sgd.md, own.fixed_size). All terms are positive, so nothing cancels; they are
+    summed in logarithms, by quadrature where the integrand is within e^-60 of its largest, to a relative error of 1e-9.
 
     Args:
       order: a, above 1; over `order - 1` the result is the Renyi divergence.
@@ -403,12 +404,13 @@ def log_moment(order: float, noise_multiplier: float, rate: float) -> float:
         powers = np.log(-np.expm1(-order * mixed)) + np.log(-np.expm1((1 - order) * mixed))
         return order * mixed + powers - u * u / 2
 
-    places = np.arange(start, order / noise_multiplier + 12, width)
+    parts = 2 * math.ceil(0.25 / width)  # of half a noise: no peak of the integrand is narrower than the noise
     with np.errstate(divide="ignore"):
-        middle = log_integrand(places + width / 2)
-        places = places[middle > middle.max() - 60]
+        coarse = np.arange(start, order / noise_multiplier + 12, parts * width)
+        middle = log_integrand(coarse + parts * width / 2)
+        places = coarse[middle > middle.max() - 60][:, None] + width * np.arange(parts)
         nodes, weights = np.polynomial.legendre.leggauss(20)
-        values = log_integrand(places[:, None] + width * (nodes + 1) / 2)
+        values = log_integrand(places[..., None] + width * (nodes + 1) / 2)
     log_sum = float(logsumexp(values, b=width / 2 * weights)) - 0.5 * math.log(2 * math.pi)
     return float(np.logaddexp(0.0, log_sum))
 

@@ -155,6 +155,9 @@ def test_a_draw_takes_of_each_result_in_turn_for_so_many_seconds_and_none_that_i
         assert (names.count("fast"), names.count("slow")) == (4, 2) and len({*names[:2]}) == 2
         assert ("slow", 4) not in drawn(seed, 1000.0) and len(drawn(seed, 1000.0)) == 9
         assert ("slow", 4) in drawn(seed, 1000.0, longest=50.0), "the control"
+    again = {"cells": [agreement.name_of(cells_in(results[1])[1][0])], "seconds": [3.0]}
+    faster = replace(results[1], manifest=results[1].manifest | {"agreed": [again]})
+    assert 4 in [each.number for each in draw([faster], "a", 1000.0)], "as long as it took when it was last run again"
     old = replace(results[0], manifest={**one.manifest, "cell_seconds": 500.0, "cell_seconds_each": None})
     assert not draw([old], "a", 1000.0), "of results that did not keep it the mean counts, here 100 s"
 
@@ -162,8 +165,7 @@ def test_a_draw_takes_of_each_result_in_turn_for_so_many_seconds_and_none_that_i
 # ---------------------------------------------------------------- dpnotes verify
 def test_agreement_is_put_on_record_and_earlier_records_stay(toy: Toy, here: None, monkeypatch: pytest.MonkeyPatch):
     before = toy.run()
-    columns, commits = toy.stored(), list[str | None]()
-    found, lines = verified(toy)
+    columns, commits, (found, lines) = toy.stored(), list[str | None](), verified(toy)
     assert str(found) == lines[-1] == "toy.mean quick: 5 of 5 cells agree"
     assert store.load(toy.experiment, "quick").manifest["agreed"] == [], "control: without --write nothing is written"
     for _ in range(2):
@@ -172,7 +174,7 @@ def test_agreement_is_put_on_record_and_earlier_records_stay(toy: Toy, here: Non
     after = store.load(toy.experiment, "quick")
     first, second = after.manifest["agreed"]
     assert [first["git_commit"], second["git_commit"]] == commits and first["environment"]["device"] == "cpu"
-    assert len(first["cells"]) == 5 and (first["largest"], first["skipped"]) == (0.0, [])
+    assert len(first["cells"]) == len(first["seconds"]) == 5 and (first["largest"], first["skipped"]) == (0.0, [])
     assert after.agreed == f"last agreed at {str(commits[1])[:12]}: 5 of 5 cells; the code is the same"
     assert toy.stored() == columns
     changed = {name for name, value in after.manifest.items() if value != before.manifest[name]}

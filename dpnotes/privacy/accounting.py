@@ -5,7 +5,8 @@ the examples were sampled and who is a neighbour, and of those the one with the 
 batches with Gaussian noise have a closed form that is exact; random batches, Laplace noise and pure mechanisms go
 through privacy loss distributions, near the least unless delta is so small that rounding counts; what no such
 distribution holds through Renyi divergences; of what is only known to be zCDP the cost is converted. No claim is above
-that of the same noise on whole batches: drawing batches at random costs nothing. Sampling, sensitivity and accountant that do not go together are an error.
+that of the same noise on whole batches: drawing batches at random costs nothing. Sampling, sensitivity and accountant
+that do not go together are an error.
 
 Three conversions from zCDP, each an upper bound on the true epsilon:
 

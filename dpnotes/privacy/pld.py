@@ -194,8 +194,9 @@ def _check_size(points: int) -> None:
 def _interval(levels: Sequence[_Level], tail: float) -> tuple[float, bool]:
     """The grid of losses: fine enough that rounding adds less than 0.03% to the composed standard deviation.
 
-    With batches of fixed size less than 0.005%. And no coarser than 1e-3 (1e-4 without Gaussian noise) or a ten-thousandth of that deviation; never than 0.1. Where
-    that would take too many points the grid is coarser, which is said.
+    With batches of fixed size less than 0.005%. And no coarser than 1e-3 (1e-4 without Gaussian noise) or a
+    ten-thousandth of that deviation; never than 0.1. Where that would take too many points the grid is coarser, which
+    is said.
     """
     # Connecting the dots adds at most a quarter, on average a sixth, of a squared interval to each level's variance.
     variance = math.fsum(level.count * _variance(level) for level in levels)
@@ -268,8 +269,8 @@ def _mass(level: _Level, side: str, interval: float, tail: float, rounding: floa
 def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:
     """The sum of so many steps, by a power of the spectrum: where it starts, and the mass there.
 
-    The tails that Chernoff bounds leave out hold at most `_TAIL`. (The library's `common.self_convolve` looks for bounds
-    among orders that suit few releases, so that the tails of many fill the memory.)
+    The tails that Chernoff bounds leave out hold at most `_TAIL`. (The library's `common.self_convolve` looks for
+    bounds among orders that suit few releases, so that the tails of many fill the memory.)
     """
     from scipy import fft
 

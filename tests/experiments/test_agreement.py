@@ -100,7 +100,6 @@ def test_processors_of_one_name_are_told_apart(monkeypatch: pytest.MonkeyPatch):
     assert len(names) == 3 and "EPYC (family 25, model 17), AVX512" in names
 
 
-@pytest.mark.slow
 def test_a_child_has_the_instructions_and_threads_of_the_result(toy: Toy, monkeypatch: pytest.MonkeyPatch):
     (stored,), body = toy.run().manifest["environments"], files.unsealed_json(toy.manifest())
     monkeypatch.setattr(agreement, "compare", sys.modules["toys.experiment"].told)  # type: ignore[attr-defined]

@@ -195,6 +195,8 @@ def test_cells_of_anything_else_are_refused_by_name_and_lead_nowhere(toy: Toy, t
     assert reason in said and not list(tmp_path.rglob("*evil*")) and not toy.cells()
     archive.write_bytes(packed({"header": header | {"source": "0" * 64}}) + line)
     assert bring([toy.experiment], archive).added == {"toy.mean quick": 1}, "control: other code is no reason"
+    toy.pending("| toy.mean quick | new draws | other numbers | a minute |")
+    assert "the result is disputed" in bring([toy.experiment], archive).refused["toy.mean quick"]
 
 
 @pytest.mark.parametrize("kind", ["O", "V8", "M8[s]", "<f8,<f8", "S4"])

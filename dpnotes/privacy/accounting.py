@@ -221,7 +221,7 @@ def account(
       >>> print(account([Event(10.0, Relation.ZERO_OUT, count=100)], 1e-5))
       (4.378, 1e-05)-DP, zero-out-one, by exact Gaussian
       >>> print(account([Event(1.0, Relation.REPLACE_ONE, Sampling.fixed_size(10, 1000), count=100)], 1e-5))
-      (0.769, 1e-05)-DP, replace-one, by privacy loss distributions
+      (0.7681, 1e-05)-DP, replace-one, by privacy loss distributions
     """
     validate.between(0, 1, delta=delta)
     validate.instance(Iterable, events=events)
@@ -374,7 +374,6 @@ def _library_divergence(event: Event, order: float) -> float:
     return math.inf if math.isnan(divergence) else max(0.0, divergence)
 
 
-@lru_cache(maxsize=2**16)
 def log_moment(order: float, noise_multiplier: float, rate: float) -> float:
     """The log of the moment of the likelihood ratio of one release on a batch of fixed size, one example replaced.
 
@@ -396,6 +395,8 @@ def log_moment(order: float, noise_multiplier: float, rate: float) -> float:
     from scipy.special import logsumexp
 
     validate.positive(order=order, noise_multiplier=noise_multiplier, rate=rate)
+    if order <= 1 or rate > 1:
+        raise ValueError(f"Expected order={order!r} > 1 and rate={rate!r} <= 1.")
     start, width = 0.5 / noise_multiplier, min(0.25, noise_multiplier / 2)  # in units of the noise; L > 1 from there
 
     def log_integrand(u: Any) -> Any:

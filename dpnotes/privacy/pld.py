@@ -401,6 +401,9 @@ def fixed_size_hockey_stick(
       >>> fixed_size_hockey_stick(np.array([-1.0, 0.0, 1.0]), 1.0, 0.1).round(4)
       array([6.322e-01, 3.830e-02, 2.000e-04])
     """
+    validate.positive(noise_multiplier=noise_multiplier, rate=rate)
+    if rate > 1:
+        raise ValueError(f"Expected rate={rate!r} <= 1.")
     sizes = np.abs(np.asarray(epsilons, np.float64))
     with np.errstate(over="ignore"):
         odds = np.expm1(sizes) / rate

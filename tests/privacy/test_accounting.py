@@ -204,7 +204,7 @@ def test_the_claim_for_batches_of_fixed_size_is_above_what_is_attained(multiplie
 def test_many_levels_of_fixed_size_batches_search_the_right_orders():
     batch = Sampling.fixed_size(10, 1000)
     events = [Event(float(z), REPLACE_ONE, batch, 5) for z in np.linspace(0.8, 3.0, 12)]
-    assert account(events, 1e-5).epsilon == _renyi(tuple(events), 1e-5, _ORDERS)[0]
+    assert account(events, 1e-5, "RDP").epsilon == _renyi(tuple(events), 1e-5, _ORDERS)[0]
 
 
 # ---------------------------------------------------------------- parallel composition

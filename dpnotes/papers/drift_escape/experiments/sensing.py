@@ -83,8 +83,12 @@ DIGITS: dict[str, Any] = {
     "drift escape": {**SENSING["drift escape"], "drift": 4.0},
     "adaptive batch": {**SENSING["adaptive batch"], "drift": 8.0},
 }
-# By number of steps, of batches of 0.02 n: epsilon = 1 at delta = 1e-6. The accountant takes half a minute for each.
-MULTIPLIERS = {25: 1.4199, 50: 1.6275, 100: 2.0753, 200: 2.7763, 400: 3.8065}
+# The least, by number of steps, of batches of 0.02 n: epsilon = 1 at delta = 1e-6.
+MULTIPLIERS = {25: 1.0945, 50: 1.1741, 100: 1.3285, 200: 1.6254, 400: 2.0986}
+MORE_NOISE = (
+    "The seeds before gave DP-SGD up to twice the noise that epsilon = 1 asks for, by an accountant that was loose for "
+    "batches of a fixed size, and said undecided: no SPIDER was below both simple methods in any problem."
+)
 
 
 def tuned(problem: dict[str, Any], **grids: Any) -> dict[str, Any]:
@@ -105,7 +109,7 @@ def doubling(first: float, number: int = 5) -> list[float]:
 
 COMMON: dict[str, Any] = {
     "decision_rule": RULE,
-    "seed": "sensing, tuned alike",
+    "seed": "sensing, the least noise",
     "epsilon": 1.0,
     "delta": 1e-6,
     "edge_factor": 1.5,
@@ -137,6 +141,7 @@ QUICK = Spec(
     "quick",
     {
         **COMMON,
+        "earlier_run": MORE_NOISE,
         "problems": {"phase retrieval": _PHASE, "matrix sensing": _MATRIX, "digits": _DIGITS},
         "tuning": 2,
         "repeats": 5,
@@ -150,9 +155,8 @@ CPU = Spec(
     "cpu",
     {
         **COMMON,
-        "seed": "sensing, tuned alike, second",
-        "earlier_run": "The seed before had other grids in phase retrieval, and said undecided: there the best drift "
-        "escape and adaptive batch were at edges. In the other two problems a simple method was below both SPIDERs.",
+        "seed": "sensing, the least noise, second",
+        "earlier_run": MORE_NOISE,
         "problems": {
             "phase retrieval": tuned(
                 {**_PHASE, "dim": 50, "num_examples": 500_000, "clip": 3.5, "smoothness": 15.0},

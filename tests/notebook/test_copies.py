@@ -203,7 +203,7 @@ def test_what_a_wheel_carries_is_copied_into_the_current_folder_and_is_not_writt
     rates.write_text(rates.read_text().replace("See", "Look at"))
     assert call("--copy-only").endswith(": dpnotes lab --fresh\n")
     before = contents(carried)
-    for command in (["run", "goldstein.tree"], ["verify"], ["status", "--write"]):
+    for command in (["run", "goldstein.tree"], ["verify", "--write"], ["status", "--write"]):
         result = RUNNER.invoke(cli.app, command)
         assert result.exit_code == 2 and "Expected DPNOTES_RESULTS to be a folder of yours" in result.stderr
     assert "Expected folder=" in call(carried / "notebooks", "--copy-only", code=2)

@@ -30,6 +30,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
@@ -47,6 +48,8 @@ _DIRECTIONS = 4.0  # standard deviations of the component along one direction of
 # their square or faster.
 _CHECK_EVERY, _CHECK_RARER = 4, 128
 _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap to 50 / 15^6, a relative 4e-6
+_STEP = 1e-5  # relative: more than the last step of the search
+_HUGE = 1e100  # of a polynomial: all that is asked is whether a sum of squares, far smaller than its square, is reached
 
 
 # ---------------------------------------------------------------- products
@@ -409,18 +412,23 @@ class _Search:
         return None if self.tolerance is None and self.threshold is None else self._is_good_enough
 
     def _is_good_enough(self, matrix: Tridiagonal) -> Tensor:
-        found = self.smallest(matrix)
-        done = torch.zeros_like(matrix.finite)
+        """Whether each run's interval is narrow or decides: one gap a condition, where the lower end takes a search."""
+        seen = _Polynomials.of(matrix, self.dim, self.failure_probability)
+        bound = torch.as_tensor(torch.inf if self.smoothness is None else self.smoothness).cpu().expand(seen.shape)
+        upper = torch.minimum(seen.upper, bound.reshape(-1))
+        done, wanted = torch.zeros_like(seen.known), []
         if self.tolerance is not None:
-            done |= found.width <= self.tolerance * matrix.ritz_values().abs().amax(-1)
+            wanted.append(upper - self.tolerance * seen.ritz.abs().amax(1))
         if self.threshold is not None:
-            done |= (found.lower > self.threshold) | (found.upper < self.threshold)
-        return done
+            wanted.append(torch.as_tensor(self.threshold).to(upper).expand(seen.shape).reshape(-1))
+            done |= upper < wanted[-1]
+        for lower in wanted:
+            done |= seen.is_above(lower) | (-bound.reshape(-1) > lower)
+        return (done & seen.known).view(seen.shape).to(matrix.finite.device)
 
     def smallest(self, matrix: Tridiagonal) -> Interval:
-        # A few thousand operations on a few numbers a run: never worth a kernel launch each.
-        host = replace(matrix, **{name: t.cpu() for name, t in vars(matrix).items() if isinstance(t, Tensor)})
-        lower, upper = (t.to(matrix.diagonal.device) for t in _bounds(host, self.dim, self.failure_probability))
+        ends = _Polynomials.of(matrix, self.dim, self.failure_probability).ends()
+        lower, upper = (end.view(matrix.finite.shape).to(matrix.diagonal.device) for end in ends)
         if self.smoothness is not None:
             bound = torch.as_tensor(self.smoothness).to(lower)
             if bool((matrix.finite & (upper < -bound)).any()):
@@ -433,83 +441,99 @@ class _Search:
         return Interval(lower, upper, self.failure_probability, matrix.num_products)
 
 
-def _bounds(matrix: Tridiagonal, dim: int, failure_probability: float) -> tuple[Tensor, Tensor]:
-    """Lower and upper end for the smallest eigenvalue, `(...)`."""
-    known = (matrix.finite & (matrix.num_products > 0)).reshape(-1)
-    steps, invariant = matrix.num_products.reshape(-1), matrix.invariant.reshape(-1)
-    off = matrix.off_diagonal.flatten(0, -2)
-    ritz = matrix.ritz_values().flatten(0, -2)
-    # All of them are at most the spectral norm; in its units the smallest numbers neither vanish nor overflow.
-    norm = torch.cat([ritz.abs(), off], dim=1).amax(1)
-    unit = torch.where(norm > 0, norm, 1)[:, None]
-    smallest = ritz[:, :1]
-    diagonal, off = (matrix.diagonal.flatten(0, -2) - smallest) / unit, off / unit
-    gap = _largest_gap(diagonal, off, steps, invariant, matrix.rounding, dim, failure_probability)
-    upper = smallest[:, 0] + matrix.rounding * steps.sqrt() * norm
-    lower = smallest[:, 0] - gap * norm
-    lower, upper = torch.where(known, lower, -torch.inf), torch.where(known, upper, torch.inf)
-    return lower.view(matrix.finite.shape), upper.view(matrix.finite.shape)
-
-
 def _start_component(dim: int, failure_probability: float) -> float:
     """What a coordinate of a uniformly random unit vector exceeds, in absolute value, but with this probability."""
     return math.sqrt(special.betaincinv(0.5, (dim - 1) / 2, failure_probability)) if dim > 1 else 1.0
 
 
-def _largest_gap(
-    diagonal: Tensor,
-    off_diagonal: Tensor,
-    steps: Tensor,
-    invariant: Tensor,
-    rounding: float,
-    dim: int,
-    failure_probability: float,
-) -> Tensor:
-    """How far below the smallest Ritz value the smallest eigenvalue can be, `(runs,)`; rounded up, infinite if unknown.
-
-    Everything is in units of the spectral norm; the diagonal is relative to the smallest Ritz value.
+@dataclass(frozen=True, eq=False)
+class _Polynomials:
+    """The Lanczos polynomials below the smallest Ritz values, and which eigenvalues they rule out there.
 
     Below the Ritz values the ratios `-p_j / p_(j-1)` are positive: they are the pivots `d_j` of the shifted matrix over
     `b_j`, `d_j = a_j - l - b_(j-1)^2 / d_(j-1)`. An error f_j of a step, with component `x' f_j` along the
     eigenvector, adds `x' f_j / (c p_(j-1)(l))` to the pivot. Pivots and |p_j| grow as `l` falls, so taking the bounds
     on |c| and |x' f_j|, with the worse sign, keeps the induction: |q_j' x| is at least what the recurrence gives.
+
+    The fields are those of `(runs,)`, on the host: a few thousand operations on a few numbers a run are never worth a
+    kernel launch each. Gaps and the recurrence are in units of `norm`, the diagonal is relative to the smallest Ritz
+    value.
     """
-    along = rounding * min(1.0, _DIRECTIONS / math.sqrt(dim))
-    component = _start_component(dim, failure_probability) - along
-    if component <= 0:  # rounding may have taken all of it
-        return torch.full_like(diagonal[:, 0], torch.inf)
-    last = torch.arange(diagonal.shape[1]) == steps[:, None] - 1
-    # What is left of an invariant space is error: any vector of at most this norm.
-    floor = _BREAKDOWN * rounding
-    off_diagonal = torch.where(last & invariant[:, None], off_diagonal.clamp_min(floor), off_diagonal)
-    # The q_j are orthonormal up to rounding; where the last one is an error, its component is at most 1.
-    needed = torch.log1p(invariant + 8 * rounding * steps.double()) - 2 * math.log(component)
-    ratio = along / component
-    square, log_off = off_diagonal**2, torch.where(off_diagonal > 0, off_diagonal, 1).log()
 
-    def is_too_far(gap: Tensor) -> Tensor:
-        """Whether an eigenvalue at `gap`, `(points, runs)`, would have been seen."""
-        log_polynomial, log_sum = torch.zeros_like(gap), torch.zeros_like(gap)
-        summed, pivot = torch.ones_like(gap, dtype=torch.bool), torch.ones_like(gap)
+    shape: torch.Size  # of the batch, whose runs are flat here
+    known: Tensor
+    steps: Tensor
+    ritz: Tensor  # `(runs, steps)`
+    norm: Tensor
+    upper: Tensor
+    diagonal: np.ndarray  # `(steps, runs)`
+    off_diagonal: np.ndarray  # `(steps, runs)`
+    component: float  # c, less what rounding may have taken of it
+    ratio: float
+    needed: np.ndarray
+    closest: float  # logarithm of the least gap that rounding does not hide
+
+    @classmethod
+    def of(cls, matrix: Tridiagonal, dim: int, failure_probability: float) -> "_Polynomials":
+        size, taken = matrix.diagonal.shape[-1], max(1, int(matrix.num_products.max()))
+        shorter = replace(matrix, diagonal=matrix.diagonal[..., :taken], off_diagonal=matrix.off_diagonal[..., :taken])
+        host = replace(shorter, **{name: t.cpu() for name, t in vars(shorter).items() if isinstance(t, Tensor)})
+        steps, invariant = host.num_products.reshape(-1), host.invariant.reshape(-1)
+        known = host.finite.reshape(-1) & (steps > 0)
+        off = host.off_diagonal.flatten(0, -2)
+        ritz = host.ritz_values().flatten(0, -2)
+        # All of them are at most the spectral norm; in its units the smallest numbers neither vanish nor overflow.
+        norm = torch.cat([ritz.abs(), off], dim=1).amax(1)
+        unit = torch.where(norm > 0, norm, 1)[:, None]
+        diagonal, off = (host.diagonal.flatten(0, -2) - ritz[:, :1]) / unit, off / unit
+        upper = torch.where(known, ritz[:, 0] + host.rounding * steps.sqrt() * norm, torch.inf)
+        along = host.rounding * min(1.0, _DIRECTIONS / math.sqrt(dim))
+        component = _start_component(dim, failure_probability) - along
+        # What is left of an invariant space is error: any vector of at most this norm.
+        floor = _BREAKDOWN * host.rounding
+        last = torch.arange(off.shape[1]) == steps[:, None] - 1
+        off = torch.where(last & invariant[:, None], off.clamp_min(floor), off)
+        # The q_j are orthonormal up to rounding; where the last one is an error, its component is at most 1.
+        needed = (1 + invariant + 8 * host.rounding * steps.double()) / max(component, 1e-99) ** 2
+        closest = math.log(floor) + 0.5 * math.log(size)
+        return cls(
+            host.finite.shape, known, steps, ritz, norm, upper, diagonal.mT.numpy(), off.mT.numpy(), component,
+            along / max(component, 1e-99), needed.numpy(), closest,
+        )  # fmt: skip
+
+    def rules_out(self, gap: Tensor) -> Tensor:
+        """Whether an eigenvalue this far below the smallest Ritz value would have been seen, `(..., runs)`."""
+        at, steps, square = gap.numpy(), self.steps.numpy(), self.off_diagonal**2
+        growth = 1 / np.where(self.off_diagonal > 0, self.off_diagonal, 1)
+        pivot, polynomial, total = np.ones_like(at), np.ones_like(at), np.ones_like(at)
+        summed = np.ones(at.shape, dtype=bool)
         for j in range(int(steps.max())):
-            pivot = diagonal[:, j] + gap - (square[:, j - 1] / pivot if j else 0) - ratio * torch.exp(-log_polynomial)
+            pivot = self.diagonal[j] + at - (square[j - 1] / pivot if j else 0) - self.ratio / polynomial
             # Any first terms of the sum will do: those after a pivot that may not be positive are left out.
-            summed = summed & (pivot > 0) & (steps > j)
-            pivot = torch.where(summed, pivot, 1)
-            log_polynomial = log_polynomial + pivot.log() - log_off[:, j]
-            log_sum = torch.where(summed, torch.logaddexp(log_sum, 2 * log_polynomial), log_sum)
-        return log_sum >= needed
+            summed &= (pivot > 0) & (steps > j)
+            pivot = np.where(summed, pivot, 1)
+            polynomial = np.minimum(polynomial * pivot * growth[j], _HUGE)
+            total += summed * polynomial**2
+        return torch.from_numpy(total >= self.needed)
 
-    # In logarithms, so that the width has a relative precision; `far` has been seen to be too far at every round.
-    close = torch.full_like(diagonal[:, 0], math.log(floor) + 0.5 * math.log(diagonal.shape[1]))
-    far = torch.full_like(close, math.log(8 / component))
-    points = torch.linspace(0, 1, _POINTS, dtype=torch.float64)[:, None]
-    for _ in range(_ROUNDS):
-        tried = torch.lerp(close, far, points)
-        index = is_too_far(tried.exp()).to(torch.uint8).argmax(0)  # the first
-        far = tried.gather(0, index[None])[0]
-        close = tried.gather(0, (index - 1).clamp_min(0)[None])[0]
-    return far.exp()
+    def is_above(self, lower: Tensor) -> Tensor:
+        """Whether the lower ends that `ends` finds are above these, `(runs,)`."""
+        gap = (self.ritz[:, 0] - lower) / torch.where(self.norm > 0, self.norm, 1)
+        return (self.component > 0) & (gap > math.exp(self.closest)) & self.rules_out(gap * (1 - _STEP))
+
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Lower and upper end for the smallest eigenvalue, `(runs,)`; rounded outwards, infinite if unknown."""
+        if self.component <= 0:  # rounding may have taken all of it
+            return torch.full_like(self.upper, -torch.inf), self.upper
+        # In logarithms, so that the width has a relative precision; `far` has been ruled out at every round.
+        close, far = (torch.full_like(self.norm, end) for end in (self.closest, math.log(8 / self.component)))
+        points = torch.linspace(0, 1, _POINTS, dtype=torch.float64)[:, None]
+        for _ in range(_ROUNDS):
+            tried = torch.lerp(close, far, points)
+            index = self.rules_out(tried.exp()).to(torch.uint8).argmax(0)  # the first
+            far = tried.gather(0, index[None])[0]
+            close = tried.gather(0, (index - 1).clamp_min(0)[None])[0]
+        return torch.where(self.known, self.ritz[:, 0] - far.exp() * self.norm, -torch.inf), self.upper
 
 
 # ---------------------------------------------------------------- how many products

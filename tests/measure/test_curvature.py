@@ -328,6 +328,73 @@ def test_the_start_component_is_the_quantile_of_a_random_unit_vector():
     assert curvature._start_component(1, 1e-3) == 1
 
 
+# ---------------------------------------------------------------- looks that take one gap
+def rules_out_in_logarithms(self: curvature._Polynomials, gap: Tensor) -> Tensor:
+    """`_Polynomials.rules_out` as it was first: no number can overflow, at ten times the time."""
+    diagonal, off = (torch.from_numpy(array).mT for array in (self.diagonal, self.off_diagonal))
+    square, log_off = off**2, torch.where(off > 0, off, 1).log()
+    log_polynomial, log_sum = torch.zeros_like(gap), torch.zeros_like(gap)
+    summed, pivot = torch.ones_like(gap, dtype=torch.bool), torch.ones_like(gap)
+    for j in range(int(self.steps.max())):
+        pivot = diagonal[:, j] + gap - (square[:, j - 1] / pivot if j else 0) - self.ratio * torch.exp(-log_polynomial)
+        summed = summed & (pivot > 0) & (self.steps > j)
+        pivot = torch.where(summed, pivot, 1)
+        log_polynomial = log_polynomial + pivot.log() - log_off[:, j]
+        log_sum = torch.where(summed, torch.logaddexp(log_sum, 2 * log_polynomial), log_sum)
+    return log_sum >= torch.from_numpy(self.needed).log()
+
+
+def searched_at_each_look(self: curvature._Search, matrix: Tridiagonal) -> Tensor:
+    """`_Search._is_good_enough` as it was first: from the interval itself."""
+    found = self.smallest(matrix)
+    done = torch.zeros_like(matrix.finite)
+    if self.tolerance is not None:
+        done |= found.width <= self.tolerance * matrix.ritz_values().abs().amax(-1)
+    if self.threshold is not None:
+        done |= (found.lower > self.threshold) | (found.upper < self.threshold)
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_look_at_one_gap_changes_no_interval(monkeypatch: pytest.MonkeyPatch, family: str, dtype: torch.dtype):
+    spectrum = spectra(family, 60).to(dtype)
+    norm = spectrum.double().abs().amax(1)
+    cases = [
+        {"num_products": 12},
+        {"tolerance": 0.05},
+        {"threshold": -0.25},
+        {"tolerance": 1e-4, "threshold": -1e-3, "smoothness": 1.5},
+        {"threshold": -1.4, "smoothness": 1.3},  # decided by the smoothness alone
+    ]
+
+    def intervals() -> list[Interval]:
+        hvp = partial(torch.mul, spectrum)
+        options = {"failure_probability": 1e-3, "dtype": dtype}
+        return [smallest_eigenvalue(hvp, 60, trials(), **options, **{"num_products": 60, **case}) for case in cases]
+
+    found = intervals()
+    with monkeypatch.context() as wrong:
+        wrong.setattr(curvature, "_STEP", -0.5)
+        looser = intervals()
+    monkeypatch.setattr(curvature._Search, "_is_good_enough", searched_at_each_look)
+    monkeypatch.setattr(curvature._Polynomials, "rules_out", rules_out_in_logarithms)
+    for now, first in zip(found, intervals(), strict=True):
+        assert now.num_products is not None and first.num_products is not None
+        assert torch.equal(now.num_products, first.num_products)
+        known = torch.isfinite(first.lower)
+        assert torch.equal(torch.isfinite(now.lower), known)
+        # But for a point of the search's grid, 4e-6 of the width, that is on the edge.
+        assert bool(((now.lower - first.lower).abs() <= 1e-5 * first.width + 1e-15 * norm)[known].all())
+        assert int((now.lower != first.lower).sum()) <= 5
+        assert bool(((now.upper - first.upper).abs() <= 1e-15 * norm).all())
+    assert found[-1].num_products is not None and int(found[-1].num_products.max()) <= 4
+    if family in ("flat", "adverse", "decades"):
+        pairs = zip(found, looser, strict=True)
+        assert any(torch.any(now.lower != other.lower) for now, other in pairs), "control: other looks are noticed"
+
+
 # ---------------------------------------------------------------- against Kuczynski and Wozniakowski
 def kuczynski_wozniakowski(dim: int, num_products: int, failure_probability: float) -> float:
     """How far Lanczos' extreme Ritz value is from the eigenvalue at most, in units of the spectrum's spread, a priori.

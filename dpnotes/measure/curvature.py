@@ -27,8 +27,10 @@ of the tests and not a part.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -42,6 +44,7 @@ Product = Callable[[Tensor], Tensor]
 
 _KAHAN = math.sqrt(0.5)  # a vector that lost more of its norm than this is orthogonalised once more
 _PRODUCT_ERROR = 4.0  # machine epsilons
+_SEMI = 1e-2  # square roots of an error: how much a vector may have along those before
 _BREAKDOWN = 4.0  # errors of a step: what is left of a vector below this is nothing but errors
 _DIRECTIONS = 4.0  # standard deviations of the component along one direction of an error without preferred direction
 # Products between two looks at whether a run may stop; from 128 on an eighth more, as a look takes time that grows with
@@ -49,7 +52,6 @@ _DIRECTIONS = 4.0  # standard deviations of the component along one direction of
 _CHECK_EVERY, _CHECK_RARER = 4, 128
 _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap to 50 / 15^6, a relative 4e-6
 _STEP = 1e-5  # relative: more than the last step of the search
-_HUGE = 1e100  # of a polynomial: all that is asked is whether a sum of squares, far smaller than its square, is reached
 
 
 # ---------------------------------------------------------------- products
@@ -141,15 +143,18 @@ def lanczos(
     stop: Callable[[Tridiagonal], Tensor] | None = None,
     product_error: float | None = None,
 ) -> Tridiagonal:
-    """Lanczos' tridiagonal matrices with full re-orthogonalisation, one for each vector of a batch.
+    """Lanczos' tridiagonal matrices with partial re-orthogonalisation, one for each vector of a batch.
 
     A run ends when its Krylov space is invariant, when a product is not finite, when `stop` says so, or after
     `num_products` (at most `dim`) steps. A run that ended is sent zeros and its products are not looked at; what it
     reports does not depend on the rest of the batch.
 
-    Keeps `num_products` float64 vectors for each start vector, and passes over those so far twice a product, or four
-    times if orthogonalising took over 0.3 of its norm. All but the products is float64: in float32 the inner products
-    of long vectors with a few large entries lose half of their digits. Products of norm below 1e-150 count as zero.
+    Keeps `num_products` float64 vectors for each start vector. A new vector passes over those so far twice, or four
+    times if that took over 0.3 of its norm, where it would otherwise have more along them than 1/100 of the square root
+    of an error: such vectors give the matrix of exactly orthogonal ones up to the square of that (Simon, "The Lanczos
+    algorithm with partial reorthogonalization", Math. Comp. 42, 1984, theorem 5). All but the products is float64: in
+    float32 the inner products of long vectors with a few large entries lose half of their digits. Products of norm
+    below 1e-150 count as zero.
 
     Args:
       hvp: from vectors `(..., dim)` to products with symmetric matrices, `(..., dim)`.
@@ -182,53 +187,104 @@ def lanczos(
         raise ValueError("Expected start vectors that are finite and not zero.")
     q = q / norm[:, None]
     size, runs = min(num_products, dim), len(q)
-    running = torch.ones_like(norm, dtype=torch.bool) if active is None else active.expand(batch).reshape(-1).clone()
-    basis = q.new_zeros(runs, size, dim)
-    diagonal, off_diagonal = (norm.new_zeros(runs, size) for _ in range(2))
-    taken = torch.zeros(runs, dtype=torch.int64, device=q.device)
-    invariant, finite = torch.zeros_like(running), torch.ones_like(running)
-    largest = torch.zeros_like(norm)
-    look = _CHECK_EVERY
+    basis = _Basis(q.new_empty(runs, size, dim), rounding * min(1.0, _DIRECTIONS / math.sqrt(dim)))
+    # What is one number a run is kept on the host, which asks the device once a product.
+    running = np.ones(runs, bool) if active is None else active.expand(batch).reshape(-1).cpu().numpy().copy()
+    diagonal, links = np.zeros((runs, size)), np.zeros((runs, size + 1))
+    taken, largest = np.zeros(runs, np.int64), np.zeros(runs)
+    invariant, finite = np.zeros_like(running), np.ones_like(running)
+    scale, look = norm, _CHECK_EVERY
+
+    def on_device(values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(q.device)
 
     def result() -> Tridiagonal:
-        steps = torch.arange(size, device=q.device)
-        padded = torch.where(steps < taken[:, None], diagonal, diagonal[:, :1])
-        tensors = (t.view([*batch, *t.shape[1:]]) for t in (padded, off_diagonal, taken, invariant, finite))
-        return Tridiagonal(*tensors, rounding=rounding)
+        padded = np.where(np.arange(size) < taken[:, None], diagonal, diagonal[:, :1])
+        found = (on_device(each.copy()) for each in (padded, links[:, 1:], taken, invariant, finite))
+        return Tridiagonal(*(t.view([*batch, *t.shape[1:]]) for t in found), rounding=rounding)
 
     for step in range(size):
-        if not bool(running.any()):
+        if not running.any():
             break
-        q = torch.where(running[:, None], q, 0)
-        basis[:, step] = q
+        if not running.all():
+            q = torch.where(on_device(running)[:, None], q, 0)
+        basis.vectors[:, step] = q
         product = hvp(q.view(start.shape).to(start.dtype))
         if product.shape != start.shape:
             raise ValueError(f"Expected a product of shape {tuple(start.shape)}, got {tuple(product.shape)}.")
         w = product.reshape(runs, dim).double()
-        norm = torch.linalg.vector_norm(w, dim=1)
-        failed = running & ~torch.isfinite(norm)
-        finite &= ~failed
-        running = running & ~failed
-        if not bool(running.all()):
-            w = torch.where(running[:, None], w, 0)
-        largest = torch.maximum(largest, torch.where(running, norm, 0))
-        alpha = torch.linalg.vecdot(w, q)
+        norm, alpha = torch.linalg.vector_norm(w, dim=1), torch.linalg.vecdot(w, q)
         w = torch.addcmul(w, q, alpha[:, None], value=-1)
         if step:
-            w = w.addcmul_(basis[:, step - 1], off_diagonal[:, step - 1, None], value=-1)
-        w, beta = _orthogonalise(w, basis[:, : step + 1])
-        diagonal[:, step] = torch.where(running, alpha, 0)
-        off_diagonal[:, step] = torch.where(running, beta, 0)
+            w = w.addcmul_(basis.vectors[:, step - 1], scale[:, None], value=-1)
+        norms, alphas, betas = torch.stack([norm, alpha, torch.linalg.vector_norm(w, dim=1)]).cpu().numpy()
+        finite &= np.isfinite(norms) | ~running
+        running = running & finite
+        largest = np.maximum(largest, np.where(running, norms, 0))
+        diagonal[:, step] = np.where(running, alphas, 0)
+        w, betas = basis.orthogonalise(w, betas, step, diagonal, links, largest, running)
+        links[:, step + 1] = np.where(running, betas, 0)
         taken += running
         # The whole space is invariant, whatever rounding left.
-        ended = running & ((beta <= _BREAKDOWN * rounding * largest) | (step + 1 == dim))
+        ended = running & ((betas <= _BREAKDOWN * rounding * largest) | (step + 1 == dim))
         invariant |= ended
         running = running & ~ended
-        q = w / torch.where(running, beta, 1)[:, None]
         if stop is not None and step + 1 == look and look < size:
-            running &= ~stop(result()).reshape(-1)
+            running = running & ~stop(result()).reshape(-1).cpu().numpy()
             look += _CHECK_EVERY if look < _CHECK_RARER else look // 8
+        scale = on_device(np.where(running, betas, 1))
+        q = w / scale[:, None]
     return result()
+
+
+class _Basis:
+    """The Lanczos vectors of a batch, `(runs, size, dim)`, and estimates of how far the last two are from orthogonal.
+
+    The estimates are Simon's recurrence (equation 3.1, from the matrix itself), with an error added at every step.
+
+    Args:
+      vectors: to be filled.
+      error: of a step, its component along a vector, relative to the spectral norm.
+    """
+
+    def __init__(self, vectors: Tensor, error: float) -> None:
+        runs, size, _ = vectors.shape
+        self.vectors, self.error = vectors, error
+        # Inner products with the vectors, at an offset of one so that each has two neighbours; with itself 1.
+        self._last, self._older = np.zeros((runs, size + 2)), np.zeros((runs, size + 2))
+        self._last[:, 1] = 1
+        self._follows = np.zeros(runs, bool)
+
+    def orthogonalise(
+        self,
+        w: Tensor,
+        betas: np.ndarray,
+        step: int,
+        diagonal: np.ndarray,
+        links: np.ndarray,
+        norms: np.ndarray,
+        running: np.ndarray,
+    ) -> tuple[Tensor, np.ndarray]:
+        """The next vectors, times their norms, and the norms; orthogonal to all so far where that is due."""
+        last, found, so_far = self._last, self._older, slice(1, step + 1)
+        errors = (self.error * norms)[:, None]
+        with np.errstate(all="ignore"):  # of runs that ended
+            grown = links[:, so_far] * last[:, 2 : step + 2] + links[:, :step] * last[:, :step]
+            grown += (diagonal[:, :step] - diagonal[:, step, None]) * last[:, so_far]
+            grown -= links[:, step, None] * found[:, so_far]
+            found[:, so_far] = (grown + np.copysign(errors, grown)) / betas[:, None]
+            found[:, step + 1 : step + 2], found[:, step + 2] = errors / betas[:, None], 1
+        estimates = found[:, 1 : step + 2]
+        lost = running & ~(np.abs(estimates).max(1) <= _SEMI * math.sqrt(self.error))  # or is not a number
+        due = lost | self._follows & running
+        if due.any():  # this vector and the next, since a step starts from two
+            orthogonal, rest = _orthogonalise(w, self.vectors[:, : step + 1])
+            w = torch.where(torch.from_numpy(due).to(w.device)[:, None], orthogonal, w)
+            betas = np.where(due, rest.cpu().numpy(), betas)
+            estimates[due] = self.error
+        self._follows = lost & ~self._follows
+        self._last, self._older = found, last
+        return w, betas
 
 
 def _orthogonalise(w: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
@@ -448,29 +504,26 @@ def _start_component(dim: int, failure_probability: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class _Polynomials:
-    """The Lanczos polynomials below the smallest Ritz values, and which eigenvalues they rule out there.
+    """The Lanczos polynomials of runs below their smallest Ritz values, and which eigenvalues they rule out there.
 
-    Below the Ritz values the ratios `-p_j / p_(j-1)` are positive: they are the pivots `d_j` of the shifted matrix over
-    `b_j`, `d_j = a_j - l - b_(j-1)^2 / d_(j-1)`. An error f_j of a step, with component `x' f_j` along the
-    eigenvector, adds `x' f_j / (c p_(j-1)(l))` to the pivot. Pivots and |p_j| grow as `l` falls, so taking the bounds
-    on |c| and |x' f_j|, with the worse sign, keeps the induction: |q_j' x| is at least what the recurrence gives.
+    Below the Ritz values the `P_j = (-1)^j p_j` are positive and follow
+    `b_j P_(j+1) = (a_j - l) P_j - b_(j-1) P_(j-1)`. An error f_j of a step, with component `x' f_j` along the
+    eigenvector, takes at most `|x' f_j| / c` from the right. Ratios of successive P grow as `l` falls, so taking the
+    bounds on |c| and |x' f_j|, with the worse sign, keeps the induction: |q_j' x| is at least what the recurrence says.
 
-    The fields are those of `(runs,)`, on the host: a few thousand operations on a few numbers a run are never worth a
-    kernel launch each. Gaps and the recurrence are in units of `norm`, the diagonal is relative to the smallest Ritz
-    value.
+    The fields are on the host: a few hundred operations on single numbers are never worth a kernel launch each. Gaps
+    and the recurrence are in units of `norm`, relative to the smallest Ritz value.
     """
 
-    shape: torch.Size  # of the batch, whose runs are flat here
+    shape: torch.Size  # of the batch; the runs are flat in what follows
     known: Tensor
-    steps: Tensor
     ritz: Tensor  # `(runs, steps)`
     norm: Tensor
     upper: Tensor
-    diagonal: np.ndarray  # `(steps, runs)`
-    off_diagonal: np.ndarray  # `(steps, runs)`
     component: float  # c, less what rounding may have taken of it
-    ratio: float
-    needed: np.ndarray
+    error: float  # the bound on |x' f_j| / c
+    needed: list[float]  # a sum of squares that rules out
+    steps: list[list[tuple[float, float, float]]]  # of each run: a_j, b_(j-1), b_j
     closest: float  # logarithm of the least gap that rounding does not hide
 
     @classmethod
@@ -480,8 +533,7 @@ class _Polynomials:
         host = replace(shorter, **{name: t.cpu() for name, t in vars(shorter).items() if isinstance(t, Tensor)})
         steps, invariant = host.num_products.reshape(-1), host.invariant.reshape(-1)
         known = host.finite.reshape(-1) & (steps > 0)
-        off = host.off_diagonal.flatten(0, -2)
-        ritz = host.ritz_values().flatten(0, -2)
+        off, ritz = host.off_diagonal.flatten(0, -2), host.ritz_values().flatten(0, -2)
         # All of them are at most the spectral norm; in its units the smallest numbers neither vanish nor overflow.
         norm = torch.cat([ritz.abs(), off], dim=1).amax(1)
         unit = torch.where(norm > 0, norm, 1)[:, None]
@@ -491,35 +543,35 @@ class _Polynomials:
         component = _start_component(dim, failure_probability) - along
         # What is left of an invariant space is error: any vector of at most this norm.
         floor = _BREAKDOWN * host.rounding
-        last = torch.arange(off.shape[1]) == steps[:, None] - 1
+        last = torch.arange(taken) == steps[:, None] - 1
         off = torch.where(last & invariant[:, None], off.clamp_min(floor), off)
         # The q_j are orthonormal up to rounding; where the last one is an error, its component is at most 1.
         needed = (1 + invariant + 8 * host.rounding * steps.double()) / max(component, 1e-99) ** 2
-        closest = math.log(floor) + 0.5 * math.log(size)
+        before = torch.nn.functional.pad(off, (1, -1))
+        rows = zip(*(t.tolist() for t in (diagonal, before, torch.where(off > 0, off, 1), steps)), strict=True)
         return cls(
-            host.finite.shape, known, steps, ritz, norm, upper, diagonal.mT.numpy(), off.mT.numpy(), component,
-            along / max(component, 1e-99), needed.numpy(), closest,
+            host.finite.shape, known, ritz, norm, upper, component, along / max(component, 1e-99), needed.tolist(),
+            [[*zip(*row, strict=True)][:number] for *row, number in rows], math.log(floor) + 0.5 * math.log(size),
         )  # fmt: skip
 
-    def rules_out(self, gap: Tensor) -> Tensor:
-        """Whether an eigenvalue this far below the smallest Ritz value would have been seen, `(..., runs)`."""
-        at, steps, square = gap.numpy(), self.steps.numpy(), self.off_diagonal**2
-        growth = 1 / np.where(self.off_diagonal > 0, self.off_diagonal, 1)
-        pivot, polynomial, total = np.ones_like(at), np.ones_like(at), np.ones_like(at)
-        summed = np.ones(at.shape, dtype=bool)
-        for j in range(int(steps.max())):
-            pivot = self.diagonal[j] + at - (square[j - 1] / pivot if j else 0) - self.ratio / polynomial
-            # Any first terms of the sum will do: those after a pivot that may not be positive are left out.
-            summed &= (pivot > 0) & (steps > j)
-            pivot = np.where(summed, pivot, 1)
-            polynomial = np.minimum(polynomial * pivot * growth[j], _HUGE)
-            total += summed * polynomial**2
-        return torch.from_numpy(total >= self.needed)
+    def rules_out(self, run: int, gap: float) -> bool:
+        """Whether an eigenvalue this far below the smallest Ritz value would have been seen."""
+        before, polynomial, total = 0.0, 1.0, 1.0
+        for diagonal, link_before, link in self.steps[run]:
+            following = ((diagonal + gap) * polynomial - link_before * before - self.error) / link
+            before, polynomial = polynomial, following
+            total += polynomial * polynomial
+            # Any first terms of the sum will do: from the first on that may not be positive they are left out.
+            if polynomial <= 0 or total >= self.needed[run]:
+                return polynomial > 0
+        return False
 
     def is_above(self, lower: Tensor) -> Tensor:
         """Whether the lower ends that `ends` finds are above these, `(runs,)`."""
-        gap = (self.ritz[:, 0] - lower) / torch.where(self.norm > 0, self.norm, 1)
-        return (self.component > 0) & (gap > math.exp(self.closest)) & self.rules_out(gap * (1 - _STEP))
+        gaps = ((self.ritz[:, 0] - lower) / torch.where(self.norm > 0, self.norm, 1)).tolist()
+        hidden = math.exp(self.closest) if self.component > 0 else math.inf
+        found = [gap > hidden and self.rules_out(run, gap * (1 - _STEP)) for run, gap in enumerate(gaps)]
+        return torch.tensor(found)
 
     def ends(self) -> tuple[Tensor, Tensor]:
         """Lower and upper end for the smallest eigenvalue, `(runs,)`; rounded outwards, infinite if unknown."""
@@ -530,9 +582,10 @@ class _Polynomials:
         points = torch.linspace(0, 1, _POINTS, dtype=torch.float64)[:, None]
         for _ in range(_ROUNDS):
             tried = torch.lerp(close, far, points)
-            index = self.rules_out(tried.exp()).to(torch.uint8).argmax(0)  # the first
-            far = tried.gather(0, index[None])[0]
-            close = tried.gather(0, (index - 1).clamp_min(0)[None])[0]
+            gaps = enumerate(tried.exp().mT.tolist())
+            first = [bisect_left(gap[:-1], True, key=partial(self.rules_out, run)) for run, gap in gaps]
+            index = torch.tensor(first)[None]
+            far, close = (tried.gather(0, each)[0] for each in (index, (index - 1).clamp_min(0)))
         return torch.where(self.known, self.ritz[:, 0] - far.exp() * self.norm, -torch.inf), self.upper
 
 

@@ -149,12 +149,12 @@ def lanczos(
     `num_products` (at most `dim`) steps. A run that ended is sent zeros and its products are not looked at; what it
     reports does not depend on the rest of the batch.
 
-    Keeps `num_products` float64 vectors for each start vector. A new vector passes over those so far twice, or four
-    times if that took over 0.3 of its norm, where it would otherwise have more along them than 1/100 of the square root
-    of an error: such vectors give the matrix of exactly orthogonal ones up to the square of that (Simon, "The Lanczos
-    algorithm with partial reorthogonalization", Math. Comp. 42, 1984, theorem 5). All but the products is float64: in
-    float32 the inner products of long vectors with a few large entries lose half of their digits. Products of norm
-    below 1e-150 count as zero.
+    Keeps `num_products` float64 vectors for each start vector. Where a new vector would have more along an earlier one
+    than 1/100 of the square root of an error, it and the next are made orthogonal to all so far: two passes over them,
+    or four if that took over 0.3 of its norm. With less than that along one another the vectors give the matrix that
+    exactly orthogonal ones of the same span give, up to its square (Simon, "The Lanczos algorithm with partial
+    reorthogonalization", Math. Comp. 42, 1984). All but the products is float64: in float32 the inner products of long
+    vectors with a few large entries lose half of their digits. Products of norm below 1e-150 count as zero.
 
     Args:
       hvp: from vectors `(..., dim)` to products with symmetric matrices, `(..., dim)`.
@@ -240,7 +240,7 @@ def lanczos(
 class _Basis:
     """The Lanczos vectors of a batch, `(runs, size, dim)`, and estimates of how far the last two are from orthogonal.
 
-    The estimates are Simon's recurrence (equation 3.1, from the matrix itself), with an error added at every step.
+    The estimates follow Simon's recurrence, from the matrix itself, with an error added at every step.
 
     Args:
       vectors: to be filled.

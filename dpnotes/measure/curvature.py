@@ -35,6 +35,7 @@ from functools import partial
 import numpy as np
 import torch
 from scipy import special
+from scipy.linalg.lapack import dsterf
 from torch import Tensor
 
 from dpnotes import validate
@@ -126,12 +127,26 @@ class Tridiagonal:
 
     def ritz_values(self) -> Tensor:
         """All Ritz values in ascending order, `(..., steps)`; of a run that ended early some are its first entry."""
-        coupling = self.off_diagonal[..., :-1] * self._is_before_last()
-        return torch.linalg.eigvalsh(torch.diag_embed(self.diagonal) + torch.diag_embed(coupling, -1))
+        found = _ritz_values(*self._on_host()[:3])
+        return torch.from_numpy(found).view_as(self.diagonal).to(self.diagonal.device)
 
-    def _is_before_last(self) -> Tensor:
-        steps = torch.arange(1, self.diagonal.shape[-1], device=self.diagonal.device)
-        return steps < self.num_products[..., None]
+    def _on_host(self) -> tuple[np.ndarray, ...]:
+        """Diagonal, off-diagonal, products, and the two flags, with the runs flat."""
+        size = self.diagonal.shape[-1]
+        matrices = (t.reshape(-1, size).cpu().numpy() for t in (self.diagonal, self.off_diagonal))
+        others = (t.reshape(-1).cpu().numpy() for t in (self.num_products, self.invariant, self.finite))
+        return (*matrices, *others)
+
+
+def _ritz_values(diagonal: np.ndarray, off_diagonal: np.ndarray, num_products: np.ndarray) -> np.ndarray:
+    """In ascending order, `(runs, steps)`."""
+    steps = diagonal.shape[1]
+    coupling = off_diagonal * (np.arange(1, steps + 1) < num_products[:, None])
+    # What torch.linalg.eigvalsh calls, once it has made a matrix tridiagonal.
+    found = [dsterf(*pair) for pair in zip(diagonal, coupling[:, : max(1, steps - 1)], strict=True)]
+    if any(failed for _, failed in found):
+        raise ArithmeticError("Expected the eigenvalues of a tridiagonal matrix, but dsterf did not converge.")
+    return np.stack([values for values, _ in found])
 
 
 def lanczos(
@@ -528,29 +543,28 @@ class _Polynomials:
 
     @classmethod
     def of(cls, matrix: Tridiagonal, dim: int, failure_probability: float) -> "_Polynomials":
-        size, taken = matrix.diagonal.shape[-1], max(1, int(matrix.num_products.max()))
-        shorter = replace(matrix, diagonal=matrix.diagonal[..., :taken], off_diagonal=matrix.off_diagonal[..., :taken])
-        host = replace(shorter, **{name: t.cpu() for name, t in vars(shorter).items() if isinstance(t, Tensor)})
-        steps, invariant = host.num_products.reshape(-1), host.invariant.reshape(-1)
-        known = host.finite.reshape(-1) & (steps > 0)
-        off, ritz = host.off_diagonal.flatten(0, -2), host.ritz_values().flatten(0, -2)
+        diagonal, off, steps, invariant, finite = matrix._on_host()
+        size, taken = diagonal.shape[1], max(1, steps.max())
+        diagonal, off, known = diagonal[:, :taken], off[:, :taken], finite & (steps > 0)
+        ritz = _ritz_values(diagonal, off, steps)
         # All of them are at most the spectral norm; in its units the smallest numbers neither vanish nor overflow.
-        norm = torch.cat([ritz.abs(), off], dim=1).amax(1)
-        unit = torch.where(norm > 0, norm, 1)[:, None]
-        diagonal, off = (host.diagonal.flatten(0, -2) - ritz[:, :1]) / unit, off / unit
-        upper = torch.where(known, ritz[:, 0] + host.rounding * steps.sqrt() * norm, torch.inf)
-        along = host.rounding * min(1.0, _DIRECTIONS / math.sqrt(dim))
+        norm = np.abs(np.hstack([ritz, off])).max(1)
+        unit = np.where(norm > 0, norm, 1)[:, None]
+        diagonal, off = (diagonal - ritz[:, :1]) / unit, off / unit
+        upper = np.where(known, ritz[:, 0] + matrix.rounding * np.sqrt(steps) * norm, np.inf)
+        along = matrix.rounding * min(1.0, _DIRECTIONS / math.sqrt(dim))
         component = _start_component(dim, failure_probability) - along
         # What is left of an invariant space is error: any vector of at most this norm.
-        floor = _BREAKDOWN * host.rounding
-        last = torch.arange(taken) == steps[:, None] - 1
-        off = torch.where(last & invariant[:, None], off.clamp_min(floor), off)
+        floor = _BREAKDOWN * matrix.rounding
+        last = np.arange(taken) == steps[:, None] - 1
+        off = np.where(last & invariant[:, None], np.maximum(off, floor), off)
         # The q_j are orthonormal up to rounding; where the last one is an error, its component is at most 1.
-        needed = (1 + invariant + 8 * host.rounding * steps.double()) / max(component, 1e-99) ** 2
-        before = torch.nn.functional.pad(off, (1, -1))
-        rows = zip(*(t.tolist() for t in (diagonal, before, torch.where(off > 0, off, 1), steps)), strict=True)
+        needed = (1 + invariant + 8 * matrix.rounding * steps) / max(component, 1e-99) ** 2
+        before = np.hstack([np.zeros_like(off[:, :1]), off[:, :-1]])
+        rows = zip(*(each.tolist() for each in (diagonal, before, np.where(off > 0, off, 1), steps)), strict=True)
+        known, ritz, norm, upper = map(torch.from_numpy, (known, ritz, norm, upper))
         return cls(
-            host.finite.shape, known, ritz, norm, upper, component, along / max(component, 1e-99), needed.tolist(),
+            matrix.finite.shape, known, ritz, norm, upper, component, along / max(component, 1e-99), needed.tolist(),
             [[*zip(*row, strict=True)][:number] for *row, number in rows], math.log(floor) + 0.5 * math.log(size),
         )  # fmt: skip
 

@@ -334,7 +334,28 @@ def test_the_start_component_is_the_quantile_of_a_random_unit_vector():
     assert curvature._start_component(1, 1e-3) == 1
 
 
-# ---------------------------------------------------------------- looks that take one gap
+# ---------------------------------------------------------------- what saves time
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_vectors_stay_semi_orthogonal(monkeypatch: pytest.MonkeyPatch, family: str, dtype: torch.dtype):
+    spectrum, dim = spectra(family, 60, 100).to(dtype), 60
+
+    def lost() -> float:
+        """The largest inner product of two vectors, over the root of an error's component along one."""
+        vectors = []
+        hvp = lambda v: vectors.append(v.double()) or spectrum * v  # noqa: E731
+        matrix = lanczos(hvp, starts(100, dim).to(dtype), num_products=dim)
+        basis = torch.stack(vectors, 1)
+        taken = torch.arange(len(vectors)) < matrix.num_products[:, None]
+        products = (basis @ basis.mT - torch.eye(len(vectors))) * taken[:, :, None] * taken[:, None]
+        return float(products.abs().max()) / math.sqrt(4 / math.sqrt(dim) * matrix.rounding)
+
+    assert lost() < 0.3
+    monkeypatch.setattr(curvature, "_SEMI", math.inf)
+    rounded_apart = family == "clustered" and dtype == torch.float32  # to two numbers, and two products
+    assert rounded_apart or lost() > 10, "control"
+
+
 def rules_out_in_logarithms(self: curvature._Polynomials, run: int, gap: float) -> bool:
     """`_Polynomials.rules_out` as it was first: by pivots, in logarithms."""
     log_polynomial, log_sum, pivot = 0.0, 0.0, 1.0

@@ -18,7 +18,7 @@ PYTEST := $(QUIET_ENV) $(BIN)/python -m pytest -q
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help lab test test-all chromium lint types unit browser check-notebooks notebooks handout results bench gpu book attack mutants clean
+.PHONY: help lab test test-all chromium lint types unit browser check-notebooks release-check notebooks handout results bench gpu book attack mutants clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -31,7 +31,7 @@ test: chromium  ## set up, then lint, types, tests, doctests, notebooks, browser
 	@$(MAKE) --no-print-directory -j2 lint types
 	@$(MAKE) --no-print-directory unit check-notebooks browser
 
-test-all: chromium  ## the slow suite, which `make test` leaves out, and the types of tests
+test-all: chromium  ## the slow suite, which `make test` leaves out, with sampled cells of stored results; the types of tests
 	$(BIN)/pyright --pythonpath $(BIN)/python tests
 	$(PYTEST) -n $(WORKERS) -m "slow and not gpu" --timeout=1800
 
@@ -56,13 +56,16 @@ check-notebooks: $(VENV)/.dev  ## every stored output against a fresh run
 browser: $(VENV)/.dev  ## notebooks as stored, and one that runs, in a real chromium; test-all looks at every one
 	$(PYTEST) -n $(WORKERS) -m "browser and not slow" tests/test_browser.py
 
-notebooks: $(VENV)/.dev  ## run the notebooks and store their outputs
+release-check: $(VENV)/.dev  ## every stored output against a run as another processor would: ten minutes
+	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write --as-another-processor notebooks/*.ipynb
+
+notebooks: $(VENV)/.dev  ## run the notebooks twice, the second time as another processor would, and store their outputs
 	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.write notebooks/*.ipynb
 
 handout: $(VENV)/.lab  ## for a class: handout/students without solutions, handout/instructor with them; runs each
 	$(QUIET_ENV) $(BIN)/python -m dpnotes.notebook.handout handout
 
-results: $(VENV)/.dev  ## run every experiment's quick profile that has no fresh result
+results: $(VENV)/.dev  ## run every experiment's quick profile whose result is not stored, or is disputed
 	$(QUIET_ENV) $(BIN)/dpnotes run all --profile quick
 
 book: $(VENV)/.dev  ## notebooks, pages and public functions as a site: build/book/index.html

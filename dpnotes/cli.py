@@ -514,7 +514,7 @@ def chances(
 def verify(
     names: Annotated[list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Default: all.")] = None,
     profile: Annotated[str | None, typer.Option(help="Only this profile.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Begin no cell after so many.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Begin no cell that is not expected to end by then.")] = None,
     write: Annotated[bool, typer.Option("--write", help="Put what agreed on record in the manifests.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
 ) -> None:
@@ -579,7 +579,7 @@ def status(
         refuse_an_installation()
         for experiment in experiments:
             for line in filter(None, (parts.decide_again(experiment, each) for each in experiment.specs)):
-                typer.echo(line)
+                typer.echo(line, err=True)
         index = json.dumps(index_of(experiments), indent=1) + "\n"
         texts = {"OUTSTANDING.md": parts.outstanding(experiments), INDEX: index}
         files.write({parts.results_folder() / name: text.encode() for name, text in texts.items()})

@@ -12,7 +12,7 @@ from dpnotes import validate
 from dpnotes.guarantees import Relation
 
 Scheme = Literal["whole", "fresh", "poisson", "fixed-size"]
-Accountant = Literal["exact", "PLD", "RDP"]
+Accountant = Literal["exact", "PLD"]
 # What is known of a release: Gaussian or Laplace noise; or only that it is epsilon-DP ("pure"), or rho-zCDP ("zcdp").
 Noise = Literal["gaussian", "laplace", "pure", "zcdp"]
 
@@ -28,7 +28,7 @@ ALLOWED: dict[tuple[str, Relation], Accountant] = {
     ("fresh", Relation.ZERO_OUT): "exact",
     ("poisson", Relation.ADD_OR_REMOVE): "PLD",
     ("poisson", Relation.ZERO_OUT): "PLD",
-    ("fixed-size", Relation.REPLACE_ONE): "RDP",
+    ("fixed-size", Relation.REPLACE_ONE): "PLD",
 }
 
 
@@ -111,7 +111,7 @@ def check_combination(sampling: Sampling, relation: Relation, noise: Noise = "ga
 
     Example:
       >>> check_combination(Sampling.fixed_size(10, 100), Relation.REPLACE_ONE)
-      'RDP'
+      'PLD'
     """
     validate.instance(Sampling, sampling=sampling)
     validate.instance(Relation, relation=relation)

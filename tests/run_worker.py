@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from dpnotes import cli
-from dpnotes.experiments import Spec, sources
+from dpnotes.experiments import Spec, provenance
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.papers.drift_escape.experiments import clients
 
@@ -35,8 +35,7 @@ def faulty(fault: str) -> Any:
     if fault == "arguments":
         sys.argv[2] = "drift_escape.other"
     if fault == "code":
-        digest = sources.digest
-        sources.digest = lambda source, **how: digest(source + "\nx = 1" * ("def pairwise_sum" in source), **how)
+        provenance.source_hash = lambda: "0" * 64  # type: ignore[assignment]
     experiment = small(first=401) if fault == "spec" else small()
 
     def run_cell(spec: Spec, cell: Any, context: Any) -> Any:

@@ -616,6 +616,8 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     },
     "privacy.pld.epsilon": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
     "privacy.pld.near_least": lambda: {"events": (Event(1.0, Relation.ADD_OR_REMOVE, Sampling.poisson(0.1)),)},
+    "privacy.accounting.log_moment": lambda: {"order": 2.0},
+    "privacy.pld.fixed_size_hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5])},
     "privacy.pld.pure_hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "noise": "laplace"},
     "privacy.pld.hockey_stick": lambda: {"epsilons": np.array([0.0, 0.5]), "side": "ADD"},
     "privacy.schedules.NoiseSchedule": lambda: {"noise_multipliers": np.array([2.0, 2.0]), "name": "test"},

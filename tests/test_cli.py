@@ -14,8 +14,8 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from dpnotes import cli, doctor, draws, files, papers
-from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes import cli, doctor, draws, experiments, files, papers
+from dpnotes.experiments import Context, Cost, Decision, Experiment, Spec, runner, wanting
 from dpnotes.theory import cache
 from dpnotes.theory.calculators import Calculator, parameters
 
@@ -297,23 +297,23 @@ def test_run_results_status_and_clean(toy: Path):
     assert "missing" in call("status").stdout
     assert "no result stored" in one_error("results", "toy.squares")
     assert "reproduced: 3 rows" in call("run", "toy.squares").stdout
-    assert "nothing to do" in call("run", "toy").stdout
-    assert "nothing to do" not in call("run", "all", "--no-resume").stdout
+    assert "toy.squares quick: stored, computed at " in call("run", "toy").stdout
+    assert "stored" not in call("run", "all", "--no-resume").stdout
     table = call("results", "toy.squares").stdout
     for text in ("square", "4.5", "decision     reproduced: 3 rows", "unaccounted  the choice of the numbers"):
         assert text in table
     csv = call("results", "toy.squares", "--csv")
     assert (csv.stdout, csv.stderr) == ("number,square\n0,0.5\n1,1.5\n2,4.5\n", "")
     document = json.loads(call("results", "toy.squares", "--json").stdout)
-    assert document["rows"][2] == {"number": 2, "square": 4.5} and document["state"] == "current"
+    assert document["rows"][2] == {"number": 2, "square": 4.5} and document["state"] == "stored"
     *_, line, last = call("status", "--write").stdout.splitlines()
-    assert line.split()[:3] == ["toy.squares", "quick", "current"] and last == "1 result: 1 current"
+    assert line.split()[:3] == ["toy.squares", "quick", "stored"] and last == "1 result: 1 stored"
     assert (toy / "results/OUTSTANDING.md").exists()
-    assert json.loads(call("status", "--json").stdout)[0]["state"] == "current"
+    assert json.loads(call("status", "--json").stdout)[0]["state"] == "stored"
     assert any((toy / "cache").rglob("*.cells"))
     assert "results stay" in call("clean", "toy.squares").stdout
     assert not any((toy / "cache").rglob("*.cells"))
-    assert "current" in call("status").stdout
+    assert "stored" in call("status").stdout
     call("clean", "--profile", "quick")
 
 
@@ -327,15 +327,40 @@ def test_a_paper_stands_for_its_experiments_that_have_the_profile(toy: Path, mon
     assert "Expected profile='quick' to be one of: paper" in one_error("run", "toy.cubes")
 
 
-@pytest.mark.slow
-def test_a_stale_result_says_so_beside_its_numbers(toy: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_result_that_is_not_shown_or_disputed_says_so_beside_its_numbers(toy: Path, monkeypatch: pytest.MonkeyPatch):
     call("run", "toy.squares")
-    changed = replace(TOY, data=("other data",))
+    head = "| result | changed by | why | what it takes |\n|---|---|---|---|\n"
+    (toy / "results/PENDING.md").write_text(f"{head}| toy.squares quick | new squares | other numbers | a minute |\n")
+    table, csv = call("results", "toy.squares").stdout, call("results", "toy.squares", "--csv")
+    assert "state        disputed" in table and "decision     reproduced: 3 rows" in table and "new squares" in table
+    assert "toy.squares quick is disputed: " in csv.stderr and "disputed" not in csv.stdout
+    (toy / "results/PENDING.md").write_text(f"{head}| toy.squares | new squares | other numbers | a minute |\n")
+    assert "PENDING.md to be: paper.experiment profile" in one_error("results", "toy.squares")
+    (toy / "results/PENDING.md").unlink()
+    monkeypatch.setattr(cli, "all_experiments", lambda: [replace(TOY, data=("other data",))])
+    assert "toy.squares quick: of other parameters or data: data; compute it" in one_error("results", "toy.squares")
+
+
+def test_a_changed_rule_is_put_on_record_by_status(toy: Path, monkeypatch: pytest.MonkeyPatch):
+    call("run", "toy.squares")
+    changed = replace(TOY, rule_version=2, decide=lambda frame, spec: Decision("undecided", "who knows"))
     monkeypatch.setattr(cli, "all_experiments", lambda: [changed])
-    table = call("results", "toy.squares").stdout
-    assert "state        stale" in table and "decision     stale: data changed" in table
-    csv = call("results", "toy.squares", "--csv")
-    assert "is stale: data changed" in csv.stderr and "stale" not in csv.stdout
+    assert "reproduced: 3 rows" in call("results", "toy.squares").stdout
+    said = call("status", "--write").output
+    assert "toy.squares quick: reproduced: 3 rows -> undecided: who knows (rule version 2)" in said
+    assert "decision     undecided: who knows" in call("results", "toy.squares").stdout
+
+
+def test_missing_results_are_run_as_many_cells_at_once_as_a_gpu_holds(toy: Path, monkeypatch: pytest.MonkeyPatch):
+    cost = Cost(why="a GPU", hours=1, minutes=1, gigabytes=8, basis="a guess")
+    wanted, asked = wanting([TOY], {"squares": {"quick": cost}}), list[int]()
+    monkeypatch.setattr(cli, "all_experiments", lambda: [*wanted])
+    monkeypatch.setattr(runner, "has_gpu", lambda device: True)
+    monkeypatch.setattr(runner, "free_memory", lambda *_: (0, 20 * 10**9))
+    monkeypatch.setattr(experiments, "run", lambda *_, jobs, **__: asked.append(jobs))
+    for jobs in ("1", "4"):
+        call("run", "--missing", "--jobs", jobs)
+    assert asked == [1, 2]
 
 
 def test_a_paper_may_have_no_experiments_yet(toy: Path, monkeypatch: pytest.MonkeyPatch):
@@ -382,13 +407,18 @@ def test_a_damaged_result_is_said_and_made_again(toy: Path):
 
 
 # ---------------------------------------------------------------- as a real process
+def kept(toy: Path) -> list[bytes]:
+    """The lines in the cache."""
+    return [line for path in (toy / "cache").rglob("*.cells") for line in path.read_bytes().splitlines()]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
 @pytest.mark.slow
 def test_what_is_finished_survives_a_signal(toy: Path, number: signal.Signals):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = process("run", "toy.squares", program=WITH_TOY, env=environment | {"TOY_HANGS": "1"})
     deadline = time.monotonic() + 30
-    while len(list((toy / "cache").rglob("*.npz"))) < 2 and time.monotonic() < deadline:
+    while len(kept(toy)) < 3 and time.monotonic() < deadline:  # a header, two cells
         time.sleep(0.05)
     run.send_signal(number)
     stdout, stderr = run.communicate(timeout=30)

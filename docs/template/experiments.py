@@ -1,6 +1,6 @@
 """Does the correction pay? The error of the last direction, with it and without."""
 
-from dpnotes.experiments import Decision, Experiment, Spec
+from dpnotes.experiments.spec import FLOAT64, Decision, Experiment, Spec
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import run
 from dpnotes.oracles.samples import DataSetSamples
@@ -25,5 +25,5 @@ def decide(frame, spec):
 
 
 specs = {"quick": Spec("storm", "correction", "quick", {"decision_rule": "Reproduced if momentum halves the error."})}
-card = {"paper": "storm", "name": "correction", "title": "Correction", "question": "Does it pay?", "decide": decide}
+card = dict(paper="storm", name="correction", title="STORM", question="Does it pay?", tolerances=FLOAT64, decide=decide)
 EXPERIMENTS = (Experiment(**card, specs=specs, run_cell=run_cell, cells=lambda _: [{"momentum": a} for a in (0.1, 1)]),)

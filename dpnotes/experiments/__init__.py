@@ -7,6 +7,8 @@ from dpnotes.experiments.chunks import parse_memory
 from dpnotes.experiments.costs import Cost, wanting
 from dpnotes.experiments.runner import run, status
 from dpnotes.experiments.spec import (
+    FLOAT32,
+    FLOAT64,
     NOT_STATED,
     Chances,
     Context,
@@ -19,6 +21,8 @@ from dpnotes.experiments.spec import (
 from dpnotes.experiments.store import Result, clean, decide_again, load, outstanding, results_folder
 
 __all__ = [
+    "FLOAT32",
+    "FLOAT64",
     "NOT_STATED",
     "Chances",
     "Context",

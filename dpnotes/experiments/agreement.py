@@ -26,11 +26,12 @@ LONGEST = 30.0  # seconds of a cell that `make test-all` draws; longer ones are 
 
 @dataclass(frozen=True)
 class Sample:
-    """One cell of a stored result, by its number."""
+    """One cell of a stored result, by its number, and how many seconds it is expected to take."""
 
     experiment: Experiment
     profile: str
     number: int
+    seconds: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.experiment.id} {self.profile} cell {self.number}"
@@ -104,7 +105,15 @@ def samples_of(result: store.Result, seed: str) -> tuple[list[Sample], list[Samp
     some, others = list[Sample](), list[Sample]()
     for cells in cells_in(result):
         for numbers, samples in zip(in_order(cells, generator), (some, others), strict=True):
-            samples += [Sample(result.experiment, result.spec.profile, first + number) for number in numbers]
+            samples += [
+                Sample(
+                    result.experiment,
+                    result.spec.profile,
+                    first + number,
+                    _seconds(result, first + number, cells[number]),
+                )
+                for number in numbers
+            ]
         first += len(cells)
     generator.shuffle(some)
     return some, others
@@ -114,23 +123,27 @@ def draw(results: Iterable[store.Result], seed: str, cpu_seconds: float, longest
     """Cells of some results for so many seconds, one of each result in turn, none over `longest` seconds."""
     results = [result for result in results if result.state == "stored"]
     random.Random(seed).shuffle(results)
-    queues = list[list[tuple[Sample, float]]]()
-    for result in results:
-        pairs = [(one, _seconds(result, one.number)) for samples in samples_of(result, seed) for one in samples]
-        queues.append([pair for pair in pairs if pair[1] <= longest])
+    queues = [
+        [one for part in samples_of(result, seed) for one in part if one.seconds <= longest] for result in results
+    ]
     chosen, left = list[Sample](), cpu_seconds
     for turn in zip_longest(*queues):
-        for sample, seconds in filter(None, turn):
-            if seconds <= left:
+        for sample in filter(None, turn):
+            if sample.seconds <= left:
                 chosen.append(sample)
-                left -= seconds
+                left -= sample.seconds
     return chosen
 
 
-def _seconds(result: store.Result, number: int) -> float:
-    """How long a cell took; of results that did not keep it, the mean."""
-    each = result.manifest.get("cell_seconds_each")
-    return each[number] if each else result.manifest["cell_seconds"] / result.manifest["cells"]
+def _seconds(result: store.Result, number: int, cell: Cell) -> float:
+    """How long a cell took when it was last run again, else at first; where neither is on record, the mean."""
+    manifest = result.manifest
+    agreed = manifest.get("agreed", [])
+    known = {name: each for one in agreed for name, each in zip(one["cells"], one.get("seconds", ()), strict=False)}
+    if each := manifest.get("cell_seconds_each"):
+        return known.get(name_of(cell), each[number])
+    mean = sum(known.values()) / len(known) if known else manifest["cell_seconds"] / manifest["cells"]
+    return known.get(name_of(cell), mean)
 
 
 # ---------------------------------------------------------------- running them again
@@ -246,7 +259,7 @@ def verify(
 
     Args:
       pairs: experiments and profiles.
-      minutes: begin no cell after so many; None has no limit.
+      minutes: begin no cell that is not expected to end by then; None has no limit.
       write: put agreement on record in the manifests: commit, date, processor, cells and the largest difference.
       device: as in `run`.
       report: called with one line at a time.
@@ -263,9 +276,6 @@ def verify(
     found = list[Agreement]()
     with Children() as children:
         for _, result in sorted(waiting, key=lambda pair: -(10**9 if pair[0] is None else pair[0])):
-            if time.monotonic() >= deadline:
-                report("The time is up: --write puts what agreed on record, and the others come first next time.")
-                break
             found.append(_verify(result, children, deadline, write, device, report))
             report(str(found[-1]))
     return found
@@ -282,8 +292,8 @@ def _verify(
     code, done = code_of(result.experiment), list[Outcome]()
     some, _ = samples_of(result, f"{code['git_commit'] or now()}")
     for sample in some:
-        if time.monotonic() >= deadline:
-            break
+        if time.monotonic() + sample.seconds > deadline:
+            continue  # a shorter one may fit
         outcome = children.run(sample, device)
         report(f"{sample} {canonical_json(outcome.cell)} {outcome.seconds:.1f} s")
         for line in outcome.differences:
@@ -298,6 +308,7 @@ def _verify(
             "finished_at": now(),
             "environment": environment(runner.resolve(device, result.experiment, lambda line: None)),
             "cells": [name_of(outcome.cell) for outcome in done],
+            "seconds": [round(outcome.seconds, 1) for outcome in done],
             "largest": max(outcome.largest for outcome in done),
             "skipped": sorted({name for outcome in done for name in outcome.skipped}),
         }

@@ -74,7 +74,6 @@ class Cells:
         return {
             "experiment": self.experiment.id,
             "profile": self.profile,
-            "identity": self.experiment.identity(self.profile),
             "spec": json.loads(self.experiment.spec(self.profile).json),
             "data": list(self.experiment.data),
             **({"pending": self._pending} if self._pending else {}),
@@ -84,11 +83,14 @@ class Cells:
 
     def accepts(self, header: dict[str, Any]) -> bool:
         """Whether cells are of this result: its parameters and data; of a disputed one, computed since the change."""
-        return (
-            (header["experiment"], header["profile"]) == (self.experiment.id, self.profile)
-            and header["identity"] == self.experiment.identity(self.profile)
-            and (self._pending is None or header.get("pending") == self._pending)
-        )
+        try:
+            return (
+                (header["experiment"], header["profile"]) == (self.experiment.id, self.profile)
+                and self.experiment.identity(self.profile, header) == self.experiment.identity(self.profile)
+                and (self._pending is None or header.get("pending") == self._pending)
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):  # of a form that nobody wrote
+            return False
 
     @cached_property
     def cached(self) -> Records:
@@ -108,6 +110,12 @@ class Cells:
         """What is not as it was written, a sentence each."""
         self.finished()
         return [*self.cached.damage, *(self.beside.damage if self.resume else [])]
+
+    def discard_refused(self) -> None:
+        """Remove from the cache what was computed before the change that a disputed result waits for."""
+        self.cached.by_name()
+        for path in self.cached.refused if self._pending else ():
+            path.unlink(missing_ok=True)
 
     def listed(self, stage: int, earlier: list[Table]) -> list[Cell]:
         """The cells of one stage, given the tables of the stages before."""
@@ -253,5 +261,8 @@ def _refusal(known: dict[str, Experiment], header: dict[str, Any]) -> str:
         return "there is no such experiment or profile here"
     if Cells(experiment, header["profile"]).accepts(header):
         return ""
-    different = store.differences(experiment, header)
+    try:
+        different = store.differences(experiment, header)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "its header is not of a form that this version knows"
     return different or "the result is disputed (results/PENDING.md), and these were computed before the change"

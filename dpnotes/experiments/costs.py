@@ -1,4 +1,4 @@
-"""What a result that is outstanding would take, and why it is: stated beside the experiments, outside of all keys.
+"""What a result that is outstanding would take, and why it is: stated beside the experiments, no part of a result.
 
 Hours are on two cores of a common processor, minutes and gigabytes on one large GPU, all with the code of this package.
 """
@@ -70,7 +70,7 @@ class Cost:
 
 
 def wanting(experiments: Iterable[Experiment], costs: Mapping[str, Mapping[str, Cost]]) -> tuple[Experiment, ...]:
-    """The experiments with what their profiles cost, by name and profile; results and keys stay the same.
+    """The experiments with what their profiles cost, by name and profile; results stay the same.
 
     Raises:
       ValueError: costs of no experiment, or of no profile of one.

@@ -25,6 +25,22 @@ _AVX2 = {
     "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
     "OPENBLAS_CORETYPE": "Zen",
 }
+# With these glibc (each name in two spellings, before and since 2.33), torch, its oneDNN and MKL, OpenBLAS and numba
+# use no AVX2 and no FMA. MKL takes orders from MKL_CBWR alone on processors of all makers.
+_NO_AVX2 = {
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX2_Usable,-FMA_Usable",
+    "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "MKL_CBWR": "COMPATIBLE",
+    "OPENBLAS_CORETYPE": "Nehalem",
+    "NUMBA_CPU_NAME": "nehalem",
+    "NUMBA_CPU_FEATURES": "",
+}
+# What a process on another processor runs last, to see that the variables had their effect.
+CHECK_OF_ANOTHER = """\
+import torch
+assert torch.backends.cpu.get_cpu_capability() == "DEFAULT", "this is no other processor"
+"""
 
 
 def now() -> str:
@@ -64,9 +80,8 @@ def commit_in_words(record: Mapping[str, Any]) -> str:
     >>> commit_in_words({"git_commit": "0123456789abcdef", "git_dirty": True})
     '0123456789ab, with uncommitted changes'
     """
-    return (record["git_commit"] or "an unknown commit")[:12] + (
-        ", with uncommitted changes" if record["git_dirty"] else ""
-    )
+    commit = (record["git_commit"] or "")[:12] or "an unknown commit"
+    return f"{commit}, with uncommitted changes" if record["git_dirty"] else commit
 
 
 def commits_since(commit: str | None) -> int | None:
@@ -136,3 +151,30 @@ def variables_for(environment: Mapping[str, Any], name: str) -> dict[str, str]:
     """
     newer = name.endswith(", AVX512") and environment["name"].endswith(", AVX2")
     return {"OMP_NUM_THREADS": str(environment["threads"]), **(_AVX2 if newer else {})}
+
+
+def another_processor() -> dict[str, str] | None:
+    """Environment variables of a process that computes as an x86-64 processor without AVX2 and FMA would.
+
+    `variables_for` is to give the bits of a stored result again; this is to give other bits, so that a printed digit
+    that depends on the processor shows. What such a process caches, verdicts and cells too, is kept apart.
+
+    Returns:
+      The variables; None where they would change little: elsewhere than with glibc on x86-64.
+
+    >>> found = another_processor()
+    >>> found is None or found["ATEN_CPU_CAPABILITY"]
+    'default'
+    """
+    if platform.machine() not in ("x86_64", "AMD64") or platform.libc_ver()[0] != "glibc":
+        return None
+    import numpy as np
+
+    from dpnotes.problems.files import cache_folder
+
+    known: dict[str, Any] = np.show_config(mode="dicts") or {}  # pyright: ignore[reportAssignmentType]
+    names = known.get("SIMD Extensions", {})
+    disabled = [*names.get("found", ()), *names.get("not found", ())]
+    folders = {"DPNOTES_VERDICTS": "verdicts", "DPNOTES_CELLS": "cells", "NUMBA_CACHE_DIR": "numba"}
+    apart = {name: str(cache_folder() / "another_processor" / folder) for name, folder in folders.items()}
+    return {**_NO_AVX2, "NPY_DISABLE_CPU_FEATURES": " ".join(disabled), **apart}

@@ -71,7 +71,7 @@ def name_of(cell: Cell) -> str:
 
 def packed(body: Mapping[str, Any]) -> bytes:
     """The line of a record."""
-    text = canonical_json(dict(body), "record").encode()
+    text = json.dumps(dict(body), separators=(",", ":"), allow_nan=False).encode()  # columns stay in their order
     return f"{hashlib.sha256(text).hexdigest()} ".encode() + text + b"\n"
 
 
@@ -115,6 +115,7 @@ class Records:
     accepts: Callable[[dict[str, Any]], bool] = lambda header: True
     pattern: str = f"*{SUFFIX}"
     damage: list[str] = field(default_factory=list)  # a sentence for each line that is not what was written
+    refused: set[Path] = field(default_factory=set)  # files with cells that are not wanted
     _found: dict[str, Record] = field(default_factory=dict)
     _read: dict[Path, tuple[int, dict[str, Any] | None]] = field(default_factory=dict)  # bytes, and the last header
 
@@ -147,6 +148,8 @@ class Records:
                         self.damage.append(f"Expected {path} to begin with what its cells are of.")
                     elif self.accepts(header):
                         self._found[name_of(body["manifest"]["cell"])] = Record(header, line)
+                    else:
+                        self.refused.add(path)
                 except ValueError as error:
                     if line.endswith(b"\n"):  # the last line may still be written
                         self.damage.append(f"Expected byte {start - len(line)} of {path} to begin a record: {error}.")

@@ -87,6 +87,9 @@ def run(
     store.check_folders()  # before hours of work
     if first and not resume:
         shutil.rmtree(cells.folder, ignore_errors=True)
+        cells_of.remove(experiment, profile)
+    if first:
+        cells.discard_refused()
     started = time.perf_counter()
     try:
         memory_plan = plan_memory(cells, device, limit, jobs * processes.size) if first else {}
@@ -233,9 +236,9 @@ def _by_other_code(cells: Cells, headers: list[dict[str, Any]]) -> str:
 def execute(cells: Cells, cell: Cell, plan: Plan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
-    context = Context(
-        plan.device, plan.memory_bytes, checkpoint=cells.folder / f"{name_of(cell)}.pt", processes=plan.processes
-    )
+    # A checkpoint is of this code: a cell that other code began is begun again.
+    checkpoint = cells.folder / f"{name_of(cell)}-{cells.code['source'][:12]}.pt"
+    context = Context(plan.device, plan.memory_bytes, checkpoint=checkpoint, processes=plan.processes)
     started = time.perf_counter()
     columns = compute(cells.experiment, cells.spec, cell, context)
     if plan.processes.size > 1:
@@ -350,6 +353,7 @@ def _manifest(cells: Cells, tables: list[Table], decision: Decision, jobs: int, 
     return {
         "format": store.FORMAT,
         **header,
+        "identity": experiment.identity(cells.profile),
         "codes": list(codes.values()),
         "title": experiment.title,
         "question": experiment.question,

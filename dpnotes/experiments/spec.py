@@ -391,14 +391,22 @@ class Experiment:
     def computing(self, profile: str) -> Spec:
         """The spec as cells and stages see it: without what only the rule reads."""
         spec = self.spec(profile)
-        kept = {name: value for name, value in spec.parameters.items() if name not in ("decision_rule", *self.rule)}
-        return replace(spec, parameters=kept)
+        return replace(spec, parameters=self._without_rule(spec.parameters))
 
-    def identity(self, profile: str) -> str:
-        """The sha256 of what is computed: the parameters that cells may read, seeds among them, and the data."""
-        parameters = dict(self.computing(profile).parameters)
-        body = {"experiment": self.id, "profile": profile, "parameters": parameters, "data": list(self.data)}
-        return hashlib.sha256(canonical_json(body).encode()).hexdigest()
+    def identity(self, profile: str, record: Mapping[str, Any] | None = None) -> str:
+        """The sha256 of what is computed: the parameters that cells may read, seeds among them, and the data.
+
+        Args:
+          profile: of which.
+          record: a manifest or a header whose spec and data are meant; None: today's.
+        """
+        parameters = self.spec(profile).parameters if record is None else record["spec"]["parameters"]
+        body = {"experiment": self.id, "profile": profile, "parameters": self._without_rule(parameters)}
+        data = list(self.data) if record is None else record["data"]
+        return hashlib.sha256(canonical_json({**body, "data": data}).encode()).hexdigest()
+
+    def _without_rule(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in parameters.items() if name not in ("decision_rule", *self.rule)}
 
     def rule_record(self, profile: str) -> dict[str, Any]:
         """Version and sha256 of the rule, apart from the identity."""

@@ -239,10 +239,9 @@ def pending() -> dict[tuple[str, str], Pending]:
     """
     path = results_folder() / "PENDING.md"
     lines = path.read_text().splitlines() if path.exists() else []
-    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines if line.startswith("|")]
     found = {}
-    for row in rows:
-        if row == _PENDING or set("".join(row)) <= {"-"}:
+    for row in map(_cells_of_a_row, lines):
+        if row in ([], _PENDING) or set("".join(row)) <= {"-"}:
             continue
         names = row[0].split()
         if len(row) != len(_PENDING) or len(names) != 2 or not all(row):
@@ -251,13 +250,19 @@ def pending() -> dict[tuple[str, str], Pending]:
     return found
 
 
+def _cells_of_a_row(line: str) -> list[str]:
+    """The cells of a row of a table in markdown, in single spaces; none of another line."""
+    row = line.strip()
+    return [" ".join(cell.split()) for cell in row.strip("|").split("|")] if row.startswith("|") else []
+
+
 def settle(experiment: Experiment, profile: str) -> None:
     """Remove the row of a result that was run again from PENDING.md."""
     path = results_folder() / "PENDING.md"
     if (experiment.id, profile) in pending():
         lines = path.read_text().splitlines(keepends=True)
-        start = f"| {experiment.id} {profile} |"
-        files.write({path: "".join(line for line in lines if not line.startswith(start)).encode()})
+        kept = [line for line in lines if _cells_of_a_row(line)[:1] != [f"{experiment.id} {profile}"]]
+        files.write({path: "".join(kept).encode()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -349,13 +354,13 @@ def load(experiment: Experiment, profile: str) -> Result:
         reason = f"no result stored; compute it: {how}"
         return Result(experiment, spec, frame_of({}), {}, "missing", reason, Decision("not run", how))
     manifest = table.manifest
-    if manifest.get("identity") != experiment.identity(profile):
+    if manifest["format"] < FORMAT or experiment.identity(profile, manifest) != experiment.identity(profile):
         old = "stored by an earlier version of dpnotes" if manifest["format"] < FORMAT else ""
         reason = f"{old or differences(experiment, manifest)}; compute it again: {how}"
         return Result(experiment, spec, frame_of({}), manifest, "mismatched", reason, Decision("not run", how))
     frame, decision = frame_of(table.columns), Decision(**manifest["decision"])
     if row := pending().get((experiment.id, profile)):
-        reason = f"disputed since {row.changed_by}: {row.why}; to be run again ({row.takes})"
+        reason = f"numbers to be changed by {row.changed_by} ({row.why}); run it again: {row.takes}"
         return Result(experiment, spec, frame, manifest, "disputed", reason, decision)
     return Result(experiment, spec, frame, manifest, "stored", "", decision)
 

@@ -386,10 +386,10 @@ def headline(figure: Figure, text: str, grave: bool = True) -> None:
 
 
 def stamp(axes: Axes, text: str) -> None:
-    """Put a large word across the axes, for instance "stale".
+    """Put a large word across the axes, for instance "MISSING".
 
     >>> _, (axes,) = new_figure()
-    >>> stamp(axes, "stale")
+    >>> stamp(axes, "MISSING")
     """
     axes.text(
         0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", rotation=18,

@@ -1,12 +1,16 @@
 """Run notebooks and store their outputs: the only writer of the notebooks in this repository.
 
-    python -m dpnotes.notebook.write [--check] [FILE ...]
+    python -m dpnotes.notebook.write [--once | --check | --as-another-processor] [FILE ...]
 
 Without files, all of `notebooks/`. `--check` runs nothing and only looks whether each file is as this would write it.
 
 What is stored is what a second run gives to the byte: kernels get one thread and a fixed hash seed, streams are
 joined, and what changes from run to run (times, cell ids, widget models that die with their kernel) is left out. A
 notebook with an error is not written. The rules of `violations` hold for every notebook in the repository.
+
+What is stored also holds on another processor. So each notebook is run once more, without newer instructions, and is
+not written where that prints anything else; `--once` leaves this out for a draft. `--as-another-processor` writes
+nothing and holds what is stored to such a run.
 """
 
 import argparse
@@ -14,7 +18,8 @@ import copy
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +29,14 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from nbformat import NotebookNode
 from traitlets.config import Config
 
+from dpnotes.experiments import provenance
 from dpnotes.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
 WIDGET = "application/vnd.jupyter.widget-view+json"
+# What nbval does not compare: kinds of output, and by the rules of its file what it replaces in the others.
+UNCOMPARED = {"image/png", "image/jpeg", WIDGET}
+RULES = Path(__file__).parents[2] / "tests" / "nbval.cfg"
 # Of a cell that draws, and of an output that would give a prediction away: JupyterLab opens it when the cell is run.
 FOLDS = ("source_hidden", "outputs_hidden")
 METADATA = {
@@ -46,13 +55,16 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != "MPLBACKEND"} | fixed
 
 
-def execute(notebook: NotebookNode, folder: Path, timeout: int = 600) -> NotebookNode:
+def execute(
+    notebook: NotebookNode, folder: Path, timeout: int = 600, another: Mapping[str, str] | None = None
+) -> NotebookNode:
     """Run a copy of `notebook` in a fresh kernel that starts in `folder`.
 
     Args:
       notebook: of nbformat 4.
       folder: where the kernel starts.
       timeout: seconds a cell.
+      another: environment variables of another processor; that they had their effect is checked after the last cell.
 
     Returns:
       The copy with its outputs, tidied.
@@ -61,8 +73,11 @@ def execute(notebook: NotebookNode, folder: Path, timeout: int = 600) -> Noteboo
       CellExecutionError: if a cell raises; it names the cell and shows the traceback.
       CellTimeoutError: if a cell takes longer than `timeout`.
     """
+    notebook = copy.deepcopy(notebook)
+    if another:
+        notebook.cells.append(nbformat.v4.new_code_cell(provenance.CHECK_OF_ANOTHER))
     client = NotebookClient(
-        copy.deepcopy(notebook),
+        notebook,
         timeout=timeout,
         kernel_name="python3",
         record_timing=False,
@@ -71,7 +86,10 @@ def execute(notebook: NotebookNode, folder: Path, timeout: int = 600) -> Noteboo
         # Without it ipykernel warns at each start that it talks over plain TCP.
         config=Config({"KernelManager": {"transport_encryption": "auto"}}),
     )
-    return tidy(client.execute(env=environment()))
+    done = client.execute(env={**environment(), **(another or {})})
+    if another:
+        done.cells.pop()
+    return tidy(done)
 
 
 def tidy(notebook: NotebookNode) -> NotebookNode:
@@ -163,20 +181,82 @@ def to_text(notebook: NotebookNode) -> str:
     return nbformat.writes(tidy(notebook)) + "\n"
 
 
-def write(path: Path) -> list[str]:
-    """Run the notebook at `path` and store it there, unless it breaks a rule.
+def differences(stored: NotebookNode, other: NotebookNode) -> Iterator[str]:
+    """Say where two runs of a notebook differ in what nbval compares, one line an output.
+
+    Args:
+      stored: the run that is stored.
+      other: the other one.
+
+    Yields:
+      The cell's number, from 0, the first line that differs, and its two texts.
+
+    >>> def ran(text):
+    ...     output = nbformat.v4.new_output("stream", text=text)
+    ...     return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])])
+    >>> list(differences(ran("steps: 3, epsilon: 0.042"), ran("steps: 3, epsilon: 0.041")))
+    ["cell 0, line 1 of stdout: stored 'steps: 3, epsilon: 0.042', another processor 'steps: 3, epsilon: 0.041'"]
+    """
+    for number, cells in enumerate(zip(stored.cells, other.cells, strict=True)):
+        ours, theirs = (_compared(cell) for cell in cells)
+        for kind in dict.fromkeys([*ours, *theirs]):
+            lines = zip_longest(ours.get(kind, "").split("\n"), theirs.get(kind, "").split("\n"), fillvalue="")
+            differing = [(line, *pair) for line, pair in enumerate(lines, 1) if pair[0] != pair[1]]
+            for line, one, two in differing[:1]:
+                start = max(0, len(os.path.commonprefix([one, two])) - 40)
+                texts = f"stored {one[start : start + 80]!r}, another processor {two[start : start + 80]!r}"
+                more = f"; and {len(differing) - 1} more lines" if len(differing) > 1 else ""
+                yield f"cell {number}, line {line} of {kind}: {texts}{more}"
+
+
+def _compared(cell: NotebookNode) -> dict[str, str]:
+    """What nbval compares of a cell's outputs, by stream or mime type."""
+    found: dict[str, str] = {}
+    for output in cell.get("outputs", []):
+        shown = {output.name: output.text} if output.output_type == "stream" else output.get("data", {})
+        for kind, text in shown.items():
+            if kind not in UNCOMPARED:
+                found[kind] = found.get(kind, "") + str(text)
+    rules = RULES.read_text(encoding="utf-8") if RULES.is_file() else ""
+    for pattern, replacement in re.findall("^regex: (.*)\nreplace: (.*)$", rules, re.MULTILINE):
+        found = {kind: re.sub(pattern, replacement, text) for kind, text in found.items()}
+    return found
+
+
+def _in_words(error: Exception) -> str:
+    return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip()  # without colours: this goes into logs
+
+
+def hold(notebook: NotebookNode, folder: Path, another: Mapping[str, str]) -> list[str]:
+    """Run a notebook as another processor would, and say where it then shows something else.
+
+    Args:
+      notebook: with its outputs.
+      folder: where its kernel starts.
+      another: environment variables of the other processor.
+    """
+    try:
+        return [*differences(notebook, execute(notebook, folder, another=another))]
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        return [f"as another processor: {_in_words(error)}"]
+
+
+def write(path: Path, another: Mapping[str, str] | None) -> list[str]:
+    """Run the notebook at `path` and store it there, unless it breaks a rule or another processor shows something else.
 
     Args:
       path: a notebook; it is replaced in one step.
+      another: environment variables of the other processor; None leaves it out.
 
     Returns:
       What kept it from being written, empty if it was.
     """
     try:
-        text = to_text(execute(nbformat.read(path, as_version=4), path.parent))
+        run = execute(nbformat.read(path, as_version=4), path.parent)
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return [re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip()]  # without colours: this goes into logs
-    found = [*violations(text)]
+        return [_in_words(error)]
+    text = to_text(run)
+    found = [*violations(text)] or (hold(run, path.parent, another) if another else [])
     if not found:
         write_files({path: text.encode()}, path.stat().st_mode)
     return found
@@ -190,20 +270,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m dpnotes.notebook.write", description="Run and store notebooks.")
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="default: notebooks/*.ipynb")
-    parser.add_argument("--check", action="store_true", help="run nothing, only look whether the files are in order")
+    ways = parser.add_mutually_exclusive_group()
+    ways.add_argument("--once", action="store_true", help="a draft: do not run it again as another processor would")
+    ways.add_argument("--check", action="store_true", help="run nothing, only look whether the files are in order")
+    ways.add_argument("--as-another-processor", action="store_true", help="write nothing, only run it as another would")
     options = parser.parse_args(arguments)
+    another = None if options.once or options.check else provenance.another_processor()
+    if another is None and not (options.once or options.check):
+        print("Left out: no run as another processor, which takes glibc on x86-64.", file=sys.stderr)
     files = options.files or sorted(Path("notebooks").glob("*.ipynb"))
     refused = 0
     for path in files:
+        done = "in order" if options.check else "written"
         if not path.is_file():
             found = ["there is no such file"]
+        elif options.check:
+            found = [*violations(path.read_text(encoding="utf-8"))]
+        elif options.as_another_processor:
+            found = hold(nbformat.read(path, as_version=4), path.parent, another) if another else []
+            done = "the same on another processor" if another else "left out"
         else:
-            found = [*violations(path.read_text(encoding="utf-8"))] if options.check else write(path)
+            found = write(path, another)
         refused += bool(found)
         for reason in found:
             print(f"{path}: {reason}", file=sys.stderr)
         if not found:
-            print(f"{path}: {'in order' if options.check else 'written'}")
+            print(f"{path}: {done}", flush=True)
     return int(refused > 0)
 
 

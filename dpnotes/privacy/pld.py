@@ -1,4 +1,4 @@
-"""Privacy loss distributions of Gaussian noise on Poisson batches and of pure mechanisms, many levels at once.
+"""Privacy loss distributions of Gaussian noise on random batches and of pure mechanisms, many levels at once.
 
 The library dp_accounting says what a composed distribution claims. The discretisation and the truncation after a
 composition (the mass on the safe side) are its own, written out in numpy: the library's evaluate every point in Python,
@@ -45,13 +45,14 @@ class _Level(NamedTuple):
     multiplier: float
     rate: float
     count: int
+    replaced: bool = False  # an example of a batch of fixed size
 
 
 def epsilon(events: tuple[Event, ...], delta: float) -> float:
     """An upper bound on the epsilon of these events together, close to the least.
 
     Args:
-      events: one relation; Gaussian noise on whole or Poisson batches, Laplace and pure ones on whole batches.
+      events: one relation; Gaussian noise on whole, Poisson or fixed-size batches, Laplace and pure ones on whole ones.
       delta: in (0, 1).
 
     Raises:
@@ -104,7 +105,9 @@ def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
     validate.at_least(1, num_events=len(events))
     whole = [e for e in events if e.noise == "gaussian" and e.sampling.rate == 1]
     others = [e for e in events if e.noise != "gaussian" or e.sampling.rate < 1]
-    levels = [_Level(e.noise, e.noise_multiplier, e.sampling.rate, e.count) for e in others]
+    levels = [
+        _Level(e.noise, e.noise_multiplier, e.sampling.rate, e.count, e.sampling.scheme == "fixed-size") for e in others
+    ]
     if whole:  # they are one Gaussian mechanism together
         levels.append(_Level("gaussian", math.fsum(e.count / e.noise_multiplier**2 for e in whole) ** -0.5, 1.0, 1))
     for level in levels:
@@ -119,7 +122,7 @@ def _composed(events: tuple[Event, ...]) -> tuple[Any, bool]:
             )
     tail = _TAIL / 2 if len(levels) > 1 else _LEAST_TAIL
     interval, fine = _interval(levels, tail)
-    symmetric = all(level.rate == 1 for level in levels)
+    symmetric = all(level.rate == 1 or level.replaced for level in levels)
     sides = [_one_side(levels, side, interval, tail) for side in (("REMOVE",) if symmetric else ("REMOVE", "ADD"))]
     # Of losses near the rounding of their probabilities there is more mass than 1: the bound holds, far from the least.
     fine = fine and all(side.mass.sum() <= 1 + _NOTICEABLE for side in sides)
@@ -191,8 +194,9 @@ def _check_size(points: int) -> None:
 def _interval(levels: Sequence[_Level], tail: float) -> tuple[float, bool]:
     """The grid of losses: fine enough that rounding adds less than 0.03% to the composed standard deviation.
 
-    And no coarser than 1e-3 (1e-4 without Gaussian noise) or a ten-thousandth of that deviation; never than 0.1. Where
-    that would take too many points the grid is coarser, which is said.
+    With batches of fixed size less than 0.005%. And no coarser than 1e-3 (1e-4 without Gaussian noise) or a
+    ten-thousandth of that deviation; never than 0.1. Where that would take too many points the grid is coarser, which
+    is said.
     """
     # Connecting the dots adds at most a quarter, on average a sixth, of a squared interval to each level's variance.
     variance = math.fsum(level.count * _variance(level) for level in levels)
@@ -202,7 +206,8 @@ def _interval(levels: Sequence[_Level], tail: float) -> tuple[float, bool]:
     widest = max(high - low for low, high in (_bounds(level, tail) for level in levels))
     points = min(_POINTS, max(2**13, _ALL_POINTS // len(levels)))
     finest = widest / points
-    interval = max(asked := min(math.sqrt(3e-3 * variance / releases), coarsest), finest)
+    share = 5e-4 if any(level.replaced for level in levels) else 3e-3
+    interval = max(asked := min(math.sqrt(share * variance / releases), coarsest), finest)
     # The largest loss of a pure mechanism is often attained, so it should lie on the grid.
     largest = max((1 / level.multiplier for level in levels if level.noise != "gaussian"), default=interval)
     return largest / math.ceil(largest / interval), finest <= asked
@@ -230,7 +235,8 @@ def _bounds(level: _Level, tail: float) -> tuple[float, float]:
     exponent = (0.5 / level.multiplier - float(ndtri(half))) / level.multiplier
     if level.rate == 1:
         return -exponent, exponent
-    return math.log1p(level.rate * math.expm1(-exponent)), math.log1p(level.rate * math.expm1(exponent))
+    high = math.log1p(level.rate * math.expm1(exponent))
+    return -high if level.replaced else math.log1p(level.rate * math.expm1(-exponent)), high
 
 
 def _mass(level: _Level, side: str, interval: float, tail: float, rounding: float = 0.0) -> _Masses:
@@ -239,7 +245,9 @@ def _mass(level: _Level, side: str, interval: float, tail: float, rounding: floa
     low, high = (low, high) if side == "REMOVE" else (-high, -low)
     first, last = math.floor(low / interval), math.ceil(high / interval)
     epsilons = np.arange(first, last + 1) * interval
-    if level.noise == "gaussian":
+    if level.replaced:
+        deltas = fixed_size_hockey_stick(epsilons, level.multiplier, level.rate)
+    elif level.noise == "gaussian":
         deltas = hockey_stick(epsilons, level.multiplier, level.rate, side)
     else:
         deltas = pure_hockey_stick(epsilons, level.multiplier, level.noise)
@@ -259,11 +267,11 @@ def _mass(level: _Level, side: str, interval: float, tail: float, rounding: floa
 
 
 def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:
-    """The library's `common.self_convolve`, with Chernoff bounds for any count: where it starts, and the mass there.
+    """The sum of so many steps, by a power of the spectrum: where it starts, and the mass there.
 
-    The library looks for bounds among orders that suit few releases, so that the tails of many fill the memory.
+    The tails that Chernoff bounds leave out hold at most `_TAIL`. (The library's `common.self_convolve` looks for
+    bounds among orders that suit few releases, so that the tails of many fill the memory.)
     """
-    from dp_accounting.pld import common
     from scipy import fft
 
     steps = np.arange(len(mass))
@@ -273,8 +281,8 @@ def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:
     # large losses decide.
     gaussian, few = math.sqrt(-2 * math.log(_TAIL / 2) / (count * max(variance, 1e-2))), 1 / len(mass)
     orders = np.geomspace(min(gaussian / 3, few), max(gaussian * 3, 20 * few), 20)
-    orders = [*-orders, *orders]
-    low, high = common.compute_self_convolve_bounds(mass, count, _TAIL, orders)  # type: ignore[arg-type]
+    high = min(_chernoff(mass, count, orders), (len(mass) - 1) * count)
+    low = max((len(mass) - 1) * count - _chernoff(mass[::-1], count, orders), 0)
     _check_size(high - low + 1)
     length = fft.next_fast_len(max(high - low + 1, len(mass)), real=True)
     spectrum = fft.rfft(mass, length)
@@ -283,6 +291,23 @@ def _self_convolved(mass: NDArray[Any], count: int) -> tuple[int, NDArray[Any]]:
     if not np.isfinite(composed).all():
         raise LimitError(f"Expected {count} releases with losses above the rounding of their probabilities.")
     return low, np.roll(composed, -low)[: high - low + 1]
+
+
+def _chernoff(mass: NDArray[Any], count: int, orders: NDArray[Any]) -> int:
+    """Above it a sum of so many steps has at most half of `_TAIL`, by the best of some orders.
+
+    The mass is first moved to the ends of some 500 blocks, its mean kept, which makes no moment smaller.
+    """
+    from scipy.special import logsumexp
+
+    width = len(mass) // 512 + 1
+    blocks = np.pad(mass, (0, -len(mass) % width)).reshape(-1, width)
+    right = blocks @ (np.arange(width) / width)
+    moved = np.append(blocks.sum(1) - right, 0.0) + np.append(0.0, right)
+    with np.errstate(divide="ignore"):
+        logs = np.log(moved) + orders[:, None] * width * np.arange(len(moved))
+    bounds = (count * logsumexp(logs, axis=1) + math.log(2 / _TAIL)) / orders
+    return math.ceil(np.nanmin(bounds))
 
 
 def pure_hockey_stick(
@@ -356,3 +381,33 @@ def hockey_stick(
     with np.errstate(over="ignore", invalid="ignore"):
         # What is taken off is counted as nothing where the factor overflows.
         return np.where(np.isinf(factor), upper, np.fmax(upper - factor * lower, 0.0))
+
+
+def fixed_size_hockey_stick(
+    epsilons: NDArray[np.floating[Any]], noise_multiplier: float, rate: float
+) -> NDArray[np.floating[Any]]:
+    """A delta of a Gaussian mechanism on a batch of fixed size, one example replaced, for each epsilon.
+
+    For epsilon >= 0 it is `q H(log(1 + (e^epsilon - 1) / q))`, with H the least delta of the mechanism without sampling
+    (Balle, Barthe and Gaboardi 2018, arXiv:1807.01647, Theorem 2); for epsilon < 0 what the other order of the
+    neighbours gives. It holds for one release, tightly, and composes (docs/derivations/noisy_sgd.md, own.fixed_size).
+
+    Args:
+      epsilons: any shape, of any sign.
+      noise_multiplier: z, the noise over the sensitivity to *replacing* an example, at least `events.LEAST_NOISE`.
+      rate: q, batch size over examples, in (0, 1].
+
+    Example:
+      >>> fixed_size_hockey_stick(np.array([-1.0, 0.0, 1.0]), 1.0, 0.1).round(4)
+      array([6.322e-01, 3.830e-02, 2.000e-04])
+    """
+    validate.positive(noise_multiplier=noise_multiplier, rate=rate)
+    if rate > 1:
+        raise ValueError(f"Expected rate={rate!r} <= 1.")
+    sizes = np.abs(np.asarray(epsilons, np.float64))
+    with np.errstate(over="ignore"):
+        odds = np.expm1(sizes) / rate
+        unsampled = np.where(np.isinf(odds), sizes - math.log(rate), np.log1p(odds))
+        deltas = rate * hockey_stick(unsampled, noise_multiplier, 1.0, "REMOVE")
+        mirrored = np.exp(-sizes) * deltas - np.expm1(-sizes)
+    return np.where(np.asarray(epsilons) < 0, mirrored, deltas)

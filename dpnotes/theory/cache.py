@@ -1,4 +1,4 @@
-"""Verdicts that were computed before: one JSON file a paper in the user's cache, or in `$DPNOTES_CACHE`.
+"""Verdicts that were computed before: a JSON file a paper, in the user's cache or `$DPNOTES_CACHE`.
 
 A verdict is still what `Claim.check` finds; it is kept beside a key of all that it depends on: the source of the
 engine and of the paper's claims, and the versions of Python and of the libraries that calculate. Another key, a damaged
@@ -35,13 +35,15 @@ _WORD = re.compile(r"\w+")
 
 
 def folder() -> Path:
-    """Where the files stand: `$DPNOTES_CACHE`, or the user's cache folder.
+    """Where the files stand: `$DPNOTES_VERDICTS`, or a folder of `$DPNOTES_CACHE` or of the user's cache.
 
     >>> folder().name
     'verdicts'
     """
     import platformdirs
 
+    if own := os.environ.get("DPNOTES_VERDICTS"):
+        return Path(own)
     chosen = os.environ.get("DPNOTES_CACHE")
     return (Path(chosen) if chosen else platformdirs.user_cache_path("dpnotes")) / "verdicts"
 

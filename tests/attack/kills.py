@@ -27,7 +27,7 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.streams import Streams
 
 # Of a result's manifest: when and how long, and the digest of a manifest that says so.
-LEFT_OUT = {"finished_at", "cell_seconds", "wall_seconds", "manifest_sha256"}
+LEFT_OUT = {"finished_at", "cell_seconds", "cell_seconds_each", "wall_seconds", "manifest_sha256"}
 EXPERIMENT = "noisy_sgd.escape"
 _LIMIT = 300.0  # seconds that a job may take: longer is a hang
 _PROCESSES = multiprocessing.get_context("forkserver")

@@ -1,17 +1,12 @@
-"""What every test of experiments runs under."""
+"""The toy, in a folder of its own, for every test of experiments."""
 
-import gc
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from toy_package import Toy
 
 
-@pytest.fixture(autouse=True)
-def little_to_search() -> Iterator[None]:
-    """A run looks for the functions of its modules among all objects, of which a session of tests holds millions.
-
-    What was there before the test is left out of that: a toy is imported by its test.
-    """
-    gc.freeze()
-    yield
-    gc.unfreeze()
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toy:
+    """A toy in whose folder the test works."""
+    return Toy(tmp_path / "toy").enter(monkeypatch)

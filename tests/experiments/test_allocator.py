@@ -11,7 +11,7 @@ from dpnotes.experiments import allocator
 
 PAGES = 2**26 // resource.getpagesize()  # of the arrays below, of 64 MiB each: an empty heap has no place for them
 MEASURED = f"""
-import json, resource
+import contextlib, json, resource
 from dpnotes.experiments import allocator
 
 def touched():
@@ -25,15 +25,13 @@ def held():
         return int(file.read().split()[1]) / {PAGES}
 
 found = {{"without": touched(), "before": held()}}
-try:
-    with allocator.kept_until_the_end():
-        found["within"] = touched()
-        arrays = [b"x" * 2**26 for _ in range(4)]
-        del arrays
-        found["kept"] = held()
-        raise ZeroDivisionError
-except ZeroDivisionError:
-    found["after"] = held()
+with contextlib.suppress(ZeroDivisionError), allocator.kept_until_the_end():
+    found["within"] = touched()
+    arrays = [b"x" * 2**26 for _ in range(4)]
+    del arrays
+    found["kept"] = held()
+    1 / 0
+found["after"] = held()
 print(json.dumps(found))
 """
 

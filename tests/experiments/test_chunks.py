@@ -1,13 +1,13 @@
 """Chunks: as many runs as cache and memory allow, whatever the chunk the same columns, and never more memory."""
 
-import json
 import subprocess
 import sys
-from pathlib import Path
+import weakref
 
 import numpy as np
 import pytest
 import torch
+from toy_package import Toy
 
 from dpnotes.experiments.chunks import Chunking, chunk_size, cpu_cache_bytes, parse_memory, run_in_chunks
 from dpnotes.experiments.spec import Context
@@ -17,41 +17,28 @@ def squares(runs: range) -> dict[str, np.ndarray]:
     return {"run": np.array(runs), "square": np.array(runs) ** 2}
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("512MB", 512 * 10**6), ("4GB", 4 * 10**9), ("1.5 GiB", 3 * 2**29), ("2kb", 2000), ("7B", 7), (4096, 4096)],
-)
-def test_memory_is_parsed(text, size: int):
-    assert parse_memory(text) == size
+def test_memory_is_parsed():
+    sizes = {"512MB": 512 * 10**6, "4GB": 4 * 10**9, "1.5 GiB": 3 * 2**29, "2kb": 2000, "7B": 7, 4096: 4096}
+    assert {text: parse_memory(text) for text in sizes} == sizes
 
 
-@pytest.mark.parametrize("text", ["", "4", "GB", "-1GB", "0GB", "4 IB", "4GBs", "nanGB", "1e3MB", 0, -5])
+@pytest.mark.parametrize("text", [*"4 GB -1GB 0GB 4GBs nanGB 1e3MB".split(), "", "4 IB", 0, -5, True, 1.5, None])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(ValueError, match="Expected memory="):
+    with pytest.raises((ValueError, TypeError), match="Expected memory="):
         parse_memory(text)
-
-
-@pytest.mark.parametrize("value", [True, 1.5, None])
-def test_what_is_no_number_of_bytes_is_refused(value):
-    with pytest.raises(TypeError, match="Expected memory="):
-        parse_memory(value)
 
 
 def test_the_cache_of_this_machine_is_found():
     assert 2**20 <= cpu_cache_bytes() <= 2**32
 
 
+# In turn: 50 fill the cache; one fits, two do not; larger than the cache; less memory than cache; all fit; 11 do.
 @pytest.mark.parametrize(
-    ("bytes_per_run", "memory", "device", "expected"),
-    [
-        (1_000, 10**9, "cpu", 50),  # 50 of them fill the cache
-        (49_999, 10**9, "cpu", 1),  # one fits, two do not
-        (90_000, 10**9, "cpu", 1),  # larger than the cache
-        (1_000, 20_000, "cpu", 20),  # memory is less than the cache
-        (90_000, 10**9, "cuda", 100),  # all of them
-        (90_000, 10**6, "cuda", 11),
+    ("bytes_per_run", "memory", "device", "expected"), [
+        (1_000, 10**9, "cpu", 50), (49_999, 10**9, "cpu", 1), (90_000, 10**9, "cpu", 1), (1_000, 20_000, "cpu", 20),
+        (90_000, 10**9, "cuda", 100), (90_000, 10**6, "cuda", 11),
     ],
-)
+)  # fmt: skip
 def test_size_of_a_chunk(bytes_per_run: int, memory: int, device: str, expected: int):
     assert chunk_size(100, bytes_per_run, memory, device, cache_bytes=50_000) == expected
 
@@ -99,106 +86,71 @@ def test_halving_is_put_on_record_and_said():
 
 def test_the_failed_chunk_is_freed_before_the_next():
     """A kept exception keeps the frame of the failed chunk, and with it the memory that is short."""
-    import weakref
-
-    class Held:
-        pass
-
-    references: list = []
 
     def function(runs: range) -> dict[str, np.ndarray]:
         assert all(reference() is None for reference in references)
-        held = Held()
+        held = np.zeros(1)
         references.append(weakref.ref(held))
         if len(runs) > 1:
             raise torch.OutOfMemoryError("out of memory")
         return squares(runs)
 
+    references: list = []
     run_in_chunks(function, 4, 1, 4, "cuda")
     assert len(references) == 2 + 4
 
 
-def test_one_run_that_does_not_fit_is_an_error():
-    with pytest.raises(
-        MemoryError, match="Expected one run to fit into the memory of device='cuda', got: out of memory"
+def test_what_is_wrong_is_named():
+    def failing(runs: range) -> dict[str, np.ndarray]:
+        raise RuntimeError("shapes differ")
+
+    gpu, fits = (4, 1, 4, "cuda"), "Expected one run to fit into the memory of device='cuda', got: out of memory"
+    for function, arguments, error, message in (
+        (LimitedMemory(0), gpu, MemoryError, fits),
+        (squares, (4, 2 * 10**9, 10**9, "cpu"), MemoryError, "bytes_per_run=2 GB <= 1 GB, the memory there is for the"),
+        (failing, gpu, RuntimeError, "shapes differ"),
+        (lambda runs: {"x": np.zeros(3)}, gpu, ValueError, r"'x' to have 4 entries, one a run, got shape \(3,\)"),
+        (squares, (0, 1, 1, "cpu"), ValueError, "Expected num_runs=0 >= 1"),
+        (squares, (1, 0, 1, "cpu"), ValueError, "Expected bytes_per_run=0 >= 1"),
+        (squares, (1, 1, 0, "cpu"), ValueError, "Expected memory_bytes=0 >= 1"),
+        (squares, (1, 1, 1, "tpu"), ValueError, "Expected device='tpu' to be one of: cpu, cuda"),
     ):
-        run_in_chunks(LimitedMemory(0), 4, 1, 4, "cuda")
-    with pytest.raises(MemoryError, match="Expected bytes_per_run=2 GB <= 1 GB, the memory there is for the runs"):
-        run_in_chunks(squares, 4, 2 * 10**9, 10**9, "cpu")
-
-
-def test_other_errors_are_not_taken_for_it():
-    with pytest.raises(RuntimeError, match="shapes differ"):
-        run_in_chunks(lambda runs: (_ for _ in ()).throw(RuntimeError("shapes differ")), 4, 1, 4, "cuda")  # type: ignore[arg-type]
-
-
-def test_wrong_columns_are_named():
-    with pytest.raises(ValueError, match=r"Expected column 'x' to have 4 entries, one a run, got shape \(3,\)"):
-        run_in_chunks(lambda runs: {"x": np.zeros(3)}, 4, 1, 4, "cpu")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((0, 1, 1, "cpu"), "Expected num_runs=0 >= 1"),
-        ((1, 0, 1, "cpu"), "Expected bytes_per_run=0 >= 1"),
-        ((1, 1, 0, "cpu"), "Expected memory_bytes=0 >= 1"),
-        ((1, 1, 1, "tpu"), "Expected device='tpu' to be one of: cpu, cuda"),
-    ],
-)
-def test_bad_arguments_are_named(arguments: tuple, message: str):
-    with pytest.raises(ValueError, match=message):
-        run_in_chunks(squares, *arguments)
+        with pytest.raises(error, match=message):
+            run_in_chunks(function, *arguments)
 
 
 # Runs of 20 MB each, all of it written to; the limit is what the process may hold at its peak. The control plans with
 # a tenth of the truth and has to exceed the same limit.
 MEASURED = """
-import json, re, sys
+import re, sys
+from dataclasses import replace
 from pathlib import Path
 import numpy as np
-from dpnotes.experiments import Decision, Experiment, Spec, chunks, run
-chunks.cpu_cache_bytes = lambda: 10**12  # memory alone decides
-
-SIZE = 20_000_000
-
-def cells(spec):
-    return [{"index": 0}]
-
+from dpnotes.experiments import Decision, chunks, run
+from toys.experiment import EXPERIMENT
 def run_cell(spec, cell, context):
-    def total(runs):
-        return {"total": np.ones((len(runs), SIZE // 8)).sum(axis=1)}
-    return context.in_chunks(total, 40, SIZE if spec["truthful"] else SIZE // 10)
-
-def decide(frame, spec):
-    return Decision("reproduced", "it ran")
-
-if __name__ == "__main__":
-    import measured
-    parameters = {"truthful": sys.argv[1] == "truthful", "decision_rule": "it runs"}
-    specs = {"quick": Spec("toy", "memory", "quick", parameters)}
-    experiment = Experiment(paper="toy", name="memory", title="", question="", specs=specs,
-                            cells=measured.cells, run_cell=measured.run_cell, decide=measured.decide)
-    result = run(experiment, "quick", device="cpu", memory="700MB", report=lambda line: None)
-    # Not ru_maxrss: that keeps the peak of the process that started this one.
-    peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
-    print(json.dumps({"peak": peak, "chunk": result.manifest["chunking"][0]["chunk_size"]}))
+    work = lambda runs: {"total": np.ones((len(runs), 2_500_000)).sum(axis=1)}
+    return context.in_chunks(work, 40, int(sys.argv[1]))
+chunks.cpu_cache_bytes, run_cell.__module__ = lambda: 10**12, "toys.experiment"  # memory alone decides
+parts = {"cells": lambda spec: [{}], "stages": (), "decide": lambda *_: Decision("reproduced", "it ran")}
+result = run(replace(EXPERIMENT, run_cell=run_cell, **parts), "quick", device="cpu", memory="700MB", report=len)
+# Not ru_maxrss: that keeps the peak of the process that started this one.
+peak = re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]
+print(1024 * int(peak), result.manifest["chunking"][0]["chunk_size"])
 """
-
-
-def measured(folder: Path, which: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    (folder / "measured.py").write_text(MEASURED)
-    monkeypatch.setenv("DPNOTES_RESULTS", str(folder / "results"))
-    monkeypatch.setenv("DPNOTES_CACHE", str(folder / "cache"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    output = subprocess.run([sys.executable, folder / "measured.py", which], capture_output=True, text=True)
-    assert output.returncode == 0, output.stderr
-    return json.loads(output.stdout)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
 @pytest.mark.slow
-def test_the_peak_of_a_process_stays_under_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    truthful = measured(tmp_path, "truthful", monkeypatch)
-    assert truthful["peak"] < 700e6 and truthful["chunk"] > 5
-    assert measured(tmp_path, "control", monkeypatch)["peak"] > 700e6
+def test_the_peak_of_a_process_stays_under_the_limit(toy: Toy):
+    def measured(said: int) -> tuple[int, int]:
+        toy.without_result()
+        output = subprocess.run([sys.executable, "-c", MEASURED, str(said)], capture_output=True, text=True)
+        assert output.returncode == 0, output.stderr
+        peak, chunk = output.stdout.split()
+        return int(peak), int(chunk)
+
+    peak, chunk = measured(20_000_000)
+    assert peak < 700e6 and chunk > 5
+    toy.cells()[0].unlink()
+    assert measured(2_000_000)[0] > 700e6, "the control"

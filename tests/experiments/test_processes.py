@@ -63,25 +63,13 @@ def test_what_several_processes_cannot_do_is_refused():
     runner.refuse(clients.EXPERIMENT, "auto", 1, 4)
     single = replace(clients.EXPERIMENT, distributed=False)
     runner.refuse(single, "cuda", 2, 1)
-    for arguments, message in (
-        ((single, "auto", 1, 4), "drift_escape.clients does not share its work out"),
-        ((clients.EXPERIMENT, "auto", 2, 4), "jobs=2 to be 1 in 4 processes"),
-        ((clients.EXPERIMENT, "cuda", 1, 4), "device='cuda' to be 'cpu'"),
+    for experiment, device, jobs, message in (
+        (single, "auto", 1, "drift_escape.clients does not share its work out"),
+        (clients.EXPERIMENT, "auto", 2, "jobs=2 to be 1 in 4 processes"),
+        (clients.EXPERIMENT, "cuda", 1, "device='cuda' to be 'cpu'"),
     ):
         with pytest.raises(ValueError, match=message):
-            runner.refuse(*arguments)
-
-
-def test_other_columns_are_refused_to_the_bit():
-    class Different(Fake):
-        def gather_objects(self, value: Any) -> list[Any]:
-            other = {name: f"{digest[:-1]}x" if "error" in name else digest for name, digest in value.items()}
-            return [value, value, other]
-
-    columns = {"used": np.arange(3), "error": np.ones(3)}
-    runner._compare(Fake(0, 3), columns)  # type: ignore[arg-type]
-    with pytest.raises(ProcessLost, match="rank 2 has the sha256 of column error="):
-        runner._compare(Different(0, 3), columns)  # type: ignore[arg-type]
+            runner.refuse(experiment, device, jobs, 4)
 
 
 def test_control_another_order_of_the_sum_gives_other_columns(monkeypatch: pytest.MonkeyPatch):
@@ -141,7 +129,7 @@ def test_processes_store_the_bytes_of_one_and_one_of_them_speaks(alone: Path, tm
         assert columns_of(folder) == columns_of(alone)
         manifest, one = manifest_of(folder), manifest_of(alone)
         assert manifest["processes"] == [{"processes": num_processes, "count": 8}]
-        assert (manifest["key"], manifest["decision"]) == (one["key"], one["decision"])
+        assert (manifest["identity"], manifest["decision"]) == (one["identity"], one["decision"])
         assert [line.split()[2] for line in run.stdout.splitlines()[:8]] == [f"{n}/8" for n in range(1, 9)]
         assert len(run.stdout.splitlines()) == 9 and "dpnotes:" not in run.stderr
 
@@ -169,8 +157,8 @@ def test_who_dies_is_named_and_any_number_goes_on_from_what_is_finished(alone: P
         ("hang", r"rank 0: .* rank 1 \(clients 4 to 11\) did not come to round"),
         ("memory", r"rank 1: .* rank 1 is out of memory \(no room\)"),
         ("columns", "rank 0: .* rank 1 has the sha256 of column error="),
-        ("spec", "rank 0: .* rank 1 has spec="),
-        ("code", "rank 0: .* rank 1 has code of dpnotes.oracles.blocks="),
+        ("spec", "rank 0: .* rank 1 has spec and data="),
+        ("code", "rank 0: .* rank 1 has source='0000000000000000', rank 0 has "),
         ("threads", "rank 0: .* rank 1 has threads=2, rank 0 has 1"),
         ("arguments", "dpnotes: rank 1: Expected 'drift_escape.other' to be the name of one experiment"),
     ],

@@ -61,74 +61,76 @@ def result(state: str, manifest: dict[str, Any], figure: PaperFigure | None = No
         unaccounted=("the scaling",),
         figure=figure,
     )
-    changes = {"code": "dpnotes.core"} if state == "stale" else {}
-    return store.Result(experiment, spec, pd.DataFrame(), manifest, state, changes, Decision("undecided", ""))  # type: ignore[arg-type]
+    reason = {"disputed": "numbers to be changed by new draws", "mismatched": "of other parameters or data: seed"}
+    facts = manifest, state, reason.get(state, ""), Decision("undecided", "")
+    return store.Result(experiment, spec, pd.DataFrame(), *facts)  # type: ignore[arg-type]
 
 
 MANIFEST = {
     "experiment": "toy.mean",
-    "key": "0123456789abcdef",
     "git_commit": "fedcba9876543210",
     "git_dirty": True,
     "environments": [{"device": "cpu", "name": "a processor", "versions": {"torch": "2.13.0"}}],
     "cell_seconds": 12.3,
 }
+COMPUTED = "computed at fedcba987654, with uncommitted changes"
+DISPUTED = "DISPUTED: numbers to be changed by new draws"
+MISMATCHED = "MISMATCHED: of other parameters or data: seed"
 
 
 @pytest.mark.parametrize(
-    ("current", "shown"),
+    ("stored", "shown"),
     [(("quick",), "quick"), (("quick", "cpu"), "cpu"), (("quick", "cpu", "paper"), "paper"), (("cpu",), "cpu")],
 )
-def test_the_current_result_of_the_largest_profile_is_shown(current, shown, monkeypatch: pytest.MonkeyPatch):
-    one = result("current", MANIFEST)
+def test_the_stored_result_of_the_largest_profile_is_shown(stored, shown, monkeypatch: pytest.MonkeyPatch):
+    one = result("stored", MANIFEST)
     specs = {profile: replace(one.spec, profile=profile) for profile in ("quick", "cpu", "paper")}
     experiment = replace(one.experiment, specs=specs)
     monkeypatch.setattr(
         results.store,
         "load",
         lambda _, profile: replace(
-            one, experiment=experiment, spec=specs[profile], state="current" if profile in current else "missing"
+            one, experiment=experiment, spec=specs[profile], state="stored" if profile in stored else "missing"
         ),
     )
     assert results.Results([experiment]).show("mean").spec.profile == shown
 
 
 def test_the_verdict_is_the_first_word_and_the_rule_is_folded():
-    one = result("current", MANIFEST)
+    one = result("stored", MANIFEST)
     shown = results.Shown(one, one)._repr_html_()
     assert "<p><b>Undecided</b>: </p>" in shown and "always" not in re.sub("(?s)<details>.*?</details>", "", shown)
     assert "<summary>rule</summary><p>always</p></details>" in shown
 
 
 def test_that_nothing_is_outstanding_is_said(monkeypatch: pytest.MonkeyPatch):
-    for state, said in (("current", "none"), ("missing", "A toy")):
+    for state, said in (("stored", "none"), ("missing", "A toy"), ("mismatched", "A toy"), ("disputed", "A toy")):
         one = result(state, MANIFEST)
         monkeypatch.setattr(results.store, "load", lambda *_, one=one: one)
         assert results.Results([one.experiment]).outstanding().rows[0][0] == said
 
 
-def test_provenance_of_a_current_result():
-    assert results.provenance(result("current", MANIFEST)).splitlines() == [
-        "toy.mean, profile quick, key 0123456789ab",
-        "code fedcba987654, with uncommitted changes; torch 2.13.0 on a processor; 12 s of computing",
-        "run with this code",
+def test_provenance_of_a_stored_result():
+    assert results.provenance(result("stored", MANIFEST)).splitlines() == [
+        "toy.mean, profile quick",
+        f"{COMPUTED}; torch 2.13.0 on a processor; 12 s of computing",
         "not accounted: the scaling",
     ]
 
 
-def test_a_verified_result_says_so_with_its_cells_and_its_commit():
-    cells = [{"arm": "a"}, {"arm": "b"}]
-    record = {"cells": cells, "rounding": 0.0, "git_commit": "abcdef9876543210", "git_dirty": False}
-    shown = result("current", MANIFEST | {"cells": 9, "verified": record})
-    expected = "verified at abcdef987654: 2 of 9 cells run again, the same numbers"
-    assert results.provenance(shown).splitlines()[2] == expected
-    drawn = results.picture(shown, lambda axes: None, lambda: "A line.")
-    assert " ".join(drawn.figure.get_supxlabel().split()) == f"{expected}; not accounted: the scaling"
-    assert not result("stale", MANIFEST | {"cells": 9, "verified": record}).pedigree
+def test_agreement_is_no_part_of_what_a_notebook_shows():
+    """It changes with every commit, and stored outputs are compared."""
+    record = {"cells": ["0", "1"], "largest": 0.0, "git_commit": "abcdef9876543210", "git_dirty": False, "source": "0"}
+    agreed = result("stored", MANIFEST | {"cells": 9, "agreed": [record]})
+    assert agreed.agreed == "last agreed at abcdef987654: 2 of 9 cells; code changed since"
+    assert results.provenance(agreed) == results.provenance(result("stored", MANIFEST))
+    drawn = results.picture(agreed, lambda axes: None, lambda: "A line.")
+    assert " ".join(drawn.figure.get_supxlabel().split()) == f"{COMPUTED}; not accounted: the scaling"
 
 
-def test_provenance_says_first_when_a_result_is_stale_or_missing():
-    assert results.provenance(result("stale", MANIFEST)).startswith("STALE: code changed\n")
+def test_provenance_says_first_when_a_result_is_disputed_mismatched_or_missing():
+    assert results.provenance(result("disputed", MANIFEST)).startswith(f"{DISPUTED}\n")
+    assert results.provenance(result("mismatched", MANIFEST)).startswith(f"{MISMATCHED}\n")
     assert results.provenance(result("missing", {})).splitlines() == [
         "MISSING: dpnotes run toy.mean --profile quick",
         "not accounted: the scaling",
@@ -142,23 +144,26 @@ def test_the_picture_of_a_result_says_what_has_to_be_said():
         said = shown.figure.get_suptitle(), [text.get_text() for text in axes.texts], shown.figure.get_supxlabel()
         return repr(shown), *said
 
-    assert finished("current") == (f"{OWN}. A line.", OWN, [], "run with this code; not accounted: the scaling")
-    stale = f"STALE: code changed; {OWN}"
-    assert finished("stale") == (f"{stale}. A line.", stale, ["STALE"], "not accounted: the scaling")
+    below = f"{COMPUTED}; not accounted: the scaling"
+    assert finished("stored") == (f"{OWN}. A line.", OWN, [], below)
+    said = f"{DISPUTED}; {OWN}"
+    assert finished("disputed") == (f"{said}. A line.", said, ["DISPUTED"], below)
+    said = f"{MISMATCHED}; {OWN}"
+    assert finished("mismatched") == (f"{said}. Nothing to see yet.", said, ["MISMATCHED"], below)
 
 
 def test_what_is_not_the_papers_setting_is_said_on_picture_and_table():
-    shown = result("current", MANIFEST, FIGURE, repeats=3)
+    shown = result("stored", MANIFEST, FIGURE, repeats=3)
     said = "not the paper's setting, profile quick: repeats 3 (paper: 100)"
     drawn = results.picture(shown, lambda axes: None, lambda: "A line.")
     assert drawn.figure.get_suptitle() == said and repr(drawn) == f"{said}. A line."
     assert results.table(shown, lambda frame: pd.DataFrame({"x": [1]}), {"x": "{x}"}).caption == said
-    same = results.setting(result("current", MANIFEST, FIGURE))
+    same = results.setting(result("stored", MANIFEST, FIGURE))
     assert same == "the paper's setting as far as it is stated, profile quick"
 
 
 def test_the_comparison_says_what_differs_and_why():
-    table = results.compared(result("current", MANIFEST, FIGURE, repeats=3))
+    table = results.compared(result("stored", MANIFEST, FIGURE, repeats=3))
     assert table.rows == [
         ["repeats", "100", "3", "time"],
         ["step size", "0.1", "0.1", ""],
@@ -166,7 +171,7 @@ def test_the_comparison_says_what_differs_and_why():
         ["what it shows", "a line", "undecided: ", ""],
     ]
     with pytest.raises(ValueError, match="Expected experiment='toy.mean' to be one of the paper's figures"):
-        results.compared(result("current", MANIFEST))
+        results.compared(result("stored", MANIFEST))
 
 
 def test_a_missing_result_has_empty_axes_and_a_table_without_rows():
@@ -181,24 +186,20 @@ def test_a_missing_result_has_empty_axes_and_a_table_without_rows():
     assert (table.columns, table.rows) == (["x"], []) and table.caption.startswith("MISSING")
 
 
-@pytest.mark.parametrize("state, said", [("current", OWN), ("stale", f"STALE: code changed; {OWN}")])
-def test_any_other_result_is_drawn_and_tabulated(state: str, said: str):
+@pytest.mark.parametrize("state, said", [("stored", OWN), ("disputed", f"{DISPUTED}; {OWN}")])
+def test_a_result_that_is_shown_is_drawn_and_tabulated(state: str, said: str):
     shown = results.picture(result(state, MANIFEST), lambda axes: plots.curve(axes, [1, 2], [3, 4]), lambda: "A line.")
     assert len(shown.figure.axes[0].lines) == 1 and repr(shown) == f"{said}. A line."
     table = results.table(result(state, MANIFEST), lambda frame: pd.DataFrame({"x": [1.5]}), {"x": "{x:.2f}"})
     assert table.rows == [["1.50"]] and table.caption == said
 
 
-def test_a_stale_result_may_lack_a_column_and_a_current_one_may_not():
-    def rows(frame: pd.DataFrame) -> pd.DataFrame:
-        return frame[["renamed"]]
-
-    table = results.table(result("stale", MANIFEST), rows, {"x": "{x}"})
-    assert table.rows == [] and table.caption == f"STALE: code changed; {OWN}"
-    shown = results.picture(result("stale", MANIFEST), lambda axes: rows(result("stale", MANIFEST).frame), lambda: "")
-    assert repr(shown) == f"STALE: code changed; {OWN}. Nothing to see yet."
-    with pytest.raises(KeyError, match="renamed"):
-        results.table(result("current", MANIFEST), rows, {"x": "{x}"})
+def test_a_result_that_is_shown_may_not_lack_a_column():
+    for state in ("stored", "disputed"):
+        with pytest.raises(KeyError, match="renamed"):
+            results.table(result(state, MANIFEST), lambda frame: frame[["renamed"]], {"x": "{x}"})
+    table = results.table(result("mismatched", MANIFEST), lambda frame: frame[["renamed"]], {"x": "{x}"})
+    assert table.rows == [] and table.caption == f"{MISMATCHED}; {OWN}"
 
 
 # ---------------------------------------------------------------- the notebooks
@@ -270,9 +271,9 @@ def test_what_was_not_run_has_no_verdict(path: Path):
             assert all(row.endswith("not run") for row in rows)
 
 
-@cache  # to find out what is current takes seconds
+@cache  # to load all results takes seconds
 def missing() -> set[str]:
-    def current(one: Experiment) -> bool:
-        return any(store.load(one, profile).state == "current" for profile in one.specs)
+    def is_shown(one: Experiment) -> bool:
+        return any(store.load(one, profile).is_shown for profile in one.specs)
 
-    return {one.title for one in all_experiments() if not current(one)}
+    return {one.title for one in all_experiments() if not is_shown(one)}

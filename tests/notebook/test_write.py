@@ -1,4 +1,4 @@
-"""The notebook writer: what it stores, what it refuses, and that nbval then compares it."""
+"""The notebook writer: what it stores, what it refuses, that nbval then compares it, the run as another."""
 
 import json
 import os
@@ -9,7 +9,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from dpnotes.notebook.write import main, tidy
+from dpnotes.experiments import provenance
+from dpnotes.notebook.write import differences, main, tidy
+from tests.drawing import drawn
 
 ROOT = Path(__file__).parents[2]
 EXPLORER = """\
@@ -29,6 +31,9 @@ print(os.environ["OMP_NUM_THREADS"], os.environ["PYTHONHASHSEED"], os.path.basen
 print({"b", "a", "c"})"""
 
 
+INSTRUCTIONS = "import torch\nprint(torch.backends.cpu.get_cpu_capability())"
+
+
 def notebook(path: Path, *sources: str) -> Path:
     cells = [nbformat.v4.new_code_cell(source) for source in sources]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
@@ -38,7 +43,7 @@ def notebook(path: Path, *sources: str) -> Path:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = notebook(tmp_path_factory.mktemp("written") / "good.ipynb", EXPLORER, ENVIRONMENT)
-    assert main([str(path)]) == 0
+    assert main(["--once", str(path)]) == 0
     return path
 
 
@@ -57,13 +62,6 @@ def test_what_is_folded_stays_folded():
     made = nbformat.v4.new_code_cell("1", metadata={"jupyter": {"outputs_hidden": True, "other": 1}, "collapsed": True})
     (kept,) = tidy(nbformat.v4.new_notebook(cells=[made])).cells
     assert kept.metadata == {"jupyter": {"outputs_hidden": True}}
-
-
-@pytest.mark.slow
-def test_a_second_run_gives_the_same_bytes(written: Path):
-    before = written.read_bytes()
-    assert main([str(written)]) == 0
-    assert written.read_bytes() == before
 
 
 @pytest.mark.slow
@@ -110,3 +108,69 @@ def test_a_bad_notebook_is_refused_and_left_alone(tmp_path: Path, capsys, source
 def test_a_missing_file_is_named(capsys):
     assert main(["--check", "no/such.ipynb"]) == 1
     assert "no/such.ipynb: there is no such file" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- as another processor
+elsewhere = pytest.mark.skipif(provenance.another_processor() is None, reason="takes glibc on x86-64")
+
+
+@pytest.mark.slow
+@elsewhere
+def test_what_depends_on_the_processor_is_refused_and_left_alone(tmp_path: Path, capsys):
+    path = notebook(tmp_path / "bad.ipynb", "print(1)\nprint(2)", "print(1)\n" + INSTRUCTIONS)
+    before = path.read_bytes()
+    assert main([str(path)]) == 1
+    here, other = "AVX", "another processor 'DEFAULT'"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{path}: cell 1, line 2 of stdout: stored '{here}") and line.endswith(other)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+    assert main(["--once", str(path)]) == 0, "a draft"
+    before = path.read_bytes()
+    assert main(["--as-another-processor", str(path)]) == 1
+    assert other in capsys.readouterr().err and path.read_bytes() == before
+
+
+@pytest.mark.slow
+def test_what_does_not_is_stored_and_a_second_run_gives_the_same_bytes(written: Path):
+    before = written.read_bytes()
+    assert main([str(written)]) == 0
+    assert written.read_bytes() == before
+    assert main(["--as-another-processor", str(written)]) == 0
+
+
+@pytest.mark.slow
+@elsewhere
+def test_an_error_on_another_processor_alone_is_named_so(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    source = INSTRUCTIONS + "\nassert torch.backends.cpu.get_cpu_capability() != 'DEFAULT'"
+    path = notebook(tmp_path / "bad.ipynb", source)
+    assert main([str(path)]) == 1
+    assert "as another processor: " in capsys.readouterr().err
+    # Control: variables without effect are noticed.
+    path = notebook(tmp_path / "good.ipynb", "1 + 1")
+    monkeypatch.setattr(provenance, "another_processor", lambda: {"DPNOTES": "1"})
+    assert main([str(path)]) == 1
+    assert "this is no other processor" in capsys.readouterr().err
+
+
+def test_where_it_cannot_be_done_it_is_said(written: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(provenance.platform, "libc_ver", lambda: ("", ""))
+    assert provenance.another_processor() is None
+    assert main(["--as-another-processor", str(written)]) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith("Left out") and said.out == f"{written}: left out\n"
+
+
+def test_pictures_and_readouts_are_not_compared(written: Path):
+    run = nbformat.read(written, as_version=4)
+    changes = {"base64,": ("base64,A", 0), "The area": ("An area", 0), "Explorer(side)": ("Explorer()", 1)}
+    for old, (new, differ) in changes.items():
+        other = nbformat.reads(nbformat.writes(run).replace(old, new), as_version=4)
+        assert other != run and len([*differences(run, other)]) == differ
+
+
+@pytest.mark.slow
+@elsewhere
+@pytest.mark.timeout(1800)
+def test_two_stored_notebooks_hold_on_another_processor(capsys):
+    chosen = drawn((str(path) for path in (ROOT / "notebooks").glob("*.ipynb")), 2)
+    assert main(["--as-another-processor", *chosen]) == 0, capsys.readouterr().err

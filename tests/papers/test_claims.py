@@ -22,7 +22,8 @@ import sympy
 
 import dpnotes
 from dpnotes import papers
-from dpnotes.theory import errata
+from dpnotes.experiments import provenance
+from dpnotes.theory import certificates, errata
 from dpnotes.theory.cache import Verdicts, sources
 from dpnotes.theory.claims import Claim, Severity
 from dpnotes.theory.inequalities import Monotone
@@ -31,6 +32,7 @@ from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import PaperSymbols
 from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
+from tests.drawing import drawn
 
 ROOT = Path(__file__).parents[2]
 SCOPES = {"checked", "algorithm", "no formula"}
@@ -133,6 +135,36 @@ def test_verdicts_are_the_same_in_another_process_and_load_no_torch(paper: str):
     )
     found = json.loads(python(code, PYTHONHASHSEED="7"))
     assert found == {name: str(verdict) for name, verdict in verdicts(paper).items()}
+
+
+# Prints all that is computed of a paper's claims, on whatever processor; `PAPER` stands in front.
+COMPUTED = """
+import json, dpnotes
+from dpnotes import papers
+from dpnotes.theory import certificates, errata
+from dpnotes.theory.cache import Verdicts
+
+claims = papers.claims(PAPER)
+with Verdicts(cached=False) as known:
+    corrections = {c.id: str(found.kind) for c in claims if (found := known.of_correction(c))}
+    page = errata.page([papers.paper(PAPER)], claims, known, dpnotes.__version__)
+    found = [{c.id: str(known.of(c).kind) for c in claims}, corrections, page.splitlines()]
+print(json.dumps([*found, certificates.document(claims, dpnotes.__version__)]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(provenance.another_processor() is None, reason="takes glibc on x86-64")
+def test_verdicts_errata_and_certificates_of_a_drawn_paper_hold_on_another_processor():
+    (paper,) = drawn(papers.PAPERS)
+    code = f"PAPER = {paper!r}\n{COMPUTED}\n{provenance.CHECK_OF_ANOTHER}"
+    kinds, corrected, lines, certified = json.loads(python(code, **(provenance.another_processor() or {})))
+    assert kinds == {name: row["verdict"] for name, row in expected(paper).items()}, paper
+    assert corrected == {name: row["corrected"] for name, row in expected(paper).items() if row["corrected"]}, paper
+    entries = [line for line in lines if line.startswith("* ")]
+    assert len(entries) > 10 and not {*entries} - {*page().splitlines()}, paper
+    here = certificates.document(papers.claims(paper), dpnotes.__version__)
+    assert certified == json.loads(json.dumps(here)), paper
 
 
 # ---------------------------------------------------------------- a check can fail

@@ -186,20 +186,6 @@ def test_many_levels_are_their_composition():
 
 
 @pytest.mark.slow
-def test_batches_of_fixed_size_are_the_library_s_renyi_bound():
-    for multiplier, size, steps in ((1.0, 10, 100), (2.0, 100, 500)):
-        event = Event(multiplier, REPLACE_ONE, Sampling.fixed_size(size, 1000), steps)
-        accountant = library_rdp.RdpAccountant(neighboring_relation=NeighboringRelation.REPLACE_ONE)
-        accountant.compose(to_dp_event([event]))
-        ours = account([event], 1e-5).epsilon
-        assert accountant.get_epsilon(1e-5) * (1 - 1e-9) <= ours <= accountant.get_epsilon(1e-5) * (1 + 5e-3)
-    everything = Event(2.0, REPLACE_ONE, Sampling.fixed_size(1000, 1000), 10)
-    assert account([everything], 1e-5).epsilon == pytest.approx(
-        account([Event(2.0, REPLACE_ONE, count=10)], 1e-5, "RDP").epsilon, rel=5e-2
-    )
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("multiplier", "size", "steps"), [(1.0, 10, 1000), (2.0, 50, 500), (1.5, 20, 3000)])
 def test_the_claim_for_batches_of_fixed_size_is_above_what_is_attained(multiplier, size, steps):
     # One example, +clip in one data set and -clip in the other, all others zero: the sum of a batch is one of two
@@ -210,16 +196,15 @@ def test_the_claim_for_batches_of_fixed_size_is_above_what_is_attained(multiplie
     lower = attained.get_epsilon(1e-5)
     event = Event(multiplier, REPLACE_ONE, Sampling.fixed_size(size, 1000), steps)
     assert lower * (1 + 1e-3) < account([event], 1e-5).epsilon
-    # The control: a batch from ten times as many examples claims less than that. (Half the sensitivity does not: the
-    # bound is loose by more than two, so this test alone cannot tell the conventions apart.)
-    assert account([replace(event, sampling=Sampling.fixed_size(size, 10_000))], 1e-5).epsilon < lower
+    half = replace(event, noise_multiplier=2 * multiplier)
+    assert account([half], 1e-5).epsilon < lower, "control: half the sensitivity, that of an example removed"
 
 
 @pytest.mark.slow
 def test_many_levels_of_fixed_size_batches_search_the_right_orders():
     batch = Sampling.fixed_size(10, 1000)
     events = [Event(float(z), REPLACE_ONE, batch, 5) for z in np.linspace(0.8, 3.0, 12)]
-    assert account(events, 1e-5).epsilon == _renyi(tuple(events), 1e-5, _ORDERS)[0]
+    assert account(events, 1e-5, "RDP").epsilon == _renyi(tuple(events), 1e-5, _ORDERS)[0]
 
 
 # ---------------------------------------------------------------- parallel composition
@@ -378,7 +363,7 @@ def test_losses_below_the_rounding_of_their_probabilities_are_refused():
     events = [Event(1e6, ADD_OR_REMOVE, Sampling.poisson(1e-4), 10**6)]
     with pytest.raises(pld.LimitError, match="above the rounding of their probabilities"):
         account(events, 1e-5, "PLD")
-    assert account(events, 1e-5).accountant == "Renyi divergences"
+    assert account(events, 1e-5).accountant == "exact Gaussian", "no more than whole batches"
     louder = (replace(events[0], noise_multiplier=1e3),)  # its distribution has a mass of 2.3
     assert not pld.near_least(louder, 1e-5) and account(louder, 1e-5).epsilon <= account(louder, 1e-5, "PLD").epsilon
     assert pld.near_least(tuple(poisson(1.0, 0.01, 1000)), 1e-5), "control"
@@ -557,8 +542,8 @@ TOO_LARGE = [
 @pytest.mark.parametrize("events", TOO_LARGE)
 def test_what_no_distribution_holds_is_bounded_by_renyi_divergences(events):
     claim = account(events, 1e-5)
-    assert claim.accountant == "Renyi divergences" and math.isfinite(claim.epsilon)
-    assert claim.epsilon == account(events, 1e-5, "RDP").epsilon
+    assert claim.accountant in ("Renyi divergences", "exact Gaussian") and math.isfinite(claim.epsilon)
+    assert claim.epsilon <= account(events, 1e-5, "RDP").epsilon
     with pytest.raises(pld.LimitError):
         account(events, 1e-5, "PLD")
     if all(event.noise != "gaussian" for event in events):  # and never more than the sum of the epsilons
@@ -694,8 +679,8 @@ def test_a_method_that_does_not_know_an_event_says_who_does():
         ):
             account(sampled, 1e-5, method)  # type: ignore[arg-type]
     fixed = [Event(1.0, REPLACE_ONE, Sampling.fixed_size(1, 10))]
-    with pytest.raises(CombinationError, match="Expected accountant='PLD' without fixed-size: that goes with RDP"):
-        account(fixed, 1e-5, "PLD")
+    with pytest.raises(CombinationError, match="='exact' without fixed-size: that goes with PLD or RDP"):
+        account(fixed, 1e-5, "exact")
     with pytest.raises(CombinationError, match="without laplace: that goes with PLD or RDP or classic or tight"):
         account([Event(1.0, ZERO_OUT, noise="laplace")], 1e-5, "exact")
     with pytest.raises(CombinationError, match="Expected noise='gaussian' with sampling=poisson, got 'laplace'"):

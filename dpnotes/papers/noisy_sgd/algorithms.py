@@ -350,7 +350,7 @@ def noisy_sgd(
       ...     sampling=Sampling.fixed_size(10, 50)
       ... )
       >>> runs.guarantees[0].holds, round(runs.guarantees[0].epsilon, 2)
-      (True, 6.28)
+      (True, 2.86)
     """
     validate.positive(step_size=step_size)
     validate.same_length(x=x, noise=noise, streams=streams)

@@ -121,9 +121,9 @@ def readings(
       >>> for name, reading in readings(runs, noise, Premises(sigma=0.1))[0].items():
       ...     print(f"{name}: epsilon={reading.accounted.epsilon:.2f}, delta={reading.accounted.delta:.3g}")
       theorem 3.3: epsilon=inf, delta=0.002
-      premises: epsilon=6.28, delta=0.535
-      transcript: epsilon=6.28, delta=0.002
-      assumption B: epsilon=0.17, delta=0.001
+      premises: epsilon=2.86, delta=0.0194
+      transcript: epsilon=2.86, delta=0.002
+      assumption B: epsilon=0.06, delta=0.001
     """
     validate.instance(Runs, runs=runs)
     validate.same_length(runs=runs.guarantees, noise=noise)

@@ -4,9 +4,6 @@
 `$DPNOTES_DATA/<folder>`, `$DPNOTES_DATA` and the cache (`$DPNOTES_CACHE`, by default pooch's folder for this package),
 then downloaded into the cache. A file is used only if its sha256 is the published one. The list is in
 docs/experiments.md.
-
-A result is stale when code that it imports changed. So an experiment imports the module of its data set
-(`from dpnotes.problems.datasets.mnist import load_mnist`), not this one, which knows all of them.
 """
 
 from collections.abc import Callable

@@ -200,9 +200,9 @@ EXPERIMENT = Experiment(
     specs={"quick": QUICK, "paper": PAPER},
     cells=tuning_cells,
     run_cell=run_cell,
+    stages=(main_cells,),
     decide=decide,
     tolerances=FLOAT32,
-    stages=(main_cells,),
     unaccounted=digits.UNACCOUNTED,
     data=digits.DATA,
 )

@@ -136,8 +136,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 8 * given.first_batch * given.directions * dim)
     context.record_spent(
-        mechanism="tree", rho=given.budget, relation="replace-one", data="synthetic", epsilon=spec["epsilon"],
-        delta=valleys.DELTA,
+        mechanism="tree", rho=given.budget, relation="replace-one", data="synthetic", delta=valleys.DELTA,
+        epsilon=(spec if part == "orders" else spec["increments"])["epsilon"],
     )  # fmt: skip
     count = spec["repeats"]
     return {

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sympy import E, Integer, Max, Rational, exp, log, sqrt
+from sympy import E, Integer, Max, Rational, erfc, exp, log, sqrt
 
 from dpnotes.papers.noisy_sgd import calculators
 from dpnotes.papers.noisy_sgd.claims.convergence import chebyshev, of_sigma
@@ -141,6 +141,30 @@ at.own("transcript", "Privacy by an event of the transcript")(
     "In S no sample of either data set has a gradient above C at any iterate, so that clipped and unclipped "
     "transcripts have the same density there under D, and under D'. Two events in S, all the rest outside.",
     calculation=calculators.TRANSCRIPT_DELTA,
+)
+rate = SYMBOLS.symbol("q", "batch size over examples", domain=UNIT_INTERVAL)
+multiplier = SYMBOLS.symbol("z", "noise over sensitivity, an example replaced")
+above = SYMBOLS.symbol("r", "e^epsilon, less 1")
+
+
+def tail(place: Any) -> Any:
+    """The probability that Gaussian noise of multiplier z is above a place."""
+    return erfc(place / (multiplier * sqrt(2))) / 2
+
+
+# With the example the release is (1-q) N(0, z^2) + q N(1, z^2), without it N(0, z^2), in units of the sensitivity.
+without = multiplier**2 * log((1 / (1 + above) - (1 - rate)) / rate) + Rational(1, 2)
+unsampled = multiplier**2 * log(1 + above / rate) + Rational(1, 2)
+at.own("fixed_size", "Delta of one step on a batch of fixed size, an example replaced")(
+    Inequality(
+        1 - tail(without) - (1 + above) * ((1 - rate) * (1 - tail(without)) + rate * (1 - tail(without - 1))),
+        rate * (tail(unsampled - 1) - (1 + above / rate) * tail(unsampled)),
+        {rate: (0.01, 0.9), multiplier: (0.3, 10), above: (1e-3, 5)},
+        conditions=(1 / (1 + above) > 1 - rate,),
+        subject=hockey_stick,
+    ),
+    "The bound holds for both orders of the neighbours and any other examples; it is attained when the example is "
+    "there, and the claim compares it with the other order at the same distance.",
 )
 at.own("noise", "The least noise of Theorem 3.5")(
     Rate(

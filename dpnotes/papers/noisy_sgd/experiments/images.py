@@ -1,7 +1,4 @@
-"""Figures 1 and 3: accuracy on CIFAR-10 against epsilon. The specs alone; the code stands in `cifar10` and `curves`.
-
-So that an edit of one spec makes no other result stale, none of the code that a result rests on is here.
-"""
+"""Figures 1 and 3: accuracy on CIFAR-10 against epsilon. The specs alone; the code stands in `cifar10` and `curves`."""
 
 from typing import Any
 

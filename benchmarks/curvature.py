@@ -9,7 +9,9 @@ interval after 160 products in float64. The promise is a Ritz value within 1e-3 
 and an interval that contains the truth. How wide it is, since its lower end allows for what a random start vector may
 hide, is printed too. The exit status is 1 when the promise is broken.
 
-Then 40 steps of Lanczos on the network take turns with 40 bare products.
+Then 40 steps of Lanczos on the network take turns with 40 bare products; and where a product is next to nothing,
+intervals take turns with `scipy.sparse.linalg.eigsh`, which finds the eigenvalue and certifies nothing. At most twice
+its time, beside the products, is asked for; that is printed and decides nothing.
 """
 
 import itertools
@@ -17,7 +19,9 @@ import statistics
 import sys
 import time
 
+import numpy as np
 import torch
+from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -28,12 +32,13 @@ from dpnotes.streams import Streams
 DIM, PRODUCTS, LIMIT, FAILURE = 10**6, 40, 1e-3, 1e-3
 LAYERS, NUM_EXAMPLES, TRAINING = (100, 900, 850, 100, 10), 1000, 60
 TRIALS, ROUNDS = 3, 4
+CHEAP_DIM, CHEAP_TOLERANCE, CHEAP_RUNS = 20_000, 1e-3, 16
 STREAMS = Streams.of("benchmark", ["run"])
 
 
-def made_spectrum() -> Tensor:
+def made_spectrum(dim: int = DIM) -> Tensor:
     """Ten outliers up to 1, six down to -0.3, and a bulk `0.01 z^3` of normal z, cut at 0.1 and -0.02; float64."""
-    bulk = (0.01 * STREAMS.normal("bulk", 0, DIM)[0] ** 3).clamp(-0.02, 0.1)
+    bulk = (0.01 * STREAMS.normal("bulk", 0, dim)[0] ** 3).clamp(-0.02, 0.1)
     bulk[:10] = torch.linspace(1, 0.2, 10)
     bulk[10:16] = -torch.tensor([0.3, 0.22, 0.15, 0.1, 0.06, 0.04])
     return bulk
@@ -107,6 +112,47 @@ def overhead(hvp: Product, dim: int, dtype: torch.dtype) -> None:
     )
 
 
+def beside_eigsh(name: str, spectrum: Tensor, runs: int) -> None:
+    """Print the processor's seconds beside the products, of intervals for some runs and of eigsh for each of them."""
+    products, streams = [0, 0], Streams.of("benchmark", range(runs))
+    starts = streams.normal("eigsh", 0, CHEAP_DIM).numpy()
+
+    def hvp(vectors: Tensor) -> Tensor:
+        products[0] += 1
+        return spectrum * vectors
+
+    def product(vector: np.ndarray) -> np.ndarray:
+        products[1] += 1
+        return diagonal * vector.ravel()
+
+    def ours() -> None:
+        smallest_eigenvalue(
+            hvp, CHEAP_DIM, streams, num_products=400, failure_probability=FAILURE, tolerance=CHEAP_TOLERANCE
+        )
+
+    def theirs() -> None:
+        for start in starts:
+            eigsh(operator, k=1, which="SA", tol=CHEAP_TOLERANCE, v0=start, return_eigenvectors=False)
+
+    diagonal = spectrum.numpy()
+    operator = LinearOperator((CHEAP_DIM, CHEAP_DIM), matvec=product, dtype=np.float64)
+    times: list[list[float]] = [[], []]
+    vectors = torch.ones(runs, CHEAP_DIM, dtype=torch.float64)
+    for _ in range(2 * ROUNDS):
+        for which, action, bare in ((0, ours, lambda: spectrum * vectors), (1, theirs, lambda: diagonal * starts[0])):
+            products[which], began = 0, time.process_time()
+            action()
+            whole, began = time.process_time() - began, time.process_time()
+            for _ in range(products[which]):
+                bare()
+            times[which].append(whole - (time.process_time() - began))
+    one, other = (statistics.median(each) for each in times)
+    print(
+        f"{name}, {CHEAP_DIM} dimensions, {runs} runs: {products[0]} products and {one:.3f} s beside them, eigsh "
+        f"{products[1] / runs:.0f} and {other:.3f} s ({one / other:.1f} times)"
+    )
+
+
 def main() -> int:
     """Print the lines, and say whether the promise was kept."""
     spectrum = made_spectrum()
@@ -127,6 +173,11 @@ def main() -> int:
     hvp = products(x, model, inputs, labels)
     kept &= compare("the same in float32", hvp, dim, torch.float32, truth, norm)
     overhead(hvp, dim, torch.float32)
+    torch.set_num_threads(1)  # as eigsh
+    even = torch.linspace(-1, 1, CHEAP_DIM, dtype=torch.float64)
+    for name, spectrum in (("even spectrum", even), ("made spectrum", made_spectrum(CHEAP_DIM))):
+        for runs in (1, CHEAP_RUNS):
+            beside_eigsh(name, spectrum, runs)
     return int(not kept)
 
 

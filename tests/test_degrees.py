@@ -113,17 +113,23 @@ def test_noise_is_a_number_a_coordinate_and_not_an_example():
 
 
 @pytest.mark.slow
-def test_lanczos_reads_its_vectors_once_a_product_and_no_more():
-    def products(number: int) -> int:
-        spectrum = torch.linspace(-1, 1, 600, dtype=torch.float64)
-        with counting() as so_far:
-            on_device = spectrum.to("cuda")
-            start = Streams.of("start", [0]).normal("start", 0, 600).to("cuda")
-            curvature.lanczos(lambda vector: on_device * vector, start, number)
-            return so_far().bytes
+def test_lanczos_reads_its_vectors_once_a_product_at_most_and_only_where_it_must(monkeypatch: pytest.MonkeyPatch):
+    def growth(dim: int) -> float:
+        def products(number: int) -> int:
+            spectrum = torch.linspace(-1, 1, dim, dtype=torch.float64)
+            with counting() as so_far:
+                on_device = spectrum.to("cuda")
+                start = Streams.of("start", [0]).normal("start", 0, dim).to("cuda")
+                curvature.lanczos(lambda vector: on_device * vector, start, number)
+                return so_far().bytes
 
-    sizes = (64, 128, 256)
-    assert 1.5 < exponent(sizes, [products(size) for size in sizes]) < 2.1
+        sizes = (64, 128, 256)
+        return exponent(sizes, [products(size) for size in sizes])
+
+    assert 1.1 < growth(600) < 2.1, "Ritz values converge"
+    assert 0.9 < growth(20_000) < 1.1, "none converges"
+    monkeypatch.setattr(curvature, "_SEMI", 0.0)
+    assert 1.5 < growth(20_000) < 2.1, "control: at every product"
 
 
 def ending_one_by_one(runs: int, take: Callable[[Any, torch.Tensor], Any]) -> int:

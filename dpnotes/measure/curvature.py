@@ -27,11 +27,15 @@ of the tests and not a part.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
+import numpy as np
 import torch
 from scipy import special
+from scipy.linalg.lapack import dsterf
 from torch import Tensor
 
 from dpnotes import validate
@@ -41,12 +45,14 @@ Product = Callable[[Tensor], Tensor]
 
 _KAHAN = math.sqrt(0.5)  # a vector that lost more of its norm than this is orthogonalised once more
 _PRODUCT_ERROR = 4.0  # machine epsilons
+_SEMI = 1e-2  # square roots of an error: how much a vector may have along those before
 _BREAKDOWN = 4.0  # errors of a step: what is left of a vector below this is nothing but errors
 _DIRECTIONS = 4.0  # standard deviations of the component along one direction of an error without preferred direction
 # Products between two looks at whether a run may stop; from 128 on an eighth more, as a look takes time that grows with
 # their square or faster.
 _CHECK_EVERY, _CHECK_RARER = 4, 128
 _POINTS, _ROUNDS = 16, 6  # of the search for the lower end: from 50 nats of gap to 50 / 15^6, a relative 4e-6
+_STEP = 1e-5  # relative: more than the last step of the search
 
 
 # ---------------------------------------------------------------- products
@@ -121,12 +127,26 @@ class Tridiagonal:
 
     def ritz_values(self) -> Tensor:
         """All Ritz values in ascending order, `(..., steps)`; of a run that ended early some are its first entry."""
-        coupling = self.off_diagonal[..., :-1] * self._is_before_last()
-        return torch.linalg.eigvalsh(torch.diag_embed(self.diagonal) + torch.diag_embed(coupling, -1))
+        found = _ritz_values(*self._on_host()[:3])
+        return torch.from_numpy(found).view_as(self.diagonal).to(self.diagonal.device)
 
-    def _is_before_last(self) -> Tensor:
-        steps = torch.arange(1, self.diagonal.shape[-1], device=self.diagonal.device)
-        return steps < self.num_products[..., None]
+    def _on_host(self) -> tuple[np.ndarray, ...]:
+        """Diagonal, off-diagonal, products, and the two flags, with the runs flat."""
+        size = self.diagonal.shape[-1]
+        matrices = (t.reshape(-1, size).cpu().numpy() for t in (self.diagonal, self.off_diagonal))
+        others = (t.reshape(-1).cpu().numpy() for t in (self.num_products, self.invariant, self.finite))
+        return (*matrices, *others)
+
+
+def _ritz_values(diagonal: np.ndarray, off_diagonal: np.ndarray, num_products: np.ndarray) -> np.ndarray:
+    """In ascending order, `(runs, steps)`."""
+    steps = diagonal.shape[1]
+    coupling = off_diagonal * (np.arange(1, steps + 1) < num_products[:, None])
+    # What torch.linalg.eigvalsh calls, once it has made a matrix tridiagonal.
+    found = [dsterf(*pair) for pair in zip(diagonal, coupling[:, : max(1, steps - 1)], strict=True)]
+    if any(failed for _, failed in found):
+        raise ArithmeticError("Expected the eigenvalues of a tridiagonal matrix, but dsterf did not converge.")
+    return np.stack([values for values, _ in found])
 
 
 def lanczos(
@@ -138,15 +158,18 @@ def lanczos(
     stop: Callable[[Tridiagonal], Tensor] | None = None,
     product_error: float | None = None,
 ) -> Tridiagonal:
-    """Lanczos' tridiagonal matrices with full re-orthogonalisation, one for each vector of a batch.
+    """Lanczos' tridiagonal matrices with partial re-orthogonalisation, one for each vector of a batch.
 
     A run ends when its Krylov space is invariant, when a product is not finite, when `stop` says so, or after
     `num_products` (at most `dim`) steps. A run that ended is sent zeros and its products are not looked at; what it
     reports does not depend on the rest of the batch.
 
-    Keeps `num_products` float64 vectors for each start vector, and passes over those so far twice a product, or four
-    times if orthogonalising took over 0.3 of its norm. All but the products is float64: in float32 the inner products
-    of long vectors with a few large entries lose half of their digits. Products of norm below 1e-150 count as zero.
+    Keeps `num_products` float64 vectors for each start vector. Where a new vector would have more along an earlier one
+    than 1/100 of the square root of an error, it and the next are made orthogonal to all so far: two passes over them,
+    or four if that took over 0.3 of its norm. With less than that along one another the vectors give the matrix that
+    exactly orthogonal ones of the same span give, up to its square (Simon, "The Lanczos algorithm with partial
+    reorthogonalization", Math. Comp. 42, 1984). All but the products is float64: in float32 the inner products of long
+    vectors with a few large entries lose half of their digits. Products of norm below 1e-150 count as zero.
 
     Args:
       hvp: from vectors `(..., dim)` to products with symmetric matrices, `(..., dim)`.
@@ -179,53 +202,104 @@ def lanczos(
         raise ValueError("Expected start vectors that are finite and not zero.")
     q = q / norm[:, None]
     size, runs = min(num_products, dim), len(q)
-    running = torch.ones_like(norm, dtype=torch.bool) if active is None else active.expand(batch).reshape(-1).clone()
-    basis = q.new_zeros(runs, size, dim)
-    diagonal, off_diagonal = (norm.new_zeros(runs, size) for _ in range(2))
-    taken = torch.zeros(runs, dtype=torch.int64, device=q.device)
-    invariant, finite = torch.zeros_like(running), torch.ones_like(running)
-    largest = torch.zeros_like(norm)
-    look = _CHECK_EVERY
+    basis = _Basis(q.new_empty(runs, size, dim), rounding * min(1.0, _DIRECTIONS / math.sqrt(dim)))
+    # What is one number a run is kept on the host, which asks the device once a product.
+    running = np.ones(runs, bool) if active is None else active.expand(batch).reshape(-1).cpu().numpy().copy()
+    diagonal, links = np.zeros((runs, size)), np.zeros((runs, size + 1))
+    taken, largest = np.zeros(runs, np.int64), np.zeros(runs)
+    invariant, finite = np.zeros_like(running), np.ones_like(running)
+    scale, look = norm, _CHECK_EVERY
+
+    def on_device(values: np.ndarray) -> Tensor:
+        return torch.from_numpy(values).to(q.device)
 
     def result() -> Tridiagonal:
-        steps = torch.arange(size, device=q.device)
-        padded = torch.where(steps < taken[:, None], diagonal, diagonal[:, :1])
-        tensors = (t.view([*batch, *t.shape[1:]]) for t in (padded, off_diagonal, taken, invariant, finite))
-        return Tridiagonal(*tensors, rounding=rounding)
+        padded = np.where(np.arange(size) < taken[:, None], diagonal, diagonal[:, :1])
+        found = (on_device(each.copy()) for each in (padded, links[:, 1:], taken, invariant, finite))
+        return Tridiagonal(*(t.view([*batch, *t.shape[1:]]) for t in found), rounding=rounding)
 
     for step in range(size):
-        if not bool(running.any()):
+        if not running.any():
             break
-        q = torch.where(running[:, None], q, 0)
-        basis[:, step] = q
+        if not running.all():
+            q = torch.where(on_device(running)[:, None], q, 0)
+        basis.vectors[:, step] = q
         product = hvp(q.view(start.shape).to(start.dtype))
         if product.shape != start.shape:
             raise ValueError(f"Expected a product of shape {tuple(start.shape)}, got {tuple(product.shape)}.")
         w = product.reshape(runs, dim).double()
-        norm = torch.linalg.vector_norm(w, dim=1)
-        failed = running & ~torch.isfinite(norm)
-        finite &= ~failed
-        running = running & ~failed
-        if not bool(running.all()):
-            w = torch.where(running[:, None], w, 0)
-        largest = torch.maximum(largest, torch.where(running, norm, 0))
-        alpha = torch.linalg.vecdot(w, q)
+        norm, alpha = torch.linalg.vector_norm(w, dim=1), torch.linalg.vecdot(w, q)
         w = torch.addcmul(w, q, alpha[:, None], value=-1)
         if step:
-            w = w.addcmul_(basis[:, step - 1], off_diagonal[:, step - 1, None], value=-1)
-        w, beta = _orthogonalise(w, basis[:, : step + 1])
-        diagonal[:, step] = torch.where(running, alpha, 0)
-        off_diagonal[:, step] = torch.where(running, beta, 0)
+            w = w.addcmul_(basis.vectors[:, step - 1], scale[:, None], value=-1)
+        norms, alphas, betas = torch.stack([norm, alpha, torch.linalg.vector_norm(w, dim=1)]).cpu().numpy()
+        finite &= np.isfinite(norms) | ~running
+        running = running & finite
+        largest = np.maximum(largest, np.where(running, norms, 0))
+        diagonal[:, step] = np.where(running, alphas, 0)
+        w, betas = basis.orthogonalise(w, betas, step, diagonal, links, largest, running)
+        links[:, step + 1] = np.where(running, betas, 0)
         taken += running
         # The whole space is invariant, whatever rounding left.
-        ended = running & ((beta <= _BREAKDOWN * rounding * largest) | (step + 1 == dim))
+        ended = running & ((betas <= _BREAKDOWN * rounding * largest) | (step + 1 == dim))
         invariant |= ended
         running = running & ~ended
-        q = w / torch.where(running, beta, 1)[:, None]
         if stop is not None and step + 1 == look and look < size:
-            running &= ~stop(result()).reshape(-1)
+            running = running & ~stop(result()).reshape(-1).cpu().numpy()
             look += _CHECK_EVERY if look < _CHECK_RARER else look // 8
+        scale = on_device(np.where(running, betas, 1))
+        q = w / scale[:, None]
     return result()
+
+
+class _Basis:
+    """The Lanczos vectors of a batch, `(runs, size, dim)`, and estimates of how far the last two are from orthogonal.
+
+    The estimates follow Simon's recurrence, from the matrix itself, with an error added at every step.
+
+    Args:
+      vectors: to be filled.
+      error: of a step, its component along a vector, relative to the spectral norm.
+    """
+
+    def __init__(self, vectors: Tensor, error: float) -> None:
+        runs, size, _ = vectors.shape
+        self.vectors, self.error = vectors, error
+        # Inner products with the vectors, at an offset of one so that each has two neighbours; with itself 1.
+        self._last, self._older = np.zeros((runs, size + 2)), np.zeros((runs, size + 2))
+        self._last[:, 1] = 1
+        self._follows = np.zeros(runs, bool)
+
+    def orthogonalise(
+        self,
+        w: Tensor,
+        betas: np.ndarray,
+        step: int,
+        diagonal: np.ndarray,
+        links: np.ndarray,
+        norms: np.ndarray,
+        running: np.ndarray,
+    ) -> tuple[Tensor, np.ndarray]:
+        """The next vectors, times their norms, and the norms; orthogonal to all so far where that is due."""
+        last, found, so_far = self._last, self._older, slice(1, step + 1)
+        errors = (self.error * norms)[:, None]
+        with np.errstate(all="ignore"):  # of runs that ended
+            grown = links[:, so_far] * last[:, 2 : step + 2] + links[:, :step] * last[:, :step]
+            grown += (diagonal[:, :step] - diagonal[:, step, None]) * last[:, so_far]
+            grown -= links[:, step, None] * found[:, so_far]
+            found[:, so_far] = (grown + np.copysign(errors, grown)) / betas[:, None]
+            found[:, step + 1 : step + 2], found[:, step + 2] = errors / betas[:, None], 1
+        estimates = found[:, 1 : step + 2]
+        lost = running & ~(np.abs(estimates).max(1) <= _SEMI * math.sqrt(self.error))  # or is not a number
+        due = lost | self._follows & running
+        if due.any():  # this vector and the next, since a step starts from two
+            orthogonal, rest = _orthogonalise(w, self.vectors[:, : step + 1])
+            w = torch.where(torch.from_numpy(due).to(w.device)[:, None], orthogonal, w)
+            betas = np.where(due, rest.cpu().numpy(), betas)
+            estimates[due] = self.error
+        self._follows = lost & ~self._follows
+        self._last, self._older = found, last
+        return w, betas
 
 
 def _orthogonalise(w: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
@@ -409,18 +483,23 @@ class _Search:
         return None if self.tolerance is None and self.threshold is None else self._is_good_enough
 
     def _is_good_enough(self, matrix: Tridiagonal) -> Tensor:
-        found = self.smallest(matrix)
-        done = torch.zeros_like(matrix.finite)
+        """Whether each run's interval is narrow or decides: one gap a condition, where the lower end takes a search."""
+        seen = _Polynomials.of(matrix, self.dim, self.failure_probability)
+        bound = torch.as_tensor(torch.inf if self.smoothness is None else self.smoothness).cpu().expand(seen.shape)
+        upper = torch.minimum(seen.upper, bound.reshape(-1))
+        done, wanted = torch.zeros_like(seen.known), []
         if self.tolerance is not None:
-            done |= found.width <= self.tolerance * matrix.ritz_values().abs().amax(-1)
+            wanted.append(upper - self.tolerance * seen.ritz.abs().amax(1))
         if self.threshold is not None:
-            done |= (found.lower > self.threshold) | (found.upper < self.threshold)
-        return done
+            wanted.append(torch.as_tensor(self.threshold).to(upper).expand(seen.shape).reshape(-1))
+            done |= upper < wanted[-1]
+        for lower in wanted:
+            done |= seen.is_above(lower) | (-bound.reshape(-1) > lower)
+        return (done & seen.known).view(seen.shape).to(matrix.finite.device)
 
     def smallest(self, matrix: Tridiagonal) -> Interval:
-        # A few thousand operations on a few numbers a run: never worth a kernel launch each.
-        host = replace(matrix, **{name: t.cpu() for name, t in vars(matrix).items() if isinstance(t, Tensor)})
-        lower, upper = (t.to(matrix.diagonal.device) for t in _bounds(host, self.dim, self.failure_probability))
+        ends = _Polynomials.of(matrix, self.dim, self.failure_probability).ends()
+        lower, upper = (end.view(matrix.finite.shape).to(matrix.diagonal.device) for end in ends)
         if self.smoothness is not None:
             bound = torch.as_tensor(self.smoothness).to(lower)
             if bool((matrix.finite & (upper < -bound)).any()):
@@ -433,83 +512,95 @@ class _Search:
         return Interval(lower, upper, self.failure_probability, matrix.num_products)
 
 
-def _bounds(matrix: Tridiagonal, dim: int, failure_probability: float) -> tuple[Tensor, Tensor]:
-    """Lower and upper end for the smallest eigenvalue, `(...)`."""
-    known = (matrix.finite & (matrix.num_products > 0)).reshape(-1)
-    steps, invariant = matrix.num_products.reshape(-1), matrix.invariant.reshape(-1)
-    off = matrix.off_diagonal.flatten(0, -2)
-    ritz = matrix.ritz_values().flatten(0, -2)
-    # All of them are at most the spectral norm; in its units the smallest numbers neither vanish nor overflow.
-    norm = torch.cat([ritz.abs(), off], dim=1).amax(1)
-    unit = torch.where(norm > 0, norm, 1)[:, None]
-    smallest = ritz[:, :1]
-    diagonal, off = (matrix.diagonal.flatten(0, -2) - smallest) / unit, off / unit
-    gap = _largest_gap(diagonal, off, steps, invariant, matrix.rounding, dim, failure_probability)
-    upper = smallest[:, 0] + matrix.rounding * steps.sqrt() * norm
-    lower = smallest[:, 0] - gap * norm
-    lower, upper = torch.where(known, lower, -torch.inf), torch.where(known, upper, torch.inf)
-    return lower.view(matrix.finite.shape), upper.view(matrix.finite.shape)
-
-
 def _start_component(dim: int, failure_probability: float) -> float:
     """What a coordinate of a uniformly random unit vector exceeds, in absolute value, but with this probability."""
     return math.sqrt(special.betaincinv(0.5, (dim - 1) / 2, failure_probability)) if dim > 1 else 1.0
 
 
-def _largest_gap(
-    diagonal: Tensor,
-    off_diagonal: Tensor,
-    steps: Tensor,
-    invariant: Tensor,
-    rounding: float,
-    dim: int,
-    failure_probability: float,
-) -> Tensor:
-    """How far below the smallest Ritz value the smallest eigenvalue can be, `(runs,)`; rounded up, infinite if unknown.
+@dataclass(frozen=True, eq=False)
+class _Polynomials:
+    """The Lanczos polynomials of runs below their smallest Ritz values, and which eigenvalues they rule out there.
 
-    Everything is in units of the spectral norm; the diagonal is relative to the smallest Ritz value.
+    Below the Ritz values the `P_j = (-1)^j p_j` are positive and follow
+    `b_j P_(j+1) = (a_j - l) P_j - b_(j-1) P_(j-1)`. An error f_j of a step, with component `x' f_j` along the
+    eigenvector, takes at most `|x' f_j| / c` from the right. Ratios of successive P grow as `l` falls, so taking the
+    bounds on |c| and |x' f_j|, with the worse sign, keeps the induction: |q_j' x| is at least what the recurrence says.
 
-    Below the Ritz values the ratios `-p_j / p_(j-1)` are positive: they are the pivots `d_j` of the shifted matrix over
-    `b_j`, `d_j = a_j - l - b_(j-1)^2 / d_(j-1)`. An error f_j of a step, with component `x' f_j` along the
-    eigenvector, adds `x' f_j / (c p_(j-1)(l))` to the pivot. Pivots and |p_j| grow as `l` falls, so taking the bounds
-    on |c| and |x' f_j|, with the worse sign, keeps the induction: |q_j' x| is at least what the recurrence gives.
+    The fields are on the host: a few hundred operations on single numbers are never worth a kernel launch each. Gaps
+    and the recurrence are in units of `norm`, relative to the smallest Ritz value.
     """
-    along = rounding * min(1.0, _DIRECTIONS / math.sqrt(dim))
-    component = _start_component(dim, failure_probability) - along
-    if component <= 0:  # rounding may have taken all of it
-        return torch.full_like(diagonal[:, 0], torch.inf)
-    last = torch.arange(diagonal.shape[1]) == steps[:, None] - 1
-    # What is left of an invariant space is error: any vector of at most this norm.
-    floor = _BREAKDOWN * rounding
-    off_diagonal = torch.where(last & invariant[:, None], off_diagonal.clamp_min(floor), off_diagonal)
-    # The q_j are orthonormal up to rounding; where the last one is an error, its component is at most 1.
-    needed = torch.log1p(invariant + 8 * rounding * steps.double()) - 2 * math.log(component)
-    ratio = along / component
-    square, log_off = off_diagonal**2, torch.where(off_diagonal > 0, off_diagonal, 1).log()
 
-    def is_too_far(gap: Tensor) -> Tensor:
-        """Whether an eigenvalue at `gap`, `(points, runs)`, would have been seen."""
-        log_polynomial, log_sum = torch.zeros_like(gap), torch.zeros_like(gap)
-        summed, pivot = torch.ones_like(gap, dtype=torch.bool), torch.ones_like(gap)
-        for j in range(int(steps.max())):
-            pivot = diagonal[:, j] + gap - (square[:, j - 1] / pivot if j else 0) - ratio * torch.exp(-log_polynomial)
-            # Any first terms of the sum will do: those after a pivot that may not be positive are left out.
-            summed = summed & (pivot > 0) & (steps > j)
-            pivot = torch.where(summed, pivot, 1)
-            log_polynomial = log_polynomial + pivot.log() - log_off[:, j]
-            log_sum = torch.where(summed, torch.logaddexp(log_sum, 2 * log_polynomial), log_sum)
-        return log_sum >= needed
+    shape: torch.Size  # of the batch; the runs are flat in what follows
+    known: Tensor
+    ritz: Tensor  # `(runs, steps)`
+    norm: Tensor
+    upper: Tensor
+    component: float  # c, less what rounding may have taken of it
+    error: float  # the bound on |x' f_j| / c
+    needed: list[float]  # a sum of squares that rules out
+    steps: list[list[tuple[float, float, float]]]  # of each run: a_j, b_(j-1), b_j
+    closest: float  # logarithm of the least gap that rounding does not hide
 
-    # In logarithms, so that the width has a relative precision; `far` has been seen to be too far at every round.
-    close = torch.full_like(diagonal[:, 0], math.log(floor) + 0.5 * math.log(diagonal.shape[1]))
-    far = torch.full_like(close, math.log(8 / component))
-    points = torch.linspace(0, 1, _POINTS, dtype=torch.float64)[:, None]
-    for _ in range(_ROUNDS):
-        tried = torch.lerp(close, far, points)
-        index = is_too_far(tried.exp()).to(torch.uint8).argmax(0)  # the first
-        far = tried.gather(0, index[None])[0]
-        close = tried.gather(0, (index - 1).clamp_min(0)[None])[0]
-    return far.exp()
+    @classmethod
+    def of(cls, matrix: Tridiagonal, dim: int, failure_probability: float) -> "_Polynomials":
+        diagonal, off, steps, invariant, finite = matrix._on_host()
+        size, taken = diagonal.shape[1], max(1, steps.max())
+        diagonal, off, known = diagonal[:, :taken], off[:, :taken], finite & (steps > 0)
+        ritz = _ritz_values(diagonal, off, steps)
+        # All of them are at most the spectral norm; in its units the smallest numbers neither vanish nor overflow.
+        norm = np.abs(np.hstack([ritz, off])).max(1)
+        unit = np.where(norm > 0, norm, 1)[:, None]
+        diagonal, off = (diagonal - ritz[:, :1]) / unit, off / unit
+        upper = np.where(known, ritz[:, 0] + matrix.rounding * np.sqrt(steps) * norm, np.inf)
+        along = matrix.rounding * min(1.0, _DIRECTIONS / math.sqrt(dim))
+        component = _start_component(dim, failure_probability) - along
+        # What is left of an invariant space is error: any vector of at most this norm.
+        floor = _BREAKDOWN * matrix.rounding
+        last = np.arange(taken) == steps[:, None] - 1
+        off = np.where(last & invariant[:, None], np.maximum(off, floor), off)
+        # The q_j are orthonormal up to rounding; where the last one is an error, its component is at most 1.
+        needed = (1 + invariant + 8 * matrix.rounding * steps) / max(component, 1e-99) ** 2
+        before = np.hstack([np.zeros_like(off[:, :1]), off[:, :-1]])
+        rows = zip(*(each.tolist() for each in (diagonal, before, np.where(off > 0, off, 1), steps)), strict=True)
+        known, ritz, norm, upper = map(torch.from_numpy, (known, ritz, norm, upper))
+        return cls(
+            matrix.finite.shape, known, ritz, norm, upper, component, along / max(component, 1e-99), needed.tolist(),
+            [[*zip(*row, strict=True)][:number] for *row, number in rows], math.log(floor) + 0.5 * math.log(size),
+        )  # fmt: skip
+
+    def rules_out(self, run: int, gap: float) -> bool:
+        """Whether an eigenvalue this far below the smallest Ritz value would have been seen."""
+        before, polynomial, total = 0.0, 1.0, 1.0
+        for diagonal, link_before, link in self.steps[run]:
+            following = ((diagonal + gap) * polynomial - link_before * before - self.error) / link
+            before, polynomial = polynomial, following
+            total += polynomial * polynomial
+            # Any first terms of the sum will do: from the first on that may not be positive they are left out.
+            if polynomial <= 0 or total >= self.needed[run]:
+                return polynomial > 0
+        return False
+
+    def is_above(self, lower: Tensor) -> Tensor:
+        """Whether the lower ends that `ends` finds are above these, `(runs,)`."""
+        gaps = ((self.ritz[:, 0] - lower) / torch.where(self.norm > 0, self.norm, 1)).tolist()
+        hidden = math.exp(self.closest) if self.component > 0 else math.inf
+        found = [gap > hidden and self.rules_out(run, gap * (1 - _STEP)) for run, gap in enumerate(gaps)]
+        return torch.tensor(found)
+
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Lower and upper end for the smallest eigenvalue, `(runs,)`; rounded outwards, infinite if unknown."""
+        if self.component <= 0:  # rounding may have taken all of it
+            return torch.full_like(self.upper, -torch.inf), self.upper
+        # In logarithms, so that the width has a relative precision; `far` has been ruled out at every round.
+        close, far = (torch.full_like(self.norm, end) for end in (self.closest, math.log(8 / self.component)))
+        points = torch.linspace(0, 1, _POINTS, dtype=torch.float64)[:, None]
+        for _ in range(_ROUNDS):
+            tried = torch.lerp(close, far, points)
+            gaps = enumerate(tried.exp().mT.tolist())
+            first = [bisect_left(gap[:-1], True, key=partial(self.rules_out, run)) for run, gap in gaps]
+            index = torch.tensor(first)[None]
+            far, close = (tried.gather(0, each)[0] for each in (index, (index - 1).clamp_min(0)))
+        return torch.where(self.known, self.ritz[:, 0] - far.exp() * self.norm, -torch.inf), self.upper
 
 
 # ---------------------------------------------------------------- how many products

@@ -43,6 +43,7 @@ _OUTSIDE = 4.0  # decades beyond the ball in which leads are looked for
 _NEAREST, _FARTHEST = -4.0, 0.7  # decades of the radius: how far apart the search probes, beyond the ball too
 _COARSE = 1e3  # machine epsilons of the largest coordinate: a smaller ball has too few points of x's type
 _RANK = 16.0  # machine epsilons of the largest eigenvalue: a smaller one is nothing but rounding
+_TIE = 1e-12  # of the radius: rounding of where a piece begins
 _ZERO = 1e-9  # of the longest gradient: an element of this norm is not shortened any more
 
 
@@ -384,7 +385,8 @@ def mean_gradient(problem: Problem, numbers_at_once: int = 2**24) -> Gradient:
 def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> Interval:
     """The Goldstein norm of `max_k a_k' y + b_k` at a point, up to rounding.
 
-    The gradients in the ball are the slopes of the pieces that are active somewhere in it. Where piece k is the largest
+    The gradients in the ball are the slopes of the pieces that are active somewhere in it; the ball is closed, so a
+    piece that begins at the radius, but for 1e-12 of it, is one of them. Where piece k is the largest
     is a polyhedron, whose distance from x is a least-distance programme, solved as Lawson and Hanson do (Solving least
     squares problems, 1974, chapter 23): one of non-negative least squares of `dim + 1` equations a piece.
 
@@ -413,25 +415,26 @@ def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> In
             raise ValueError(f"Expected {validate.shown(name, given)} to be finite numbers.")
     rows = slopes.double()
     values = rows @ x.double() + offsets.double()
-    inside = [k for k in range(len(rows)) if _distance_of_piece(rows, values, k) <= radius]
+    inside = [k for k in range(len(rows)) if _is_within_reach(rows, values / radius, k)]
     return minimum_norm(rows[inside]).norm
 
 
-def _distance_of_piece(slopes: Tensor, values: Tensor, piece: int) -> float:
-    """How far it is to where a piece is the largest, given the pieces' values here; infinite if that is nowhere."""
+def _is_within_reach(slopes: Tensor, values: Tensor, piece: int) -> bool:
+    """Whether a piece is the largest within a distance of 1, up to rounding, given the pieces' values here."""
     # The least z with (a_k - a_j)' z >= v_j - v_k for all j; pieces parallel to k are below it everywhere or nowhere.
     normals, needed = slopes[piece] - slopes, values - values[piece]
     lengths = torch.linalg.vector_norm(normals, dim=1)
     others = lengths > 0
     if bool((needed[~others] > 0).any()):
-        return math.inf
+        return False
     normals, needed = normals[others] / lengths[others, None], needed[others] / lengths[others]
     if not bool((needed > 0).any()):
-        return 0.0
+        return True
     system = torch.cat([normals.mT, needed[None]]).numpy()
     target = np.eye(1, len(system), len(system) - 1)[0]
-    rest = system @ nnls(system, target)[0] - target
-    return math.inf if abs(rest[-1]) < 1e-12 else float(np.linalg.norm(rest[:-1] / rest[-1]))
+    rest = target - system @ nnls(system, target)[0]
+    # The last entry is 1 / (1 + |z|^2), at least 1/2 within reach and 0 where there is no z; z is the others over it.
+    return bool(rest[-1] > 0.25 and np.linalg.norm(rest[:-1]) <= (1 + _TIE) * rest[-1])
 
 
 def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:

@@ -94,7 +94,9 @@ def test_lanczos_finds_every_eigenvalue_of_a_small_matrix():
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 2e-7)])
 @pytest.mark.parametrize("dim", [300, 200_000])
 @pytest.mark.slow
-def test_lanczos_stays_orthogonal_when_ritz_values_converge(dtype: torch.dtype, tolerance: float, dim: int):
+def test_lanczos_stays_semi_orthogonal_when_ritz_values_converge(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, tolerance: float, dim: int
+):
     # Outliers converge within a few products; without re-orthogonalisation they come back as ghosts, and with inner
     # products in float32 long vectors with a few large entries are orthogonal to 1e-4 only.
     spectrum = torch.linspace(0, 0.01, dim, dtype=dtype)
@@ -102,10 +104,14 @@ def test_lanczos_stays_orthogonal_when_ritz_values_converge(dtype: torch.dtype, 
     seen = []
     matrix = lanczos(lambda v: seen.append(v) or spectrum * v, starts(1, dim).to(dtype), num_products=30)
     basis = torch.cat(seen).double()
-    assert float((basis @ basis.mT - torch.eye(30)).abs().max()) < tolerance
+    # What is left is to be small when it is squared.
+    assert float((basis @ basis.mT - torch.eye(30)).abs().max()) < 0.1 * math.sqrt(tolerance)
     assert int((matrix.ritz_values() > 0.05).sum()) == 10
     assert matrix.diagonal.dtype == torch.float64
     torch.testing.assert_close((basis * spectrum * basis).sum(1), matrix.diagonal[0], rtol=0, atol=10 * tolerance)
+    monkeypatch.setattr(curvature, "_SEMI", math.inf)
+    never = lanczos(lambda v: spectrum * v, starts(1, dim).to(dtype), num_products=30)
+    assert int((never.ritz_values() > 0.05).sum()) > 10, "control: without it there are ghosts"
 
 
 def test_an_invariant_subspace_ends_each_run_by_itself_and_is_exact():
@@ -326,6 +332,101 @@ def test_the_start_component_is_the_quantile_of_a_random_unit_vector():
                 density = 2 * torch.exp(log_density + (dim - 3) / 2 * torch.log1p(-(grid**2)))
                 assert float(torch.trapezoid(density, grid)) == pytest.approx(probability, rel=1e-5)
     assert curvature._start_component(1, 1e-3) == 1
+
+
+# ---------------------------------------------------------------- what saves time
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_vectors_stay_semi_orthogonal(monkeypatch: pytest.MonkeyPatch, family: str, dtype: torch.dtype):
+    spectrum, dim = spectra(family, 60, 100).to(dtype), 60
+
+    def lost() -> float:
+        """The largest inner product of two vectors, over the root of an error's component along one."""
+        vectors = []
+        hvp = lambda v: vectors.append(v.double()) or spectrum * v  # noqa: E731
+        matrix = lanczos(hvp, starts(100, dim).to(dtype), num_products=dim)
+        basis = torch.stack(vectors, 1)
+        taken = torch.arange(len(vectors)) < matrix.num_products[:, None]
+        products = (basis @ basis.mT - torch.eye(len(vectors))) * taken[:, :, None] * taken[:, None]
+        return float(products.abs().max()) / math.sqrt(4 / math.sqrt(dim) * matrix.rounding)
+
+    assert lost() < 0.3
+    monkeypatch.setattr(curvature, "_SEMI", math.inf)
+    rounded_apart = family == "clustered" and dtype == torch.float32  # to two numbers, and two products
+    assert rounded_apart or lost() > 10, "control"
+
+
+def rules_out_in_logarithms(self: curvature._Polynomials, run: int, gap: float) -> bool:
+    """`_Polynomials.rules_out` as it was first: by pivots, in logarithms."""
+    log_polynomial, log_sum, pivot = 0.0, 0.0, 1.0
+    for diagonal, link_before, link in self.steps[run]:
+        pivot = diagonal + gap - link_before**2 / pivot - self.error * math.exp(-log_polynomial)
+        if pivot <= 0:
+            break
+        log_polynomial += math.log(pivot) - math.log(link)
+        log_sum = max(log_sum, 2 * log_polynomial) + math.log1p(math.exp(-abs(log_sum - 2 * log_polynomial)))
+    return log_sum >= math.log(self.needed[run])
+
+
+def searched_at_each_look(self: curvature._Search, matrix: Tridiagonal) -> Tensor:
+    """`_Search._is_good_enough` as it was first: from the interval itself."""
+    found = self.smallest(matrix)
+    done = torch.zeros_like(matrix.finite)
+    if self.tolerance is not None:
+        done |= found.width <= self.tolerance * matrix.ritz_values().abs().amax(-1)
+    if self.threshold is not None:
+        done |= (found.lower > self.threshold) | (found.upper < self.threshold)
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_what_saves_time_changes_no_interval(monkeypatch: pytest.MonkeyPatch, family: str, dtype: torch.dtype):
+    runs = 200  # of each of six families
+    spectrum = spectra(family, 60, runs).to(dtype)
+    norm = spectrum.double().abs().amax(1)
+    cases = [
+        {"num_products": 12},
+        {"tolerance": 0.05},
+        {"threshold": -0.25},
+        {"tolerance": 1e-4, "threshold": -1e-3, "smoothness": 1.5},
+        {"threshold": -1.4, "smoothness": 1.3},  # decided by the smoothness alone
+    ]
+
+    def intervals() -> list[Interval]:
+        options = {"num_products": 32, "failure_probability": 1e-3, "dtype": dtype}
+        hvp = partial(torch.mul, spectrum)
+        return [smallest_eigenvalue(hvp, 60, trials(runs), **{**options, **case}) for case in cases]
+
+    def differing(first: list[Interval], rounding: float) -> int:
+        """Lower ends that differ, of intervals after as many products that are equal but for rounding."""
+        count = 0
+        for now, before in zip(found, first, strict=True):
+            assert now.num_products is not None and before.num_products is not None
+            assert torch.equal(now.num_products, before.num_products)
+            known = torch.isfinite(before.lower)
+            assert torch.equal(torch.isfinite(now.lower), known)
+            # A point of the search's grid, whose step is 4e-6 of the width, may be on the edge.
+            off = (now.lower - before.lower).abs() - 1e-5 * before.width
+            assert bool((off <= rounding * norm)[known].all())
+            assert bool(((now.upper - before.upper).abs() <= rounding * norm).all())
+            count += int((now.lower != before.lower).sum())
+        return count
+
+    found = intervals()
+    assert found[-1].num_products is not None and int(found[-1].num_products.max()) <= 4
+    with monkeypatch.context() as orthogonal:
+        orthogonal.setattr(curvature, "_SEMI", 0.0)
+        differing(intervals(), 1e-13 if dtype == torch.float64 else 1e-6)
+    with monkeypatch.context() as searched:
+        searched.setattr(curvature._Search, "_is_good_enough", searched_at_each_look)
+        searched.setattr(curvature._Polynomials, "rules_out", rules_out_in_logarithms)
+        assert differing(intervals(), 1e-15) <= 20  # of 1,000
+    if family in ("flat", "adverse", "decades"):
+        monkeypatch.setattr(curvature, "_STEP", -0.5)
+        with pytest.raises(AssertionError):  # control: looser looks are noticed
+            differing(intervals(), 1e-15)
 
 
 # ---------------------------------------------------------------- against Kuczynski and Wozniakowski

@@ -350,6 +350,33 @@ def test_which_pieces_reach_into_a_ball():
     assert float(everywhere.upper) == pytest.approx(math.sqrt(0.5)), "a piece below a parallel one is nowhere active"
 
 
+def test_a_kink_at_the_radius_is_reached_in_every_unit():
+    """Of |a'y|, 200 points whose distance from the kink is the radius but for rounding, from 1e-9 to 1e9."""
+    directions = normal("directions", 200, 3)
+    radii, steepness = (10 ** (3 * normal(name, 200).clamp(-3, 3)) for name in ("radii", "steepness"))
+
+    def reaches(share: float) -> int:
+        found = 0
+        for a, radius, steep in zip(directions, radii, steepness, strict=True):
+            slopes = steep * torch.stack([a, -a])
+            x = share * radius * a / a.norm()
+            bounds = norm_of_max(slopes, torch.zeros(2), x, float(radius))
+            found += float(bounds.upper) < 1e-9 * float(slopes[0].norm())
+        return found
+
+    assert reaches(1.0) == 200
+    assert reaches(1 + 1e-9) == 0, "control: what is outside stays outside"
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e7, 1e100])
+def test_a_kink_half_a_radius_away_is_reached_at_any_scale(scale: float):
+    slopes, x = torch.tensor([[1.0], [-1.0]]), torch.tensor([scale / 2], dtype=torch.float64)
+    assert float(norm_of_max(slopes, torch.zeros(2), x, scale).upper) < 1e-9
+    assert float(norm_of_max(slopes, torch.zeros(2), x, 0.4 * scale).upper) == pytest.approx(1.0), "control"
+    below = torch.ones(2, 1), torch.tensor([0.0, -scale], dtype=torch.float64)
+    assert float(norm_of_max(*below, x, scale).upper) == pytest.approx(1.0), "a piece below a parallel one"
+
+
 @pytest.mark.parametrize("dim", (1, 2, 7))
 def test_the_norm_of_a_distance_is_that_of_its_cone(dim: int):
     distances = torch.tensor([0.0, 0.5, 1.0, 1.25, 2.0], dtype=torch.float64)

@@ -37,13 +37,9 @@ def _require_two(n: Any) -> None:
 
 
 # ---------------------------------------------------------------- noise and gradients
-def _require_whole(B: Any, n: Any) -> None:
-    require(
-        np.equal(B, n),
-        "Expected B={B:g} = n={n:g}: of smaller batches no proof gives c_1 and c_2; constants='given' takes yours.",
-        B=B,
-        n=n,
-    )
+def _require_whole(B: Any, n: Any, instead: str = "constants='given' takes yours") -> None:
+    text = "Expected B={B:g} = n={n:g}: of smaller batches no proof gives c_1 and c_2; " + instead + "."
+    require(np.equal(B, n), text, B=B, n=n)
 
 
 def _reached(B: Any, epsilon: Any, C: Any, Delta: Any, T: Any) -> Any:
@@ -57,7 +53,7 @@ def _privacy_noise(
     _require_batch(B, n)
     largest = c_1 * T * (B / n) ** 2
     if constants == "corrected":  # an example that is replaced moves a mean of gradients by 2 C/n
-        _require_whole(B, n)
+        _require_whole(B, n, "constants='paper' takes yours, and noisy_sgd.spent says what that noise is worth")
         noise = 2 * C * np.sqrt(T) * _least_noise(epsilon, delta) / n
     else:
         noise = c_2 * C * np.sqrt(-T * np.log(delta)) / (n * epsilon)

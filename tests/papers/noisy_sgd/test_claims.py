@@ -1,6 +1,7 @@
 """The claims of Avdiukhin et al.: expected verdicts stand here and in expected_verdicts.csv, nowhere else."""
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -355,6 +356,21 @@ def test_privacy_noise_is_the_moments_accountants():
     assert private["delta_reached"] == pytest.approx(1e-5) and private["delta_reached"] <= 1e-5
     with pytest.raises(ValueError, match="Expected B=512 = n=50000: of smaller batches no proof gives c_1 and c_2"):
         calculate("thm3.1.noise", **numbers, B=512)
+
+
+@pytest.mark.parametrize("name", ["thm3.1.noise", "thm3.5.alpha", "own.rate", "thm3.5.parameters"])
+def test_what_is_refused_of_smaller_batches_says_which_constants_take_them(name: str):
+    calculator = claim(f"noisy_sgd.{name}").calculator()
+    numbers = {**SETTING, "n": SIZE, "T": 10_000_000, "C": 1.0, "alpha": 0.1}
+    numbers = {parameter: numbers[parameter] for parameter in calculator.parameters}
+    with pytest.raises(ValueError, match="no proof gives c_1 and c_2") as refusal:
+        calculator(**numbers)
+    advised = re.findall("constants='(.*?)'", str(refusal.value))
+    assert len(advised) == 1 and calculator(**numbers, constants=advised[0])["Delta"] > 0
+    for other in re.findall(r"noisy_sgd\.\w+", str(refusal.value)):
+        assert other == "noisy_sgd.spent" and calculators.SPENT is claim("noisy_sgd.thm3.1").calculator()
+    with pytest.raises(ValueError, match="Expected constants='best' to be one of"):
+        calculator(**numbers, constants="best")
 
 
 def test_gradient_bounds():

@@ -31,7 +31,7 @@ test: chromium  ## set up, then lint, types, tests, doctests, notebooks, browser
 	@$(MAKE) --no-print-directory -j2 lint types
 	@$(MAKE) --no-print-directory unit check-notebooks browser
 
-test-all: chromium  ## the slow suite, which `make test` leaves out, with sampled cells of stored results; the types of tests
+test-all: chromium $(VENV)/.triton  ## the slow suite, which `make test` leaves out, with sampled cells of stored results; the types of tests
 	$(BIN)/pyright --pythonpath $(BIN)/python tests
 	$(PYTEST) -n $(WORKERS) -m "slow and not gpu" --timeout=1800
 
@@ -100,6 +100,12 @@ $(VENV)/bin/python:
 $(VENV)/.lab: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): a few minutes the first time."
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[lab]'
+	@touch $@
+
+# PyTorch's build for CPUs brings no Triton; with it the kernel for GPUs is tested. There is none but for Linux.
+$(VENV)/.triton: $(VENV)/.dev
+	@test "$$(uname)" != Linux || $(BIN)/python -c 'import triton' 2>/dev/null || \
+		$(BIN)/python -m pip install -qq --disable-pip-version-check triton==3.8.0
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from dpnotes import validate
 from dpnotes.theory.calculators import Calculator, parameters
 from dpnotes.theory.refusals import require
-from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, PaperSymbols
+from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols
 
 if TYPE_CHECKING:
     from dpnotes.privacy.accounting import Accountant
@@ -21,7 +22,9 @@ noise_multiplier = SYMBOLS.symbol("noise_multiplier", "noise over sensitivity")
 num_steps = SYMBOLS.symbol("num_steps", "number of releases", domain=COUNT)
 batch_size = SYMBOLS.symbol("batch_size", "batch size, num_examples for whole batches", domain=COUNT)
 num_examples = SYMBOLS.symbol("num_examples", "number of examples", domain=COUNT, common="num_examples")
-sampling_rate = SYMBOLS.symbol("sampling_rate", "probability of an example to be in a batch", domain=UNIT_INTERVAL)
+sampling_rate = SYMBOLS.symbol(
+    "sampling_rate", "probability of an example to be in a batch, 1 for all", domain=Domain(1e-12, 1, closed=True)
+)
 epsilon = SYMBOLS.symbol("epsilon", "privacy loss", common="epsilon")
 delta = SYMBOLS.symbol("delta", "probability left to chance", domain=UNIT_INTERVAL, common="delta")
 
@@ -95,17 +98,34 @@ DELTA = Calculator(
 
 
 def _poisson(noise_multiplier: float, num_steps: int, sampling_rate: float) -> "list[Event]":
-    from dpnotes.core import Relation, Sampling
+    from dpnotes.core import WHOLE, Relation, Sampling
     from dpnotes.privacy.events import Event
 
-    return [Event(noise_multiplier, Relation.ADD_OR_REMOVE, Sampling.poisson(sampling_rate), int(num_steps))]
+    sampling = WHOLE if sampling_rate == 1 else Sampling.poisson(sampling_rate)
+    return [Event(noise_multiplier, Relation.ADD_OR_REMOVE, sampling, int(num_steps))]
+
+
+def _fixed_size(noise_multiplier: float, num_steps: int, sampling_rate: float) -> "list[Event]":
+    from dpnotes.core import WHOLE, Relation, Sampling
+    from dpnotes.privacy.events import Event
+
+    batch, examples = Fraction(sampling_rate).limit_denominator(2**40).as_integer_ratio()
+    sampling = WHOLE if sampling_rate == 1 else Sampling.fixed_size(batch, examples)
+    return [Event(noise_multiplier, Relation.REPLACE_ONE, sampling, int(num_steps))]
+
+
+_SAMPLED = {
+    "epsilon": (_poisson, "Poisson batches, an example added or removed"),
+    "epsilon_fixed_size": (_fixed_size, "batches of a fixed size, an example replaced"),
+}
 
 
 @partial(np.vectorize, otypes=[float])
-def _epsilon(noise_multiplier: float, num_steps: int, sampling_rate: float, delta: float) -> float:
+def _epsilon(name: str, noise_multiplier: float, num_steps: int, sampling_rate: float, delta: float) -> float:
     from dpnotes.privacy.accounting import account
 
-    return account(_poisson(float(noise_multiplier), num_steps, float(sampling_rate)), float(delta)).epsilon
+    events, _ = _SAMPLED[name]
+    return account(events(float(noise_multiplier), num_steps, float(sampling_rate)), float(delta)).epsilon
 
 
 @partial(np.vectorize, otypes=[float])
@@ -118,12 +138,13 @@ def _noise_multiplier(epsilon: float, delta: float, num_steps: int, sampling_rat
     return calibration.noise_multiplier(events, float(epsilon), float(delta))
 
 
-# The usual noisy SGD: Poisson batches, an example added or removed.
+# The usual noisy SGD. Multipliers are over the sensitivity to what a neighbour may do: to replace an example moves a
+# sum of clipped gradients twice as far as to add one.
 EPSILON = Calculator(
-    lambda *numbers: {"epsilon": _epsilon(*numbers)[()]},
+    lambda *numbers: {name: _epsilon(name, *numbers)[()] for name in _SAMPLED},
     (noise_multiplier, num_steps, sampling_rate, delta),
     parameters(
-        {"epsilon": "the least at delta that the accountant finds, Poisson batches, an example added or removed"}
+        {name: f"the least at delta that the accountant finds, {words}" for name, (_, words) in _SAMPLED.items()}
     ),
 )
 NOISE_MULTIPLIER = Calculator(

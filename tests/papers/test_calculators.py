@@ -67,6 +67,14 @@ def test_every_calculator_is_reached_by_its_name_and_no_claim_has_it():
             {"epsilon": 1.5154},  # what PLDAccountant of dp_accounting says, asked without us
         ),
         (
+            ("privacy.epsilon", "noise_multiplier=1", "num_steps=2344", "sampling_rate=0.01024", "delta=1e-5"),
+            {"epsilon_fixed_size": 3.588},
+        ),
+        (
+            ("privacy.epsilon", "noise_multiplier=4", "num_steps=10", "sampling_rate=1", "delta=1e-5"),
+            dict.fromkeys(("epsilon", "epsilon_fixed_size"), 3.341),  # gaussian_delta(3.341, 4 / sqrt(10)) is 1e-5
+        ),
+        (
             ("privacy.noise_multiplier", "epsilon=1.5157", "num_steps=1000", "sampling_rate=0.01", "delta=1e-5"),
             {"noise_multiplier": 1.1},
         ),

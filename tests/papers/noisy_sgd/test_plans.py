@@ -295,6 +295,13 @@ def test_what_mixes_examples_claims_nothing():
         PLAN.train(module, POINTS, LABELS, step_size=0.1, streams=Streams.of(0, ["a"]))
 
 
+def test_batches_of_a_fixed_size_get_the_least_noise():
+    plan = TrainingPlan(
+        2.226, 1e-5, num_examples=2000, batch_size=200, num_steps=100, norm_bound=1.0, **OTHER_PLANS["fixed size"]
+    )
+    assert plan.noise_multiplier == pytest.approx(2.2, rel=1e-3)  # at which test_fixed_size's known answer is 2.226
+
+
 @pytest.mark.parametrize(
     ("changes", "error", "said"),
     [

@@ -77,15 +77,15 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
     """
     blocks, processes = _clients_of(oracle)
     about, own = _about(blocks, settings), blocks.clients(processes.rank)
-    number = processes.gather_objects(secrets.randbits(62))[0]
+    number = processes.gather_json(secrets.randbits(62))[0]
     for place, client in enumerate(own):
         part, of_client = _client_part(state, place), about | {"client": client, "checkpoint": number}
         checkpoint.save(_path(folder, client, number), part, streams, of_client)
-    processes.gather_objects("clients")
+    processes.gather_json("clients")
     if processes.rank == 0:
         server = _Server(_server_part(state), torch.tensor([number]))
         checkpoint.save(folder / "server.pt", server, streams, about)
-    processes.gather_objects("server")
+    processes.gather_json("server")
     for client in own:
         for path in folder.glob(f"client-{client}.*.pt"):
             if path != _path(folder, client, number):
@@ -132,7 +132,7 @@ def resume(
             problem = f"Expected client {client} to have its file of this checkpoint: {error}"
             break
         parts.append(part)
-    for each in processes.gather_objects(problem):
+    for each in processes.gather_json(problem):
         if each:
             raise ValueError(each)
     return _walk(lambda whole, *_: whole, lambda _, *own: torch.cat(own, 1), server.state, *parts), found

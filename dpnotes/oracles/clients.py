@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpnotes import checks, per_run, validate
 from dpnotes.core import Estimate, Guarantee, Price, Status
-from dpnotes.guarantees import Assumption
+from dpnotes.guarantees import Assumption, as_json, from_json
 from dpnotes.lineage import Lineage
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.release import Plan, State
@@ -367,8 +367,18 @@ class Clients:
         """What each run may claim for every client of every process: the weakest, with what any of them rests on."""
         claims = [_weakest(run) for run in self.claims(state, delta, streams, not_covered=not_covered)]
         with self._naming():
-            everywhere = self.blocks.processes.gather_objects(claims)
+            sent = self.blocks.processes.gather_json([as_json(claim) for claim in claims])
+            everywhere = [self._claimed(rank, each) for rank, each in enumerate(sent)]
         return tuple(_weakest(run) for run in zip(*everywhere, strict=True))
+
+    def _claimed(self, rank: int, sent: Any) -> list[Guarantee]:
+        try:
+            claims = [from_json(text) for text in sent]
+        except (ValueError, TypeError) as error:
+            raise ProcessLost((rank,), f"sent what is no claim ({error})") from None
+        if len(claims) != self.num_runs:
+            raise ProcessLost((rank,), f"sent {len(claims)} claims for {self.num_runs} runs")
+        return claims
 
     def take(self, index: Tensor) -> "Clients":
         """The oracle of some of the runs."""

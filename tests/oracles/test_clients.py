@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 import re
 import signal
 import socket
@@ -20,8 +21,9 @@ import torch
 from stand_ins import Wrapped
 from torch import Tensor
 
-from dpnotes import files
-from dpnotes.core import FRESH, WHOLE, Relation, Sampling, Status
+from dpnotes import files, processes
+from dpnotes.core import FRESH, WHOLE, Guarantee, Relation, Sampling, Status
+from dpnotes.guarantees import REAL_NUMBERS, as_json, from_json
 from dpnotes.methods import checkpoint, client_checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -62,7 +64,7 @@ class Thread:
     def __init__(self, rank: int, meeting: threading.Barrier, table: list[Any]) -> None:
         self.rank, self.size, self.meeting, self.table = rank, meeting.parties, meeting, table
 
-    def gather_objects(self, value: Any) -> list[Any]:
+    def gather_json(self, value: Any) -> list[Any]:
         self.table[self.rank] = value
         self.meeting.wait(60)
         found = [*self.table]
@@ -70,7 +72,7 @@ class Thread:
         return found
 
     def gather(self, values: Tensor) -> Tensor:
-        return torch.stack(self.gather_objects(values))
+        return torch.stack(self.gather_json(values))
 
 
 def together(size: int, work: Callable[[Any], Any]) -> list[Any]:
@@ -191,6 +193,8 @@ def test_two_processes_go_the_path_of_one(tmp_path: Path):
         ("stale", r"rank 2 \(clients 3 to 4\) sent another round"),
         ("threads", r"rank 2 \(clients 3 to 4\) has threads=2, rank 0 has 1"),
         ("nan", r"stopped=tensor\(\[3, 3\]\)"),
+        ("float32", r"rank 2 \(clients 3 to 4\) sent something else than torch.float64 of shape \(2, 2, 7\)"),
+        ("words", r"rank 2 \(clients 3 to 4\) sent something else than torch.int64 of shape \(2,\)"),
     ],
 )
 @pytest.mark.slow
@@ -199,6 +203,62 @@ def test_a_fault_is_named_in_time(tmp_path: Path, fault: str, message: str):
     for said in ended(tmp_path, start(tmp_path, 3, 5, 1, fault), range(2)):
         assert re.search(message, said), said
     assert time.monotonic() - since < 60
+
+
+class Runs:
+    """What runs code where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+class Message(Together):
+    """A process whose partner sends these bytes, whatever it was asked for."""
+
+    def __init__(self, said: bytes, told: str = "JSON", digest_of: bytes | None = None) -> None:
+        self.rank, self.size, self._round, self._said = 0, 2, 0, said
+        digests = processes._digest(told.encode()) + processes._digest(said if digest_of is None else digest_of)
+        self._head = digests + len(said).to_bytes(8, "little")
+
+    def _all(self, message: Tensor) -> list[Tensor]:
+        self._round += 1
+        if self._round == 1:
+            return [message, torch.frombuffer(bytearray(self._head), dtype=torch.uint8)]
+        sent = torch.zeros_like(message)
+        sent[: len(self._said)] = torch.frombuffer(bytearray(self._said), dtype=torch.uint8)
+        return [message, sent]
+
+
+def test_nothing_that_another_process_sends_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    code = pickle.dumps(Runs(tmp_path / "ran"))
+    with pytest.raises(ProcessLost, match="sent what is no JSON"):
+        Message(code).gather_json("a longer message than that of the partner, so that there is room for it" * 9)
+    assert not (tmp_path / "ran").exists()
+    pickle.loads(code)
+    assert (tmp_path / "ran").exists(), "control"
+    assert Message(b'{"a": [1.5]}').gather_json((1, Relation.ZERO_OUT)) == [[1, "zero-out-one"], {"a": [1.5]}]
+    row = torch.tensor([1.0, 2.0])
+    kind = "torch.float32 of shape (2,)"
+    assert Message(row.numpy().tobytes(), kind).gather(row).tolist() == [[1, 2], [1, 2]]
+    for said, told in ((row.double().numpy().tobytes(), "torch.float64 of shape (2,)"), (b"1234", kind)):
+        with pytest.raises(ProcessLost, match=r"rank 1 sent something else than torch.float32 of shape \(2,\)"):
+            Message(said, told).gather(row)
+    monkeypatch.setattr(processes, "_LONGEST", 20)
+    with pytest.raises(ProcessLost, match="rank 1 sent something else than JSON"):
+        Message(b'"more than twenty letters"').gather_json(1)
+    with pytest.raises(ProcessLost, match="rank 1 sent other bytes than it told"):
+        Message(b"1", digest_of=b"2").gather_json(1)
+
+
+def test_a_claim_of_another_process_is_read_and_not_believed():
+    claim = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "exact Gaussian", (REAL_NUMBERS,))
+    assert from_json(as_json(claim, training="a")) == claim
+    for text in ("", "1", "{}", as_json(claim).replace("zero-out-one", "none"), as_json(claim).replace("1e-05", "-1")):
+        with pytest.raises(ValueError, match="to be a claim"):
+            from_json(text)
 
 
 @pytest.mark.slow

@@ -114,7 +114,7 @@ def row_norms(rows: Tensor) -> Tensor:
         return norms
     low, high = norms < limits.tiny**0.375, norms > limits.tiny**-0.375
     lost = low | high if rows.is_cpu else slice(None)  # a GPU would have to finish all that it has to do
-    if rows.is_cpu and not bool(lost.any()):
+    if isinstance(lost, Tensor) and not bool(lost.any()):
         return norms
     # Powers of two that bring all numbers that are so small, or so large, to where squares are kept.
     bits, factor = -math.log2(limits.tiny), torch.ones_like(norms)

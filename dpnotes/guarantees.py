@@ -152,6 +152,12 @@ COSTS_ARE_PUBLIC = Assumption("what each of them may cost was settled without lo
 OVERSPENT = Assumption("the run spent no more than was declared for it", "checked", False)
 
 EXAMPLES_APART = Assumption("nothing of an example enters another one's gradient", "assumed")
+SHOWN_ALONE = Assumption(
+    "each example's loss and gradient depend on that example, the parameters and randomness that owes nothing to data, "
+    "alone; nothing that the code keeps reaches a later release (it is shown one example at a time, and not checked "
+    "further)",
+    "assumed",
+)
 EXAMPLES_MIX = Assumption(f"{EXAMPLES_APART.statement} (the module mixes them)", "checked", False)
 
 
@@ -164,9 +170,17 @@ def examples_apart(problem: Any) -> tuple[Assumption, ...]:
       >>> examples_apart(Quadratic.sample(torch.tensor([1.0]), num_examples=5, spread=0.5, seed=0))
       ()
     """
+    vouched = tuple(
+        Assumption(
+            f"{name} treats each example by itself and keeps nothing of it (its author vouches for it)", "assumed"
+        )
+        for name in getattr(problem, "vouched", ())
+    )
     if getattr(problem, "keeps_examples_apart", False):  # without the attribute nothing is known
-        return ()
-    return (EXAMPLES_MIX if getattr(problem, "mixes_examples", False) else EXAMPLES_APART,)
+        return vouched
+    if getattr(problem, "mixes_examples", False):
+        return (EXAMPLES_MIX,)
+    return (EXAMPLES_APART if getattr(problem, "opens", None) is None else SHOWN_ALONE, *vouched)
 
 
 BATCH_NORM = "statistics of batch normalisation (they mix examples, and running ones are released without noise)"

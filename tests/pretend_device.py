@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import dpnotes
 from dpnotes import checks, draws
 from dpnotes.draws import Backend, reference
+from dpnotes.problems import closed, passes
 
 CUDA, HIDDEN, CPU = torch.device("cuda", 0), torch.device("meta", 7), torch.device("cpu")
 _aten = torch.ops.aten
@@ -87,6 +88,13 @@ class PretendTensor(Tensor):
         return PretendCuda.current.__torch_dispatch__(func, types, args, kwargs)
 
 
+def looking(mode: Any) -> Any:
+    """A mode that may be around a pass, as it changes and keeps nothing."""
+    passes.ONLY_LOOK.add(mode)
+    return mode
+
+
+@looking
 class PretendCuda(TorchDispatchMode):
     """The device while it is entered, with counts since `reset`.
 
@@ -219,6 +227,7 @@ class PretendCuda(TorchDispatchMode):
         return autocast
 
 
+@looking
 class _Python(TorchFunctionMode):
     """What Python sees, and what never reaches the dispatcher."""
 
@@ -340,3 +349,6 @@ def _refuse(func: Any, args: Any, kwargs: Any, tensors: list[Tensor]) -> None:
     out = [t for t in (*args[: func._schema.is_mutable], kwargs.get("out")) if isinstance(t, Tensor)]
     if len(here) > 1 or (True in here and not all(isinstance(t, PretendTensor) for t in out)):
         raise RuntimeError(f"{func}: Expected all tensors to be on the same device, found {CUDA} and cpu!")
+
+
+closed.TENSORS.add(PretendTensor)

@@ -102,6 +102,11 @@ class HeldExamples:
         return not examples_apart(self.problem)
 
     @property
+    def opens(self) -> str | None:
+        """As the problem does."""
+        return getattr(self.problem, "opens", None)
+
+    @property
     def mixes_examples(self) -> bool:
         """As the problem does."""
         return getattr(self.problem, "mixes_examples", False)

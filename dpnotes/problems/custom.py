@@ -9,9 +9,9 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import full_precision, row_norms
+from dpnotes.problems.closed import closed_loss
 from dpnotes.problems.examples import check_points, rows
-from dpnotes.problems.passes import NoRulesOfItsOwn
-from dpnotes.problems.watched import Watched
+from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +47,8 @@ class CustomProblem:
 
     Args:
       loss: `loss(parameters, *example) -> scalar`, with `parameters` `(dim,)` and one row of each data tensor.
-        It is traced by `torch.func.vmap`: no `.item()`, no branch on values, no random numbers; and it keeps nothing.
+        It is traced by `torch.func.vmap`: no `.item()`, no branch on values, no random numbers. A loss of torch's
+        operations alone is closed (`problems.closed`); of another one the claim says what it assumes (`opens`).
       dim: number of parameters.
       *data: tensors with one row an example, shared by all runs, finite.
       constants: what you know of the loss, such as `{"lipschitz": Constant(1.0, "proved", "where")}`.
@@ -76,8 +77,8 @@ class CustomProblem:
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"Expected data[{i}] without NaN or infinite entries.")
         self._dim, self._data, self._constants = dim, data, dict(constants or {})
-        self._watched = Watched(loss=loss, data=data)
-        self._loss = loss
+        self._loss, self.opens = closed_loss(loss, dim, data)  # why its own code runs, if it does
+        loss = self._loss
         by_example = torch.func.vmap(torch.func.grad_and_value(loss), in_dims=(None, *[0] * len(data)))
         self._by_run = torch.func.vmap(by_example, in_dims=(0, *[None] * len(data)))
         self._by_run_and_batch = torch.func.vmap(by_example)
@@ -94,8 +95,8 @@ class CustomProblem:
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Yes: `torch.func.vmap` shows the loss one example, and a loss that keeps something is refused."""
-        return True
+        """Whether examples cannot meet, as the loss is known operations alone; `torch.func.vmap` shows it one."""
+        return self.opens is None
 
     @property
     def constants(self) -> dict[str, Constant]:
@@ -119,15 +120,15 @@ class CustomProblem:
           examples: `(runs, batch)` int64, which examples; all of them if None.
 
         Raises:
-          ValueError: for shapes that disagree, or no such example; for a loss that a pass changed.
+          ValueError: for shapes that disagree, or no such example; for a mode or global hook around the call.
         """
         check_points(x, self._dim)
-        with NoRulesOfItsOwn():
+        refuse_what_sees_all()
+        with nothing_beneath():
             if examples is None:
                 each, losses = self._by_run(x, *self._data)
             else:
                 each, losses = self._by_run_and_batch(x, *(rows(data[None], examples, len(x)) for data in self._data))
-        self._watched.refuse_changes()
         return MaterialisedGradients(losses, each)
 
     def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
@@ -154,7 +155,7 @@ class CustomProblem:
         data = self._data if shared else [rows(data[None], examples, len(x)) for data in self._data]
         at_points = torch.func.vmap(self._loss, in_dims=(0, *[None] * len(data)))
         by_example = torch.func.vmap(at_points, in_dims=(None, *[0] * len(data)))
-        with NoRulesOfItsOwn(), torch.no_grad():
+        refuse_what_sees_all()
+        with nothing_beneath(), torch.no_grad():
             losses = torch.func.vmap(by_example, in_dims=(0, *[None if shared else 0] * len(data)))(x, *data)
-        self._watched.refuse_changes()
         return losses

@@ -3,6 +3,7 @@
 import copy
 import math
 import re
+import warnings
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
@@ -16,10 +17,10 @@ from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import deterministic_convolutions
 from dpnotes.problems.augmentation import Augmentation
+from dpnotes.problems.closed import TENSORS, Open, closed, same, stand_ins
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
-from dpnotes.problems.passes import Examples, Loss, Passes, Values
-from dpnotes.problems.watched import Watched
+from dpnotes.problems.passes import Examples, Loss, Outputs, Passes, Values
 from dpnotes.streams import Streams
 
 _EVALUATED_AT_ONCE = 1000
@@ -179,9 +180,11 @@ class ModuleProblem:
     `named_parameters`; `parameters` gives them as views. Frozen ones stay what they are. The module is copied, never
     changed. Runs take turns: one run of a network fills the device, so that a loop loses nothing there.
 
-    Examples are kept apart by construction (`problems.passes`): whatever the module does to its batch, it sees one
-    example. It runs under `torch.func.vmap`; where that has no rule, or the code branches on values, examples are
-    passed one by one, with a warning. A module that draws random numbers, or that its own pass changes, is refused.
+    Examples are kept apart by construction. The module is followed once, on symbols; if layers of torch.nn and
+    operations of torch are all that it is made of, passes run these alone (`problems.closed`). Else its own code sees
+    one example at a time (`problems.passes`), the claim says what that assumes, and `opens` says why. Both run under
+    `torch.func.vmap`; where that has no rule, or the code branches on values, examples are passed one by one, with a
+    warning. A module that draws random numbers, or whose buffers a pass changes, is refused.
 
     Gradients by example. Linear, Conv2d (any groups), GroupNorm, LayerNorm, Embedding and batch normalisation with
     fixed statistics (`eval()`) give them from one forward pass and one backward pass through activations
@@ -198,7 +201,8 @@ class ModuleProblem:
     bfloat16. Norms and sums are those of the rounded factors.
 
     Args:
-      module: maps inputs to outputs, `(batch, num_classes)` for cross-entropy. Draws nothing: no active dropout.
+      module: maps inputs to outputs, `(batch, num_classes)` for cross-entropy; of any kind, such as a dict, for a loss
+        of your own. Draws nothing: no active dropout.
       inputs: `(examples, ...)`, or a tuple of them for a module of several arguments; shared by all runs, without NaN
         or infinite entries. Floating point ones have the parameters' type.
       labels: `(examples,)` int64 in `0 ... num_classes - 1`; of any type for a loss of your own.
@@ -208,9 +212,12 @@ class ModuleProblem:
       compile: the passes of a plain sum go through `torch.compile`; it pays after many steps on a GPU.
       max_examples_at_once: largest chunk of a batch, or None; norms and sums do not depend on it up to rounding. A
         batch that batch normalisation mixes is never split.
+      example: inputs and label of a public example, `(1, ...)` each, that the module is tried on; None: made-up ones.
+      vouched: classes of layers of which you say that they treat each example by itself; the claim names them.
 
     Raises:
-      ValueError: for no trainable parameters, active dropout, shapes or types that disagree, labels out of range.
+      ValueError: for no trainable parameters, active dropout, shapes or types that disagree, labels out of range;
+        embeddings with sparse gradients, or whose gradients depend on how often a word is in the batch.
 
     Example:
       >>> module = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
@@ -234,6 +241,8 @@ class ModuleProblem:
         channels_last: bool = False,
         compile: bool = False,
         max_examples_at_once: int | None = None,
+        example: tuple[Tensor, ...] | None = None,
+        vouched: tuple[type[nn.Module], ...] = (),
     ) -> None:
         validate.or_none(validate.at_least, 1, max_examples_at_once=max_examples_at_once)
         validate.flag(channels_last=channels_last, compile=compile)
@@ -266,11 +275,16 @@ class ModuleProblem:
         self._autocast, self._channels_last = autocast, channels_last
         self._max_examples_at_once = max_examples_at_once
         self._augmentation: Augmentation | None = None
-        mixes = bool(self._batch_norms)
-        watched = None if self._cross_entropy else loss
-        outputs = partial(self._outputs, self._module)
-        self._passes = Passes(self._module, outputs, self._loss_of, watched, whole=mixes, compile=compile)
+        self._example, self.vouched = example, tuple(kind.__name__ for kind in vouched)
+        _refuse_by_name(self._module, self._inputs)
         self._check_data()
+        run, self.opens = self._module, None  # what passes run, and why that is the module's own code
+        try:
+            run, self._loss = self._as_known_operations(vouched)
+        except Open as error:
+            self.opens = str(error)
+        known = self.opens is None and not self.vouched
+        self._passes = self._passes_of(run, self._loss, known=known, compile=compile)
 
     # ------------------------------------------------------------ what it is
     @property
@@ -292,8 +306,8 @@ class ModuleProblem:
 
     @property
     def keeps_examples_apart(self) -> bool:
-        """Whether the module sees one example at a time (`problems.passes`): always, but for batch normalisation."""
-        return not self.mixes_examples
+        """Whether examples cannot meet: the module is known layers and operations alone (`problems.closed`)."""
+        return self.opens is None and not self.mixes_examples
 
     @property
     def mixes_examples(self) -> bool:
@@ -312,7 +326,7 @@ class ModuleProblem:
     def kinks(self) -> list[str]:
         """The functions in the loss that are not twice differentiable everywhere, by torch's names."""
         values = self._split(self._start.clone().requires_grad_())
-        losses = self._loss_of(*self._of_blank_examples(values))
+        losses = self._loss_of(*self._of_stand_ins(values))
         names = {node.name() for node in _nodes(losses)}
         return sorted(re.sub(r"Backward\d+", "", name) for name in names if _KINKS.fullmatch(name))
 
@@ -320,7 +334,7 @@ class ModuleProblem:
     def bytes_per_run(self) -> int:
         """Most memory that one more run holds at once: four points, and the factors of a whole chunk.
 
-        A chunk is `max_examples_at_once` examples, or all. Activations are measured on two blank examples.
+        A chunk is `max_examples_at_once` examples, or all. Activations are measured on stand-ins.
         """
         held: dict[int, int] = {}
 
@@ -329,12 +343,12 @@ class ModuleProblem:
             held[storage.data_ptr()] = storage.nbytes()
             return tensor
 
-        few, start = self._few(), self._start.clone().requires_grad_()
+        start = self._start.clone().requires_grad_()
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            losses = self._loss_of(*self._of_blank_examples(self._split(start)))
+            losses = self._loss_of(*self._of_stand_ins(self._split(start)))
         del losses
         own = {start.untyped_storage().data_ptr()}
-        activations = sum(size for pointer, size in held.items() if pointer not in own) // len(few)
+        activations = sum(size for pointer, size in held.items() if pointer not in own) // len(self._stand_ins[1])
         chunk = min(self.num_examples, self._max_examples_at_once or self.num_examples)
         # Errors have the sizes of the activations that they belong to.
         return 4 * self.dim * self._start.element_size() + 2 * activations * chunk
@@ -491,9 +505,6 @@ class ModuleProblem:
         step = self._max_examples_at_once or _EVALUATED_AT_ONCE
         # What sees whole batches may leave something in copies of module and point that nobody trains, nowhere else.
         module = self._fixed if statistics_from is not None else copy.deepcopy(self._module)
-        own = {id(tensor): torch.empty(0) for tensor in (*self._module.parameters(), *self._module.buffers())}
-        watched = Watched(module=copy.deepcopy(self._module, own), loss=self._loss)  # all that copies share
-        watched.look_at_values()
         with torch.no_grad(), self._memory(step):
             for run, row in enumerate(x):
                 values = self._split(row.clone())
@@ -505,7 +516,6 @@ class ModuleProblem:
                     loss[run] += self._loss_of(outputs, truth).sum()
                     if self._cross_entropy:
                         correct[run] += (outputs.argmax(-1) == truth).sum()
-        watched.refuse_changes()
         accuracy = correct / len(labels) if self._cross_entropy else torch.full_like(correct, math.nan)
         return loss / len(labels), accuracy
 
@@ -569,7 +579,7 @@ class ModuleProblem:
             )
         with torch.no_grad():
             try:
-                outputs, labels = self._of_blank_examples(self._split(self._start.clone()))
+                outputs, labels = self._of_stand_ins(self._split(self._start.clone()))
             except (RuntimeError, TypeError, IndexError) as error:
                 shapes = ", ".join(str(tuple(tensor.shape[1:])) for tensor in self._inputs)
                 raise ValueError(f"Expected module to take inputs of shape {shapes} an example: {error}") from error
@@ -579,9 +589,19 @@ class ModuleProblem:
         if low < 0 or high >= outputs.shape[1]:
             raise ValueError(f"Expected labels in 0 ... {outputs.shape[1] - 1}, got {low} ... {high}.")
 
-    def _few(self) -> Tensor:
-        """Two examples, or the only one."""
-        return torch.arange(min(2, self.num_examples), device=self._device)
+    @cached_property
+    def _stand_ins(self) -> Examples:
+        """Examples that are none of the data's, or the public one that was given."""
+        found = self._example or stand_ins((*self._inputs, self._labels))
+        validate.same_length(inputs_and_label=(*self._inputs, self._labels), example=found)
+        for given, tensor in zip(found, (*self._inputs, self._labels), strict=True):
+            if given.shape[1:] != tensor.shape[1:] or given.dtype != tensor.dtype:
+                raise ValueError(
+                    f"Expected example of shape {tuple(given.shape)} and {given.dtype} to be as the data: "
+                    f"(1, {', '.join(map(str, tensor.shape[1:]))}) and {tensor.dtype}."
+                )
+        *inputs, labels = (tensor.to(self._device) for tensor in found)
+        return tuple(self._formatted(tensor) for tensor in inputs), labels
 
     def _batch(self, run: int, examples: Tensor, augment: bool = True) -> Examples:
         inputs = tuple(tensor[examples] for tensor in self._inputs)
@@ -636,18 +656,55 @@ class ModuleProblem:
             return nullcontext()
         return torch.autocast(self._device.type, dtype=self._autocast)
 
-    def _loss_of(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        outputs = outputs.to(self._dtype)
-        return self._loss(outputs, labels, reduction="none") if self._cross_entropy else self._loss(outputs, labels)  # type: ignore[call-arg]
+    def _loss_of(self, outputs: Any, labels: Tensor) -> Tensor:
+        return self._loss_by(self._loss, outputs, labels)
 
-    def _of_blank_examples(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Outputs and labels of a batch that the module sees whole: a copy of it, and zeros in place of examples.
+    def _loss_by(self, loss: Loss, outputs: Any, labels: Tensor) -> Tensor:
+        if self._cross_entropy:
+            return loss(outputs.to(self._dtype), labels, reduction="none")  # type: ignore[call-arg]
+        if self._autocast is not None and isinstance(outputs, Tensor):
+            outputs = outputs.to(torch.promote_types(outputs.dtype, self._dtype))
+        return loss(outputs, labels)
 
-        Nothing watches such a pass: a layer that keeps what it sees first would show examples to all later passes.
+    def _of_stand_ins(self, values: Values) -> tuple[Any, Tensor]:
+        """Outputs and labels of a batch that a copy of the module sees whole, in place of examples."""
+        inputs, labels = self._stand_ins
+        return self._outputs(copy.deepcopy(self._module), values, inputs), labels
+
+    def _passes_of(self, run: nn.Module, loss: Loss, **how: bool) -> Passes:
+        outputs: Outputs = partial(self._outputs, run)
+        how |= {"by_rows": self._cross_entropy, "whole": self.mixes_examples}
+        return Passes(run, outputs, partial(self._loss_by, loss), **how)
+
+    def _as_known_operations(self, vouched: tuple[type[nn.Module], ...]) -> tuple[nn.Module, Loss]:
+        """What passes run in place of the module and the loss, where that gives the same numbers on stand-ins.
+
+        Raises:
+          Open: if it is more than known operations.
         """
-        inputs, labels = self._batch(0, self._few(), augment=False)
-        blank = tuple(torch.zeros_like(tensor) for tensor in inputs)
-        return self._outputs(copy.deepcopy(self._module), values, blank), torch.zeros_like(labels)
+        if self.mixes_examples:
+            return self._module, self._loss
+        run = closed(self._module, len(self._inputs), vouched)
+        loss = self._loss if self._cross_entropy else closed(self._loss, 2)
+        start = self._split(self._start.clone())
+        weights = torch.ones(len(self._stand_ins[1]), dtype=self._dtype, device=self._device)
+        known, own = (
+            self._passes_of(run, loss, known=not vouched),
+            self._passes_of(copy.deepcopy(self._module), self._loss),
+        )
+        own.one_by_one = "to compare"
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                found, code = (each.summed(start, self._stand_ins, weights) for each in (known, own))
+            except Exception as error:
+                said = (str(error) or type(error).__name__).splitlines()[0]
+                raise Open(f"it cannot be tried on made-up examples ({said}): give example=, a public one") from None
+        if known.one_by_one is not None:
+            raise Open(f"torch.func.vmap cannot run its operations ({known.one_by_one})")
+        if not same(found, code):
+            raise Open("its operations give other numbers than its code")
+        return run, loss
 
     def _contracted(self, found: Factors, weights: Tensor) -> Tensor:
         """The weighted sum of factors, flat; of a parameter that is not used 0."""
@@ -674,6 +731,19 @@ def _forget_statistics(layer: nn.Module) -> None:
     assert isinstance(layer, nn.modules.batchnorm._BatchNorm)
     layer.running_mean = layer.running_var = layer.num_batches_tracked = None
     layer.track_running_stats = False
+
+
+def _refuse_by_name(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """What is known to look at all examples, said before anything is computed; no claim rests on this."""
+    for name, layer in module.named_modules():
+        if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (layer.scale_grad_by_freq or layer.sparse):
+            flag = "scale_grad_by_freq" if layer.scale_grad_by_freq else "sparse"
+            raise ValueError(f"Expected {name}.{flag}=True to be False: clipping needs each example's own gradient.")
+    named = [*module.named_parameters(), *module.named_buffers(), *((f"inputs[{i}]", t) for i, t in enumerate(inputs))]
+    for name, tensor in named:
+        if type(tensor) not in TENSORS and "__torch_dispatch__" in vars(type(tensor)):
+            kind = type(tensor).__name__
+            raise ValueError(f"Expected {name} to be a torch.Tensor, not a {kind} with code of its own.")
 
 
 def _refuse_dropout(module: nn.Module) -> None:

@@ -1,13 +1,15 @@
-"""Passes of a module in which no example sees another, by construction.
+"""Passes of a module in which no example sees another.
 
-A module's `forward` is free code: it may sort its batch, centre it, or keep something for its next call, and no number
-of looks at batches shows that it never does. So it never gets to see more than one example. A pass runs under
-`torch.func.vmap` over the examples, where the code is given a batch of one and its operations work on all. Where vmap
-has no rule for an operation, or the code branches on values, examples are passed one by one: slower, and it says so.
+A module that is made of known layers and operations alone (`problems.closed`) cannot show one example to another. Any
+other code may: it may sort its batch, centre it, or keep something for its next call. So it never gets to see more than
+one example. A pass runs under `torch.func.vmap` over the examples, where the code is given a batch of one and its
+operations work on all. Where vmap has no rule for an operation, or the code branches on values, examples are passed one
+by one: slower, and it says so.
 
-Ways around that are closed, too. Numbers that the module draws itself are refused, and whatever a pass leaves behind
-(`problems.watched`), which a later example could read. Hooks of the backward pass and functions that bring a vmap rule
-of their own would see all examples: such a module is passed one by one.
+What would see all examples beneath that is closed, too. Hooks of the backward pass, functions that bring a vmap rule of
+their own, and modes that code enters are passed one by one; modes and global hooks that are set around a pass are
+refused, and so are random numbers that the module draws itself, and changed buffers or frozen parameters. What code
+keeps in other places, which a later example could read, is an assumption of the claim (`guarantees.SHOWN_ALONE`).
 
 Gradients by example come as factors (`problems.factors`). A layer that is called works on a copy of its own of its
 parameters, so that a parameter that is used in any other way shows, and is written out by a second pass.
@@ -32,15 +34,18 @@ from torch._C._functorch import _add_batch_dim, _unwrap_batched, maybe_current_l
 from torch._functorch.autograd_function import custom_function_call
 from torch._ops import OpOverload
 from torch.autograd.graph import get_gradient_edge
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+from torch.utils.flop_counter import FlopCounterMode
 
 from dpnotes.problems.factors import FactoredGradient, Factors, Written, factored, supported
-from dpnotes.problems.watched import Watched
 
 Values = dict[str, Tensor]  # parameters by name
 Examples = tuple[tuple[Tensor, ...], Tensor]  # inputs and labels
-Outputs = Callable[[Values, tuple[Tensor, ...]], Tensor]
-Loss = Callable[[Tensor, Tensor], Tensor]
+Outputs = Callable[[Values, tuple[Tensor, ...]], Any]
+Loss = Callable[[Any, Tensor], Tensor]
+ONLY_LOOK: set[type] = {DeviceContext, FlopCounterMode}  # modes that change no number and keep none
 Called = Callable[[nn.Module, Tensor], Tensor]  # a layer with all examples' inputs, to their outputs
 
 
@@ -51,24 +56,35 @@ class Passes:
       module: what is passed; a pass that changes it is refused.
       outputs: of a batch at these parameters, by a call of the module.
       loss: of outputs and labels, to losses `(batch,)`.
-      watched: what else `loss` runs and may leave something in; None for a loss that is known to go row by row.
+      by_rows: whether the loss is known to go row by row.
+      known: whether module and loss are known operations alone (`problems.closed`), which nothing has to watch.
       whole: the batch is passed as it is, for a module whose examples mix; it has no gradients by example.
-      compile: sums go through `torch.compile`.
+      compile: sums of what is known go through `torch.compile`.
     """
 
     def __init__(
-        self, module: nn.Module, outputs: Outputs, loss: Loss, watched: object, *, whole: bool, compile: bool
+        self,
+        module: nn.Module,
+        outputs: Outputs,
+        loss: Loss,
+        *,
+        by_rows: bool,
+        whole: bool,
+        known: bool = False,
+        compile: bool = False,
     ) -> None:
-        self._outputs, self._loss, self._by_rows, self._whole = outputs, loss, watched is None, whole
+        self._outputs, self._loss, self._by_rows, self._whole, self._known = outputs, loss, by_rows, whole, known
         self._names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
         trained = {m: self._trained(m) for m in module.modules() if supported(m)}
         self._layers = {layer: names for layer, names in trained.items() if names}
         self._direct: set[str] = set()  # parameters that were used by more than the call of their layer
         self._overwritten: set[nn.Module] = set()  # layers whose inputs or outputs are changed in place
         self._hooks = [type(m).__name__ for m in module.modules() if m._backward_hooks or m._backward_pre_hooks]
-        self._watched = Watched(module=module, loss=watched)
+        fixed = [(name, t) for name, t in module.named_parameters() if not t.requires_grad] + [*module.named_buffers()]
+        self._fixed = [(name, tensor, tensor.detach().clone()) for name, tensor in fixed]
         # The compiler traces vmap, but no code that changes a module, as `_known_layers` does.
-        self._plain = torch.compile(self._together) if compile else functools.partial(self._together, called=_called)
+        compiled = compile and (known or whole)
+        self._plain = torch.compile(self._together) if compiled else functools.partial(self._together, called=_called)
         self.one_by_one: str | None = None  # why, if examples are passed so
 
     # ------------------------------------------------------------ what is asked for
@@ -98,15 +114,15 @@ class Passes:
         )
 
     # ------------------------------------------------------------ one example at a time
-    def _output_of_one(self, values: Values, *inputs: Tensor) -> Tensor:
-        """The output for one example, which is all that the module sees."""
+    def _output_of_one(self, values: Values, *inputs: Tensor) -> Any:
+        """The output for a batch of one example, which is all that the module sees."""
         outputs = self._outputs(values, tuple(tensor[None] for tensor in inputs))
-        if len(outputs) != 1:
+        if isinstance(outputs, Tensor) and len(outputs) != 1:
             raise ValueError(f"Expected outputs of shape {tuple(outputs.shape)} for one example to have one row.")
-        return outputs[0]
+        return outputs
 
     def _loss_of_one(self, values: Values, label: Tensor, *inputs: Tensor) -> Tensor:
-        losses = self._loss(self._output_of_one(values, *inputs)[None], label[None])
+        losses = self._loss(self._output_of_one(values, *inputs), label[None])
         if losses.shape != (1,):
             raise ValueError(f"Expected losses of shape {tuple(losses.shape)} for one example to be (1,): one each.")
         return losses[0]
@@ -117,10 +133,11 @@ class Passes:
             return self._loss(self._outputs(values, inputs), labels)
         if self._hooks:
             raise RuntimeError(f"{self._hooks[0]} has hooks that run in the backward pass, on all examples")
-        with NoRulesOfItsOwn(), nullcontext() if called is None else self._known_layers(len(labels), values, called):
+        layers = nullcontext() if called is None else self._known_layers(len(labels), values, called)
+        with nullcontext() if self._known else nothing_beneath(), layers:
             if self._by_rows:
                 output = functools.partial(self._output_of_one, values)
-                return self._loss(torch.func.vmap(output, randomness="error")(*inputs), labels)
+                return self._loss(torch.func.vmap(output, randomness="error")(*inputs).squeeze(1), labels)
             loss = functools.partial(self._loss_of_one, values)
             return torch.func.vmap(loss, randomness="error")(labels, *inputs)
 
@@ -150,11 +167,12 @@ class Passes:
                 del layer.forward
 
     def _each(self, values: Values, batch: Examples) -> Iterator[Tensor]:
-        self._watched.look_at_values()
         before = {name: value.detach().clone() for name, value in values.items()}
         for label, *inputs in zip(batch[1], *batch[0], strict=True):
-            yield self._loss_of_one(values, label, *(row.contiguous() for row in inputs))
-            self._watched.refuse_changes()
+            # Memory of its own: a view would lead to the examples beside it.
+            own = [row.clone(memory_format=torch.contiguous_format) for row in (label, *inputs)]
+            yield self._loss_of_one(values, *own)
+            self._refuse_changes()
             for name, value in values.items():
                 if not torch.equal(value, before[name]):
                     raise ValueError(f"Expected a pass to leave the parameter {name} as it is.")
@@ -164,15 +182,21 @@ class Passes:
 
         Neither may draw or leave anything: how often it did would depend on how many examples there are.
         """
+        refuse_what_sees_all()
         with nullcontext() if self._whole else _draws_nothing(device):
             found, why = self._passed(together, one_by_one)
-        self._watched.refuse_changes()
+        self._refuse_changes()
         if why != self.one_by_one:
             self.one_by_one = why
             warnings.warn(
                 f"Examples are passed one by one, which is slower, as torch.func.vmap cannot: {why}", stacklevel=2
             )
         return found
+
+    def _refuse_changes(self) -> None:
+        for name, tensor, before in self._fixed:
+            if not bool(torch.isclose(tensor, before, 0, 0, equal_nan=True).all()):
+                raise ValueError(f"Expected a pass to leave {name} as it is: another example could read what changed.")
 
     def _passed(self, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> tuple[Any, str | None]:
         """What was found, and why one by one, if it was so."""
@@ -256,11 +280,35 @@ class Passes:
         return {local: self._names[id(p)] for local, p in layer.named_parameters(recurse=False) if p.requires_grad}
 
 
-class NoRulesOfItsOwn(TorchFunctionMode):
+@contextmanager
+def nothing_beneath() -> Iterator[None]:
+    """Within it nothing that code does beneath `torch.func.vmap` sees all examples: it is an error of torch."""
+    hooks = torch.autograd.graph.disable_saved_tensors_hooks("saved-tensor hooks see all examples")
+    with _NoRulesOfItsOwn(), hooks:
+        yield
+
+
+def refuse_what_sees_all() -> None:
+    """Refuse modes and hooks that somebody has set around a pass, but for modes that only look.
+
+    Raises:
+      ValueError: naming them.
+    """
+    modes = [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
+    if named := [type(mode).__name__ for mode in modes if type(mode) not in ONLY_LOOK]:
+        raise ValueError(f"Expected no {named[0]} around a pass: it would see all examples.")
+    if nn.modules.module._has_any_global_hook():
+        raise ValueError("Expected no global hooks of modules around a pass: they would see all examples.")
+
+
+class _NoRulesOfItsOwn(TorchFunctionMode):
     """Refuses functions and operations that bring a vmap rule, which is code that sees all examples."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call it, unless it is one of these."""
+        for mode in _get_current_dispatch_mode_stack():
+            if type(mode) not in ONLY_LOOK:
+                raise RuntimeError(f"{type(mode).__name__} is entered, for all examples")
         own, name = False, func.name() if isinstance(func, OpOverload) else getattr(func, "_qualified_op_name", "")
         if func is custom_function_call:
             own, name = args[0].vmap is not torch.autograd.Function.vmap, args[0].__name__

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from modules import Both, normal
-from pretend_device import PretendCuda
+from pretend_device import PretendCuda, looking
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -366,6 +366,7 @@ def test_float32_norms_are_close() -> None:
 
 
 # ---------------------------------------------------------------- work
+@looking
 class Counted(TorchDispatchMode):
     """Counts passes of convolutions: forward, to activations, to weights."""
 
@@ -847,6 +848,7 @@ def test_a_norm_that_cancels_is_bounded_on_a_gpu(nearly: float) -> None:
     assert true * (1 - 1e-3) <= found <= math.hypot(true, 4e-3 * most)
 
 
+@looking
 class Settings(TorchDispatchMode):
     """The precision and the determinism that products and convolutions were asked for under."""
 

@@ -1,18 +1,20 @@
 """Examples are kept apart by construction: modules and losses whose code mixes, keeps, draws or branches."""
 
+import contextvars
+import logging
 import random
-import sys
-from collections import deque
+import warnings
 from collections.abc import Callable
-from types import MethodType, ModuleType
+from types import MethodType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from modules import Both, normal
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
+from dpnotes.guarantees import SHOWN_ALONE, examples_apart
 from dpnotes.problems.factors import Patches
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.streams import Streams
@@ -134,7 +136,7 @@ def test_the_control_a_batch_that_is_seen_whole_moves_further() -> None:
     assert (seen_whole(before) - seen_whole(after)).norm() > 4 * 0.01
 
 
-# ---------------------------------------------------------------- what a pass leaves behind
+# ---------------------------------------------------------------- what code keeps
 class Keeps(nn.Module):
     """Leaves something behind in a pass, and adds what it finds to the next."""
 
@@ -146,9 +148,6 @@ class Keeps(nn.Module):
         self.keep: Any = keep
         self.calls: Any = 0
         self.kept, self.table, self.array = [], {}, torch.zeros(2).numpy()
-        self.own: Any = type("Own", (), {})()
-        self.torch_generator = torch.Generator()
-        self.queue, self.random, self.generator = deque(), random.Random(0), np.random.default_rng(0)
         self.register_buffer("mean", torch.zeros(CLASSES, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -156,89 +155,63 @@ class Keeps(nn.Module):
         return self.layer(x) + self.mean
 
 
-GLOBAL: list[int] = []
-HIDDEN: list[int] = []
+GLOBAL: list[Any] = []
+CONTEXT: contextvars.ContextVar[Any] = contextvars.ContextVar("kept", default=0)
 
 
-def helper() -> None:
-    HIDDEN.append(1)
+def remembering(m: Keeps, x: Tensor) -> None:
+    """Adds all examples up in a place that no search of the module finds."""
+    CONTEXT.set(CONTEXT.get() + float(x.sum()))
 
 
-HELPERS: Any = ModuleType("helpers")
-HELPERS.helps = helper
-
-
-class OfTheClass:
-    """Keeps something in its class."""
-
-    seen: list[int] = []
-
-    def __call__(self, module: Any, x: Tensor) -> None:
-        self.seen.append(1)
-
-
-def counting() -> Callable[[Keeps, Tensor], None]:
-    calls = 0
-
-    def keep(module: Keeps, x: Tensor) -> None:
-        nonlocal calls
-        calls += 1
-
-    return keep
-
-
-def with_default(module: Keeps, x: Tensor, kept: list[int] = []) -> None:  # noqa: B006 (what is tested)
-    kept.append(1)
-
-
-KEEPING: dict[str, tuple[Callable[[Keeps, Tensor], object], str]] = {
-    "a counter": (lambda m, x: setattr(m, "calls", m.calls + 1), "module.calls"),
-    "a list": (lambda m, x: m.kept.append(1), "module.kept.0"),
-    "a dict": (lambda m, x: m.table.update(seen=len(x)), "module.table.seen"),
-    "an attribute that is new": (lambda m, x: setattr(m, "last", x.mean()), "module.last"),
-    "a buffer in place": (lambda m, x: m.mean.add_(1.0), "module.mean"),
-    "a buffer": (lambda m, x: setattr(m, "mean", m.mean + 1), "module.mean"),
-    "an array": (lambda m, x: m.array.__setitem__(0, m.array[0] + 1), "module.array"),
-    "an object of its own": (lambda m, x: setattr(m.own, "seen", True), "module.own.seen"),
-    "a closure": (counting(), "module.keep.__closure__.0.cell_contents"),
-    "a global variable": (lambda m, x: GLOBAL.append(1), r"module.keep.__globals__.GLOBAL.\d"),
-    "a global variable in a function inside": (
-        lambda m, x: [GLOBAL.append(1) for _ in x],
-        r"module.keep.__globals__.GLOBAL.\d",
-    ),
-    "a global variable of a helper": (lambda m, x: helper(), r"module.keep.__globals__.helper.__globals__.HIDDEN.\d"),
-    "a deque": (lambda m, x: m.queue.append(1), r"module.queue.state 2.\d"),
-    "numpy's random numbers": (lambda m, x: m.generator.normal(), "module.generator"),
-    "Python's random numbers": (lambda m, x: m.random.random(), "module.random"),
-    "torch's random numbers": (
-        lambda m, x: torch.rand(1, generator=m.torch_generator) if x.sum().item() else None,
-        "module.torch_generator",
-    ),
-    "what torch does not count": (lambda m, x: m.mean.data.mul_(0.5).add_(float(x.sum())), "module.mean"),
-    "what numpy writes": (lambda m, x: m.mean.numpy().fill(float(x.sum())), "module.mean"),
-    "its class": (OfTheClass(), r"module.keep.OfTheClass.seen.\d"),
-    "a default": (with_default, "module.keep.__defaults__.0"),
-    "a deleted attribute": (lambda m, x: m.__dict__.pop("calls", None), "module.calls"),
-    "a helper reached through its module": (
-        lambda m, x: HELPERS.helps(),
-        r"module.keep.__globals__.HELPERS.helps.__globals__.HIDDEN.\d",
-    ),
+KEEPING: dict[str, Callable[[Keeps, Tensor], object]] = {
+    "a counter": lambda m, x: setattr(m, "calls", m.calls + 1),
+    "a list": lambda m, x: m.kept.append(x),
+    "a dict": lambda m, x: m.table.update(seen=x),
+    "an attribute that is new": lambda m, x: setattr(m, "last", x.mean()),
+    "an array": lambda m, x: m.array.__setitem__(0, float(x.sum())),
+    "a global variable": lambda m, x: GLOBAL.append(x),
+    "a global variable by its name": lambda m, x: globals().__setitem__("GLOBAL_2", x),
+    "its class": lambda m, x: setattr(type(m), "last", x),
+    "a context variable": remembering,
+    "a frozen parameter's gradient": lambda m, x: setattr(m.layer.bias, "grad", x.sum().expand(CLASSES)),
+    "a logger": lambda m, x: logging.getLogger("kept").debug("%s", x.sum().item()),
 }
+
+
+def shown(value: Any) -> bool:
+    """Whether there are numbers of an example in it: those here are 7 and more."""
+    return isinstance(value, Tensor) and not isinstance(value, fx.Proxy) and bool((value.detach() >= 7).any())
 
 
 @pytest.mark.filterwarnings("ignore:Examples are passed one by one")
 @pytest.mark.parametrize("name", KEEPING)
-@pytest.mark.parametrize("asked", ["norms", "losses", "weighted_sum"])
-@pytest.mark.slow
-def test_a_pass_that_leaves_something_behind_is_refused(name: str, asked: str) -> None:
-    keep, path = KEEPING[name]
-    module = Keeps(keep)
-    problem = ModuleProblem(module, normal(4, 4), torch.arange(4) % CLASSES)
-    found: Any = problem.gradients(problem.initial(Streams.of("x", [0])))
-    weights = torch.ones(1, 4, dtype=torch.float64)
-    calls = {"norms": found.norms, "losses": lambda: found.losses, "weighted_sum": lambda: found.weighted_sum(weights)}
-    with pytest.raises(ValueError, match=f"to leave nothing that another example could read: {path}"):
-        calls[asked]()
+def test_code_sees_no_example_or_the_claim_says_what_it_assumes(name: str) -> None:
+    seen = []
+
+    def keep(m: Keeps, x: Tensor) -> None:
+        seen.append(shown(x))
+        KEEPING[name](m, x)
+
+    inputs = 7 + normal(4, 4).abs()
+    public = 0.5 * torch.ones(1, 4, dtype=torch.float64), torch.zeros(1, dtype=torch.int64)
+    problem = ModuleProblem(Keeps(keep), inputs, torch.arange(4) % CLASSES, example=public)
+    assert not any(seen), "while it is made, a module sees what is public"
+    problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+    assert problem.keeps_examples_apart == (not any(seen)) == (problem.opens is None)
+    assert examples_apart(problem) == (() if problem.opens is None else (SHOWN_ALONE,))
+    control = Keeps(keep)
+    control(inputs)
+    assert seen[-1], "control: it would see them"
+
+
+def test_a_buffer_that_a_pass_changes_is_refused() -> None:
+    for keep in (lambda m, x: m.mean.add_(1.0), lambda m, x: m.mean.data.mul_(0.5).add_(float(x.sum()))):
+        problem = ModuleProblem(Keeps(keep), normal(4, 4), torch.arange(4) % CLASSES)
+        assert problem.opens
+        with pytest.raises(ValueError, match="Expected a pass to leave mean as it is"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
 
 
 def first_seen(how: str) -> Callable[[Keeps, Tensor], None]:
@@ -274,15 +247,6 @@ def test_nothing_is_kept_of_examples_that_are_shown_whole(how: str) -> None:
     assert bool((module.mean != 0).any()), "control: it keeps what it sees"
 
 
-def test_a_measurement_that_leaves_something_outside_of_the_module_is_refused() -> None:
-    kept = torch.zeros(CLASSES, dtype=torch.float64)
-    module = Keeps(lambda m, x: kept.data.copy_(x.mean(0)[:CLASSES]) if len(x) > 1 else None)
-    problem = ModuleProblem(module, normal(4, 4), torch.arange(4) % CLASSES)
-    x = problem.initial(Streams.of("x", [0]))
-    with pytest.raises(ValueError, match="leave nothing that another example could read: module.keep.__closure__"):
-        problem.evaluate(x, normal(4, 4), torch.arange(4) % CLASSES)
-
-
 def test_a_layer_that_is_called_with_other_parameters_is_written_out() -> None:
     def forward(m: Any, x: Tensor) -> Tensor:
         scaled = {"weight": m.scale * m.body.weight, "bias": m.body.bias}
@@ -304,27 +268,23 @@ def test_a_layer_that_is_called_with_other_parameters_is_written_out() -> None:
             same(found.weighted_sum(torch.ones(1, NUM_EXAMPLES, dtype=torch.float64))[0], expected.sum(0))
 
 
-def test_what_is_kept_in_a_loss_is_refused_and_what_only_stands_there_is_not() -> None:
-    kept: list[float] = []
+def test_a_loss_of_known_operations_sees_no_example() -> None:
+    kept: list[Any] = []
 
     def keeps(outputs: Tensor, labels: Tensor) -> Tensor:
-        kept.append(1.0)
+        kept.append(outputs)
         return outputs.square().sum(1)
 
-    def stands(outputs: Tensor, labels: Tensor) -> Tensor:
-        return outputs.square().sum(1) + len(kept)
-
-    for loss, refused in ((keeps, True), (stands, False)):
-        problem = ModuleProblem(Keeps(lambda m, x: None), normal(4, 4), torch.arange(4) % CLASSES, loss=loss)
-        found = problem.gradients(problem.initial(Streams.of("x", [0])))
-        if refused:
-            with pytest.raises(ValueError, match=r"could read: loss.__closure__.0.cell_contents.\d changed"):
-                found.norms()
-        else:
-            assert bool((found.norms() > 0).all())
+    problem = ModuleProblem(nn.Linear(4, 3).double(), normal(4, 4), torch.arange(4) % CLASSES, loss=keeps)
+    before = len(kept)
+    assert bool((problem.gradients(problem.initial(Streams.of("x", [0]))).norms() > 0).all())
+    assert len(kept) == before and problem.opens is None
+    branching = lambda outputs, labels: outputs.square().sum(1) * (1 if bool(labels.sum() > 0) else 2)  # noqa: E731
+    opened = ModuleProblem(nn.Linear(4, 3).double(), normal(4, 4), torch.arange(4) % CLASSES, loss=branching)
+    assert opened.opens is not None and "torch.fx cannot follow it" in opened.opens
 
 
-def test_a_weight_behind_a_gate_that_opens_later_is_refused_or_counted() -> None:
+def test_a_weight_behind_a_gate_that_opens_later_is_counted() -> None:
     """Norms came from factors and the sum of later chunks from autograd: 32 times the bound."""
 
     def gated(m: Any, x: Tensor) -> Tensor:
@@ -334,8 +294,9 @@ def test_a_weight_behind_a_gate_that_opens_later_is_refused_or_counted() -> None
     module = Both(gated, head=nn.Linear(4, 3)).double()
     module.calls = [0]  # type: ignore[assignment]
     problem = problem_of(module, max_examples_at_once=2)
-    with pytest.raises(ValueError, match=r"could read: module.calls.0 changed"):
-        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+    x = problem.initial(Streams.of("x", [0]))
+    for _ in range(10):
+        assert float(clipped(problem, x).norm()) <= NUM_EXAMPLES * 0.01 * (1 + 1e-9)
 
 
 def test_a_weight_used_in_any_way_is_in_norms_and_sums() -> None:
@@ -379,26 +340,6 @@ def test_what_vmap_cannot_do_is_done_one_by_one_and_said(name: str) -> None:
     same(problem.mean_loss(x), found.losses.mean(1))
 
 
-SEEN: Any = ModuleType("seen")
-SEEN.seen = []
-sys.modules["seen"] = SEEN  # where nobody watches
-
-
-def test_one_by_one_what_an_example_leaves_is_refused_before_the_next() -> None:
-    def forward(m: Any, x: Tensor) -> Tensor:
-        sys.modules["seen"].seen.append(len(m.kept))
-        m.kept.append(float(x.sum()))  # .item() is no rule of vmap's
-        return m.head(x)
-
-    module = Both(forward, head=nn.Linear(4, 3)).double()
-    module.kept = []  # type: ignore[assignment]
-    problem = problem_of(module)
-    SEEN.seen.clear()
-    with pytest.raises(ValueError, match=r"could read: module.kept.\d changed"):
-        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
-    assert len(set(SEEN.seen)) == 1, "no example read what another one left"
-
-
 @pytest.mark.parametrize("together", [True, False])
 def test_draws_of_the_module_s_own_are_refused(together: bool) -> None:
     def dropped(m: Any, h: Tensor) -> Tensor:
@@ -428,26 +369,11 @@ def test_draws_from_python_s_and_numpy_s_generators_are_refused(draw: Callable[[
             asked(problem.gradients(x))
 
 
-class Owner:
-    generator = np.random.default_rng(0)
-    older = random.Random(0)
-
-
-BOUND, NEXT = random.Random(0).random, (float(number) for number in range(10**6))
-HELD: dict[str, Callable[[], float]] = {
-    "numpy's, of a class": lambda: Owner.generator.random(),
-    "Python's, of a class": lambda: Owner.older.random(),
-    "a method's": lambda: BOUND(),
-    "a loop's": lambda: next(NEXT),
-}
-
-
-@pytest.mark.parametrize("draw", HELD.values(), ids=HELD)
-def test_what_gives_other_numbers_next_time_is_refused_wherever_it_is_held(draw: Callable[[], float]) -> None:
-    """Each function names what it draws from, and none of the others."""
-    with pytest.raises(ValueError, match=r"Expected .* to (leave nothing|be no generator)"):
-        problem = problem_of(body(lambda m, h: h * draw() if bool(h.sum() > 100) else h * 2 * draw())())
-        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+def test_what_gives_other_numbers_next_time_is_an_assumption() -> None:
+    held = random.Random(0)
+    problem = problem_of(body(lambda m, h: h * held.random())())
+    assert problem.opens == "its operations give other numbers than its code"
+    assert examples_apart(problem) == (SHOWN_ALONE,)
 
 
 class Ruled(torch.autograd.Function):
@@ -515,14 +441,14 @@ def test_random_numbers_that_nobody_sees_lengthen_no_gradient(chunk: int | None)
     assert 0.9 * bound < longest <= bound * (1 + 1e-9)
 
 
-class Dice(ModuleType):
-    """Random numbers from where nobody watches."""
+class Dice:
+    """Random numbers of the operating system."""
 
     def uniform(self, low: float, high: float) -> float:
         return random.SystemRandom().uniform(low, high)
 
 
-DICE = Dice("dice")
+DICE = Dice()
 
 
 def test_an_operation_with_a_vmap_rule_of_its_own_is_given_one_example() -> None:

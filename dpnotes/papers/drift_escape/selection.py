@@ -6,6 +6,7 @@ What `distributed_drift_escape` returns needs neither: it was tested on the way.
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Protocol
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import WHOLE, Estimate, Guarantee, Relation, Status
-from dpnotes.guarantees import Assumption, Basis
+from dpnotes.guarantees import SHOWN_ALONE, Assumption, Basis
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients, ClientsState
 from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
@@ -24,9 +25,9 @@ from dpnotes.privacy import search
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.noise import TOLERANCE
-from dpnotes.problems.passes import NoRulesOfItsOwn
+from dpnotes.problems.closed import Open, closed, compare_losses
+from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.problems.watched import Watched
 from dpnotes.streams import Streams
 
 
@@ -105,7 +106,7 @@ class ExampleDerivatives:
       examples_at_once: how many Hessians are held at once, at least 1.
 
     Raises:
-      ValueError: for no data, or tensors of one row whose lengths disagree; for a loss that a pass changed.
+      ValueError: for no data, or tensors of one row whose lengths disagree.
 
     Example:
       >>> own = (torch.eye(2),), (torch.tensor([[0.0, 1.0]]),)
@@ -119,7 +120,7 @@ class ExampleDerivatives:
     data: tuple[tuple[Tensor, ...], ...]
     examples_at_once: int = 1024
     basis: Basis = field(default="enforced", init=False)
-    apart: tuple[Assumption, ...] = field(default=(), init=False)  # `torch.func.vmap` shows the loss one example
+    apart: tuple[Assumption, ...] = field(default=(), init=False)
 
     def __post_init__(self) -> None:
         validate.provides("__call__", loss=self.loss)
@@ -132,11 +133,15 @@ class ExampleDerivatives:
             lengths = [len(tensor) if tensor.dim() else 0 for tensor in own]
             validate.at_least(1, num_data_tensors=len(own), num_examples=min(lengths, default=0))
             validate.same_length(**{f"data[{row}][{i}]": tensor for i, tensor in enumerate(own)})
-        _ = self._watched
+        if self._known is None:
+            object.__setattr__(self, "apart", (SHOWN_ALONE,))
 
     @cached_property
-    def _watched(self) -> Watched:
-        return Watched(loss=self.loss, data=self.data)
+    def _known(self) -> Callable[..., Tensor] | None:
+        """The loss as known operations (`problems.closed`), if it is that."""
+        with suppress(Open):
+            return closed(self.loss, 1 + len(self.data[0]))
+        return None
 
     @property
     def total(self) -> Tensor:
@@ -144,23 +149,29 @@ class ExampleDerivatives:
         return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`; an example without finite ones counts as the longest slope: zero would look flat."""
+        """As `Derivatives.mean`; an example without finite ones counts as the longest slope: zero would look flat.
+
+        Raises:
+          Open: if the known operations that the loss is made of give other numbers than it.
+        """
+        if self._known is not None:
+            compare_losses(self._known, self.loss, x.shape[1], self.data[0])
         found = x.new_empty(len(x), x.shape[1] * (x.shape[1] + 3) // 2)
         for size in self.total.unique().tolist():  # rows with equally many examples are asked together
             alike = (self.total == size).nonzero()[:, 0]
             for rows in alike.split(max(1, self.examples_at_once // size)):
                 own = [torch.stack(tensors) for tensors in zip(*(self.data[i] for i in rows.tolist()), strict=True)]
                 found[rows] = self._sum(x[rows], own, weight, longest) / size
-        self._watched.refuse_changes()
         return found
 
     @full_precision()
     def _sum(self, x: Tensor, own: list[Tensor], weight: float, longest: float) -> Tensor:
         """Over the second axis of `own`, `(rows, examples, ...)`."""
-        gradient, alike, total = torch.func.grad(self.loss), (None, *[0] * len(own)), 0
+        gradient, alike, total = torch.func.grad(self._known or self.loss), (None, *[0] * len(own)), 0
         for start in range(0, own[0].shape[1], self.examples_at_once):
             part = [tensor[:, start : start + self.examples_at_once] for tensor in own]
-            with NoRulesOfItsOwn():
+            refuse_what_sees_all()
+            with nothing_beneath():
                 gradients = torch.func.vmap(torch.func.vmap(gradient, alike))(x, *part)
                 hessians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(gradient), alike))(x, *part)
             terms = with_triangle(gradients, hessians, weight)

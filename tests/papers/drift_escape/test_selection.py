@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import binom
-from torch import Tensor
+from torch import Tensor, fx
 
 from dpnotes.core import Status
+from dpnotes.guarantees import SHOWN_ALONE
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.papers.drift_escape.selection import (
@@ -244,15 +245,25 @@ def test_what_is_done_to_the_noise_multiplier_afterwards_changes_no_price():
     assert granted == CHOICE.num_models and oracle.guarantee(state, DELTA, streams)[0].epsilon <= 4.0
 
 
-def test_a_loss_that_looks_at_other_examples_is_refused():
+def test_a_loss_of_known_operations_sees_no_example_and_another_one_is_assumed_to_keep_nothing():
     seen: list[Any] = []
 
     def curious(x: Tensor, a: Tensor) -> Tensor:
-        seen.append(1)
+        seen.append(a)
         return loss(x, a)
 
-    with pytest.raises(ValueError, match="loss"):
-        ExampleDerivatives(curious, ((examples(0)[:5],),)).mean(HILL[None], 1.0, 1.0)
+    def branching(x: Tensor, a: Tensor) -> Tensor:
+        return loss(x, a) if len(a) > 0 else x.sum()
+
+    own = ((examples(0)[:5],),)
+    closed, opened = ExampleDerivatives(curious, own), ExampleDerivatives(branching, own)
+    found = closed.mean(HILL[None], 1.0, 1.0)
+    of_data = {float(row.sum()) for row in own[0][0]}
+    assert not any(isinstance(a, Tensor) and not isinstance(a, fx.Proxy) and float(a.sum()) in of_data for a in seen)
+    torch.testing.assert_close(found, opened.mean(HILL[None], 1.0, 1.0))
+    assert closed.apart == () and opened.apart == (SHOWN_ALONE,)
+    desk = GradientAndHessian.of(opened, CHOICE).desk
+    assert SHOWN_ALONE in desk.apart
 
 
 def test_the_trusted_server_pays_for_the_answer_alone():

@@ -1,0 +1,303 @@
+"""Code whose examples cannot meet: layers of torch.nn and operations of torch, and nothing else.
+
+A module's `forward`, or a loss, is free code. It may keep something of one example and show it to another, in a list, a
+class, a file, or beneath torch's transforms, and no search of its surroundings shows that it never does. So it gets to
+see no example. `torch.fx` runs it once, on symbols that stand for its arguments; what it did with them is a list of
+layers and operations, and that list is what passes run. What each of them may be is said here, by what torch says of
+it: none writes to what it was given, none draws, none reads memory beneath its tensors. In-place operations on what
+was computed, such as `x += y`, are replaced by those that make something new.
+
+The list is compared with the code, on stand-ins of the data's shape, type and range: outputs and gradients have to be
+the same. Where there is no such list, or it differs, the code is *open*: its examples are shown to it one at a time
+(`problems.passes`), and what it does with them is an assumption of every claim.
+"""
+
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules import module as nn_module
+from torch.overrides import get_overridable_functions
+from torch.utils._pytree import tree_leaves
+
+from dpnotes.streams import Streams
+
+_FUNCTIONS = {f for space, some in get_overridable_functions().items() if space is not nn.init for f in some}
+_FUNCTIONS |= {torch.arange, torch.zeros, torch.ones, torch.full, torch.eye, torch.linspace}
+# Python's operators on tensors; of those that write in place the ones that make something new.
+_OPERATORS = {
+    getattr(operator, name)
+    for name in (
+        "abs add and_ eq floordiv ge getitem gt inv invert le lt matmul mod mul ne neg not_ or_ pos pow sub truediv xor"
+    ).split()
+}
+_IN_PLACE = {
+    getattr(operator, f"i{name}"): getattr(operator, name)
+    for name in ("add", "floordiv", "matmul", "mod", "mul", "pow", "sub", "truediv")
+}
+_METHODS = {"float", "double", "half", "bfloat16", "int", "long", "short", "bool", "size", "dim", "numel", "to", "view"}
+_ATTRIBUTES = set("shape ndim dtype device T mT H mH real imag is_cuda requires_grad values indices".split())
+# What reads or writes memory beneath a tensor, or gives numbers to Python.
+_BENEATH = {"as_strided", "item", "set_data", "from_file", "data_ptr", "numpy", "tolist", "storage"}
+_PLAIN = (
+    int,
+    float,
+    complex,
+    bool,
+    str,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.memory_format,
+    torch.layout,
+    type(...),
+)
+_CONTAINERS = nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict
+
+Loss = Callable[..., Tensor]  # of parameters and one example
+TENSORS: set[type] = {Tensor, nn.Parameter}  # which bring no code of their own
+
+
+class Open(ValueError):
+    """Code is more than known layers and operations; the message says what it is, and how to close it."""
+
+
+def closed(code: Callable[..., Any], num_arguments: int, vouched: Sequence[type[nn.Module]] = ()) -> nn.Module:
+    """The list of layers and operations that code makes of its arguments, as a module with the same parameters.
+
+    The parameters, and the layers that are known, are those of the code itself and no copies.
+
+    Args:
+      code: a module, or a function of tensors.
+      num_arguments: how many tensors it takes.
+      vouched: classes of layers whose author answers for them.
+
+    Raises:
+      Open: if there is none.
+
+    Example:
+      >>> closed(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), 1)(torch.ones(1, 2)).shape
+      torch.Size([1, 2])
+      >>> closed(lambda x: x * len(x), 1)
+      Traceback (most recent call last):
+      dpnotes.problems.closed.Open: torch.fx cannot follow it ('len' is not supported in symbolic tracing by default...
+    """
+    if isinstance(code, nn.Module) and _is_known(code, tuple(vouched)):
+        return code
+    try:
+        tracer = _Tracer(tuple(vouched))
+        graph = tracer.trace(_whole(code, num_arguments))
+        for node in list(graph.nodes):
+            _check(node)
+            if node.op in ("call_module", "get_attr") and isinstance(code, nn.Module):
+                node.target = str(node.target).removeprefix("code.")
+        root = code if isinstance(code, nn.Module) else tracer.root
+        for held in vars(tracer.root).values():  # tensors that the code holds elsewhere
+            if isinstance(held, Tensor) and root is code:
+                raise Open(f"it reads a tensor of shape {tuple(held.shape)} that is no buffer: register it as one")
+        found = fx.GraphModule(root, graph)
+    except Open:
+        raise
+    except Exception as error:  # whatever code raises that is given symbols
+        said = (str(error) or type(error).__name__).splitlines()[0]
+        raise Open(
+            f"torch.fx cannot follow it ({said}): write it in torch's operations, without branches on values or sizes"
+        ) from None
+    for name, tensor in [*found.named_parameters(), *found.named_buffers()]:
+        if type(tensor) not in TENSORS:
+            raise Open(f"{name} is a {type(tensor).__name__}, which brings code of its own: give it as a torch.Tensor")
+    return found
+
+
+def closed_loss(
+    loss: Callable[..., Tensor], dim: int, data: Sequence[Tensor]
+) -> tuple[Callable[..., Tensor], str | None]:
+    """A loss of parameters and one example as known operations; or itself, and why.
+
+    Args:
+      loss: `loss(parameters, *example) -> scalar`.
+      dim: number of parameters.
+      data: tensors with one row an example.
+
+    Example:
+      >>> data = [torch.eye(3)]
+      >>> closed_loss(lambda x, a: x @ a, 3, data)[1], closed_loss(lambda x, a: len(a) * x[0], 3, data)[1][:24]
+      (None, 'torch.fx cannot follow i')
+    """
+    try:
+        known = closed(loss, 1 + len(data))
+        compare_losses(known, loss, dim, data)
+    except Open as error:
+        return loss, str(error)
+    return known, None
+
+
+def compare_losses(known: Loss, loss: Loss, dim: int, data: Sequence[Tensor]) -> None:
+    """Whether known operations give a loss and its gradients, on stand-ins.
+
+    Raises:
+      Open: if they do not.
+    """
+    dtype = next((tensor.dtype for tensor in data if tensor.is_floating_point()), torch.float32)
+    x = Streams.of("stand-ins", ["point"]).normal("stand-ins", 0, dim)[0].to(data[0].device, dtype)
+    rows = stand_ins(data)
+    together = torch.func.vmap(torch.func.grad_and_value(known), in_dims=(None, *[0] * len(data)))
+    found = _tried("its operations", lambda: together(x, *rows))
+    each = torch.func.grad_and_value(loss)
+    own = _tried("its code", lambda: [each(x, *(row[k].clone() for row in rows)) for k in range(len(rows[0]))])
+    if not same(found, tuple(torch.stack(part) for part in zip(*own, strict=True))):
+        raise Open("its operations give other numbers than its code")
+
+
+def _tried(what: str, of: Callable[[], Any]) -> Any:
+    try:
+        return of()
+    except Exception as error:
+        said = (str(error) or type(error).__name__).splitlines()[0]
+        raise Open(f"{what} cannot be run on stand-ins for examples ({said})") from None
+
+
+def stand_ins(tensors: Sequence[Tensor], count: int = 2) -> list[Tensor]:
+    """So many examples that are none of the data's: seeded, of its shape, type and range.
+
+    Example:
+      >>> [each.shape for each in stand_ins([torch.ones(9, 3), torch.zeros(9).long()])]
+      [torch.Size([2, 3]), torch.Size([2])]
+    """
+    found = []
+    for place, tensor in enumerate(tensors):
+        uniform = Streams.of("stand-ins", [place]).uniform("stand-ins", 0, count * max(1, tensor[0].numel()))
+        uniform = uniform[0, : count * tensor[0].numel()].view(count, *tensor.shape[1:]).to(tensor.device)
+        if tensor.is_complex() or not tensor.numel():
+            found.append(uniform.to(tensor.dtype))
+            continue
+        low, high = (end.double() for end in tensor.aminmax())
+        if tensor.dtype == torch.bool or not tensor.is_floating_point():
+            found.append((low + uniform * (high - low + 1)).floor().clamp(low, high).to(tensor.dtype))
+        else:
+            found.append((low + uniform * (high - low)).to(tensor.dtype))
+    return found
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two results are alike: their tensors but for rounding.
+
+    Example:
+      >>> same([torch.ones(2)], [torch.ones(2) + 1e-9]), same(torch.ones(2), torch.zeros(2))
+      (True, False)
+    """
+    pairs = [tree_leaves(each) for each in (one, other)]
+    if len(pairs[0]) != len(pairs[1]):
+        return False
+    with suppress(RuntimeError):
+        for a, b in zip(*pairs, strict=True):
+            alike = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape and a.dtype == b.dtype
+            if not (alike and torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True) if alike else a == b):
+                return False
+        return True
+    return False
+
+
+def _whole(code: Any, num_arguments: int) -> nn.Module:
+    """A module that calls code with so many arguments, each of which `fx` then has a symbol for."""
+    named = ", ".join(f"argument_{place}" for place in range(num_arguments))
+    forward = eval(f"lambda self, {named}: self.code({named})")  # no text of anybody's
+    whole = type("Code", (nn.Module,), {"forward": forward})()
+    whole.code = code
+    return whole
+
+
+class _Tracer(fx.Tracer):
+    def __init__(self, vouched: tuple[type[nn.Module], ...]) -> None:
+        super().__init__()
+        self._vouched = vouched
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if _is_known(m, self._vouched):
+            return True
+        if _has_hooks(m):
+            raise Open(f"{type(m).__name__} has hooks: remove them")
+        return False
+
+
+def _is_known(layer: nn.Module, vouched: tuple[type[nn.Module], ...]) -> bool:
+    """Whether a layer is exactly as torch wrote it, or as somebody vouches for, and keeps nothing of what it sees."""
+    kind, own = type(layer), vars(layer)
+    home = sys.modules.get(kind.__module__)
+    of_torch = kind.__module__.startswith("torch.nn.modules.") and getattr(home, kind.__name__, None) is kind
+    if kind not in vouched and not of_torch or isinstance(layer, _CONTAINERS):
+        return False
+    if "forward" in own or _has_hooks(layer) or isinstance(layer, nn.modules.lazy.LazyModuleMixin):
+        return False
+    if layer.training and own.get("track_running_stats") or own.get("max_norm") is not None:
+        return False
+    given = [value for value in own.values() if callable(value) and not isinstance(value, nn.Module | type)]
+    if any(not (getattr(value, "__module__", None) or "torch").startswith("torch") for value in given):
+        return False  # an activation of one's own
+    return all(_is_known(child, vouched) for child in layer.children())
+
+
+def _has_hooks(layer: nn.Module) -> bool:
+    hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
+    return any(vars(layer)[name] for name in hooks) or nn_module._has_any_global_hook()
+
+
+def _check(node: fx.Node) -> None:
+    """Refuse a step that is not known, and replace one in place by one that makes something new."""
+    name = getattr(node.target, "__name__", str(node.target))
+    fx.node.map_aggregate((node.args, node.kwargs), lambda part: _check_plain(name, part))
+    if node.op not in ("call_function", "call_method"):
+        return
+    if node.target in _IN_PLACE:
+        node.target = _IN_PLACE[node.target]
+        return
+    if node.target is getattr:
+        if node.args[1] not in _ATTRIBUTES:
+            raise Open(f"it reads .{node.args[1]} of a tensor: use torch's operations")
+        return
+    if node.target in _OPERATORS:
+        return
+    if node.op == "call_method" and name.endswith("_") and hasattr(Tensor, name[:-1]):
+        node.target = name = name.removesuffix("_")
+    allowed = node.op == "call_method" or node.target in _FUNCTIONS
+    of_functional = getattr(node.target, "__module__", None) == "torch.nn.functional"
+    if not allowed or name in _BENEATH or name.startswith("_") or "out" in node.kwargs:
+        raise Open(f"it calls {name}, which is no operation of torch on tensors alone")
+    if of_functional:
+        node.kwargs = {**node.kwargs, **({"inplace": False} if node.kwargs.get("inplace") else {})}
+        table = name in ("embedding", "embedding_bag")
+        if table and (
+            len(node.args) > 3 or any(node.kwargs.get(k) for k in ("max_norm", "sparse", "scale_grad_by_freq"))
+        ):
+            raise Open(f"it calls {name} with more than a table and a padding row")
+    elif name not in _METHODS and not _only_reads(name):
+        raise Open(
+            f"it calls {name}, which writes to what it is given, draws, or is not torch's: use another operation"
+        )
+
+
+def _only_reads(name: str) -> bool:
+    """Whether, as its schemas say, an operation neither writes to its arguments nor draws."""
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is None:
+        return False
+    found = [getattr(packet, overload) for overload in packet.overloads()]
+    plain = [each for each in found if not any(a.is_out for a in each._schema.arguments)]
+    return bool(plain) and not any(
+        torch.Tag.nondeterministic_seeded in each.tags
+        or any(a.alias_info is not None and a.alias_info.is_write for a in each._schema.arguments)
+        for each in plain
+    )
+
+
+def _check_plain(name: str, part: Any) -> Any:
+    if isinstance(part, slice):
+        for end in (part.start, part.stop, part.step):
+            _check_plain(name, end)
+    elif not isinstance(part, (fx.Node, *_PLAIN)):
+        raise Open(f"{name} is given a {type(part).__name__}: give it numbers and tensors")
+    return part

@@ -171,9 +171,7 @@ def examples_apart(problem: Any) -> tuple[Assumption, ...]:
       ()
     """
     vouched = tuple(
-        Assumption(
-            f"{name} treats each example by itself and keeps nothing of it (its author vouches for it)", "assumed"
-        )
+        Assumption(f"{name} treats each example by itself and keeps nothing of it (vouched for by name)", "assumed")
         for name in getattr(problem, "vouched", ())
     )
     if getattr(problem, "keeps_examples_apart", False):  # without the attribute nothing is known

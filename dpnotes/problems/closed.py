@@ -15,7 +15,6 @@ the same. Where there is no such list, or it differs, the code is *open*: its ex
 import operator
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import torch
@@ -136,7 +135,7 @@ def closed_loss(
     return known, None
 
 
-def compare_losses(known: Loss, loss: Loss, dim: int, data: Sequence[Tensor]) -> None:
+def compare_losses(known: nn.Module, loss: Loss, dim: int, data: Sequence[Tensor]) -> None:
     """Whether known operations give a loss and its gradients, on stand-ins.
 
     Raises:
@@ -145,6 +144,7 @@ def compare_losses(known: Loss, loss: Loss, dim: int, data: Sequence[Tensor]) ->
     dtype = next((tensor.dtype for tensor in data if tensor.is_floating_point()), torch.float32)
     x = Streams.of("stand-ins", ["point"]).normal("stand-ins", 0, dim)[0].to(data[0].device, dtype)
     rows = stand_ins(data)
+    refuse_writes(known, x, *(row[0] for row in rows))
     together = torch.func.vmap(torch.func.grad_and_value(known), in_dims=(None, *[0] * len(data)))
     found = _tried("its operations", lambda: together(x, *rows))
     each = torch.func.grad_and_value(loss)
@@ -156,6 +156,8 @@ def compare_losses(known: Loss, loss: Loss, dim: int, data: Sequence[Tensor]) ->
 def _tried(what: str, of: Callable[[], Any]) -> Any:
     try:
         return of()
+    except Open:
+        raise
     except Exception as error:
         said = (str(error) or type(error).__name__).splitlines()[0]
         raise Open(f"{what} cannot be run on stand-ins for examples ({said})") from None
@@ -184,22 +186,47 @@ def stand_ins(tensors: Sequence[Tensor], count: int = 2) -> list[Tensor]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two results are alike: their tensors but for rounding.
+    """Whether two results, tensors in any containers, are the same but for rounding, all taken together.
 
     Example:
       >>> same([torch.ones(2)], [torch.ones(2) + 1e-9]), same(torch.ones(2), torch.zeros(2))
       (True, False)
     """
-    pairs = [tree_leaves(each) for each in (one, other)]
-    if len(pairs[0]) != len(pairs[1]):
+    pairs = [*zip(tree_leaves(one), tree_leaves(other), strict=False)]
+    if len(tree_leaves(one)) != len(tree_leaves(other)) or any(a.shape != b.shape for a, b in pairs):
         return False
-    with suppress(RuntimeError):
-        for a, b in zip(*pairs, strict=True):
-            alike = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape and a.dtype == b.dtype
-            if not (alike and torch.allclose(a, b, rtol=1e-4, atol=1e-6, equal_nan=True) if alike else a == b):
-                return False
-        return True
-    return False
+    first, second = (
+        torch.cat([tensor.detach().double().flatten() for tensor in each]) for each in zip(*pairs, strict=True)
+    )
+    if not torch.equal(first.isfinite(), second.isfinite()):
+        return False
+    difference = torch.linalg.vector_norm((first - second).nan_to_num(0, 0, 0))
+    return bool(difference <= 1e-3 * torch.linalg.vector_norm(second.nan_to_num(0, 0, 0)))
+
+
+class _ReadsAlone(fx.Interpreter):
+    """Runs a list, and refuses an operation that changes what it is given, whatever its schema says."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op not in ("call_function", "call_method"):
+            return super().run_node(n)
+        given = [t for t in tree_leaves(self.fetch_args_kwargs_from_env(n)) if isinstance(t, Tensor)]
+        before = [tensor.detach().clone() for tensor in given]
+        found = super().run_node(n)
+        if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(given, before, strict=True)):
+            raise Open(f"it calls {getattr(n.target, '__name__', n.target)}, which writes to what it is given")
+        return found
+
+
+def refuse_writes(known: nn.Module, *arguments: Tensor) -> None:
+    """Run a list of operations on these arguments, and refuse one that changes what it is given.
+
+    Raises:
+      Open: naming it.
+    """
+    if isinstance(known, fx.GraphModule):
+        with torch.no_grad():
+            _tried("its operations", lambda: _ReadsAlone(known).run(*arguments))
 
 
 def _whole(code: Any, num_arguments: int) -> nn.Module:

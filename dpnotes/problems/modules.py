@@ -17,7 +17,7 @@ from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import deterministic_convolutions
 from dpnotes.problems.augmentation import Augmentation
-from dpnotes.problems.closed import TENSORS, Open, closed, same, stand_ins
+from dpnotes.problems.closed import TENSORS, Open, closed, refuse_writes, same, stand_ins
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
 from dpnotes.problems.passes import Examples, Loss, Outputs, Passes, Values
@@ -686,13 +686,14 @@ class ModuleProblem:
             return self._module, self._loss
         run = closed(self._module, len(self._inputs), vouched)
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
-        start = self._split(self._start.clone())
-        weights = torch.ones(len(self._stand_ins[1]), dtype=self._dtype, device=self._device)
+        start, (inputs, labels) = self._split(self._start.clone()), self._stand_ins
+        refuse_writes(run, *(tensor[:1] for tensor in inputs))
         known, own = (
             self._passes_of(run, loss, known=not vouched),
             self._passes_of(copy.deepcopy(self._module), self._loss),
         )
         own.one_by_one = "to compare"
+        weights = torch.ones(len(labels), dtype=self._dtype, device=self._device)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -700,8 +701,6 @@ class ModuleProblem:
             except Exception as error:
                 said = (str(error) or type(error).__name__).splitlines()[0]
                 raise Open(f"it cannot be tried on made-up examples ({said}): give example=, a public one") from None
-        if known.one_by_one is not None:
-            raise Open(f"torch.func.vmap cannot run its operations ({known.one_by_one})")
         if not same(found, code):
             raise Open("its operations give other numbers than its code")
         return run, loss

@@ -142,7 +142,7 @@ SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating syst
 REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
 GIVEN_IS_PUBLIC = Assumption(
     "where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds "
-    "that run's epsilon and delta)",
+    "that run's epsilon and delta), and no example was made from others, as by padding or normalisation",
     "assumed",
 )
 SHARED_NOISE = Assumption("of the runs that share their noise only one is published", "assumed")
@@ -200,7 +200,7 @@ def assumptions_of_runs(*, secret_seed: bool, shared_noise: bool = False) -> tup
       ['the seed is secret (it came from the operating system and was not stored)',
       'numbers are real (they are floating-point ones)',
       "where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds
-      that run's epsilon and delta)"]
+      that run's epsilon and delta), and no example was made from others, as by padding or normalisation"]
     """
     validate.flag(secret_seed=secret_seed, shared_noise=shared_noise)
     seed = SEED_IS_SECRET if secret_seed else SEED_IS_PUBLIC

@@ -37,7 +37,6 @@ from torch.autograd.graph import get_gradient_edge
 from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
-from torch.utils.flop_counter import FlopCounterMode
 
 from dpnotes.problems.factors import FactoredGradient, Factors, Written, factored, supported
 
@@ -45,7 +44,7 @@ Values = dict[str, Tensor]  # parameters by name
 Examples = tuple[tuple[Tensor, ...], Tensor]  # inputs and labels
 Outputs = Callable[[Values, tuple[Tensor, ...]], Any]
 Loss = Callable[[Any, Tensor], Tensor]
-ONLY_LOOK: set[type] = {DeviceContext, FlopCounterMode}  # modes that change no number and keep none
+ONLY_LOOK: set[type] = {DeviceContext}  # modes that change no number and keep none
 Called = Callable[[nn.Module, Tensor], Tensor]  # a layer with all examples' inputs, to their outputs
 
 

@@ -1,0 +1,281 @@
+"""Closed code: which modules and losses are known operations alone, and what becomes of the others."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from modules import Both, normal
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from dpnotes.core import Relation
+from dpnotes.guarantees import SHOWN_ALONE, examples_apart
+from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.privacy.mechanisms import Exact
+from dpnotes.privacy.noise import FixedNoise
+from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
+from dpnotes.problems.closed import Open, closed, stand_ins
+from dpnotes.problems.custom import CustomProblem
+from dpnotes.problems.modules import ModuleProblem
+from dpnotes.streams import Streams
+
+F = nn.functional
+LABELS = torch.arange(6) % 3
+
+
+@pytest.fixture(autouse=True)
+def _modules_start_alike() -> None:
+    torch.manual_seed(0)
+
+
+def linear(function: Callable[[Any, Tensor], Tensor], **parts: Any) -> nn.Module:
+    return Both(function, head=nn.Linear(4, 3), **parts)
+
+
+def attention(m: Any, x: Tensor) -> Tensor:
+    """As one writes it by hand, with residuals in place."""
+    batch, length, width = x.shape
+    query, key, value = m.inner(x + m.places[:length]).view(batch, length, 3, width).unbind(2)
+    weights = (query @ key.transpose(-2, -1) * width**-0.5).softmax(-1)
+    mixed = weights @ value
+    mixed += x
+    return m.head(mixed.relu_().mean(1))
+
+
+IMAGES, WORDS, SEQUENCES = normal(6, 3, 32, 32).float(), torch.arange(18).view(6, 3) % 7, normal(6, 5, 4).float()
+CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
+    "ConvNet": (lambda: conv_net(3, width=4, norm="group"), IMAGES),
+    "small ConvNet": (lambda: small_conv_net(3), IMAGES[:, :1]),
+    "ResNet": (lambda: resnet18(3, width=2, norm="group"), IMAGES),
+    "attention by hand": (
+        lambda: linear(attention, inner=nn.Linear(4, 12), places=nn.Parameter(torch.zeros(5, 4))), SEQUENCES
+    ),
+    "attention": (
+        lambda: linear(
+            lambda m, x: m.head(m.inner(x, x, x)[0].mean(1)), inner=nn.MultiheadAttention(4, 2, batch_first=True)
+        ),
+        SEQUENCES,
+    ),
+    "a transformer's layer": (
+        lambda: linear(
+            lambda m, x: m.head(m.inner(x).mean(1)), inner=nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
+        ),
+        SEQUENCES,
+    ),
+    "LSTM": (
+        lambda: linear(lambda m, x: m.head(m.inner(x)[0][:, -1]), inner=nn.LSTM(4, 4, batch_first=True)), SEQUENCES
+    ),
+    "words": (lambda: nn.Sequential(nn.Embedding(7, 4, padding_idx=0), nn.Flatten(), nn.Linear(12, 3)), WORDS),
+    "a layer alone": (lambda: nn.Linear(4, 3), SEQUENCES[:, 0]),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")  # of the LSTM: vmap has no rule for it
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap has a slow one for some attention
+@pytest.mark.parametrize("name", CLOSED)
+def test_ordinary_networks_are_closed_and_their_gradients_their_own(name: str):
+    made, inputs = CLOSED[name]
+    module = made()
+    problem = ModuleProblem(module, inputs, LABELS)
+    assert problem.opens is None and problem.keeps_examples_apart and examples_apart(problem) == ()
+    x = problem.initial(Streams.of("x", [0]), only=[])
+    found = problem.gradients(x)
+    total = found.weighted_sum(torch.ones(1, 6) / found.norms())[0]
+    alone = torch.zeros_like(total)
+    for inputs_of_one, label in zip(inputs, LABELS, strict=True):
+        loss = F.cross_entropy(module(inputs_of_one[None]), label[None])
+        own = torch.cat([t.flatten() for t in torch.autograd.grad(loss, [*module.parameters()])])
+        alone += own / own.norm()
+    torch.testing.assert_close(total, alone, rtol=1e-2, atol=1e-3)
+
+
+class Quantised(TorchDispatchMode):
+    """Products with numbers on a grid as wide as the largest of all that there are, as fake quantisation has it."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default, torch.ops.aten.bmm.default):
+            step = out.abs().max() / 4
+            return (out / step).round() * step
+        return out
+
+
+def in_a_mode(m: Any, x: Tensor) -> Tensor:
+    with Quantised():
+        return m.head(x)
+
+
+def with_int8_activations(m: Any, x: Tensor) -> Tensor:
+    def pack(tensor: Tensor) -> tuple[Tensor, Tensor]:
+        scale = tensor.abs().max() / 127
+        return (tensor / scale).round(), scale
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed[0] * packed[1]):
+        return m.head(m.inner(x).square())
+
+
+OPEN: dict[str, tuple[Callable[[Any, Tensor], Tensor], str]] = {
+    "its length": (lambda m, x: m.head(x) * len(x), "'len' is not supported"),
+    "a branch": (lambda m, x: m.head(x) if bool((x > 9).all()) else 2 * m.head(x), "control flow"),
+    "a branch on a size": (lambda m, x: m.head(x) if x.shape[0] > 1 else m.head(2 * x), "control flow"),
+    "a number of Python": (lambda m, x: m.head(x) * x.sum().item(), "it calls item"),
+    "numpy": (lambda m, x: m.head(torch.from_numpy(x.detach().numpy())), "it calls numpy"),
+    "random numbers": (lambda m, x: m.head(x + torch.rand_like(x)), "it calls rand_like"),
+    "strides": (lambda m, x: m.head(x.as_strided(x.shape, (4, 1))), "it calls as_strided"),
+    "its data": (lambda m, x: m.head(x.data), "it reads .data"),
+    "a tensor elsewhere": (lambda m, x: m.head(x + ELSEWHERE), "that is no buffer"),
+    "running statistics": (
+        lambda m, x: m.head(F.batch_norm(x[:, None].expand(-1, 4, 4), m.mean, m.var, training=True)[:, 0]),
+        "batch_norm, which writes to what it is given",
+    ),
+    "a mode": (in_a_mode, "Quantised|other numbers|tried on made-up"),
+    "saved-tensor hooks": (with_int8_activations, "other numbers|tried on made-up|cannot follow"),
+}
+ELSEWHERE = torch.ones(4)
+
+
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")
+@pytest.mark.parametrize("name", OPEN)
+def test_other_code_is_open_and_sees_one_example(name: str):
+    function, reason = OPEN[name]
+    module = linear(function, inner=nn.Linear(4, 4))
+    module.register_buffer("mean", torch.zeros(4))
+    module.register_buffer("var", torch.ones(4))
+    problem = ModuleProblem(module, normal(6, 4).float(), LABELS)
+    assert problem.opens is not None and not problem.keeps_examples_apart
+    assert examples_apart(problem) == (SHOWN_ALONE,)
+
+
+def moved(module: nn.Module, clip: float = 0.01, count: int = 60) -> float:
+    """How far one example of a thousand times the others' size moves the clipped sum, over the bound."""
+    x, sums = torch.cat([p.detach().flatten() for p in module.parameters()])[None], []
+    for size in (1.0, 1000.0):
+        inputs = normal(count, 4).float()
+        inputs[3] *= size
+        problem = ModuleProblem(module, inputs, torch.arange(count) % 3)
+        oracle = ClippedGradient(problem, clip, FixedNoise.none([1]), Relation.REPLACE_ONE, Exact())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, ["a"]), torch.tensor([True]))
+        sums.append(count * estimate.gradient.double())
+    return float((sums[0] - sums[1]).norm()) / (2 * clip)
+
+
+@pytest.mark.parametrize("function", [in_a_mode, with_int8_activations])
+def test_a_mode_or_hook_of_the_code_s_own_sees_one_example(function: Any, monkeypatch: pytest.MonkeyPatch):
+    module = linear(function, inner=nn.Linear(4, 4))
+    assert moved(module) <= 1 + 1e-5
+    monkeypatch.setattr("dpnotes.problems.passes.nothing_beneath", everything_beneath)
+    assert moved(module) > 1.1, "control: beneath vmap it sees all"
+
+
+@contextmanager
+def everything_beneath() -> Iterator[None]:
+    yield
+
+
+def test_what_is_around_a_pass_is_refused():
+    problem = ModuleProblem(nn.Linear(4, 3), normal(6, 4).float(), LABELS)
+    custom = CustomProblem(lambda x, a: (x - a).square().sum(), 4, normal(6, 4).float())
+    x = problem.initial(Streams.of("x", [0]))
+    for asked in (lambda: problem.gradients(x).norms(), lambda: custom.gradients(x[:, :4])):
+        with torch.device("cpu"):  # control: a mode of torch's that changes no number
+            asked()
+        with pytest.raises(ValueError, match="Expected no Quantised around a pass"), Quantised():
+            asked()
+        handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+        try:
+            with pytest.raises(ValueError, match="Expected no global hooks"):
+                asked()
+        finally:
+            handle.remove()
+
+
+class Wrapper(Tensor):
+    """A tensor that brings code of its own."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
+def test_what_is_refused_by_name():
+    for layer, said in (
+        (nn.Embedding(7, 4, scale_grad_by_freq=True), "0.scale_grad_by_freq=True"),
+        (nn.Embedding(7, 4, sparse=True), "0.sparse=True"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ModuleProblem(nn.Sequential(layer, nn.Flatten(), nn.Linear(12, 3)), WORDS, LABELS)
+    with pytest.raises(ValueError, match=r"inputs\[0\] to be a torch.Tensor, not a Wrapper"):
+        ModuleProblem(nn.Linear(4, 3), normal(6, 4).float().as_subclass(Wrapper), LABELS)
+
+
+class Mine(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x if len(x) > 5 else 2 * x
+
+
+def test_a_layer_that_somebody_vouches_for_is_named_in_the_claim():
+    module = nn.Sequential(Mine(), nn.Linear(4, 3))
+    assert ModuleProblem(module, normal(6, 4).float(), LABELS).opens is not None
+    problem = ModuleProblem(module, normal(6, 4).float(), LABELS, vouched=(Mine,))
+    (assumption,) = examples_apart(problem)
+    assert problem.opens is None and assumption.statement.startswith("Mine treats each example by itself")
+    assert assumption.basis == "assumed"
+
+
+def test_a_module_that_checks_its_inputs_is_tried_on_a_public_example():
+    def positive(m: Any, x: Tensor) -> Tensor:
+        torch._assert((x >= 0).all(), "x is negative")
+        return m.head(x)
+
+    inputs = normal(6, 4).float().abs()
+    given = torch.ones(1, 4), torch.zeros(1, dtype=torch.int64)
+    assert ModuleProblem(linear(positive), inputs, LABELS, example=given).opens is not None
+    for wrong, said in (
+        ((torch.ones(1, 5), given[1]), r"example of shape \(1, 5\)"),
+        ((given[0].double(), given[1]), "torch.float64"),
+        (given[:1], "example"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            ModuleProblem(linear(positive), inputs, LABELS, example=wrong)
+
+
+def test_a_loss_of_one_s_own_takes_outputs_of_any_kind():
+    module = linear(lambda m, x: {"logits": m.head(x), "more": (x.double().sum(1), x)})
+    loss = lambda outputs, labels: F.cross_entropy(outputs["logits"], labels, reduction="none")  # noqa: E731
+    inputs = normal(6, 4).float()
+    problem, plain = ModuleProblem(module, inputs, LABELS, loss=loss), ModuleProblem(module.head, inputs, LABELS)
+    x = problem.initial(Streams.of("x", [0]), only=[])
+    assert problem.opens is None
+    torch.testing.assert_close(problem.gradients(x).norms(), plain.gradients(x).norms())
+
+    def wide(outputs: Tensor, labels: Tensor) -> Tensor:
+        assert outputs.dtype == torch.float64, "an output is not narrowed before the loss"
+        return outputs.square().sum(1).float()
+
+    double = ModuleProblem(linear(lambda m, x: m.head(x).double()), inputs, LABELS, loss=wide)
+    assert bool((double.gradients(x).norms() > 0).all())
+
+
+def test_stand_ins_are_of_the_data_s_type_and_range_and_no_row_of_them():
+    data = [normal(9, 3).float(), torch.arange(9) + 5, torch.tensor([True, False, True]), torch.zeros(4, 0)]
+    found = stand_ins(data, 50)
+    for tensor, made in zip(data, found, strict=True):
+        assert made.dtype == tensor.dtype and made.shape == (50, *tensor.shape[1:])
+    assert float(found[0].min()) >= float(data[0].min()) and float(found[0].max()) <= float(data[0].max())
+    assert sorted(found[1].unique().tolist()) == [*range(5, 14)]
+    assert not any(torch.equal(row, other) for row in found[0] for other in data[0])
+
+
+def test_a_list_of_operations_has_the_code_s_own_parameters():
+    module = nn.Sequential(nn.Linear(2, 2), linear(lambda m, x: m.head(x), inner=nn.Linear(2, 4)))
+    module[1].forward = None  # control: code is followed where it stands
+    with pytest.raises(Open):
+        closed(module, 1)
+    module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))
+    found = closed(linear(lambda m, x: m.head(m.inner(x)), inner=module), 1)
+    assert found.get_submodule("inner.0") is module[0]

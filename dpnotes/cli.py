@@ -394,7 +394,7 @@ def run(
             chosen = _to_run(names or [], missing, profile, device, jobs, processes.size)
         except ValueError as error:
             refusal = str(error)
-        for rank, each in enumerate(processes.gather_objects(refusal)):
+        for rank, each in enumerate(processes.gather_json(refusal)):
             if each and processes.rank == 0:
                 fail(f"rank {rank}: {each}" if rank else each)
             if each:

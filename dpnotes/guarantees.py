@@ -4,9 +4,10 @@ The values below are the assumptions and the gaps that come up again and again, 
 is claimed while something that a run checked did not hold: epsilon is infinite then.
 """
 
+import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from decimal import ROUND_CEILING, Context
 from enum import StrEnum
 from typing import Any, Literal, get_args
@@ -98,6 +99,33 @@ class Guarantee:
             if statements := "; ".join(a.statement for a in self.assumptions if a.basis == basis):
                 claim += f", assuming that {statements}" if basis == "assumed" else f", {basis}: {statements}"
         return claim + (f"; NOT covered: {'; '.join(self.not_covered)}" if self.not_covered else "")
+
+
+def as_json(claim: Guarantee, **more: Any) -> str:
+    """A claim as text, with further entries that `from_json` leaves out.
+
+    Example:
+      >>> claim = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (REAL_NUMBERS,))
+      >>> from_json(as_json(claim, training="a1")) == claim
+      True
+    """
+    return json.dumps({**asdict(claim), **more})
+
+
+def from_json(text: str) -> Guarantee:
+    """The claim.
+
+    Raises:
+      ValueError: for a text that is none.
+    """
+    try:
+        said = json.loads(text)
+        known = {each.name: said[each.name] for each in fields(Guarantee)}
+        assumptions = tuple(Assumption(**each) for each in known["assumptions"])
+        relation, not_covered = Relation(known["relation"]), tuple(known["not_covered"])
+        return Guarantee(**known | {"relation": relation, "assumptions": assumptions, "not_covered": not_covered})
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"Expected {validate.shown('text', text)} to be a claim ({error}).") from None
 
 
 def _rounded_up(number: float, digits: int) -> str:

@@ -1,5 +1,6 @@
 """The arithmetic of a computation: float32 that is float32, sums in one order, and norms of many numbers."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -85,7 +86,8 @@ def row_norms(rows: Tensor) -> Tensor:
 
     torch adds squares of float32 in a few partial sums, in each of which many small ones are lost beside a large one:
     of a row of 2^20 numbers up to 0.4% of the norm, by which clipping would be too short. More than 1,024 numbers are
-    added in float64.
+    added in float64, as all are on a GPU. Squares of numbers below 1e-23 or above 1e19 leave float32: of rows that
+    come out so short or so long that this may have happened, the norm is taken again, of multiples.
 
     Args:
       rows: `(..., numbers)`.
@@ -98,6 +100,24 @@ def row_norms(rows: Tensor) -> Tensor:
       >>> row[::2**17] = 1.0
       >>> round(float(row_norms(row) / row.double().norm()), 6)
       1.0
+      >>> row_norms(torch.tensor([[3e-30, 4e-30], [3e30, 4e30]]))
+      tensor([5.0000e-30, 5.0000e+30])
     """
     wide = torch.promote_types(rows.dtype, torch.float32)
-    return torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64 if rows.shape[-1] > _MANY else wide).to(wide)
+    added = torch.float64 if rows.shape[-1] > _MANY or not rows.is_cpu else wide
+
+    def norm(of: Tensor) -> Tensor:
+        return torch.linalg.vector_norm(of, dim=-1, dtype=added).to(wide)
+
+    norms, limits = norm(rows), torch.finfo(wide)
+    if added != wide:
+        return norms
+    low, high = norms < limits.tiny**0.375, norms > limits.tiny**-0.375
+    lost = low | high if rows.is_cpu else slice(None)  # a GPU would have to finish all that it has to do
+    if isinstance(lost, Tensor) and not bool(lost.any()):
+        return norms
+    # Powers of two that bring all numbers that are so small, or so large, to where squares are kept.
+    bits, factor = -math.log2(limits.tiny), torch.ones_like(norms)
+    factor.masked_fill_(low, 2.0 ** round(0.8 * bits)).masked_fill_(high, 2.0 ** round(-0.56 * bits))
+    norms[lost] = norm(rows[lost] * factor[lost][..., None]) / factor[lost]
+    return norms

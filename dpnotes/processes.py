@@ -2,12 +2,17 @@
 
 `ALONE` is the one process of a notebook. `Together` are those that `torchrun` starts (torch.distributed: gloo on CPUs,
 nccl on GPUs). What is computed from a `gather` is the same everywhere, so the processes need no master.
+
+Processes need not trust each other: a message is numbers or JSON, and nothing of it is run. Its kind, shape, length and
+digest are told and compared before any of its bytes are read.
 """
 
 import datetime
+import hashlib
+import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
@@ -17,6 +22,8 @@ from torch import Tensor
 from dpnotes import validate
 
 _KEY = "dpnotes/round"
+_LONGEST = 2**26  # bytes of JSON; of numbers a message is as long as one's own
+_DIGEST = 24  # bytes
 _MOMENT = 3.0  # seconds for those that live to come to a round that has failed
 
 
@@ -49,8 +56,8 @@ class Processes(Protocol):
         """What all processes have here, `(size, *shape)`, to the bit; all call it, with one shape and type."""
         ...
 
-    def gather_objects(self, value: Any) -> list[Any]:
-        """The same of anything that can be pickled."""
+    def gather_json(self, value: Any) -> list[Any]:
+        """The same of a value that JSON holds, as JSON gives it back; of what it does not know, the `repr`."""
         ...
 
 
@@ -60,8 +67,8 @@ class _Alone:
     def gather(self, values: Tensor) -> Tensor:
         return values[None]
 
-    def gather_objects(self, value: Any) -> list[Any]:
-        return [value]
+    def gather_json(self, value: Any) -> list[Any]:
+        return [json.loads(_json(value))]
 
 
 ALONE: Processes = _Alone()
@@ -96,23 +103,56 @@ class Together:
         """As `Processes.gather`.
 
         Raises:
-          ProcessLost: naming the processes that did not come.
+          ProcessLost: naming the processes that did not come, or sent something else.
         """
-        found = values.new_empty(self.size, *values.shape)
-        self._meet(lambda: dist.all_gather(list(found.unbind(0)), values.contiguous()))
+        kind = f"{values.dtype} of shape {tuple(values.shape)}"
+        sent = values.detach().contiguous().cpu().reshape(-1).view(torch.uint8)
+        found = self._exchanged(kind, sent, range(len(sent), len(sent) + 1))
+        return torch.stack([each.view(values.dtype).view(values.shape) for each in found]).to(values.device)
+
+    def gather_json(self, value: Any) -> list[Any]:
+        """As `Processes.gather_json`; errors as `gather`."""
+        sent = torch.frombuffer(bytearray(_json(value)), dtype=torch.uint8)
+        found = self._exchanged("JSON", sent, range(_LONGEST))
+        try:
+            return [json.loads(each.numpy().tobytes()) for each in found]
+        except (ValueError, RecursionError) as error:
+            raise ProcessLost((), f"sent what is no JSON in round {self._round} ({_short(error)})") from None
+
+    def _exchanged(self, kind: str, sent: Tensor, lengths: range) -> list[Tensor]:
+        """The bytes of all processes, after heads of one size that say their kind, their digest and their length."""
+        told = _digest(kind.encode())
+        head = told + _digest(sent.numpy()) + len(sent).to_bytes(8, "little")
+        heads = [t.numpy().tobytes() for t in self._all(torch.frombuffer(bytearray(head), dtype=torch.uint8))]
+        kinds, digests = ([each[start : start + _DIGEST] for each in heads] for start in (0, _DIGEST))
+        sizes = [int.from_bytes(each[2 * _DIGEST :], "little") for each in heads]
+        # What most of them send is right; where there is no most, what this one does.
+        usual = max(kinds, key=lambda each: (kinds.count(each), each == told))
+        strange = [each != usual or size not in lengths for each, size in zip(kinds, sizes, strict=True)]
+        self._refuse(strange, f"sent something else than {kind if usual == told else 'the others'}")
+        padded = sent.new_zeros(max(sizes))
+        padded[: len(sent)] = sent
+        found = [each[:size] for each, size in zip(self._all(padded), sizes, strict=True)]
+        changed = [_digest(each.numpy()) != digest for each, digest in zip(found, digests, strict=True)]
+        self._refuse(changed, "sent other bytes than it told")
         return found
 
-    def gather_objects(self, value: Any) -> list[Any]:
-        """As `Processes.gather_objects`."""
-        found = [None] * self.size
-        self._meet(lambda: dist.all_gather_object(found, value))
-        return found
+    def _all(self, message: Tensor) -> list[Tensor]:
+        """Bytes of all processes, of one length."""
+        found = message.new_empty(self.size, len(message), device="cuda" if dist.get_backend() == "nccl" else "cpu")
+        self._meet(lambda: dist.all_gather([*found], message.to(found.device)))
+        return [*found.cpu()]
+
+    def _refuse(self, strange: list[bool], reason: str) -> None:
+        if any(strange):
+            ranks = tuple(rank for rank, each in enumerate(strange) if each)
+            raise ProcessLost(ranks, f"{reason} in round {self._round}")
 
     def close(self) -> None:
         """Leave the others, at the end of a program; not after a `ProcessLost`."""
         dist.destroy_process_group()
 
-    def _meet(self, send: Any) -> None:
+    def _meet(self, send: Callable[[], Any]) -> None:
         self._round += 1
         try:
             self._store.set(f"{_KEY}/{self.rank}", str(self._round))
@@ -140,6 +180,14 @@ class Together:
         return self._store.check([key]) and int(self._store.get(key)) >= self._round
 
 
+def _json(value: Any) -> bytes:
+    return json.dumps(value, default=repr).encode()
+
+
+def _digest(content: Any) -> bytes:
+    return hashlib.blake2b(content, digest_size=_DIGEST).digest()
+
+
 def _short(error: Exception) -> str:
     return str(error).splitlines()[0].split("] ")[-1].split(". ")[0][:100].rstrip(".")
 
@@ -149,7 +197,7 @@ def agree(processes: Processes, facts: Mapping[str, Any]) -> None:
 
     Args:
       processes: all of them call it.
-      facts: names and values that can be compared and pickled.
+      facts: names and values that JSON holds; of others the `repr` is compared.
 
     Raises:
       ProcessLost: naming the first fact that differs, both values, and who differs from rank 0.
@@ -157,7 +205,7 @@ def agree(processes: Processes, facts: Mapping[str, Any]) -> None:
     Example:
       >>> agree(ALONE, {"threads": 1})
     """
-    everyone = processes.gather_objects(dict(facts))
+    everyone = processes.gather_json(dict(facts))
     for name, value in everyone[0].items():
         others = tuple(rank for rank, given in enumerate(everyone) if given.get(name) != value)
         if others:

@@ -2,7 +2,7 @@
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.clients_worker OUT CLIENTS SIZE [FAULT]
 
-A fault is "die", "hang", "stale" or "nan", after the third round, or "threads" from the beginning; of the last rank.
+A fault is "die", "hang", "stale", "nan", "float32" or "words", after the third round, or "threads" from the beginning; of the last rank.
 With KEPT, a folder, in the environment the runs are kept there every second step, and go on from there; it writes where
 they end, and the fault "kill7" is a kill -9 at the seventh file.
 """
@@ -107,6 +107,8 @@ def broken(fault: str) -> Any:
         lies: Any = {
             "stale": lambda self, sent, calls: sums(self, sent, calls - 1),
             "nan": lambda self, sent, calls: sums(self, [rows * torch.nan for rows in sent], calls),
+            "float32": lambda self, sent, calls: sums(self, [rows.float() for rows in sent], calls),
+            "words": lambda self, sent, calls: self.processes.gather_json("words"),
         }
         type(clients.blocks).sum = lies[fault]
 

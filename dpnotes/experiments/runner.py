@@ -82,7 +82,7 @@ def run(
     cells = Cells(experiment, profile, resume, code_of(experiment))
     _agree(processes, cells, device, {"memory": limit, "resume": resume})
     if resume:
-        if processes.gather_objects(first and _is_stored(experiment, profile, report))[0]:
+        if processes.gather_json(first and _is_stored(experiment, profile, report))[0]:
             return store.load(experiment, profile)
     store.check_folders()  # before hours of work
     if first and not resume:
@@ -93,7 +93,7 @@ def run(
     started = time.perf_counter()
     try:
         memory_plan = plan_memory(cells, device, limit, jobs * processes.size) if first else {}
-        cells.plan.update(processes.gather_objects(memory_plan)[0])
+        cells.plan.update(processes.gather_json(memory_plan)[0])
         tables = _finish(cells, Plan(device, cells.plan["memory_bytes"], jobs, processes), report)
         if first:
             columns = store.concatenate([table.columns for table in tables])
@@ -105,7 +105,7 @@ def run(
             store.settle(experiment, profile)
             cells_of.remove(experiment, profile)
             report(f"{experiment.id} {profile}: {decision}")
-        processes.gather_objects("stored")  # nobody leaves before
+        processes.gather_json("stored")  # nobody leaves before
     except KeyboardInterrupt:
         report(message := f"Interrupted. {cells.kept()}")
         raise KeyboardInterrupt(message) from None
@@ -198,13 +198,13 @@ def _finish(cells: Cells, plan: Plan, report: Callable[[str], None]) -> list[Tab
         report(f"Warning: {sentence} Its cells are computed again.")
     for stage in range(1 + len(cells.experiment.stages)):
         if processes.rank > 0:
-            for cell in processes.gather_objects([])[0]:
+            for cell in processes.gather_json([])[0]:
                 execute(cells, cell, plan)
             continue
         listed = cells.listed(stage, tables)
         finished = cells.finished()
         waiting = [cell for cell in listed if name_of(cell) not in finished]
-        processes.gather_objects(waiting)
+        processes.gather_json(waiting)
         if len(waiting) < len(listed):
             before = [finished[name_of(cell)].header for cell in listed if name_of(cell) in finished]
             report(f"{label}: {len(before)} of {len(listed)} cells were finished before{_by_other_code(cells, before)}")

@@ -283,7 +283,7 @@ class Context:
                 raise ProcessLost((self.processes.rank,), f"is out of memory ({error})") from None
 
         several = self.processes.size > 1
-        cache_bytes = self.processes.gather_objects(cpu_cache_bytes())[0] if several else None
+        cache_bytes = self.processes.gather_json(cpu_cache_bytes())[0] if several else None
         work = or_none if several else function
         columns, chunking = run_in_chunks(work, num_runs, bytes_per_run, self.memory_bytes, self.device, cache_bytes)
         self.chunking.append(chunking)

@@ -44,7 +44,8 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
     Raises:
       OSError: with the path, a full disk among others; the older checkpoint stays.
       TypeError: if the settings are not JSON.
-      ValueError: if something that a step required on a device does not hold (`dpnotes.checks`).
+      ValueError: if something that a step required on a device does not hold (`dpnotes.checks`); for clients on secret
+        streams, of which `client_checkpoint` counts what they have sent.
 
     Example:
       >>> import tempfile
@@ -53,6 +54,13 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
       ...     print(label(Path(folder) / "run.pt"))
       SENSITIVE: whoever reads this can take noise off what the run releases. Keep it as you keep the private data.
     """
+    if streams.secret and any(name.endswith("meter.calls") and t.dim() > 1 for name, t in flatten(state).items()):
+        raise ValueError("Expected a state of clients on secret streams to be saved by methods.client_checkpoint.")
+    store(path, state, streams, settings)
+
+
+def store(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] | None = None) -> None:
+    """As `save`, of any state."""
     checks.settle()
     tensors = {f"state.{name}": tensor for name, tensor in flatten(state).items()}
     buffer = io.BytesIO()

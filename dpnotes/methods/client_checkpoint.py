@@ -3,7 +3,8 @@
 A client's file holds what it believes and what it has spent, in all runs, and nothing of another client; the server's
 what everybody sees, such as points and steps. All files are checkpoints as `methods.checkpoint` makes them, and what it
 says of secret streams holds: a seeded run ends in the same bits, with any number of processes, and a secret one goes on
-with fresh keys, so with new `Clients`, in every process.
+with fresh keys, so with new `Clients`, in every process. What a secret one has sent after its checkpoint others have
+seen, and it is not sent again: the `record` of its clients, without which none is saved, says what it cost.
 
 The server's file is replaced last, when all clients have theirs, and older ones are removed after that: a crash at any
 moment leaves a whole checkpoint, this one or the one before. A checkpoint has a number, drawn when it is made, by which
@@ -54,6 +55,7 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
       OSError: as there.
       ProcessLost: naming a process that did not come; the older checkpoint stays.
       TypeError: if the settings are not JSON.
+      ValueError: for secret streams of clients without a `record`.
 
     Example:
       >>> import tempfile
@@ -76,16 +78,18 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
       ['client-0', 'client-1', 'client-2', 'server'] True
     """
     blocks, processes = _clients_of(oracle)
+    if streams.secret and oracle.record is None:
+        raise ValueError("Expected oracle with a record: what is sent after this checkpoint could be forgotten.")
     about, own = _about(blocks, settings), blocks.clients(processes.rank)
-    number = processes.gather_objects(secrets.randbits(62))[0]
+    number = processes.gather_json(secrets.randbits(62))[0]
     for place, client in enumerate(own):
         part, of_client = _client_part(state, place), about | {"client": client, "checkpoint": number}
-        checkpoint.save(_path(folder, client, number), part, streams, of_client)
-    processes.gather_objects("clients")
+        checkpoint.store(_path(folder, client, number), part, streams, of_client)
+    processes.gather_json("clients")
     if processes.rank == 0:
         server = _Server(_server_part(state), torch.tensor([number]))
-        checkpoint.save(folder / "server.pt", server, streams, about)
-    processes.gather_objects("server")
+        checkpoint.store(folder / "server.pt", server, streams, about)
+    processes.gather_json("server")
     for client in own:
         for path in folder.glob(f"client-{client}.*.pt"):
             if path != _path(folder, client, number):
@@ -132,10 +136,11 @@ def resume(
             problem = f"Expected client {client} to have its file of this checkpoint: {error}"
             break
         parts.append(part)
-    for each in processes.gather_objects(problem):
+    for each in processes.gather_json(problem):
         if each:
             raise ValueError(each)
-    return _walk(lambda whole, *_: whole, lambda _, *own: torch.cat(own, 1), server.state, *parts), found
+    whole: Any = _walk(lambda whole, *_: whole, lambda _, *own: torch.cat(own, 1), server.state, *parts)
+    return replace(whole, oracle=oracle.resumed(whole.oracle)) if found.secret else whole, found
 
 
 def _clients_of(oracle: Any) -> tuple[Any, Any]:

@@ -3,24 +3,27 @@
 Any oracle on a desk becomes one of clients: a row of it is one client of one run.
 """
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from dpnotes import checks, per_run, validate
+from dpnotes import checks, files, per_run, validate
 from dpnotes.core import Estimate, Guarantee, Price, Status
-from dpnotes.guarantees import Assumption
+from dpnotes.guarantees import Assumption, as_json, from_json
 from dpnotes.lineage import Lineage
 from dpnotes.oracles.blocks import Blocks
-from dpnotes.oracles.release import Plan, State
+from dpnotes.oracles.release import Meter, Plan, State
+from dpnotes.privacy.sums import SumState
 from dpnotes.processes import ProcessLost, agree, common_facts
 from dpnotes.sampling import FRESH, WHOLE
-from dpnotes.states import map_state
+from dpnotes.states import flatten, map_state, restore
 from dpnotes.streams import Streams
 
 CLIENT_PURPOSE = "client"  # of the draws that make a client's key out of a seeded run's
@@ -85,13 +88,16 @@ class Clients:
     pays most, without what sampling gains if clients' samplings differ, and in zCDP unless all noise is Gaussian.
 
     On seeded streams a client's key follows from the run's and its number: whoever has the seed takes the noise off,
-    the server too. On secret ones every client has a key of the operating system's, in its own process.
+    the server too. On secret ones every client has a key of the operating system's, in its own process, and a release
+    that was sent cannot be sent again after a crash: with a `record` each client's file says what it has spent before
+    anything leaves it, and `resumed` counts it.
 
     Args:
       oracles: of the blocks of this process; row `run * clients + place` is a client of a run.
       blocks: which clients these are.
       num_runs: at least 1.
       secrets: what each block draws from in runs on secret streams; (): it is made.
+      record: a folder of this run alone, in which each client of runs on secret streams writes what it has spent.
 
     Raises:
       ValueError: for another number of oracles, or of rows of one of them, or of two neighbouring relations.
@@ -115,16 +121,18 @@ class Clients:
     blocks: Blocks
     num_runs: int
     secrets: tuple[Streams, ...] = field(default=(), repr=False)
+    record: Path | None = None
 
     @staticmethod
-    def of(oracle_of: Callable[[range], Any], blocks: Blocks, num_runs: int) -> "Clients":
+    def of(oracle_of: Callable[[range], Any], blocks: Blocks, num_runs: int, record: Path | None = None) -> "Clients":
         """With the oracles that `oracle_of` makes of the numbers of a block's clients."""
         validate.instance(Blocks, blocks=blocks)
-        return Clients(tuple(map(oracle_of, blocks.members)), blocks, num_runs)
+        return Clients(tuple(map(oracle_of, blocks.members)), blocks, num_runs, record=record)
 
     def __post_init__(self) -> None:
         validate.instance(Blocks, blocks=self.blocks)
         validate.at_least(1, num_runs=self.num_runs)
+        validate.or_none(validate.instance, Path, record=self.record)
         validate.same_length(oracles=self.oracles, blocks=self.blocks.members)
         for oracle, members in zip(self.oracles, self.blocks.members, strict=True):
             validate.provides("plan", "release", "desk", oracle=oracle)
@@ -273,6 +281,9 @@ class Clients:
         try:
             given = zip(self.oracles, plan.parts, self.streams_of(streams), strict=True)
             sent = [oracle.release(part, own) for oracle, part, own in given]
+            paid = self._folded([state for state, _ in sent], lineage, plan.stopped)
+            if streams.secret and self.record is not None:
+                self._write_down(plan.state.meter, paid.meter)
         except BaseException:
             lineage.withdraw(calls, before)
             raise
@@ -287,7 +298,58 @@ class Clients:
             plan.status.masked_fill(no_number, Status.DIVERGED),
             None if plan.evaluations is None else granted * plan.evaluations,
         )
-        return self._folded([s for s, _ in sent], lineage, torch.where(no_number, wrong, plan.stopped)), estimate
+        return replace(paid, stopped=torch.where(no_number, wrong, plan.stopped)), estimate
+
+    # ------------------------------------------------------------ what a crash must not forget
+    def _written_down(self) -> Iterator[tuple[int, Path, dict[str, Tensor]]]:
+        """The place of each client of this process, its file, and what stands there."""
+        assert self.record is not None
+        for place, client in enumerate(self.blocks.clients(self.blocks.processes.rank)):
+            path, found = self.record / f"client-{client}.spent", {}
+            if path.exists():
+                found = torch.load(io.BytesIO(files.unsealed(path)), weights_only=True)
+            yield place, path, found
+
+    def _write_down(self, before: Meter, after: Meter) -> None:
+        """What each client has spent, durably, before anything of it leaves: on a full disk nothing does."""
+        contents = {}
+        for place, path, found in self._written_down():
+            if found and bool((found["calls"] > before.calls[:, place].cpu()).any()):
+                raise ValueError(
+                    f"Expected state to count what {path} says was sent: go on by `methods.client_checkpoint.resume`, "
+                    "or give another run a record of its own."
+                )
+            buffer = io.BytesIO()
+            torch.save({name: numbers[:, place].cpu().clone() for name, numbers in flatten(after).items()}, buffer)
+            contents[path] = files.sealed(buffer.getvalue())
+        files.write(contents, mode=0o600)
+
+    def resumed(self, state: ClientsState) -> ClientsState:
+        """A stored state of runs on secret streams, with all that its clients have sent since; all processes call it.
+
+        What was spent stays spent, and rounds that were sent count: all go on after the last that one wrote down.
+
+        Raises:
+          DamagedFileError: for a file that is not what was written.
+          ValueError: without a record, or if rounds were sent whose noise a tree or another factorisation, which adds
+            to it, would have to remember.
+        """
+        if self.record is None:
+            raise ValueError("Expected record=None to be the folder in which these clients wrote what they had sent.")
+        meter = {name: numbers.clone() for name, numbers in flatten(state.meter).items()}
+        for place, _, found in self._written_down():
+            for name, numbers in found.items():
+                meter[name][:, place] = numbers.to(meter[name].device)
+        with self._naming():
+            last = torch.tensor(self.blocks.processes.gather_json(meter["calls"].amax(1).tolist())).amax(0)
+        lost = last.to(meter["calls"])[:, None] > state.meter.calls
+        if bool(lost.any()) and _adds_noise_up(state.belief):
+            raise ValueError(
+                f"Expected round {int(last.max())}, the last that was sent, to be in the checkpoint: the noise of a "
+                "tree is not known again. Begin anew, with another record; what was spent stays spent."
+            )
+        meter["calls"] = last.to(meter["calls"])[:, None].expand_as(meter["calls"]).clone()
+        return replace(state, meter=restore(state.meter, meter))
 
     def estimate(
         self, state: ClientsState, x: Tensor, streams: Streams, active: Tensor
@@ -367,8 +429,18 @@ class Clients:
         """What each run may claim for every client of every process: the weakest, with what any of them rests on."""
         claims = [_weakest(run) for run in self.claims(state, delta, streams, not_covered=not_covered)]
         with self._naming():
-            everywhere = self.blocks.processes.gather_objects(claims)
+            sent = self.blocks.processes.gather_json([as_json(claim) for claim in claims])
+            everywhere = [self._claimed(rank, each) for rank, each in enumerate(sent)]
         return tuple(_weakest(run) for run in zip(*everywhere, strict=True))
+
+    def _claimed(self, rank: int, sent: Any) -> list[Guarantee]:
+        try:
+            claims = [from_json(text) for text in sent]
+        except (ValueError, TypeError) as error:
+            raise ProcessLost((rank,), f"sent what is no claim ({error})") from None
+        if len(claims) != self.num_runs:
+            raise ProcessLost((rank,), f"sent {len(claims)} claims for {self.num_runs} runs")
+        return claims
 
     def take(self, index: Tensor) -> "Clients":
         """The oracle of some of the runs."""
@@ -380,6 +452,12 @@ class Clients:
             num_runs=len(index),
             secrets=tuple(own.take(each) for own, each in zip(self.secrets, rows, strict=True)),
         )
+
+
+def _adds_noise_up(belief: Any) -> bool:
+    """Whether a mechanism that releases sums remembers noise here."""
+    parts = [getattr(belief, each.name) for each in fields(belief)] if is_dataclass(belief) else []
+    return isinstance(belief, SumState) or any(map(_adds_noise_up, parts))
 
 
 def _weakest(claims: Sequence[Guarantee]) -> Guarantee:

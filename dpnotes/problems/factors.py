@@ -20,13 +20,16 @@ Terms that cancel leave their rounding: in the inner products, which could hide 
 weighted sum, where rescaled and rounded they cancel no more. Both are small parts of the terms' lengths, not of the
 norm. So a squared norm has room for them: `_ROOM` of the square of the sum of these lengths, or of what bounds it. That
 makes the norm longer by a part in 200,000 if nothing cancels, by a part in 200 if a thirtieth of the lengths is left.
+
+A factor may be so short or so long that its squares leave floating point, while the gradient is an ordinary one. Then
+the bound itself is the norm: the product of the factors' lengths, by Cauchy and Schwarz.
 """
 # ruff: noqa: D102 (what the methods do stands in the docstring of `FactoredGradient`)
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +41,8 @@ from dpnotes.precision import full_precision, row_norms
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
 # In float32: ten times what the inner products' rounding was at most.
 _ROOM = 1e-5
+# An example with a longer factor counts as infinite: what multiplies it, times a weight, may have lost its last digits.
+_LONGEST = 1e30
 # Numbers that an inner product adds in float32 before the next ones are added to it: 4 * 256 / 8 roundings at worst.
 _AT_ONCE = 256
 # Numbers of an example's gradient below which it is handled together with others: fewer and larger operations.
@@ -45,15 +50,23 @@ _SMALL = 2**12
 _ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of a GPU it would have to be made first
 
 
+class Squares(NamedTuple):
+    """Squared norms as they were computed, `(batch,)`, and two lengths whose product is at least the norm."""
+
+    computed: Tensor
+    inputs: Tensor
+    errors: Tensor
+
+
 class FactoredGradient(Protocol):
     """What one call of a layer adds to the gradients by example of one parameter.
 
-    `squared_norms` is `(batch,)`, of norms that hold for what an example adds to a weighted sum in floating point;
-    `weighted_sum` has the parameter's shape; `write` is `(batch, *shape)`; `take` keeps some of the examples, and
-    `without` makes the gradients of some 0, whatever they were. All are at least float32.
+    `squares` are of norms that hold for what an example adds to a weighted sum in floating point; `weighted_sum` has
+    the parameter's shape; `write` is `(batch, *shape)`; `take` keeps some of the examples, and `without` makes the
+    gradients of some 0, whatever they were. All are at least float32.
     """
 
-    def squared_norms(self) -> Tensor: ...
+    def squares(self) -> Squares: ...
     def weighted_sum(self, weights: Tensor) -> Tensor: ...
     def write(self) -> Tensor: ...
     def take(self, index: Tensor | slice) -> "FactoredGradient": ...
@@ -66,8 +79,9 @@ class Written:
 
     each: Tensor
 
-    def squared_norms(self) -> Tensor:
-        return row_norms(self._rows()).square_()
+    def squares(self) -> Squares:
+        lengths = row_norms(self._rows())
+        return Squares(lengths.square(), torch.ones_like(lengths), lengths)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return (weights.to(self.each) @ self._rows()).view(self.each.shape[1:])
@@ -102,15 +116,15 @@ class Outer:
         (positions, d), p = self.inputs.shape[1:], self.errors.shape[2]
         return positions**2 * (d + p), positions * d * p, d * p, positions * (d + p)
 
-    def squared_norms(self) -> Tensor:
-        positions = self.inputs.shape[1]
+    def squares(self) -> Squares:
+        positions, lengths = self.inputs.shape[1], (_lengths(self.inputs), _lengths(self.errors))
         if positions == 1:
-            return _square(self.inputs).mul_(_square(self.errors))
+            return Squares(lengths[0].square().mul_(lengths[1].square()), *lengths)
         found = [
             _sums_of_products(_inner_products(self.inputs[block].mT), _inner_products(self.errors[block].mT))
             for block in _blocks(self.inputs, 2 * positions**2)
         ]
-        return _with_room(_joined(found), self.inputs, self.errors)
+        return _with_room(_joined(found), *lengths)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         errors = _rescaled(self.errors, weights)
@@ -150,12 +164,12 @@ class Patches:
         size = groups * c * kernel * p
         return by_inner_products, positions * size, size, groups * (pixels * c + positions * p)
 
-    def squared_norms(self) -> Tensor:
-        by_inner_products, written, size, _ = self.costs()
+    def squares(self) -> Squares:
+        by_inner_products, written_out, size, _ = self.costs()
         size += math.prod(self.layer.kernel_size) * self.inputs[0].numel()
-        if written < by_inner_products:
-            squares = _joined([_square(self.take(block).write()) for block in _blocks(self.errors, size)])
-            return self._with_room(squares)
+        if written_out < by_inner_products:
+            written = [_lengths(self.take(block).write()).square_() for block in _blocks(self.errors, size)]
+            return self._with_room(_joined(written))
         groups = self.layer.groups
         pixels, positions = self.inputs[0, 0].numel(), self.errors[0, 0].numel()
         found = [
@@ -168,12 +182,12 @@ class Patches:
         squares = _joined(found)
         return self._with_room(squares if groups == 1 else squares.view(-1, groups).sum(1))
 
-    def _with_room(self, squares: Tensor) -> Tensor:
+    def _with_room(self, squares: Tensor) -> Squares:
         """As the function, for patches: a pixel is in several."""
         layer, times = self.layer, 1
         for size, stride, dilation in zip(layer.kernel_size, layer.stride, layer.dilation, strict=True):
             times *= -(-size * math.gcd(stride, dilation) // stride)
-        return _with_room(squares, self.inputs, self.errors, times)
+        return _with_room(squares, _lengths(self.inputs), _lengths(self.errors), times)
 
     def _patch_products(self, images: Tensor) -> Tensor:
         """Inner products of all pairs of patches of each image, `(batch, positions, positions)`.
@@ -235,12 +249,13 @@ class Lookups:
     errors: Tensor
     num_rows: int
 
-    def squared_norms(self) -> Tensor:
+    def squares(self) -> Squares:
         positions, found = self.indices.shape[1], []
         for block in _blocks(self.indices, 2 * positions**2):
             alike = (self.indices[block, :, None] == self.indices[block, None]).to(_wide(self.errors))
             found.append(_sums_of_products(alike, _inner_products(self.errors[block].mT)))
-        return _with_room(_joined(found), None, self.errors, positions)
+        lengths = _lengths(self.errors)
+        return _with_room(_joined(found), torch.ones_like(lengths), lengths, positions)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         return _table(_rescaled(self.errors, weights), self.indices, self.num_rows)
@@ -271,11 +286,9 @@ class Factors:
         self.shapes = {name: each.shape[1:] for name, each in small.items()}
         self.small = Written(torch.cat([each.reshape(len(each), -1) for each in small.values()], 1)) if small else None
 
-    @full_precision()
-    def squared_norms(self) -> Tensor:
-        """Squared norms of the gradients by example of all these parameters together, `(batch,)`."""
-        parts = [gradient.squared_norms() for gradient in (*self.large.values(), self.small) if gradient is not None]
-        return torch.stack(parts).sum(0)
+    def norms(self) -> Tensor:
+        """Norms of the gradients by example of all these parameters together, `(batch,)`."""
+        return norms(gradient for gradient in (*self.large.values(), self.small) if gradient is not None)
 
     @full_precision()
     def weighted_sums(self, weights: Tensor) -> dict[str, Tensor]:
@@ -292,6 +305,28 @@ class Factors:
             parts = summed(self.small).split([shape.numel() for shape in self.shapes.values()])
             found |= {name: part.view(self.shapes[name]) for name, part in zip(self.shapes, parts, strict=True)}
         return found
+
+
+@full_precision()
+def norms(gradients: Iterable[FactoredGradient]) -> Tensor:
+    """Norms of the gradients by example of some parameters together, `(batch,)`.
+
+    Example:
+      >>> norms([Outer(torch.tensor([[[3e19, 4e19]]]), torch.tensor([[[2e-24]]]))])  # 4e-48 is less than any float32
+      tensor([0.0001])
+    """
+    computed, inputs, errors = (torch.stack(each) for each in zip(*(g.squares() for g in gradients), strict=True))
+    limits = torch.finfo(computed.dtype)
+    low, high = limits.tiny ** (1 / 3), limits.tiny ** (-1 / 3)
+    bounds = inputs.double() * errors
+    each = torch.stack([inputs, errors, bounds])
+    lengths = each.amax(0)
+    # Where no square can have left floating point all is added as it was computed, to the same bits as ever.
+    kept = (each.amin(0) > low) & (lengths < high)
+    squares = torch.where(kept, computed, bounds.square()).masked_fill_(lengths > _LONGEST, torch.inf)
+    total = squares.to(computed.dtype).sum(0)
+    kept = (total > limits.tiny / limits.eps) & total.isfinite()
+    return torch.where(kept, total, squares.sum(0)).sqrt_().to(computed.dtype)
 
 
 _BATCH_NORMS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d
@@ -323,8 +358,8 @@ def factored(layer: nn.Module, inputs: Tensor, errors: Tensor) -> dict[str, Fact
     Example:
       >>> layer = nn.Linear(3, 2)
       >>> found = factored(layer, 2 * torch.ones(2, 3), torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
-      >>> found["bias"].squared_norms(), found["bias"].weighted_sum(torch.ones(2))
-      (tensor([25.,  0.]), tensor([3., 4.]))
+      >>> norms([found["bias"]]), found["bias"].weighted_sum(torch.ones(2))
+      (tensor([5., 0.]), tensor([3., 4.]))
     """
     if isinstance(layer, nn.Embedding):
         indices, errors = inputs.reshape(len(inputs), -1), errors.reshape(len(errors), -1, errors.shape[-1])
@@ -402,9 +437,9 @@ def _inner_products(columns: Tensor) -> Tensor:
     return sum(others, first)
 
 
-def _square(tensor: Tensor) -> Tensor:
-    """Squared norm of each example."""
-    return row_norms(tensor.flatten(1)).square_()
+def _lengths(factor: Tensor) -> Tensor:
+    """Norm of each example's factor."""
+    return row_norms(factor.flatten(1))
 
 
 def _sums_of_products(first: Tensor, second: Tensor) -> Tensor:
@@ -412,17 +447,15 @@ def _sums_of_products(first: Tensor, second: Tensor) -> Tensor:
     return first.mul_(second).sum((1, 2))
 
 
-def _with_room(squares: Tensor, inputs: Tensor | None, errors: Tensor, times: int = 1) -> Tensor:
+def _with_room(squares: Tensor, inputs: Tensor, errors: Tensor, times: int = 1) -> Squares:
     """Squared norms with room for rounding, in place.
 
     By Cauchy and Schwarz the square of the sum of the terms' lengths is at most that of the inputs' norm times that of
-    the errors' norm, times how often an input is in a term; None: inputs of norm 1.
+    the errors' norm, times how often an input is in a term.
     """
     room = times * _ROOM * torch.finfo(squares.dtype).eps / torch.finfo(torch.float32).eps
-    most = row_norms(errors.flatten(1))
-    if inputs is not None:
-        most = most.mul_(row_norms(inputs.flatten(1)))
-    return squares.addcmul_(most, most, value=room)
+    most = inputs * errors
+    return Squares(squares.addcmul_(most, most, value=room), inputs * math.sqrt(times), errors)
 
 
 def _joined(blocks: list[Tensor]) -> Tensor:

@@ -92,7 +92,7 @@ class ModuleGradients:
         if self._norms is None:
             problem = self._problem
             problem._refuse_mixing()
-            losses, squares = self._x.new_empty(self._shape), self._x.new_empty(self._shape)
+            losses, norms = self._x.new_empty(self._shape), self._x.new_empty(self._shape)
             kept = []
             with problem._memory(self._shape[1]):
                 for run, row in enumerate(self._x):
@@ -100,10 +100,10 @@ class ModuleGradients:
                     for block, examples in chunks:
                         batch = problem._batch(run, examples)
                         losses[run, block], found = problem._passes.factors(problem._split(row), batch)
-                        squares[run, block] = found.squared_norms()
+                        norms[run, block] = found.norms()
                         if len(chunks) == 1:
                             kept.append(found)
-            self._losses, self._norms = losses, squares.sqrt_()
+            self._losses, self._norms = losses, norms
             self._factors = kept or None
         return self._norms
 
@@ -140,7 +140,7 @@ class ModuleGradients:
                 own = weights[run, block]
                 if self._factors is None:
                     found = problem._passes.factors(problem._split(row), problem._batch(run, examples))[1]
-                    told, now = self._norms[run, block], found.squared_norms().sqrt_()
+                    told, now = self._norms[run, block], found.norms()
                     own = torch.where(now > told, own * (told / now), own)
                 else:
                     found = self._factors[run]

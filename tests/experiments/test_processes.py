@@ -34,7 +34,7 @@ class Fake:
     def __init__(self, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
 
-    def gather_objects(self, value: Any) -> list[Any]:
+    def gather_json(self, value: Any) -> list[Any]:
         return [value] * self.size
 
 

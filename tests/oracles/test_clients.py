@@ -2,6 +2,7 @@
 
 import io
 import os
+import pickle
 import re
 import signal
 import socket
@@ -20,8 +21,9 @@ import torch
 from stand_ins import Wrapped
 from torch import Tensor
 
-from dpnotes import files
-from dpnotes.core import FRESH, WHOLE, Relation, Sampling, Status
+from dpnotes import files, processes
+from dpnotes.core import FRESH, WHOLE, Guarantee, Relation, Sampling, Status
+from dpnotes.guarantees import REAL_NUMBERS, as_json, from_json
 from dpnotes.methods import checkpoint, client_checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -62,7 +64,7 @@ class Thread:
     def __init__(self, rank: int, meeting: threading.Barrier, table: list[Any]) -> None:
         self.rank, self.size, self.meeting, self.table = rank, meeting.parties, meeting, table
 
-    def gather_objects(self, value: Any) -> list[Any]:
+    def gather_json(self, value: Any) -> list[Any]:
         self.table[self.rank] = value
         self.meeting.wait(60)
         found = [*self.table]
@@ -70,7 +72,7 @@ class Thread:
         return found
 
     def gather(self, values: Tensor) -> Tensor:
-        return torch.stack(self.gather_objects(values))
+        return torch.stack(self.gather_json(values))
 
 
 def together(size: int, work: Callable[[Any], Any]) -> list[Any]:
@@ -191,6 +193,8 @@ def test_two_processes_go_the_path_of_one(tmp_path: Path):
         ("stale", r"rank 2 \(clients 3 to 4\) sent another round"),
         ("threads", r"rank 2 \(clients 3 to 4\) has threads=2, rank 0 has 1"),
         ("nan", r"stopped=tensor\(\[3, 3\]\)"),
+        ("float32", r"rank 2 \(clients 3 to 4\) sent something else than torch.float64 of shape \(2, 2, 7\)"),
+        ("words", r"rank 2 \(clients 3 to 4\) sent something else than torch.int64 of shape \(2,\)"),
     ],
 )
 @pytest.mark.slow
@@ -199,6 +203,62 @@ def test_a_fault_is_named_in_time(tmp_path: Path, fault: str, message: str):
     for said in ended(tmp_path, start(tmp_path, 3, 5, 1, fault), range(2)):
         assert re.search(message, said), said
     assert time.monotonic() - since < 60
+
+
+class Runs:
+    """What runs code where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+class Message(Together):
+    """A process whose partner sends these bytes, whatever it was asked for."""
+
+    def __init__(self, said: bytes, told: str = "JSON", digest_of: bytes | None = None) -> None:
+        self.rank, self.size, self._round, self._said = 0, 2, 0, said
+        digests = processes._digest(told.encode()) + processes._digest(said if digest_of is None else digest_of)
+        self._head = digests + len(said).to_bytes(8, "little")
+
+    def _all(self, message: Tensor) -> list[Tensor]:
+        self._round += 1
+        if self._round == 1:
+            return [message, torch.frombuffer(bytearray(self._head), dtype=torch.uint8)]
+        sent = torch.zeros_like(message)
+        sent[: len(self._said)] = torch.frombuffer(bytearray(self._said), dtype=torch.uint8)
+        return [message, sent]
+
+
+def test_nothing_that_another_process_sends_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    code = pickle.dumps(Runs(tmp_path / "ran"))
+    with pytest.raises(ProcessLost, match="sent what is no JSON"):
+        Message(code).gather_json("a longer message than that of the partner, so that there is room for it" * 9)
+    assert not (tmp_path / "ran").exists()
+    pickle.loads(code)
+    assert (tmp_path / "ran").exists(), "control"
+    assert Message(b'{"a": [1.5]}').gather_json((1, Relation.ZERO_OUT)) == [[1, "zero-out-one"], {"a": [1.5]}]
+    row = torch.tensor([1.0, 2.0])
+    kind = "torch.float32 of shape (2,)"
+    assert Message(row.numpy().tobytes(), kind).gather(row).tolist() == [[1, 2], [1, 2]]
+    for said, told in ((row.double().numpy().tobytes(), "torch.float64 of shape (2,)"), (b"1234", kind)):
+        with pytest.raises(ProcessLost, match=r"rank 1 sent something else than torch.float32 of shape \(2,\)"):
+            Message(said, told).gather(row)
+    monkeypatch.setattr(processes, "_LONGEST", 20)
+    with pytest.raises(ProcessLost, match="rank 1 sent something else than JSON"):
+        Message(b'"more than twenty letters"').gather_json(1)
+    with pytest.raises(ProcessLost, match="rank 1 sent other bytes than it told"):
+        Message(b"1", digest_of=b"2").gather_json(1)
+
+
+def test_a_claim_of_another_process_is_read_and_not_believed():
+    claim = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "exact Gaussian", (REAL_NUMBERS,))
+    assert from_json(as_json(claim, training="a")) == claim
+    for text in ("", "1", "{}", as_json(claim).replace("zero-out-one", "none"), as_json(claim).replace("1e-05", "-1")):
+        with pytest.raises(ValueError, match="to be a claim"):
+            from_json(text)
 
 
 @pytest.mark.slow
@@ -331,18 +391,8 @@ def test_clients_go_on_from_a_checkpoint_with_the_same_bits(tmp_path: Path):
     assert torch.equal(found.x, whole.x) and torch.equal(found.oracle.meter.used, whole.oracle.meter.used)
     secret = Streams.secure(RUNS)
     half = drive(method, clients, method.init(X, clients), secret, 3)
-    checkpoint.save(tmp_path / "secret.pt", half, secret)
-    state, streams = checkpoint.resume(tmp_path / "secret.pt", method.init(X, again))
-    assert (drive(method, again, state, streams, 1).oracle.meter.calls == 4).all()
-    state, streams = checkpoint.resume(tmp_path / "secret.pt", method.init(X, clients))
-    with pytest.raises(ValueError, match="secret streams draw a number once"):  # the oracle that drew them before
-        drive(method, clients, restored_before(state), streams, 1)
-
-
-def restored_before(state: Any) -> Any:
-    """As it was one call earlier, for whoever goes on from an older checkpoint in the same process."""
-    meter = state.oracle.meter
-    return replace(state, oracle=replace(state.oracle, meter=replace(meter, calls=meter.calls - 1)))
+    with pytest.raises(ValueError, match="saved by methods.client_checkpoint"):
+        checkpoint.save(tmp_path / "secret.pt", half, secret)
 
 
 def test_clients_go_back_together():
@@ -468,27 +518,129 @@ def test_a_client_s_file_that_does_not_belong_is_refused_by_its_name(tmp_path: P
     client_checkpoint.resume(now, fresh, clients, STREAMS)
 
 
+def secret_clients(record: Path, num_rounds: int = 20, mechanism: Any = None, processes: Any = ALONE) -> Clients:
+    """Four clients, each with 1,000 of its own examples, on secret streams; all of them in every round."""
+
+    def oracle_of(members: range) -> Any:
+        problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=1000, spread=0.5, seed=0)
+        std = torch.full((len(members),), 0.01, dtype=torch.float64)
+        if mechanism is None:
+            return MinibatchGradient(problem, WHOLE, std, 2.0, num_rounds, Relation.REPLACE_ONE, clipped=True)
+        noise = FixedNoise.of([uniform(0.5, num_rounds)] * len(members))
+        return ClippedGradient(problem, 2.0, noise, Relation.REPLACE_ONE, mechanism)
+
+    return Clients.of(oracle_of, Blocks(4, 1, processes), 1, record)
+
+
+def begun(folder: Path, num_rounds: int, **given: Any) -> Any:
+    """A state after so many rounds, saved, whose clients wrote down what they sent."""
+    clients, method, secret = secret_clients(folder / "record", **given), Descent(0.1), Streams.secure(1)
+    state = drive(method, clients, method.init(torch.ones(1, 2), clients), secret, num_rounds)
+    client_checkpoint.save(folder, state, clients, secret)
+    return state
+
+
+def resumed(folder: Path, **given: Any) -> tuple[Clients, Any, Streams]:
+    clients = secret_clients(folder / "record", **given)
+    return clients, *client_checkpoint.resume(folder, Descent(0.1).init(torch.ones(1, 2), clients), clients)
+
+
+def test_rounds_that_were_sent_count_however_often_a_client_crashes(tmp_path: Path):
+    half = begun(tmp_path, 2)
+    one = float(half.oracle.meter.spent[0, 0]) / 2
+    for crash in range(5):
+        clients, state, streams = resumed(tmp_path)
+        assert state.oracle.meter.calls.tolist() == [[2 + crash] * 4] and int(state.steps) == 2
+        state = drive(Descent(0.1), clients, state, streams, 1)
+        assert state.oracle.meter.spent[0].tolist() == pytest.approx([one * (3 + crash)] * 4)
+    clients, state, streams = resumed(tmp_path)
+    found = drive(Descent(0.1), clients, state, streams, 50)
+    assert found.oracle.meter.calls.tolist() == [[20] * 4] and found.status.tolist() == [Status.FINISHED]
+    assert int(found.steps) == 15, "rounds that were lost count towards T"
+    claim = clients.guarantee(found.oracle, 1e-6, streams)[0]
+    noise = (0.5 / one) ** 0.5
+    assert claim.epsilon == account([Event(noise, Relation.REPLACE_ONE, WHOLE, 20)], 1e-6).epsilon
+
+
+def test_what_a_client_spent_is_on_the_disk_before_anything_leaves_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    begun(tmp_path, 2)
+    files_there = [*(tmp_path / "record").iterdir()]
+    assert [each.stat().st_mode & 0o777 for each in files_there] == [0o600] * 4
+    clients, state, streams = resumed(tmp_path)
+    before = [each.read_bytes() for each in files_there]
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device", "record")
+
+    def killed(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Blocks, "sum", killed)
+    with monkeypatch.context() as disk:
+        disk.setattr(files, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            clients.estimate(state.oracle, state.x, streams, ACTIVE[:1])
+    assert [each.read_bytes() for each in files_there] == before
+    clients, state, streams = resumed(tmp_path)
+    with pytest.raises(KeyboardInterrupt):  # between its record and what it sends
+        clients.estimate(state.oracle, state.x, streams, ACTIVE[:1])
+    assert resumed(tmp_path)[1].oracle.meter.calls.tolist() == [[3] * 4]
+
+
+def test_a_run_that_begins_anew_beside_what_was_sent_is_refused(tmp_path: Path):
+    begun(tmp_path, 2)
+    clients, method = secret_clients(tmp_path / "record"), Descent(0.1)
+    with pytest.raises(ValueError, match=r"Expected state to count what .*client-0.spent says was sent"):
+        drive(method, clients, method.init(torch.ones(1, 2), clients), Streams.secure(1), 1)
+    without = replace(clients, record=None)
+    with pytest.raises(ValueError, match="Expected oracle with a record"):
+        client_checkpoint.save(tmp_path, method.init(torch.ones(1, 2), without), without, Streams.secure(1))
+    with pytest.raises(ValueError, match="record=None"):
+        client_checkpoint.resume(tmp_path, method.init(torch.ones(1, 2), without), without)
+    with pytest.raises(TypeError, match="record='folder'"):
+        replace(clients, record="folder")
+    (tmp_path / "record" / "client-2.spent").write_bytes(b"cut short")
+    with pytest.raises(files.DamagedFileError, match="client-2.spent"):
+        resumed(tmp_path)
+
+
+def test_a_tree_s_noise_is_not_made_up_again(tmp_path: Path):
+    begun(tmp_path, 1, mechanism=Tree(16))
+    clients, state, streams = resumed(tmp_path, mechanism=Tree(16))
+    drive(Descent(0.1), clients, state, streams, 1)  # control: nothing was sent after the checkpoint
+    with pytest.raises(ValueError, match="Expected round 2, the last that was sent, to be in the checkpoint"):
+        resumed(tmp_path, mechanism=Tree(16))
+
+
+def test_all_clients_go_on_after_the_last_round_that_one_has_sent(tmp_path: Path):
+    begun(tmp_path, 2)
+    clients, state, streams = resumed(tmp_path)
+    kept = {k: (tmp_path / "record" / f"client-{k}.spent").read_bytes() for k in (2, 3)}
+    drive(Descent(0.1), clients, state, streams, 1)
+    for k, content in kept.items():  # whose process crashed before
+        (tmp_path / "record" / f"client-{k}.spent").write_bytes(content)
+
+    def go_on(processes: Any) -> Any:
+        _, state, _ = resumed(tmp_path, processes=processes)
+        return state.oracle.meter.calls.tolist(), state.oracle.meter.spent.tolist()
+
+    (one, spent), (two, unspent) = together(2, go_on)
+    assert one == two == [[3, 3]] and spent[0][0] == pytest.approx(1.5 * unspent[0][0])
+
+
 def test_secret_clients_go_on_with_fresh_keys_and_no_file_has_one(tmp_path: Path):
-    secret = Streams.secure(RUNS)
-    (clients, _), method = clients_together(ALONE), Descent(0.1)
-    half = drive(method, clients, method.init(X, clients), secret, 3)
-    client_checkpoint.save(tmp_path, half, clients, secret)
-    for each in tmp_path.iterdir():
+    begun(tmp_path, 3)
+    for each in tmp_path.glob("*.pt"):
         stored = torch.load(io.BytesIO(files.unsealed(each)), weights_only=True)
         assert stored["secret_seed"] and stored["keys_hash"] is None
     gradients = []
     for _ in range(2):  # what follows from one checkpoint twice has other noise
-        again, _ = clients_together(ALONE)
-        state, streams = client_checkpoint.resume(tmp_path, method.init(X, again), again)
-        assert streams.secret and torch.equal(state.oracle.meter.spent, half.oracle.meter.spent)
-        gradients.append(drive(method, again, state, streams, 1).oracle.belief.gradient)
+        clients, state, streams = resumed(tmp_path)
+        assert streams.secret
+        gradients.append(clients.estimate(state.oracle, state.x, streams, ACTIVE[:1])[1].gradient)
     assert not (gradients[0] == gradients[1]).any()
-    drive(method, clients, half, secret, 1)
-    state, streams = client_checkpoint.resume(tmp_path, method.init(X, clients), clients)
-    with pytest.raises(ValueError, match="secret streams draw a number once"):  # the clients that drew them before
-        drive(method, clients, state, streams, 1)
     with pytest.raises(ValueError, match="its seed was secret"):
-        client_checkpoint.resume(tmp_path, method.init(X, clients), clients, STREAMS)
+        client_checkpoint.resume(tmp_path, Descent(0.1).init(torch.ones(1, 2), clients), clients, STREAMS)
 
 
 @pytest.mark.slow

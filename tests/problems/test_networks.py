@@ -334,7 +334,7 @@ def test_a_step_on_a_gpu_waits_for_nothing() -> None:
         device.reset()
         found = there.gradients(x, examples)
         found.weighted_sum(1 / found.norms())
-        assert device.waits == 0 and 20 < device.launches < 48 and not device.places["atomic"]
+        assert device.waits == 0 and 20 < device.launches < 70 and not device.places["atomic"]
         found.losses.tolist()
         assert device.waits == 1, "control"
 

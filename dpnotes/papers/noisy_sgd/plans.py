@@ -1,12 +1,11 @@
 """One door for a network of your own: say what its training may cost once, and train it."""
 
 import copy
-import json
 import math
 import secrets
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -14,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from dpnotes import validate
-from dpnotes.core import Assumption, Guarantee, Relation, Sampling
-from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, together
+from dpnotes.core import Guarantee, Relation, Sampling
+from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, as_json, from_json, together
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, calibrated_noise, no_noise
 from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation, Training, train
@@ -206,7 +205,7 @@ class TrainingPlan:
         validate.or_none(validate.instance, Checkpoint, checkpoint=checkpoint)
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
         validate.flag(start_is_public=start_is_public)
-        before = () if start_is_public else tuple(_from_text(text) for text in _remembered(module))
+        before = () if start_is_public else tuple(map(from_json, _remembered(module)))
         if others := {claim.relation for claim in before} - {self.relation}:
             raise ValueError(
                 f"Expected relation={self.relation.value!r} to be that of the trainings before, {min(others).value!r}:"
@@ -238,7 +237,8 @@ class TrainingPlan:
         trained = copy.deepcopy(module).to(labels.device)
         weights = {name: view[0] for name, view in problem.parameters(training.x).items()}
         trained.load_state_dict(trained.state_dict() | weights)
-        remembered = (*_remembered(module), _as_text(guarantee))
+        # Text, with a name of the training, so that a network's file can be read without this package.
+        remembered = (*_remembered(module), as_json(guarantee, training=secrets.token_hex(8)))
         for part in trained.modules():
             vars(part)[_CLAIMS] = remembered
         return Trained(trained, together((*before, guarantee)), training)
@@ -247,20 +247,3 @@ class TrainingPlan:
 def _remembered(module: nn.Module) -> tuple[str, ...]:
     """The claims of the trainings that a network went through, it or a part of it, each once."""
     return tuple(dict.fromkeys(text for part in module.modules() for text in vars(part).get(_CLAIMS, ())))
-
-
-def _as_text(claim: Guarantee) -> str:
-    """A claim with a name of its training; text, so that a network's file can be read without this package."""
-    return json.dumps({**asdict(claim), "training": secrets.token_hex(8)})
-
-
-def _from_text(text: str) -> Guarantee:
-    said = json.loads(text)
-    return Guarantee(
-        said["nominal_epsilon"],
-        said["delta"],
-        Relation(said["relation"]),
-        said["accountant"],
-        tuple(Assumption(**each) for each in said["assumptions"]),
-        tuple(said["not_covered"]),
-    )

@@ -42,8 +42,9 @@ STEPS = 4
 ASKED = {
     "one normal": (113, 2),
     "MNIST35, descent": (199, 7),
-    # 452 before norms were right at any scale of the factors, 434 without room for the rounding of terms that cancel (`problems.factors`), and without comparing price and cost;
-    # 449 before clip weights of too few bits, and answers whose price is too high, were made zeros.
+    # 452 before norms were right at any scale of the factors; 434 without room for the rounding of terms that cancel
+    # (`problems.factors`), and without comparing price and cost; 449 before clip weights of too few bits, and answers
+    # whose price is too high, were made zeros.
     "ConvNet clipped, descent": (485, 10),
     "Spider, Gaussian, virtual, descent": (393, 15),
 }

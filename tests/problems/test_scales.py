@@ -72,7 +72,7 @@ def test_no_scale_is_clipped_by_too_little(name: str, monkeypatch: pytest.Monkey
 
 def as_it_was(gradients) -> Tensor:
     """Squares of factors, multiplied."""
-    return torch.stack([gradient.squares().computed for gradient in gradients]).sum(0).sqrt()
+    return torch.stack([gradient.squares().squared_norms for gradient in gradients]).sum(0).sqrt()
 
 
 # ---------------------------------------------------------------- an ordinary network, one long example

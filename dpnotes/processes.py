@@ -182,7 +182,8 @@ class Together:
 
     def _came(self, rank: int) -> bool:
         key = f"{_KEY}/{rank}"
-        return self._store.check([key]) and int(self._store.get(key)) >= self._round
+        told = self._store.get(key) if self._store.check([key]) else b""
+        return told.isdigit() and int(told) >= self._round
 
 
 def _json(value: Any) -> bytes:

@@ -41,8 +41,9 @@ from dpnotes.precision import full_precision, row_norms
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
 # In float32: ten times what the inner products' rounding was at most.
 _ROOM = 1e-5
-# An example with a longer factor gets an infinite norm, so weight 0: its product with a weight may be inexact.
-_LONGEST = 1e30
+# An example with a longer factor gets an infinite norm, so weight 0. The other factor times a weight may be subnormal
+# and rounded up; times this one that is below 1e-25.
+_LONGEST = 1e20
 # Numbers that an inner product adds in float32 before the next ones are added to it: 4 * 256 / 8 roundings at worst.
 _AT_ONCE = 256
 # Numbers of an example's gradient below which it is handled together with others: fewer and larger operations.

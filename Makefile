@@ -102,7 +102,7 @@ $(VENV)/.lab: $(VENV)/bin/python pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[lab]'
 	@touch $@
 
-# PyTorch's build for CPUs brings no Triton; with it the kernel for GPUs is tested. There is none but for Linux.
+# Tests of the GPU kernel need Triton, which PyTorch's CPU builds lack; it exists only for Linux.
 $(VENV)/.triton: $(VENV)/.dev
 	@test "$$(uname)" != Linux || $(BIN)/python -c 'import triton' 2>/dev/null || \
 		$(BIN)/python -m pip install -qq --disable-pip-version-check triton==3.8.0

@@ -49,11 +49,7 @@ def write(contents: Mapping[Path, bytes], mode: int = 0o644) -> None:
                 os.replace(names[path], _linked(path))
     for path in contents:
         with _named(path):
-            descriptor = os.open(_linked(path).parent, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            _sync(_linked(path).parent)
 
 
 def sealed(content: bytes) -> bytes:
@@ -150,6 +146,15 @@ def _write_and_sync(file: io.BufferedWriter, content: bytes) -> None:
     os.fsync(file.fileno())
 
 
+def _sync(folder: Path) -> None:
+    """The names in a folder reach the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _linked(path: Path) -> Path:
     """The file that a path leads to; a link on the way stays one."""
     return Path(os.path.realpath(path))
@@ -162,7 +167,10 @@ def _temporary_names(paths: Iterable[Path], mode: int) -> Iterator[dict[Path, Pa
         for path in paths:
             with _named(path):
                 folder = _linked(path).parent
+                made = [each for each in (folder, *folder.parents) if not each.exists()]
                 folder.mkdir(parents=True, exist_ok=True)
+                for each in made:  # a folder's name stands in the one above
+                    _sync(each.parent)
                 descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=folder)
                 os.close(descriptor)
                 names[path] = Path(name)

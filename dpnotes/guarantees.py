@@ -101,22 +101,22 @@ class Guarantee:
         return claim + (f"; NOT covered: {'; '.join(self.not_covered)}" if self.not_covered else "")
 
 
-def as_json(claim: Guarantee, **more: Any) -> str:
-    """A claim as text, with further entries that `from_json` leaves out.
+def as_json(guarantee: Guarantee, **more: Any) -> str:
+    """A guarantee as JSON, with the entries of `more`, which `from_json` ignores.
 
     Example:
-      >>> claim = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (REAL_NUMBERS,))
-      >>> from_json(as_json(claim, training="a1")) == claim
+      >>> guarantee = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (REAL_NUMBERS,))
+      >>> from_json(as_json(guarantee, training="a1")) == guarantee
       True
     """
-    return json.dumps({**asdict(claim), **more})
+    return json.dumps({**asdict(guarantee), **more})
 
 
 def from_json(text: str) -> Guarantee:
-    """The claim.
+    """The guarantee that `as_json` wrote.
 
     Raises:
-      ValueError: for a text that is none.
+      ValueError: if the text is not one.
     """
     try:
         said = json.loads(text)
@@ -125,7 +125,8 @@ def from_json(text: str) -> Guarantee:
         relation, not_covered = Relation(known["relation"]), tuple(known["not_covered"])
         return Guarantee(**known | {"relation": relation, "assumptions": assumptions, "not_covered": not_covered})
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"Expected {validate.shown('text', text)} to be a claim ({error}).") from None
+        said = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"Expected {validate.shown('text', text)} to be a guarantee ({said}).") from None
 
 
 def _rounded_up(number: float, digits: int) -> str:

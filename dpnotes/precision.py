@@ -86,8 +86,8 @@ def row_norms(rows: Tensor) -> Tensor:
 
     torch adds squares of float32 in a few partial sums, in each of which many small ones are lost beside a large one:
     of a row of 2^20 numbers up to 0.4% of the norm, by which clipping would be too short. More than 1,024 numbers are
-    added in float64, as all are on a GPU. Squares of numbers below 1e-23 or above 1e19 leave float32: of rows that
-    come out so short or so long that this may have happened, the norm is taken again, of multiples.
+    added in float64, as all are on a GPU. Squares of float32 numbers below 1e-19 lose digits, and those above 1e19
+    overflow: rows whose norm is so short or so long are multiplied by a power of two, and their norm is taken again.
 
     Args:
       rows: `(..., numbers)`.
@@ -113,7 +113,7 @@ def row_norms(rows: Tensor) -> Tensor:
     if added != wide:
         return norms
     low, high = norms < limits.tiny**0.375, norms > limits.tiny**-0.375
-    lost = low | high if rows.is_cpu else slice(None)  # a GPU would have to finish all that it has to do
+    lost = low | high if rows.is_cpu else ...  # to ask whether any is lost would make the host wait for the GPU
     if isinstance(lost, Tensor) and not bool(lost.any()):
         return norms
     # Powers of two that bring all numbers that are so small, or so large, to where squares are kept.

@@ -3,8 +3,8 @@
 `ALONE` is the one process of a notebook. `Together` are those that `torchrun` starts (torch.distributed: gloo on CPUs,
 nccl on GPUs). What is computed from a `gather` is the same everywhere, so the processes need no master.
 
-Processes need not trust each other: a message is numbers or JSON, and nothing of it is run. Its kind, shape, length and
-digest are told and compared before any of its bytes are read.
+No process runs code that another one sends: a message is numbers or JSON. Its kind and length are compared before its
+bytes are received, and its digest before they are parsed. A hostile process can still stop the run.
 """
 
 import datetime
@@ -57,7 +57,7 @@ class Processes(Protocol):
         ...
 
     def gather_json(self, value: Any) -> list[Any]:
-        """The same of a value that JSON holds, as JSON gives it back; of what it does not know, the `repr`."""
+        """The values of all processes after a round trip through JSON: tuples become lists."""
         ...
 
 
@@ -114,10 +114,13 @@ class Together:
         """As `Processes.gather_json`; errors as `gather`."""
         sent = torch.frombuffer(bytearray(_json(value)), dtype=torch.uint8)
         found = self._exchanged("JSON", sent, range(_LONGEST))
-        try:
-            return [json.loads(each.numpy().tobytes()) for each in found]
-        except (ValueError, RecursionError) as error:
-            raise ProcessLost((), f"sent what is no JSON in round {self._round} ({_short(error)})") from None
+        values = []
+        for rank, each in enumerate(found):
+            try:
+                values.append(json.loads(each.numpy().tobytes()))
+            except (ValueError, RecursionError):
+                raise ProcessLost((rank,), f"sent no valid JSON in round {self._round}") from None
+        return values
 
     def _exchanged(self, kind: str, sent: Tensor, lengths: range) -> list[Tensor]:
         """The bytes of all processes, after heads of one size that say their kind, their digest and their length."""
@@ -128,8 +131,10 @@ class Together:
         sizes = [int.from_bytes(each[2 * _DIGEST :], "little") for each in heads]
         # What most of them send is right; where there is no most, what this one does.
         usual = max(kinds, key=lambda each: (kinds.count(each), each == told))
-        strange = [each != usual or size not in lengths for each, size in zip(kinds, sizes, strict=True)]
-        self._refuse(strange, f"sent something else than {kind if usual == told else 'the others'}")
+        self._refuse(
+            [each != usual for each in kinds], f"sent something else than {kind if usual == told else 'the others'}"
+        )
+        self._refuse([size not in lengths for size in sizes], "sent too many bytes, or too few,")
         padded = sent.new_zeros(max(sizes))
         padded[: len(sent)] = sent
         found = [each[:size] for each, size in zip(self._all(padded), sizes, strict=True)]
@@ -177,11 +182,12 @@ class Together:
 
     def _came(self, rank: int) -> bool:
         key = f"{_KEY}/{rank}"
-        return self._store.check([key]) and int(self._store.get(key)) >= self._round
+        told = self._store.get(key) if self._store.check([key]) else b""
+        return told.isdigit() and int(told) >= self._round
 
 
 def _json(value: Any) -> bytes:
-    return json.dumps(value, default=repr).encode()
+    return json.dumps(value).encode()
 
 
 def _digest(content: Any) -> bytes:
@@ -197,7 +203,7 @@ def agree(processes: Processes, facts: Mapping[str, Any]) -> None:
 
     Args:
       processes: all of them call it.
-      facts: names and values that JSON holds; of others the `repr` is compared.
+      facts: names and values, as JSON has them.
 
     Raises:
       ProcessLost: naming the first fact that differs, both values, and who differs from rank 0.
@@ -206,6 +212,8 @@ def agree(processes: Processes, facts: Mapping[str, Any]) -> None:
       >>> agree(ALONE, {"threads": 1})
     """
     everyone = processes.gather_json(dict(facts))
+    if strange := tuple(rank for rank, given in enumerate(everyone) if not isinstance(given, dict)):
+        raise ProcessLost(strange, "sent no facts")
     for name, value in everyone[0].items():
         others = tuple(rank for rank, given in enumerate(everyone) if given.get(name) != value)
         if others:

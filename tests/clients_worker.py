@@ -2,9 +2,9 @@
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python -m tests.clients_worker OUT CLIENTS SIZE [FAULT]
 
-A fault is "die", "hang", "stale", "nan", "float32" or "words", after the third round, or "threads" from the beginning; of the last rank.
-With KEPT, a folder, in the environment the runs are kept there every second step, and go on from there; it writes where
-they end, and the fault "kill7" is a kill -9 at the seventh file.
+A fault is "die", "hang", "stale", "nan", "float32" or "words", after the third round, or "threads" from the beginning;
+of the last rank. With KEPT, a folder, in the environment the runs are kept there every second step, and go on from
+there; it writes where they end, and the fault "kill7" is a kill -9 at the seventh file.
 """
 
 import os

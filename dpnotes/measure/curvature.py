@@ -45,7 +45,7 @@ Product = Callable[[Tensor], Tensor]
 
 _KAHAN = math.sqrt(0.5)  # a vector that lost more of its norm than this is orthogonalised once more
 _PRODUCT_ERROR = 4.0  # machine epsilons
-_SEMI = 1e-2  # square roots of an error: how much a vector may have along those before
+_SEMI = 1e-2  # times the square root of the error: the largest allowed inner product of a new vector with earlier ones
 _BREAKDOWN = 4.0  # errors of a step: what is left of a vector below this is nothing but errors
 _DIRECTIONS = 4.0  # standard deviations of the component along one direction of an error without preferred direction
 # Products between two looks at whether a run may stop; from 128 on an eighth more, as a look takes time that grows with
@@ -164,11 +164,11 @@ def lanczos(
     `num_products` (at most `dim`) steps. A run that ended is sent zeros and its products are not looked at; what it
     reports does not depend on the rest of the batch.
 
-    Keeps `num_products` float64 vectors for each start vector. Where a new vector would have more along an earlier one
-    than 1/100 of the square root of an error, it and the next are made orthogonal to all so far: two passes over them,
-    or four if that took over 0.3 of its norm. With less than that along one another the vectors give the matrix that
-    exactly orthogonal ones of the same span give, up to its square (Simon, "The Lanczos algorithm with partial
-    reorthogonalization", Math. Comp. 42, 1984). All but the products is float64: in float32 the inner products of long
+    Keeps `num_products` float64 vectors for each start vector. Where the estimated inner product of a new vector with
+    an earlier one exceeds `0.01 sqrt(e)`, e a step's error along one direction, this vector and the next are made
+    orthogonal to all earlier ones: two passes over them, or four if that took over 0.3 of its norm. Below that bound
+    the tridiagonal matrix is right to order e (Simon, "The Lanczos algorithm with partial reorthogonalization", Math.
+    Comp. 42, 1984). All but the products is float64: in float32 the inner products of long
     vectors with a few large entries lose half of their digits. Products of norm below 1e-150 count as zero.
 
     Args:
@@ -280,7 +280,7 @@ class _Basis:
         norms: np.ndarray,
         running: np.ndarray,
     ) -> tuple[Tensor, np.ndarray]:
-        """The next vectors, times their norms, and the norms; orthogonal to all so far where that is due."""
+        """The next vectors, not normalised, and their norms; orthogonalised against all earlier ones where required."""
         last, found, so_far = self._last, self._older, slice(1, step + 1)
         errors = (self.error * norms)[:, None]
         with np.errstate(all="ignore"):  # of runs that ended
@@ -387,7 +387,7 @@ def smallest_eigenvalue(
       call: number of the draw; a tensor `(runs, ...)` gives the batch its shape: `(runs, iterates)`, say, with the
         numbers of the iterates, so that each has its own start vector.
       smoothness: a proved bound on the spectral norm, > 0; the interval is clipped to it.
-      tolerance: a run stops once its interval is narrower than this times the largest Ritz value found; None: never.
+      tolerance: a run stops once its interval is narrower than this times the largest absolute Ritz value; None: never.
       threshold: a run stops once its interval does not contain this number; None: never.
       active: `(runs, ...)` bool, the runs to compute; the others get no products and know nothing. None: all.
       dtype: of the vectors sent to `hvp`.
@@ -483,7 +483,7 @@ class _Search:
         return None if self.tolerance is None and self.threshold is None else self._is_good_enough
 
     def _is_good_enough(self, matrix: Tridiagonal) -> Tensor:
-        """Whether each run's interval is narrow or decides: one gap a condition, where the lower end takes a search."""
+        """Which runs may stop: each condition tests one candidate lower end, without a search."""
         seen = _Polynomials.of(matrix, self.dim, self.failure_probability)
         bound = torch.as_tensor(torch.inf if self.smoothness is None else self.smoothness).cpu().expand(seen.shape)
         upper = torch.minimum(seen.upper, bound.reshape(-1))

@@ -43,7 +43,7 @@ _OUTSIDE = 4.0  # decades beyond the ball in which leads are looked for
 _NEAREST, _FARTHEST = -4.0, 0.7  # decades of the radius: how far apart the search probes, beyond the ball too
 _COARSE = 1e3  # machine epsilons of the largest coordinate: a smaller ball has too few points of x's type
 _RANK = 16.0  # machine epsilons of the largest eigenvalue: a smaller one is nothing but rounding
-_TIE = 1e-12  # of the radius: rounding of where a piece begins
+_TIE = 1e-12  # of the radius: rounding of the distance to a piece
 _ZERO = 1e-9  # of the longest gradient: an element of this norm is not shortened any more
 
 
@@ -385,9 +385,9 @@ def mean_gradient(problem: Problem, numbers_at_once: int = 2**24) -> Gradient:
 def norm_of_max(slopes: Tensor, offsets: Tensor, x: Tensor, radius: float) -> Interval:
     """The Goldstein norm of `max_k a_k' y + b_k` at a point, up to rounding.
 
-    The gradients in the ball are the slopes of the pieces that are active somewhere in it; the ball is closed, so a
-    piece that begins at the radius, but for 1e-12 of it, is one of them. Where piece k is the largest
-    is a polyhedron, whose distance from x is a least-distance programme, solved as Lawson and Hanson do (Solving least
+    The gradients in the ball are the slopes of the pieces that are active somewhere in it. The ball is closed: a piece
+    whose region touches its boundary, up to 1e-12 of the radius, counts as active. Where piece k is the largest is a
+    polyhedron, whose distance from x is a least-distance programme, solved as Lawson and Hanson do (Solving least
     squares problems, 1974, chapter 23): one of non-negative least squares of `dim + 1` equations a piece.
 
     Args:

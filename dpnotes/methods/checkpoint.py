@@ -54,13 +54,14 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
       ...     print(label(Path(folder) / "run.pt"))
       SENSITIVE: whoever reads this can take noise off what the run releases. Keep it as you keep the private data.
     """
+    # A meter with an axis of clients: only `oracles.clients.ClientsState` has one.
     if streams.secret and any(name.endswith("meter.calls") and t.dim() > 1 for name, t in flatten(state).items()):
         raise ValueError("Expected a state of clients on secret streams to be saved by methods.client_checkpoint.")
-    store(path, state, streams, settings)
+    write(path, state, streams, settings)
 
 
-def store(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] | None = None) -> None:
-    """As `save`, of any state."""
+def write(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] | None = None) -> None:
+    """Write a state, that of clients on secret streams among them; arguments as `save`."""
     checks.settle()
     tensors = {f"state.{name}": tensor for name, tensor in flatten(state).items()}
     buffer = io.BytesIO()

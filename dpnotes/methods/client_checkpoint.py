@@ -3,8 +3,8 @@
 A client's file holds what it believes and what it has spent, in all runs, and nothing of another client; the server's
 what everybody sees, such as points and steps. All files are checkpoints as `methods.checkpoint` makes them, and what it
 says of secret streams holds: a seeded run ends in the same bits, with any number of processes, and a secret one goes on
-with fresh keys, so with new `Clients`, in every process. What a secret one has sent after its checkpoint others have
-seen, and it is not sent again: the `record` of its clients, without which none is saved, says what it cost.
+with fresh keys, so with new `Clients`, in every process. Messages sent after the checkpoint have been seen and cannot
+be repeated; `Clients.record` says what they cost. Without a record, clients on secret streams are not saved.
 
 The server's file is replaced last, when all clients have theirs, and older ones are removed after that: a crash at any
 moment leaves a whole checkpoint, this one or the one before. A checkpoint has a number, drawn when it is made, by which
@@ -79,16 +79,19 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
     """
     blocks, processes = _clients_of(oracle)
     if streams.secret and oracle.record is None:
-        raise ValueError("Expected oracle with a record: what is sent after this checkpoint could be forgotten.")
+        raise ValueError(
+            "Expected oracle.record=None to be a folder on secret streams: pass Clients(..., record=folder), so that "
+            "what is sent after this checkpoint is counted."
+        )
     about, own = _about(blocks, settings), blocks.clients(processes.rank)
     number = processes.gather_json(secrets.randbits(62))[0]
     for place, client in enumerate(own):
         part, of_client = _client_part(state, place), about | {"client": client, "checkpoint": number}
-        checkpoint.store(_path(folder, client, number), part, streams, of_client)
+        checkpoint.write(_path(folder, client, number), part, streams, of_client)
     processes.gather_json("clients")
     if processes.rank == 0:
         server = _Server(_server_part(state), torch.tensor([number]))
-        checkpoint.store(folder / "server.pt", server, streams, about)
+        checkpoint.write(folder / "server.pt", server, streams, about)
     processes.gather_json("server")
     for client in own:
         for path in folder.glob(f"client-{client}.*.pt"):

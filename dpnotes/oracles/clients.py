@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -88,16 +89,17 @@ class Clients:
     pays most, without what sampling gains if clients' samplings differ, and in zCDP unless all noise is Gaussian.
 
     On seeded streams a client's key follows from the run's and its number: whoever has the seed takes the noise off,
-    the server too. On secret ones every client has a key of the operating system's, in its own process, and a release
-    that was sent cannot be sent again after a crash: with a `record` each client's file says what it has spent before
-    anything leaves it, and `resumed` counts it.
+    the server too. On secret ones every client has a key of the operating system's, in its own process, and cannot
+    repeat a message after a crash: it draws new noise. With a `record` each client writes what it has spent to a file
+    before it sends, and `resumed` counts it.
 
     Args:
       oracles: of the blocks of this process; row `run * clients + place` is a client of a run.
       blocks: which clients these are.
       num_runs: at least 1.
       secrets: what each block draws from in runs on secret streams; (): it is made.
-      record: a folder of this run alone, in which each client of runs on secret streams writes what it has spent.
+      record: a folder of these runs alone for what their clients have spent; unused on seeded streams.
+      rows: which of the recorded runs these are; (): all of them, in order.
 
     Raises:
       ValueError: for another number of oracles, or of rows of one of them, or of two neighbouring relations.
@@ -122,6 +124,7 @@ class Clients:
     num_runs: int
     secrets: tuple[Streams, ...] = field(default=(), repr=False)
     record: Path | None = None
+    rows: tuple[int, ...] = ()
 
     @staticmethod
     def of(oracle_of: Callable[[range], Any], blocks: Blocks, num_runs: int, record: Path | None = None) -> "Clients":
@@ -133,6 +136,9 @@ class Clients:
         validate.instance(Blocks, blocks=self.blocks)
         validate.at_least(1, num_runs=self.num_runs)
         validate.or_none(validate.instance, Path, record=self.record)
+        if not self.rows:
+            object.__setattr__(self, "rows", tuple(range(self.num_runs)))
+        validate.same_length(rows=self.rows, runs=range(self.num_runs))
         validate.same_length(oracles=self.oracles, blocks=self.blocks.members)
         for oracle, members in zip(self.oracles, self.blocks.members, strict=True):
             validate.provides("plan", "release", "desk", oracle=oracle)
@@ -212,7 +218,8 @@ class Clients:
         """
         validate.same_length(x=x, runs=range(self.num_runs))
         sizes = {"num_runs": self.num_runs, "num_clients": self.blocks.num_clients, "block size": self.blocks.size}
-        what = {"dim": x.shape[1], "dtype": str(x.dtype), "oracle": type(self.oracles[0]).__name__, **self._priced}
+        priced = {name: str(value) for name, value in self._priced.items()}
+        what = {"dim": x.shape[1], "dtype": str(x.dtype), "oracle": type(self.oracles[0]).__name__, **priced}
         with self._naming():
             agree(self.blocks.processes, {**common_facts(), **sizes, **what})
         states = [oracle.init(rows) for oracle, rows in zip(self.oracles, self._rows(x), strict=True)]
@@ -302,7 +309,7 @@ class Clients:
 
     # ------------------------------------------------------------ what a crash must not forget
     def _written_down(self) -> Iterator[tuple[int, Path, dict[str, Tensor]]]:
-        """The place of each client of this process, its file, and what stands there."""
+        """The place of each client of this process, its file, and what stands there: numbers by run and name."""
         assert self.record is not None
         for place, client in enumerate(self.blocks.clients(self.blocks.processes.rank)):
             path, found = self.record / f"client-{client}.spent", {}
@@ -311,45 +318,66 @@ class Clients:
             yield place, path, found
 
     def _write_down(self, before: Meter, after: Meter) -> None:
-        """What each client has spent, durably, before anything of it leaves: on a full disk nothing does."""
-        contents = {}
+        """Write what each client has spent to disk, before anything is sent; nothing is if that fails."""
+        contents, meter = {}, {name: numbers.cpu() for name, numbers in flatten(after).items()}
         for place, path, found in self._written_down():
-            if found and bool((found["calls"] > before.calls[:, place].cpu()).any()):
-                raise ValueError(
-                    f"Expected state to count what {path} says was sent: go on by `methods.client_checkpoint.resume`, "
-                    "or give another run a record of its own."
-                )
+            for run, row in enumerate(self.rows):
+                if int(found.get(f"{row}.calls", torch.tensor(0))) > int(before.calls[run, place]):
+                    raise ValueError(
+                        f"Expected state to be the newest: {path} says that later rounds were sent. Resume by "
+                        "methods.client_checkpoint.resume, or give a new run a record of its own."
+                    )
+                found |= {f"{row}.{name}": numbers[run, place].clone() for name, numbers in meter.items()}
             buffer = io.BytesIO()
-            torch.save({name: numbers[:, place].cpu().clone() for name, numbers in flatten(after).items()}, buffer)
+            torch.save(found, buffer)
             contents[path] = files.sealed(buffer.getvalue())
         files.write(contents, mode=0o600)
 
     def resumed(self, state: ClientsState) -> ClientsState:
-        """A stored state of runs on secret streams, with all that its clients have sent since; all processes call it.
+        """A stored state with everything counted that its clients have sent since; all processes call it.
 
         What was spent stays spent, and rounds that were sent count: all go on after the last that one wrote down.
 
         Raises:
-          DamagedFileError: for a file that is not what was written.
-          ValueError: without a record, or if rounds were sent whose noise a tree or another factorisation, which adds
-            to it, would have to remember.
+          ValueError: without a record; in all processes, naming the file, if it is missing, damaged or another run's;
+            if rounds were sent whose noise a tree or another factorisation would have to know again.
         """
         if self.record is None:
-            raise ValueError("Expected record=None to be the folder in which these clients wrote what they had sent.")
-        meter = {name: numbers.clone() for name, numbers in flatten(state.meter).items()}
-        for place, _, found in self._written_down():
-            for name, numbers in found.items():
-                meter[name][:, place] = numbers.to(meter[name].device)
+            raise ValueError("Expected record=None to be the folder in which these clients wrote what they had spent.")
+        meter = {name: numbers.cpu().clone() for name, numbers in flatten(state.meter).items()}
+        problem = ""
+        try:
+            for place, path, found in self._written_down():
+                problem = problem or self._problem(state.meter, place, path, found)
+                for (run, row), name in product(enumerate(self.rows), meter if not problem and found else ()):
+                    meter[name][run, place] = found[f"{row}.{name}"]
+        except (ValueError, OSError) as error:
+            problem = str(error)
         with self._naming():
-            last = torch.tensor(self.blocks.processes.gather_json(meter["calls"].amax(1).tolist())).amax(0)
-        lost = last.to(meter["calls"])[:, None] > state.meter.calls
-        if bool(lost.any()) and _adds_noise_up(state.belief):
+            for each in self.blocks.processes.gather_json(problem):
+                if each:
+                    raise ValueError(each)
+            last = self.blocks.processes.gather(meter["calls"].amax(1)).amax(0)
+        if bool((last[:, None] > state.meter.calls.cpu()).any()) and _remembers_noise(state.belief):
             raise ValueError(
-                f"Expected round {int(last.max())}, the last that was sent, to be in the checkpoint: the noise of a "
-                "tree is not known again. Begin anew, with another record; what was spent stays spent."
+                f"Expected the checkpoint to include round {int(last.max())}, which was sent: a tree's noise cannot be "
+                "drawn again. Begin anew with another record; what was spent stays spent."
             )
-        meter["calls"] = last.to(meter["calls"])[:, None].expand_as(meter["calls"]).clone()
+        meter["calls"] = last[:, None].expand_as(meter["calls"]).clone()
         return replace(state, meter=restore(state.meter, meter))
+
+    def _problem(self, meter: Meter, place: int, path: Path, found: dict[str, Tensor]) -> str:
+        """Why a file does not go on from this meter; "" if it does."""
+        for run, row in enumerate(self.rows):
+            calls, spent = int(meter.calls[run, place]), float(meter.spent[run, place])
+            if not found and calls:
+                return f"Expected {path}: its client had sent {calls} rounds before the checkpoint. Give their record."
+            if found and f"{row}.calls" not in found:
+                return f"Expected {path} to be of {len(self.rows)} runs."
+            after = [float(found.get(f"{row}.filter.{name}", torch.tensor(0.0))) for name in ("reused", "fresh")]
+            if found and (int(found[f"{row}.calls"]) < calls or sum(after) < spent):
+                return f"Expected {path} to be of this run: it counts less than the checkpoint."
+        return ""
 
     def estimate(
         self, state: ClientsState, x: Tensor, streams: Streams, active: Tensor
@@ -450,14 +478,15 @@ class Clients:
             self,
             oracles=tuple(oracle.take(each) for oracle, each in zip(self.oracles, rows, strict=True)),
             num_runs=len(index),
+            rows=tuple(self.rows[run] for run in index.tolist()),
             secrets=tuple(own.take(each) for own, each in zip(self.secrets, rows, strict=True)),
         )
 
 
-def _adds_noise_up(belief: Any) -> bool:
-    """Whether a mechanism that releases sums remembers noise here."""
+def _remembers_noise(belief: Any) -> bool:
+    """Whether a belief holds noise of earlier releases, as a tree does."""
     parts = [getattr(belief, each.name) for each in fields(belief)] if is_dataclass(belief) else []
-    return isinstance(belief, SumState) or any(map(_adds_noise_up, parts))
+    return isinstance(belief, SumState) or any(map(_remembers_noise, parts))
 
 
 def _weakest(claims: Sequence[Guarantee]) -> Guarantee:

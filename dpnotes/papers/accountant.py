@@ -116,7 +116,10 @@ def _fixed_size(noise_multiplier: float, num_steps: int, sampling_rate: float) -
 
 _SAMPLED = {
     "epsilon": (_poisson, "Poisson batches, an example added or removed"),
-    "epsilon_fixed_size": (_fixed_size, "batches of a fixed size, an example replaced"),
+    "epsilon_fixed_size": (
+        _fixed_size,
+        "batches of a fixed size, an example replaced: noise_multiplier over twice the clipping norm",
+    ),
 }
 
 
@@ -138,8 +141,8 @@ def _noise_multiplier(epsilon: float, delta: float, num_steps: int, sampling_rat
     return calibration.noise_multiplier(events, float(epsilon), float(delta))
 
 
-# The usual noisy SGD. Multipliers are over the sensitivity to what a neighbour may do: to replace an example moves a
-# sum of clipped gradients twice as far as to add one.
+# The usual noisy SGD. Multipliers are over the sensitivity to what a neighbour may do: replacing an example moves a sum
+# of clipped gradients twice as far as adding one.
 EPSILON = Calculator(
     lambda *numbers: {name: _epsilon(name, *numbers)[()] for name in _SAMPLED},
     (noise_multiplier, num_steps, sampling_rate, delta),

@@ -21,8 +21,8 @@ weighted sum, where rescaled and rounded they cancel no more. Both are small par
 norm. So a squared norm has room for them: `_ROOM` of the square of the sum of these lengths, or of what bounds it. That
 makes the norm longer by a part in 200,000 if nothing cancels, by a part in 200 if a thirtieth of the lengths is left.
 
-A factor may be so short or so long that its squares leave floating point, while the gradient is an ordinary one. Then
-the bound itself is the norm: the product of the factors' lengths, by Cauchy and Schwarz.
+If the square of a factor under- or overflows, the norm is replaced by its upper bound: the product of the factors'
+lengths (Cauchy and Schwarz).
 """
 # ruff: noqa: D102 (what the methods do stands in the docstring of `FactoredGradient`)
 
@@ -41,8 +41,9 @@ from dpnotes.precision import full_precision, row_norms
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
 # In float32: ten times what the inner products' rounding was at most.
 _ROOM = 1e-5
-# An example with a longer factor counts as infinite: what multiplies it, times a weight, may have lost its last digits.
-_LONGEST = 1e30
+# An example with a longer factor gets an infinite norm, so weight 0. The other factor times a weight may be subnormal
+# and rounded up; times this one that is below 1e-25.
+_LONGEST = 1e20
 # Numbers that an inner product adds in float32 before the next ones are added to it: 4 * 256 / 8 roundings at worst.
 _AT_ONCE = 256
 # Numbers of an example's gradient below which it is handled together with others: fewer and larger operations.
@@ -53,9 +54,9 @@ _ZERO = torch.zeros(())  # of the host, which a kernel takes as an argument; of 
 class Squares(NamedTuple):
     """Squared norms as they were computed, `(batch,)`, and two lengths whose product is at least the norm."""
 
-    computed: Tensor
-    inputs: Tensor
-    errors: Tensor
+    squared_norms: Tensor
+    input_lengths: Tensor
+    error_lengths: Tensor
 
 
 class FactoredGradient(Protocol):
@@ -321,7 +322,7 @@ def norms(gradients: Iterable[FactoredGradient]) -> Tensor:
     bounds = inputs.double() * errors
     each = torch.stack([inputs, errors, bounds])
     lengths = each.amax(0)
-    # Where no square can have left floating point all is added as it was computed, to the same bits as ever.
+    # Where no square can under- or overflow, the computed squares are kept.
     kept = (each.amin(0) > low) & (lengths < high)
     squares = torch.where(kept, computed, bounds.square()).masked_fill_(lengths > _LONGEST, torch.inf)
     total = squares.to(computed.dtype).sum(0)
@@ -447,15 +448,15 @@ def _sums_of_products(first: Tensor, second: Tensor) -> Tensor:
     return first.mul_(second).sum((1, 2))
 
 
-def _with_room(squares: Tensor, inputs: Tensor, errors: Tensor, times: int = 1) -> Squares:
+def _with_room(squares: Tensor, input_lengths: Tensor, error_lengths: Tensor, times: int = 1) -> Squares:
     """Squared norms with room for rounding, in place.
 
     By Cauchy and Schwarz the square of the sum of the terms' lengths is at most that of the inputs' norm times that of
     the errors' norm, times how often an input is in a term.
     """
     room = times * _ROOM * torch.finfo(squares.dtype).eps / torch.finfo(torch.float32).eps
-    most = inputs * errors
-    return Squares(squares.addcmul_(most, most, value=room), inputs * math.sqrt(times), errors)
+    most = input_lengths * error_lengths
+    return Squares(squares.addcmul_(most, most, value=room), input_lengths * math.sqrt(times), error_lengths)
 
 
 def _joined(blocks: list[Tensor]) -> Tensor:

@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -234,7 +235,7 @@ class Message(Together):
 
 def test_nothing_that_another_process_sends_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     code = pickle.dumps(Runs(tmp_path / "ran"))
-    with pytest.raises(ProcessLost, match="sent what is no JSON"):
+    with pytest.raises(ProcessLost, match="sent no valid JSON"):
         Message(code).gather_json("a longer message than that of the partner, so that there is room for it" * 9)
     assert not (tmp_path / "ran").exists()
     pickle.loads(code)
@@ -243,11 +244,14 @@ def test_nothing_that_another_process_sends_is_run(tmp_path: Path, monkeypatch: 
     row = torch.tensor([1.0, 2.0])
     kind = "torch.float32 of shape (2,)"
     assert Message(row.numpy().tobytes(), kind).gather(row).tolist() == [[1, 2], [1, 2]]
-    for said, told in ((row.double().numpy().tobytes(), "torch.float64 of shape (2,)"), (b"1234", kind)):
-        with pytest.raises(ProcessLost, match=r"rank 1 sent something else than torch.float32 of shape \(2,\)"):
-            Message(said, told).gather(row)
+    with pytest.raises(ProcessLost, match=r"rank 1 sent something else than torch.float32 of shape \(2,\)"):
+        Message(row.double().numpy().tobytes(), "torch.float64 of shape (2,)").gather(row)
+    with pytest.raises(ProcessLost, match="rank 1 sent too many bytes, or too few"):
+        Message(b"1234", kind).gather(row)
+    with pytest.raises(ProcessLost, match="rank 1 sent no facts"):
+        agree(Message(b"1"), {"dim": 1})
     monkeypatch.setattr(processes, "_LONGEST", 20)
-    with pytest.raises(ProcessLost, match="rank 1 sent something else than JSON"):
+    with pytest.raises(ProcessLost, match="rank 1 sent too many bytes, or too few, in round 1"):
         Message(b'"more than twenty letters"').gather_json(1)
     with pytest.raises(ProcessLost, match="rank 1 sent other bytes than it told"):
         Message(b"1", digest_of=b"2").gather_json(1)
@@ -257,7 +261,7 @@ def test_a_claim_of_another_process_is_read_and_not_believed():
     claim = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "exact Gaussian", (REAL_NUMBERS,))
     assert from_json(as_json(claim, training="a")) == claim
     for text in ("", "1", "{}", as_json(claim).replace("zero-out-one", "none"), as_json(claim).replace("1e-05", "-1")):
-        with pytest.raises(ValueError, match="to be a claim"):
+        with pytest.raises(ValueError, match="to be a guarantee"):
             from_json(text)
 
 
@@ -532,6 +536,28 @@ def secret_clients(record: Path, num_rounds: int = 20, mechanism: Any = None, pr
     return Clients.of(oracle_of, Blocks(4, 1, processes), 1, record)
 
 
+def test_a_record_keeps_what_runs_spent_that_have_ended(tmp_path: Path):
+    """The loop drops a run that has ended; its client's file goes on without it."""
+    problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=1000, spread=0.5, seed=0)
+
+    def oracle_of(members: range) -> Any:
+        plans = [uniform(0.5, steps) for steps in (2, 5, 3) for _ in members]
+        return ClippedGradient(problem, 2.0, FixedNoise.of(plans), Relation.REPLACE_ONE)
+
+    def clients() -> Clients:
+        return Clients.of(oracle_of, Blocks(4, 2), 3, tmp_path / "record")
+
+    first, method, secret, x = clients(), Descent(0.1), Streams.secure(3), torch.ones(3, 2)
+    begun = drive(method, first, method.init(x, first), secret, 1)
+    client_checkpoint.save(tmp_path, begun, first, secret)
+    ended = drive(method, first, begun, secret, 9)
+    assert ended.oracle.meter.calls[:, 0].tolist() == [2, 5, 3]
+    again = clients()
+    state, _ = client_checkpoint.resume(tmp_path, method.init(x, again), again)
+    assert torch.equal(state.oracle.meter.calls, ended.oracle.meter.calls)
+    assert torch.equal(state.oracle.meter.spent, ended.oracle.meter.spent)
+
+
 def begun(folder: Path, num_rounds: int, **given: Any) -> Any:
     """A state after so many rounds, saved, whose clients wrote down what they sent."""
     clients, method, secret = secret_clients(folder / "record", **given), Descent(0.1), Streams.secure(1)
@@ -590,25 +616,38 @@ def test_what_a_client_spent_is_on_the_disk_before_anything_leaves_it(tmp_path: 
 def test_a_run_that_begins_anew_beside_what_was_sent_is_refused(tmp_path: Path):
     begun(tmp_path, 2)
     clients, method = secret_clients(tmp_path / "record"), Descent(0.1)
-    with pytest.raises(ValueError, match=r"Expected state to count what .*client-0.spent says was sent"):
+    with pytest.raises(
+        ValueError, match=r"Expected state to be the newest: .*client-0.spent says that later rounds were sent"
+    ):
         drive(method, clients, method.init(torch.ones(1, 2), clients), Streams.secure(1), 1)
     without = replace(clients, record=None)
-    with pytest.raises(ValueError, match="Expected oracle with a record"):
+    with pytest.raises(ValueError, match="Expected oracle.record=None to be a folder"):
         client_checkpoint.save(tmp_path, method.init(torch.ones(1, 2), without), without, Streams.secure(1))
     with pytest.raises(ValueError, match="record=None"):
         client_checkpoint.resume(tmp_path, method.init(torch.ones(1, 2), without), without)
     with pytest.raises(TypeError, match="record='folder'"):
         replace(clients, record="folder")
+    kept = (tmp_path / "record" / "client-2.spent").read_bytes()
     (tmp_path / "record" / "client-2.spent").write_bytes(b"cut short")
-    with pytest.raises(files.DamagedFileError, match="client-2.spent"):
+    with pytest.raises(ValueError, match="client-2.spent"):
         resumed(tmp_path)
+    (tmp_path / "record" / "client-2.spent").unlink()
+    with pytest.raises(ValueError, match="client-2.spent: its client had sent 2 rounds before the checkpoint"):
+        resumed(tmp_path)
+    other = tmp_path / "other"
+    begun(other, 1)
+    shutil.copy(other / "record" / "client-2.spent", tmp_path / "record")
+    with pytest.raises(ValueError, match="client-2.spent to be of this run: it counts less than the checkpoint"):
+        resumed(tmp_path)
+    (tmp_path / "record" / "client-2.spent").write_bytes(kept)
+    resumed(tmp_path)  # control
 
 
 def test_a_tree_s_noise_is_not_made_up_again(tmp_path: Path):
     begun(tmp_path, 1, mechanism=Tree(16))
     clients, state, streams = resumed(tmp_path, mechanism=Tree(16))
     drive(Descent(0.1), clients, state, streams, 1)  # control: nothing was sent after the checkpoint
-    with pytest.raises(ValueError, match="Expected round 2, the last that was sent, to be in the checkpoint"):
+    with pytest.raises(ValueError, match="Expected the checkpoint to include round 2, which was sent"):
         resumed(tmp_path, mechanism=Tree(16))
 
 

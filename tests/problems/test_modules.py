@@ -348,7 +348,7 @@ def test_a_pixel_is_in_no_more_patches_than_a_norm_has_room_for(monkeypatch: pyt
             (stride, 1),
         )
         one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
-        room = float(Patches(one, one, layer)._with_room(torch.zeros(1, dtype=torch.float64)).computed)
+        room = float(Patches(one, one, layer)._with_room(torch.zeros(1, dtype=torch.float64)).squared_norms)
         assert round(room * torch.finfo(torch.float32).eps / torch.finfo(torch.float64).eps) >= int(met.max())
 
 

@@ -72,7 +72,7 @@ def test_no_scale_is_clipped_by_too_little(name: str, monkeypatch: pytest.Monkey
 
 def as_it_was(gradients) -> Tensor:
     """Squares of factors, multiplied."""
-    return torch.stack([gradient.squares().computed for gradient in gradients]).sum(0).sqrt()
+    return torch.stack([gradient.squares().squared_norms for gradient in gradients]).sum(0).sqrt()
 
 
 # ---------------------------------------------------------------- an ordinary network, one long example
@@ -122,6 +122,25 @@ def test_every_norm_of_rows_is_right_in_both_types():
     assert row_norms(torch.tensor([math.inf, 1.0])) == math.inf
     short = torch.tensor([[3e-30, 4e-30]])
     assert not torch.linalg.vector_norm(short, dim=-1), "control"
+
+
+@pytest.mark.parametrize("length", [1e19, 9e29])
+def test_an_input_so_long_that_rounding_reaches_its_clip_gets_no_weight(length: float, monkeypatch: pytest.MonkeyPatch):
+    """Errors times a weight are subnormal, and rounded up: at 9e29 by 59% of the clip."""
+    clip, inputs = 6.27e-15, torch.zeros(1, 4)
+    inputs[0, 0] = length
+    problem = ModuleProblem(nn.Linear(4, 64), inputs, torch.tensor([0]))
+    x = torch.zeros(1, problem.dim)
+    x[0, 256] = 103.0
+
+    def added() -> float:
+        gradients = problem.gradients(x)
+        weights = flushed(clip / gradients.norms().clamp_min(clip))
+        return float(gradients.weighted_sum(weights).double().norm()) / clip
+
+    assert added() <= 1 + ROOM
+    monkeypatch.setattr(factors, "_LONGEST", 1e30)
+    assert length == 1e19 or added() > 1.5, "control"
 
 
 def test_a_two_layer_network_at_any_scale():

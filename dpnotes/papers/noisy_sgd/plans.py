@@ -205,7 +205,10 @@ class TrainingPlan:
         validate.or_none(validate.instance, Checkpoint, checkpoint=checkpoint)
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
         validate.flag(start_is_public=start_is_public)
-        before = () if start_is_public else tuple(map(from_json, _remembered(module)))
+        try:
+            before = () if start_is_public else tuple(map(from_json, _remembered(module)))
+        except ValueError as error:
+            raise ValueError(f"Expected module to remember guarantees that dpnotes wrote: {error}") from None
         if others := {claim.relation for claim in before} - {self.relation}:
             raise ValueError(
                 f"Expected relation={self.relation.value!r} to be that of the trainings before, {min(others).value!r}:"

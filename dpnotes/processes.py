@@ -129,7 +129,7 @@ class Together:
         heads = [t.numpy().tobytes() for t in self._all(torch.frombuffer(bytearray(head), dtype=torch.uint8))]
         kinds, digests = ([each[start : start + _DIGEST] for each in heads] for start in (0, _DIGEST))
         sizes = [int.from_bytes(each[2 * _DIGEST :], "little") for each in heads]
-        # What most of them send is right; where there is no most, what this one does.
+        # The kind that most processes send is right, or of equally frequent ones this process's own.
         usual = max(kinds, key=lambda each: (kinds.count(each), each == told))
         self._refuse(
             [each != usual for each in kinds], f"sent something else than {kind if usual == told else 'the others'}"

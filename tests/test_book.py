@@ -33,7 +33,8 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """What `make book` runs, into `folder`."""
     (line,) = re.findall(r"-m sphinx (.*) \. build/book$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    options = line.replace("docs/book", str(ROOT / "docs/book")).replace(".cache/book", str(folder / "cache")).split()
+    places = {"docs/book": str(ROOT / "docs/book"), ".cache/book": str(folder / "cache")}
+    options = [places.get(option, option) for option in line.split()]
     command = [sys.executable, "-m", "sphinx", *options, str(source), str(folder / "html")]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
 

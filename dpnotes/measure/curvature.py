@@ -483,7 +483,7 @@ class _Search:
         return None if self.tolerance is None and self.threshold is None else self._is_good_enough
 
     def _is_good_enough(self, matrix: Tridiagonal) -> Tensor:
-        """Which runs may stop: each condition tests one candidate lower end, without a search."""
+        """Return the runs that may stop; each condition tests one candidate lower end, without a search."""
         seen = _Polynomials.of(matrix, self.dim, self.failure_probability)
         bound = torch.as_tensor(torch.inf if self.smoothness is None else self.smoothness).cpu().expand(seen.shape)
         upper = torch.minimum(seen.upper, bound.reshape(-1))

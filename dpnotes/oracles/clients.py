@@ -367,11 +367,11 @@ class Clients:
         return replace(state, meter=restore(state.meter, meter))
 
     def _problem(self, meter: Meter, place: int, path: Path, found: dict[str, Tensor]) -> str:
-        """Why a file does not go on from this meter; "" if it does."""
+        """The error of a file that does not go on from this meter; "" if it does."""
         for run, row in enumerate(self.rows):
             calls, spent = int(meter.calls[run, place]), float(meter.spent[run, place])
             if not found and calls:
-                return f"Expected {path}: its client had sent {calls} rounds before the checkpoint. Give their record."
+                return f"Expected {path}: its client had sent {calls} rounds before the checkpoint; give its record."
             if found and f"{row}.calls" not in found:
                 return f"Expected {path} to be of {len(self.rows)} runs."
             after = [float(found.get(f"{row}.filter.{name}", torch.tensor(0.0))) for name in ("reused", "fresh")]
@@ -484,7 +484,7 @@ class Clients:
 
 
 def _remembers_noise(belief: Any) -> bool:
-    """Whether a belief holds noise of earlier releases, as a tree does."""
+    """Search a belief for noise of earlier releases, as a tree's holds."""
     parts = [getattr(belief, each.name) for each in fields(belief)] if is_dataclass(belief) else []
     return isinstance(belief, SumState) or any(map(_remembers_noise, parts))
 

@@ -327,7 +327,7 @@ def norms(gradients: Iterable[FactoredGradient]) -> Tensor:
     squares = torch.where(kept, computed, bounds.square()).masked_fill_(lengths > _LONGEST, torch.inf)
     total = squares.to(computed.dtype).sum(0)
     kept = (total > limits.tiny / limits.eps) & total.isfinite()
-    return torch.where(kept, total, squares.sum(0)).sqrt_().to(computed.dtype)
+    return torch.where(kept, total.sqrt(), squares.sum(0).sqrt_().to(computed.dtype))
 
 
 _BATCH_NORMS = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d

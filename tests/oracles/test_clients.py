@@ -207,7 +207,7 @@ def test_a_fault_is_named_in_time(tmp_path: Path, fault: str, message: str):
 
 
 class Runs:
-    """What runs code where it is unpickled."""
+    """An object whose pickle runs code."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -48,7 +48,7 @@ def told_and_true(layer: nn.Module, shape: tuple[int, ...], count: int) -> tuple
 
 
 def longest(problem: ModuleProblem, x: Tensor, true: Tensor) -> float:
-    """What a single clipped example adds, over its clip, a thousandth of its gradient."""
+    """The most that one clipped example adds, over its clip, which is a thousandth of its gradient."""
     found = 0.0
     for index, length in enumerate(true.tolist()):
         clip = 1e-3 * length
@@ -84,7 +84,7 @@ def examples(long: float) -> tuple[Tensor, Tensor]:
 
 
 def moved(clip: float, long: float = 1e19) -> float:
-    """How far the first example moves the mean, over the sensitivity to leaving it out."""
+    """The distance by which the first example moves the sum, over the clip."""
     inputs, labels = examples(long)
     network = nn.Linear(4, 2)
     with torch.no_grad():

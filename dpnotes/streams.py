@@ -30,7 +30,6 @@ import torch
 from torch import Tensor
 
 from dpnotes import checks, draws, validate
-from dpnotes.draws import secret
 from dpnotes.draws.reference import WORD, high_word
 from dpnotes.register import Register, random_keys
 
@@ -369,8 +368,6 @@ class Streams:
     def _blocks(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, first: int, count: int) -> Tensor:
         if first + count > WORD + 1:
             raise ValueError(f"Expected at most 2^32 blocks of a stream, got blocks {first} ... {first + count - 1}.")
-        if self._register is not None:
-            return getattr(secret, kind)(len(keys), count, keys.device)
         draw = getattr(draws.backend(keys.device).module, kind)
         return draw(keys, calls, _words_of(purpose), first, count)
 

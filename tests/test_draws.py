@@ -297,11 +297,11 @@ def test_small_vectors_are_drawn_for_a_block_of_calls_and_are_the_same(monkeypat
 @pytest.mark.usefixtures("without_kernels")
 def test_nothing_that_was_drawn_ahead_is_released_priced_or_counted(monkeypatch: pytest.MonkeyPatch):
     # Four steps are in the schedule; the noise of 64 is drawn at the second.
+    rows = torch.linspace(-1, 1, 12, dtype=torch.float64).view(4, 3)
+    problem = CustomProblem(lambda p, x: 0.5 * ((p - x) ** 2).sum(), 3, rows)
     drawn: list[int] = []
     normals = reference.normals
     monkeypatch.setattr(reference, "normals", lambda keys, *rest: drawn.append(len(keys)) or normals(keys, *rest))
-    rows = torch.linspace(-1, 1, 12, dtype=torch.float64).view(4, 3)
-    problem = CustomProblem(lambda p, x: 0.5 * ((p - x) ** 2).sum(), 3, rows)
     oracle, method, ledger = ClippedGradient(problem, 1.0, FixedNoise.of([uniform(0.5, 4)])), Descent(0.1), Ledger()
     state = method.init(torch.zeros(1, 3, dtype=torch.float64), oracle)
     state = drive(method, oracle, state, Streams.of(0, ["a"]), 9, ledger)

@@ -139,8 +139,14 @@ SEED_IS_PUBLIC = Assumption(
     "the mechanism's, not the file's)",
     "assumed",
 )
-SEED_IS_SECRET = Assumption("the seed is secret (it came from the operating system and was not stored)", "assumed")
+NOISE_IS_SECRET = Assumption("noise came from the operating system, is random and was not stored", "assumed")
 REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
+ROUNDED_ONCE = Assumption("answer and noise are added as real numbers are, and rounded once to a public grid", "enforced", True)
+EXACT_SUMS = Assumption(
+    "answers are sums as of real numbers (in float32 20,000 terms moved one by .0016 more than its sensitivity), and "
+    "nobody sees how long the run takes",
+    "assumed",
+)
 GIVEN_IS_PUBLIC = Assumption(
     "where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds "
     "that run's epsilon and delta), and no example was made from others, as by padding or normalisation",
@@ -187,25 +193,26 @@ TUNED_ON_PRIVATE_DATA = "parameters tuned on the private data"
 STATISTICS_WITHOUT_NOISE = "statistics of the private data that were released without noise"
 
 
-def assumptions_of_runs(*, secret_seed: bool, shared_noise: bool = False) -> tuple[Assumption, ...]:
+def assumptions_of_runs(
+    *, secret_seed: bool, shared_noise: bool = False, rounded_once: bool = False
+) -> tuple[Assumption, ...]:
     """What every run on a computer rests on, whatever it computes; all that returns a run's guarantee attaches it.
 
     An accountant knows mechanisms as they are defined; what a run adds to that is said here.
 
     Args:
-      secret_seed: whether the keys came from the operating system (`Streams.secret`).
+      secret_seed: whether numbers came from the operating system (`Streams.secret`).
       shared_noise: whether runs of equal keys are among them.
+      rounded_once: whether all mechanisms round once to a grid there (`privacy.mechanisms.is_exact`).
 
     Example:
-      >>> [a.statement for a in assumptions_of_runs(secret_seed=True)]
-      ['the seed is secret (it came from the operating system and was not stored)',
-      'numbers are real (they are floating-point ones)',
-      "where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds
-      that run's epsilon and delta), and no example was made from others, as by padding or normalisation"]
+      >>> [a.basis for a in assumptions_of_runs(secret_seed=True, rounded_once=True)]
+      ['assumed', 'enforced', 'assumed', 'assumed']
     """
-    validate.flag(secret_seed=secret_seed, shared_noise=shared_noise)
-    seed = SEED_IS_SECRET if secret_seed else SEED_IS_PUBLIC
-    return seed, REAL_NUMBERS, GIVEN_IS_PUBLIC, *([SHARED_NOISE] if shared_noise else [])
+    validate.flag(secret_seed=secret_seed, shared_noise=shared_noise, rounded_once=rounded_once)
+    arithmetic = (ROUNDED_ONCE, EXACT_SUMS) if secret_seed and rounded_once else (REAL_NUMBERS,)
+    seed = NOISE_IS_SECRET if secret_seed else SEED_IS_PUBLIC
+    return seed, *arithmetic, GIVEN_IS_PUBLIC, *([SHARED_NOISE] if shared_noise else [])
 
 
 def together(claims: Iterable[Guarantee]) -> Guarantee:
@@ -222,7 +229,7 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
       TypeError: for what is no claim.
 
     Example:
-      >>> one = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (SEED_IS_SECRET,))
+      >>> one = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (NOISE_IS_SECRET,))
       >>> print(together([one, one]))
       (2, 2e-05)-DP, zero-out-one, by the sum of 2 claims (PLD), assuming that the seed is secret (it came from the
       operating system and was not stored); what each of them may cost was settled without looking at the data

@@ -7,19 +7,18 @@ divisions and square roots alone, each correctly rounded, so that CPU, GPU and e
 the bit.
 
 Whoever holds the seed can draw the noise again and subtract it. A run that anyone can repeat is a demonstration, and
-its epsilon is the mechanism's, not the file's. `Streams.secure` takes keys from the operating system, which are in no
-file afterwards, so such a run cannot be repeated. Seeded streams may draw again what they drew; secret ones draw each
-element of (run, purpose, call) once, in the order of calls and elements, and in the process that made them
-(`dpnotes.register`).
+its epsilon is the mechanism's, not the file's. `Streams.secure` draws from the operating system instead: it has no key,
+nothing can be drawn again, and such a run cannot be repeated.
 
-Two limits remain. Philox is not cryptographic, and its keys have 64 bits. The noise is a floating-point number: not
-every real number can come out, and which ones can depends on the exact answer, which is what the attack of Mironov ("On
-significance of the least significant bits for differential privacy", CCS 2012) reads. Guarantees are for real numbers.
-More of this stands in docs/privacy.md.
+What anyone can repeat is also floating-point noise: which numbers can come out depends on the exact answer (Mironov,
+"On significance of the least significant bits for differential privacy", CCS 2012). Secret streams give mechanisms
+noise that is rounded once, as real numbers would be (`Streams.rounded`). docs/privacy.md says more.
 """
 
 import hashlib
 import json
+import os
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,8 +29,8 @@ import torch
 from torch import Tensor
 
 from dpnotes import checks, draws, validate
+from dpnotes.draws import secret as system
 from dpnotes.draws.reference import WORD, high_word
-from dpnotes.register import Register, random_keys
 
 _AHEAD = 64  # calls that a small vector is drawn for at once
 _SMALL = 512  # numbers in all runs
@@ -76,35 +75,33 @@ class Streams:
       True
     """
 
-    __slots__ = ("_active", "_ahead", "_keys", "_known", "_register", "_runs", "_secret")
+    __slots__ = ("_active", "_ahead", "_drawn", "_keys", "_known", "_runs")
 
     def __init__(self, keys: Tensor) -> None:
         validate.instance(Tensor, keys=keys)
         if keys.dtype != torch.int64 or keys.dim() != 2 or keys.shape[1] != 2:
             raise ValueError(f"Expected keys, {keys.dtype} of shape {tuple(keys.shape)}, to be int64 of (runs, 2).")
-        self._keys, self._secret = keys & WORD, False  # Philox sees 32 bits a word: what is compared is what is used
+        self._keys = keys & WORD  # Philox sees 32 bits a word: what is compared is what is used
         self._known: tuple[Any, int, Any] = None, 0, None  # calls that were looked at last
         self._ahead: dict[tuple[str, str, int, int], _Block | None] = {}
         # Of secret streams: what all parts of them have drawn, which of its runs these are (None: all), and which of
         # these draw now (None: all).
-        self._register: Register | None = None
+        self._drawn: _Drawn | None = None
         self._runs: Tensor | None = None
         self._active: Tensor | None = None
 
     @property
     def keys(self) -> Tensor:
-        """`(runs, 2)` int64; who has them draws the noise again."""
+        """`(runs, 2)` int64; who has them draws the noise again. Those of secret streams are zeros: nothing has them."""
         return self._keys
 
     @property
     def secret(self) -> bool:
-        """Whether the keys came from the operating system.
+        """Whether numbers come from the operating system.
 
-        Such streams hide their keys, cannot be stored or sent to another process, and draw each number once. A
-        guarantee may assume that their seed is secret (`guarantees.SEED_IS_SECRET`), which it may not of others
-        (`guarantees.SEED_IS_PUBLIC`).
+        Such streams cannot be stored, and draw in the process that made them, for each purpose in the order of calls.
         """
-        return self._secret
+        return self._drawn is not None
 
     @staticmethod
     def of(seed: str | int, runs: Sequence[str | int], device: torch.device | str = "cpu") -> "Streams":
@@ -136,11 +133,14 @@ class Streams:
 
     @staticmethod
     def secure(num_runs: int, device: torch.device | str = "cpu") -> "Streams":
-        """Keys from the operating system's generator, different at every call; they draw each number once.
+        """Streams that draw from the operating system's generator.
+
+        Each draw is fresh. That of a call that was made before is refused: whoever makes it goes on from a state whose
+        release was made already, and paid for once.
 
         Args:
           num_runs: at least 1.
-          device: where the keys are, and what is drawn from them.
+          device: where the numbers are.
 
         Example:
           >>> streams = Streams.secure(2)
@@ -148,13 +148,13 @@ class Streams:
           (Streams(<secret>, runs=2), torch.Size([2, 3]))
           >>> streams.normal("noise", 0, 3)
           Traceback (most recent call last):
-          ValueError: Expected call=0 of run 0 to come after all that was drawn for purpose='noise', from element 0 on:
-          secret streams draw a number once; give each mechanism, oracle or call of an algorithm a purpose or streams of
-          its own, and make no step again.
+          ValueError: Expected call=0 of run 0 to come after all that was drawn for purpose='noise': secret streams draw
+          for a call once; give each mechanism, oracle or call of an algorithm a purpose or streams of its own, and make
+          no step again.
         """
         validate.at_least(1, num_runs=num_runs)
-        made = Streams(random_keys(num_runs, torch.device(device)))
-        made._secret, made._register = True, Register(num_runs, made._keys.device)
+        made = Streams(torch.zeros(num_runs, 2, dtype=torch.int64, device=torch.device(device)))
+        made._drawn = _Drawn(num_runs, made._keys.device)
         return made
 
     def __repr__(self) -> str:
@@ -162,7 +162,7 @@ class Streams:
 
     def __reduce__(self) -> Any:
         if self.secret:
-            raise TypeError("Expected streams with a seed: secret keys are not stored; a resumed run gets fresh ones.")
+            raise TypeError("Expected streams with a seed: secret ones are not stored; a resumed run gets fresh ones.")
         return Streams, (self.keys,)
 
     def __len__(self) -> int:
@@ -172,26 +172,24 @@ class Streams:
         """The streams of some of the runs; of secret ones each once.
 
         Raises:
-          ValueError: if a run of secret streams is taken twice: two rows would draw the same noise.
+          ValueError: if a run of secret streams is taken twice.
         """
         taken = Streams(self._keys[index])
-        taken._secret, taken._register = self._secret, self._register
-        if self._register is not None:
+        if self._drawn is not None:
             runs = torch.arange(len(self), device=self._keys.device) if self._runs is None else self._runs
-            taken._runs = runs[index]
+            taken._drawn, taken._runs = self._drawn, runs[index]
             if len(torch.unique(taken._runs)) < len(taken):
-                raise ValueError("Expected index to name a run of secret streams once: its rows would draw alike.")
+                raise ValueError("Expected index to name a run of secret streams once.")
             taken._active = None if self._active is None else self._active[index]
         return taken
 
     def only(self, active: Tensor) -> "Streams":
-        """The same streams where only the runs in `active`, `(runs,)` bool, draw: secret ones write down no others.
+        """The same streams where only the runs in `active`, `(runs,)` bool, draw: the others may do so later.
 
-        Whoever draws for some of the runs, as every mechanism does, draws from these: what the others are given is
-        not theirs (of secret streams, numbers of a public key), and they may draw their own later.
+        Whoever draws for some of the runs, as every mechanism does, draws from these.
 
         Raises:
-          ValueError: for another shape or type, or streams that are `replayable`, which no release may draw from.
+          ValueError: for another shape or type.
 
         Example:
           >>> streams, first = Streams.secure(2), torch.tensor([True, False])
@@ -201,28 +199,12 @@ class Streams:
             raise ValueError(
                 f"Expected active, {active.dtype} of shape {tuple(active.shape)}, to be bool of shape ({len(self)},)."
             )
-        if not self._secret:
+        if self._drawn is None:
             return self
-        if self._register is None:
-            raise ValueError("Expected streams that draw a number once, got those of Streams.replayable.")
         some = Streams(self._keys)
-        some._secret, some._register, some._runs = True, self._register, self._runs
-        some._ahead = self._ahead
+        some._drawn, some._runs = self._drawn, self._runs
         some._active = active if self._active is None else self._active & active
         return some
-
-    def served(self, active: Tensor) -> Tensor:
-        """Those of `active`, `(runs,)` bool, that were given all they drew, asked for after a draw.
-
-        All of them, but for runs of secret streams on a device that asked for a number twice: those were given
-        numbers of a public key, so nothing about the data may leave with them, and the error is raised when the host
-        next waits for the device (`dpnotes.checks`).
-
-        Example:
-          >>> Streams.of(0, ["a"]).served(torch.tensor([True]))
-          tensor([True])
-        """
-        return active if self._register is None else self._register.served(active, self._runs)
 
     def replayable(self, purpose: str) -> "Streams":
         """Streams of the same runs that may draw a number again: seeded ones themselves, of secret ones some others.
@@ -239,12 +221,10 @@ class Streams:
           True
         """
         validate.one_of(REPLAYED, purpose=purpose)
-        if self._register is None:
+        if self._drawn is None:
             return self
-        keys = self._register.replayed_keys(purpose)
-        replayed = Streams(keys if self._runs is None else keys[self._runs])
-        replayed._secret = True
-        return replayed
+        keys = self._drawn.keys_of(purpose)
+        return Streams(keys if self._runs is None else keys[self._runs])
 
     def words(self, purpose: str, call: int | Tensor, num_blocks: int) -> tuple[Tensor, ...]:
         """Raw 32-bit words: four `(runs, num_blocks)` int64 tensors, equal to the bit on every device.
@@ -252,18 +232,17 @@ class Streams:
         Args:
           purpose: what the draw is for; draws for different purposes are independent.
           call: which draw it is, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
-          num_blocks: Philox blocks of four words, at most 2^32, of secret streams one less.
+          num_blocks: Philox blocks of four words, at most 2^32.
 
         Raises:
           TypeError: for a purpose that is no text, or a call that is no whole number, truth values included.
           ValueError: for a call outside this range, which would share its stream with another, or calls that are not
-            one a run; for more blocks than a stream has; of secret streams, for what was drawn
-            before. (Of calls on a device: when the host next waits for it.)
+            one a run; for more blocks than a stream has; of secret streams, for a call that comes before another that
+            was drawn. (Of calls on a device: when the host next waits for it.)
         """
         validate.at_least(1, num_blocks=num_blocks)
-        calls = self._calls(purpose, call)
-        keys = self._claimed("words", purpose, calls, 0, num_blocks)
-        return self._blocks("words", keys, purpose, calls, 0, num_blocks).unbind(-1)
+        calls = self._claimed(purpose, call)
+        return self._blocks("words", self._keys, purpose, calls, 0, num_blocks).unbind(-1)
 
     def uniform(self, purpose: str, call: int | Tensor, size: int, start: int = 0) -> Tensor:
         """Uniform numbers in the open interval (0, 1), `(runs, size)` float64; arguments as in `normal`."""
@@ -280,7 +259,7 @@ class Streams:
           call: as in `words`.
           size: how many numbers, at least 1.
           start: which element of the vector is the first of them, so that a vector can be drawn in pieces. It has
-            2^33 elements, of secret streams 2^32 - 1.
+            2^33 elements.
 
         Raises:
           TypeError: as in `words`.
@@ -293,6 +272,39 @@ class Streams:
           True
         """
         return self._numbers("normals", purpose, call, size, start)
+
+    def rounded(
+        self, noise: system.Noise, purpose: str, call: int | Tensor, offset: Tensor, scale: Tensor
+    ) -> Tensor:
+        """The nearest whole numbers to `offset + scale * noise`; of secret streams alone, and each draw once.
+
+        Args:
+          noise: "normal" or "laplace", as of real numbers (`draws.secret`).
+          purpose: as in `words`.
+          call: as in `words`.
+          offset: `(runs, size)` float64, in [0, 1).
+          scale: `(runs,)` float64, from 1 to 2^32.
+
+        Raises:
+          TypeError: as in `words`, and of streams with a seed.
+          ValueError: as in `words`.
+
+        Example:
+          >>> offset, scale = torch.zeros(1, 3, dtype=torch.float64), torch.tensor([1024.0], dtype=torch.float64)
+          >>> Streams.secure(1).rounded("normal", "noise", 0, offset, scale).frac()
+          tensor([[0., 0., 0.]], dtype=torch.float64)
+        """
+        if self._drawn is None:
+            raise TypeError("Expected secret streams: noise with a seed is floating-point noise, `normal`.")
+        self._claimed(purpose, call)
+        return system.rounded(noise, offset, scale)
+
+    def _claimed(self, purpose: str, call: int | Tensor, start: int = 0) -> Tensor:
+        """The call numbers; of secret streams, written down."""
+        calls = self._calls(purpose, call)
+        if self._drawn is not None:
+            self._drawn.claim(purpose, calls, start, self._runs, self._active)
+        return calls
 
     def _calls(self, purpose: str, call: int | Tensor) -> Tensor:
         """The call numbers, `(1,)` or `(runs,)` int64 on the keys' device."""
@@ -339,26 +351,12 @@ class Streams:
     def _numbers(self, kind: Literal["uniforms", "normals"], purpose: str, call: Any, size: int, start: int) -> Tensor:
         validate.at_least(1, size=size)
         validate.at_least(0, start=start)
-        calls = self._calls(purpose, call)
-        keys = self._claimed(kind, purpose, calls, start, size)
+        calls = self._claimed(purpose, call, start)
         # A fused kernel is as fast call by call.
         small = size * len(self) <= _SMALL and calls.device.type == "cpu" and not draws.backend(calls.device).fused
-        if small and keys is self._keys:
+        if small and self._drawn is None:
             return self._drawn_ahead(kind, purpose, calls, size, start)
-        return self._elements(kind, keys, purpose, calls, size, start)
-
-    def _claimed(self, kind: str, purpose: str, calls: Tensor, start: int, size: int) -> Tensor:
-        """The keys to draw with: the runs' own, or a public one where a run does not draw or has drawn this before."""
-        if self._register is None:
-            return self._keys
-        active = self._active
-        if calls.device.type != "cpu":  # on the CPU a call that no stream has is an error by now
-            known = self.valid_calls(calls).expand(len(self))
-            active = known if active is None else active & known
-        allowed = self._register.claim(purpose, kind, calls, start, size, self._runs, active)
-        if checks.known_empty(~allowed):
-            return self._keys
-        return self._keys.masked_fill(~allowed[:, None], 0)
+        return self._elements(kind, self._keys, purpose, calls, size, start)
 
     def _elements(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
         first = start // 2  # two numbers a block
@@ -368,6 +366,8 @@ class Streams:
     def _blocks(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, first: int, count: int) -> Tensor:
         if first + count > WORD + 1:
             raise ValueError(f"Expected at most 2^32 blocks of a stream, got blocks {first} ... {first + count - 1}.")
+        if self._drawn is not None:
+            return getattr(system, kind)(len(keys), count, keys.device)
         draw = getattr(draws.backend(keys.device).module, kind)
         return draw(keys, calls, _words_of(purpose), first, count)
 
@@ -403,3 +403,70 @@ class _Block:
     def holds(self, calls: Tensor) -> bool:
         later = calls - self.first if len(calls) == len(self.first) else torch.tensor(-1)
         return bool(((later >= 0) & (later < _AHEAD)).all())
+
+
+class _Drawn:
+    """Of `num_runs` runs of secret streams the last call that was drawn, for each purpose; all parts share it.
+
+    Who goes on from a state that was put back, or begins an algorithm again, makes a call that was made. Its noise
+    would be fresh; but the state counts one release, where there were two.
+    """
+
+    def __init__(self, num_runs: int, device: torch.device) -> None:
+        self._last: dict[str, Tensor] = {}
+        self._none = torch.full((num_runs,), -1, device=device)
+        self._replayed: dict[str, Tensor] = {}
+        self._process, self._lock = os.getpid(), threading.Lock()
+
+    def claim(self, purpose: str, calls: Tensor, start: int, runs: Tensor | None, active: Tensor | None) -> None:
+        """Write a draw down before it is made.
+
+        Args:
+          purpose: what it is for.
+          calls: `(1,)` or one a run, int64.
+          start: 0, or above that for a further piece of the same call.
+          runs: the runs that draw, each once; all of them if None.
+          active: bool, one for each of those: the others draw nothing.
+
+        Raises:
+          RuntimeError: in another process than the one that began it.
+          ValueError: if an active run has made the call, or a later one (on a device as `dpnotes.checks` says).
+        """
+        self._check_process()
+        with self._lock:
+            last = self._last.get(purpose, self._none)
+            before = last if runs is None else last[runs]
+            fine = calls >= before if start else calls > before
+            fine = fine if active is None else fine | ~active
+            wrong = ~fine
+            checks.require(fine, lambda: self._error(purpose, calls, runs, wrong))
+            after = torch.maximum(calls.expand(len(before)), before)
+            after = after if active is None else torch.where(active, after, before)
+            self._last[purpose] = after if runs is None else last.index_copy(0, runs, after)
+
+    @staticmethod
+    def _error(purpose: str, calls: Tensor, runs: Tensor | None, wrong: Tensor) -> ValueError:
+        row = int(wrong.nonzero()[0])
+        call, run = int(calls.expand(len(wrong))[row]), row if runs is None else int(runs[row])
+        return ValueError(
+            f"Expected call={call} of run {run} to come after all that was drawn for purpose={purpose!r}: secret "
+            "streams draw for a call once; give each mechanism, oracle or call of an algorithm a purpose or streams of "
+            "its own, and make no step again."
+        )
+
+    def keys_of(self, purpose: str) -> Tensor:
+        """Random keys for what may be drawn again, `(runs, 2)` of all runs, the same at every call."""
+        self._check_process()
+        with self._lock:
+            if purpose not in self._replayed:
+                words = system.words(len(self._none), 1, self._none.device)
+                self._replayed[purpose] = words[:, 0, :2].contiguous()
+            return self._replayed[purpose]
+
+    def _check_process(self) -> None:  # before the lock, which a fork may have copied while it was held
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"Expected process {self._process} to draw from the secret streams that it made, got {os.getpid()}: "
+                "a fork has its parent's states, whose releases both would make; make streams in it with "
+                "Streams.secure."
+            )

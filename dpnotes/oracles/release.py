@@ -12,7 +12,7 @@ state: asked a second time, seeded streams would draw the noise of the first aga
 answers would be exact. Its meter counts the releases, and shares the count with every copy, part and later state
 (`lineage`), whatever belief stands beside it. A state that is restored (`states.restore`) begins a lineage of its own,
 so a run on seeded streams can be replayed from a checkpoint; that one copy alone goes on is then up to whoever copied
-it. Secret streams refuse the second draw in any case.
+it. The secret streams that a run began with refuse to draw for a call again.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ from dpnotes.per_run import Number, norms
 from dpnotes.privacy.accounting import Accountant, account, assumptions_of
 from dpnotes.privacy.events import LEAST_NOISE, Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
-from dpnotes.privacy.mechanisms import says_gaussian
+from dpnotes.privacy.mechanisms import is_exact, says_gaussian
 from dpnotes.privacy.noise import TOLERANCE
 from dpnotes.sampling import FRESH, Relation, Sampling
 from dpnotes.states import select
@@ -203,8 +203,6 @@ def _on_time(late: Tensor | None, asked: Tensor) -> Tensor:
 class Plan:
     """What a release would cost and whom it refuses, `(runs,)` each; made by a desk, and released or voided once.
 
-    It is released as it was made: a plan that somebody has put together, or altered, has no desk.
-
     Args:
       state: what it was made for.
       x: `(runs, dim)`.
@@ -236,25 +234,13 @@ class Plan:
 
     def of(self, desk: "Desk | None") -> "Plan":
         """This plan, as `desk` has made it."""
-        vars(self).update(desk=desk, made=self._versions())
+        vars(self).update(desk=desk)
         return self
 
-    def _versions(self) -> list[int]:
-        """Of the tensors that decide what is drawn and paid: each change in place is counted."""
-        noise = [tensor for ask in self.asks for tensor in (ask.noise_std, ask.noise_multiplier, ask.bound.sensitivity)]
-        tensors = [self.x, self.granted, self.cost, self.spent.reused, self.spent.fresh, *noise]
-        return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
-
     def check(self, desk: "Desk | None") -> None:
-        """Refuse a plan of another desk or of none, one that was changed, and one that was released or voided.
-
-        Raises:
-          ValueError: for each of them.
-        """
+        """Refuse a plan of another desk or of none, and one that was released or voided, with a ValueError."""
         if self.desk is None or desk is not self.desk or "closed" in vars(self):
             raise ValueError("Expected plan to be this oracle's, neither released nor voided: plan again.")
-        if vars(self)["made"] != self._versions():
-            raise ValueError("Expected plan to be released as it was made: its tensors were changed in place.")
 
     def close(self, desk: "Desk | None") -> None:
         """Void it: it costs nothing, and is not released any more."""
@@ -394,6 +380,10 @@ class Desk:
     @cached_property
     def _basis(self) -> Basis:
         return self.basis if self.basis in ("enforced", "proved") and not self.apart else "assumed"
+
+    def rests_on(self, streams: Streams) -> tuple[Assumption, ...]:
+        """What claims of releases on these streams rest on, whatever the data."""
+        return assumptions_of(streams, rounded_once=is_exact(self.mechanism))
 
     def bound(self, longest: Number, divisor: Number, *, span: bool = False, slack: Number = 0.0) -> Bound:
         """A `Bound` under this relation and sampling."""
@@ -675,7 +665,7 @@ class OnDesk(Protocol):
           ValueError: if the runs have released since, or the state is another oracle's.
         """
         validate.between(0, 1, delta=delta)
-        claims, desk, meter, about_runs = [], self.desk, state.meter, assumptions_of(streams)
+        claims, desk, meter, about_runs = [], self.desk, state.meter, self.desk.rests_on(streams)
         desk.check_terms(meter)
         _on_time(meter.lineage.late(meter.calls, meter.calls >= 0), meter.calls)
         checks.settle()

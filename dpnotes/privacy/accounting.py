@@ -459,13 +459,16 @@ def guarantee(
     return Guarantee(epsilon, delta, relation, "zCDP filter, tight conversion", assumptions, not_covered)
 
 
-def assumptions_of(streams: Streams) -> tuple[Assumption, ...]:
+def assumptions_of(streams: Streams, *, rounded_once: bool = False) -> tuple[Assumption, ...]:
     """What all claims of runs with this randomness rest on.
 
+    Args:
+      streams: the runs' randomness.
+      rounded_once: as `guarantees.assumptions_of_runs`.
+
     Example:
-      >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][2:]
-      ["where it starts, and all else it was given, owes nothing to the data (what an earlier run on them released adds
-      that run's epsilon and delta)", 'of the runs that share their noise only one is published']
+      >>> [a.statement for a in assumptions_of(Streams.of(0, ["a", "a"]))][-1]
+      'of the runs that share their noise only one is published'
     """
-    shared = len(streams.keys.unique(dim=0)) < len(streams)
-    return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared)
+    shared = not streams.secret and len(streams.keys.unique(dim=0)) < len(streams)
+    return assumptions_of_runs(secret_seed=streams.secret, shared_noise=shared, rounded_once=rounded_once)

@@ -23,6 +23,7 @@ from torch import Tensor
 from dpnotes import checks, validate
 from dpnotes.core import Price, Release
 from dpnotes.privacy import tree
+from dpnotes.privacy.mechanisms import rounded_to_grid
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
 from dpnotes.sampling import FRESH, Noise, Sampling
 from dpnotes.streams import Streams
@@ -87,13 +88,13 @@ class BandedSquareRoot(SumMechanism):
         term = self.accept(state, request, streams)
         value, leaf, active = request.answer.value, term.leaf, term.active
         past, end = Layers.to_list(state.layers)
-        streams = streams.only(active)
-        noise = streams.normal(self.purpose, request.call, value.shape[1]).mul_(term.noise_std[:, None])
-        active = streams.served(active)
+        drawn = streams.only(active).normal(self.purpose, request.call, value.shape[1])
+        noise = drawn.mul_(term.noise_std[:, None])
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
             old = old if checks.known_empty(leaf <= k) else torch.where((leaf > k)[:, None], old, 0.0)
             noise.sub_(old * float(coefficient))  # not in one fused step, whose bits depend on the device
-        released = (noise + value).to(value.dtype).masked_fill_(~active[:, None], 0)
+        released = rounded_to_grid(noise, value, term.noise_std) if streams.secret else noise + value
+        released = released.to(value.dtype).masked_fill_(~active[:, None], 0)
         shifted = [noise, *past][: len(past)]
         reach = torch.cat([1 / term.multiplier[:, None], state.reach], dim=1)[:, : len(past)]
         if not checks.known_empty(~active):

@@ -6,7 +6,7 @@ no in `selection.py`; what noise a guarantee needs in `calibration.py`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -56,12 +56,14 @@ class Gaussian:
             of secret streams, if its call, or a later one, was drawn before for this purpose.
         """
         valid = check_release(request, streams)
-        value = request.answer.value
-        streams = streams.only(valid)
-        noise = streams.normal(self.purpose, request.call, value.shape[1])
-        # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
-        noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)
-        return state, zeroed_except(noisy, streams.served(valid)), price_of(request, "gaussian")
+        value, scale, streams = request.answer.value, request.noise_std.double(), streams.only(valid)
+        if streams.secret:
+            noisy = noisy_on_grid(value, scale, valid, "normal", self.purpose, request.call, streams)
+        else:
+            noise = streams.normal(self.purpose, request.call, value.shape[1])
+            # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
+            noisy = noise.mul_(scale[:, None]).add_(value)
+        return state, zeroed_except(noisy.to(value.dtype), valid), price_of(request, "gaussian")
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,88 @@ class Laplace:
         value = request.answer.value
         if value.shape[1] != 1:
             raise ValueError(f"Expected an answer of shape (runs, 1), got {tuple(value.shape)}: L1 is L2 only there.")
-        scale = request.noise_std.double() / 2**0.5
-        streams = streams.only(valid)
-        noise = laplace(streams, self.purpose, request.call)
-        noisy = zeroed_except((noise * scale)[:, None].add_(value).to(value.dtype), streams.served(valid))
-        return state, noisy, price_of(request, "laplace", scale / request.answer.l2_sensitivity)
+        scale, streams = request.noise_std.double() / 2**0.5, streams.only(valid)
+        if streams.secret:
+            noisy = noisy_on_grid(value, scale, valid, "laplace", self.purpose, request.call, streams)
+        else:
+            noisy = (laplace(streams, self.purpose, request.call) * scale)[:, None].add_(value)
+        price = price_of(request, "laplace", scale / request.answer.l2_sensitivity)
+        return state, zeroed_except(noisy.to(value.dtype), valid), price
+
+
+def noisy_on_grid(
+    value: Tensor,
+    scale: Tensor,
+    valid: Tensor,
+    noise: Literal["normal", "laplace"],
+    purpose: str,
+    call: Tensor,
+    streams: Streams,
+    step: Tensor | None = None,
+) -> Tensor:
+    """Value and noise, added as real numbers are and rounded once, to a grid: what mechanisms release on secret streams.
+
+    The grid is public. Its step is a power of two between 2^-11 and 2^-10 of the scale of the noise. What is released is post-processing of a real
+    number plus real noise, so as private. A value is cut off at 2^62 steps, which moves no two apart; one that is not a number counts as 0:
+    an error would be a release. The derivation is docs/derivations/rounded_noise.md.
+
+    Args:
+      value: `(runs, dim)`.
+      scale: `(runs,)` float64, of the noise.
+      valid: `(runs,)` bool, the runs that have a scale.
+      noise: standard normal, or Laplace of scale 1.
+      purpose: as in `Streams.words`.
+      call: as in `Streams.words`.
+      streams: secret ones.
+      step: `(runs,)` float64, the step of the grid, if not that of `grid_of`.
+
+    Returns:
+      `(runs, dim)` float64.
+
+    Example:
+      >>> one = torch.ones(1, dtype=torch.float64)
+      >>> noisy = noisy_on_grid(one[:, None], one, one > 0, "normal", "example", torch.tensor([0]), Streams.secure(1))
+      >>> (noisy * 1024).frac()
+      tensor([[0.]], dtype=torch.float64)
+    """
+    scale = torch.where(valid, scale, 1.0)
+    step = grid_of(scale) if step is None else step
+    steps = (value.double() / step[:, None]).nan_to_num(0.0).clamp(-(2.0**62), 2.0**62)
+    whole = steps.floor()
+    return streams.rounded(noise, purpose, call, steps - whole, scale / step).add_(whole).mul_(step[:, None])
+
+
+def grid_of(scale: Tensor) -> Tensor:
+    """The power of two that is between 2^-11 and 2^-10 of a scale above 0, `(runs,)`.
+
+    Example:
+      >>> grid_of(torch.tensor([1.0, 1.5, 1024.0]))
+      tensor([9.7656e-04, 9.7656e-04, 1.0000e+00])
+    """
+    return torch.ldexp(torch.ones_like(scale), torch.frexp(scale).exponent - 11).clamp_min(2.0**-1022)
+
+
+def is_exact(mechanism: object) -> bool:
+    """Whether what a mechanism releases on secret streams is `noisy_on_grid`; of methods of one's own nobody knows.
+
+    Example:
+      >>> is_exact(Gaussian()), is_exact(Exact())
+      (True, False)
+    """
+    return getattr(type(mechanism), "release", None) in (Gaussian.release, Laplace.release)
+
+
+def rounded_to_grid(noise: Tensor, value: Tensor, scale: Tensor) -> Tensor:
+    """Value and floating-point noise `(runs, dim)`, rounded to the grid of a scale `(runs,)`: no low bits are shown.
+
+    Example:
+      >>> rounded_to_grid(torch.tensor([[1e-5]]), torch.tensor([[3.0]]), torch.tensor([1.0]))
+      tensor([[3.]], dtype=torch.float64)
+    """
+    step = grid_of(torch.where(scale > 0, scale, 1.0))[:, None]
+    steps = value.double() / step
+    whole = steps.floor()
+    return ((noise / step + (steps - whole)).round() + whole) * step
 
 
 def laplace(streams: Streams, purpose: str, call: int | Tensor) -> Tensor:

@@ -166,7 +166,7 @@ class Search:
         if self.eigenvalue_error:
             statement = f"no eigenvalue that is computed is off by more than {self.eigenvalue_error:g}"
             bounds = (*bounds, Assumption(statement, "assumed"))
-        rests = tuple(dict.fromkeys((*assumptions_of(streams), *claim.assumptions, *bounds)))
+        rests = tuple(dict.fromkeys((*assumptions_of(streams, rounded_once=True), *claim.assumptions, *bounds)))
         events = list(released)
         alone = account(events, claim.delta).epsilon if events else 0.0
         if claim.nominal_epsilon > alone * (1 + 1e-9):

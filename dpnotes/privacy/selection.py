@@ -14,9 +14,11 @@ from dpnotes import checks, validate
 from dpnotes.core import Price, Sensitive
 from dpnotes.guarantees import Relation
 from dpnotes.lineage import Lineage
-from dpnotes.privacy.mechanisms import laplace
+from dpnotes.privacy.mechanisms import grid_of, laplace, noisy_on_grid
 from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling, check_combination
 from dpnotes.streams import Streams
+
+_FARTHEST = 2.0**51  # steps that a value may be from 0: a sum of noise and a longer one is not exact
 
 
 @dataclass(frozen=True)
@@ -118,14 +120,14 @@ class AboveThreshold:
         """
         _check_runs(state, streams, active)
         active = _draws_afresh(state, active)
-        drawn = laplace(streams.only(active), f"{self.purpose}: threshold", state.searches)
-        noise = drawn * (2 * self.sensitivity / self.epsilon)
-        level = torch.full_like(noise, 1 / self.epsilon)
+        threshold = torch.full_like(state.threshold, self.threshold)
+        noisy = self._noisy(threshold, 2, streams.only(active), f"{self.purpose}: threshold", state.searches)
+        level = torch.full_like(noisy, 1 / self.epsilon)
         begun = SelectionState(
             state.searches + active.long(),
             state.asked,
             state.halted & ~active,
-            torch.where(active, self.threshold + noise, state.threshold),
+            torch.where(active, noisy, state.threshold),
             state.lineage,
         )
         return begun, Price(level, active, self.relation, self.sampling, "pure")
@@ -162,19 +164,36 @@ class AboveThreshold:
             raise ValueError(f"Expected 0 <= l2_sensitivity={moved} <= {self.sensitivity} in run {run}.")
         asked = _draws_afresh(state, asked)
         # Counted over all searches of the run, so that no two questions share their noise.
-        drawn = laplace(streams.only(asked), f"{self.purpose}: question", state.asked)
-        noise = drawn * (4 * self.sensitivity / self.epsilon)
-        # A value that is not a number is a no, as every comparison with one is: that depends on the data, so it may
-        # not be an error.
-        yes = streams.served(asked) & (value[:, 0].double() + noise >= state.threshold)
+        noisy = self._noisy(
+            value[:, 0].double(), 4, streams.only(asked), f"{self.purpose}: question", state.asked
+        )
+        # A value that is not a number is no error, which would depend on the data: it is a no, as every comparison with
+        # one is, or on secret streams counts as 0.
+        yes = asked & (noisy >= state.threshold)
         return replace(state, asked=state.asked + asked.long(), halted=state.halted | yes), yes
+
+    def _noisy(self, value: Tensor, times: float, streams: Streams, purpose: str, call: Tensor) -> Tensor:
+        """A value `(runs,)` with `Lap(times D / epsilon)`.
+
+        On secret streams value and threshold are rounded to one grid. The proof moves noise by D, and by 2 D: moved by
+        whole steps a rounded number moves by as many, so D is rounded up to the grid.
+        """
+        if not streams.secret:
+            return value + laplace(streams, purpose, call) * (times * self.sensitivity / self.epsilon)
+        scale = 2 / self.epsilon  # in sensitivities, as is the grid: of the shorter of the two, but for far longer noise
+        step = grid_of(torch.full_like(value, self.sensitivity * max(min(1.0, scale), 2.0**-20 * scale)))
+        sensitivity = ((self.sensitivity / step).floor() + 1) * step
+        steps = value.nan_to_num(0.0).clamp(-_FARTHEST * step, _FARTHEST * step)
+        everyone = torch.ones_like(value, dtype=torch.bool)
+        longer = times * sensitivity / self.epsilon
+        return noisy_on_grid(steps[:, None], longer, everyone, "laplace", purpose, call, streams, step)[:, 0]
 
     def accuracy(self, num_questions: int, beta: float) -> float:
         """How far answers may be wrong: `8 D (ln k + ln(2 / beta)) / epsilon` (Theorem 3.24).
 
         With probability at least `1 - beta` every value answered yes is at least `threshold - accuracy`, and every
         value answered no at most `threshold + accuracy`, provided that only the last of the k may lie above
-        `threshold - accuracy`.
+        `threshold - accuracy`. On secret streams noise is at most a part in 500 longer, and rounded to a grid.
 
         Args:
           num_questions: k, at least 1.

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import Price, Release
+from dpnotes.privacy.mechanisms import rounded_to_grid
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
 from dpnotes.sampling import FRESH, Noise, Sampling
 from dpnotes.streams import Streams
@@ -119,10 +120,8 @@ class Tree(SumMechanism):
         level = _level_of(leaf.clamp_max(self.max_leaves))  # of a run that was refused, past the last leaf too
         nodes, end = Layers.to_list(state.layers)
         scale = term.noise_std * own[level] if self.optimal else term.noise_std
-        streams = streams.only(active)
-        drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
+        drawn = streams.only(active).normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
         released = drawn
-        active = streams.served(active)
         # The host waits for this, once a step: to go over all blocks instead would read a vector a level.
         levels = torch.where(active, level, -1).tolist()
         completes = {*levels} - {-1}
@@ -135,7 +134,10 @@ class Tree(SumMechanism):
                 part = old * combine[level, low][:, None]
                 released.add_(part)
                 drawn.add_(part)
-        released = (released + value if released is drawn else released.add_(value)).to(value.dtype)
+        if streams.secret:
+            released = rounded_to_grid(released, value, term.noise_std).to(value.dtype)
+        else:
+            released = (released + value if released is drawn else released.add_(value)).to(value.dtype)
         if -1 in levels:
             released.masked_fill_(~active[:, None], 0)
         for full in completes:

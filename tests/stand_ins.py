@@ -68,6 +68,3 @@ class UnitDraws:
 
     def only(self, active: Tensor) -> Any:
         return self
-
-    def served(self, active: Tensor) -> Tensor:
-        return active

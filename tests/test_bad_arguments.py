@@ -111,11 +111,14 @@ INSIDE = (
     "papers.drift_escape.selection.apart_again",
     "papers.drift_escape.selection.with_triangle",
     "processes.ProcessLost",
+    "streams.Streams.rounded",  # which mechanisms ask
     "processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
     "privacy.museum.collection.numbers",
     "privacy.mechanisms.check_answer",
     "privacy.mechanisms.check_release",
+    "privacy.mechanisms.is_exact",
+    "privacy.mechanisms.noisy_on_grid",
     "privacy.mechanisms.price_of",
     "privacy.mechanisms.says_gaussian",  # which says no to anything else
     "privacy.mechanisms.shared",

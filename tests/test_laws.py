@@ -163,10 +163,11 @@ EVENT = "return [Event(self._multiplier(run), self.relation, self.sampling, 1, n
 ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])"
 GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
 DRAW = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
-NOISE = "noisy = noise.mul_(request.noise_std[:, None].double()).add_(value).to(value.dtype)"
+NOISE = "noisy = noise.mul_(scale[:, None]).add_(value)"
+ON_GRID = 'noisy = noisy_on_grid(value, scale, valid, "normal", self.purpose, request.call, streams)'
 SUMMED = "return state.after(term, request, active, reach, Layers.of(nodes, end)), released, term.price"
 PRICE_OF_A_LEAF = "Price(term.multiplier, term.price.charged, term.price.relation, term.price.sampling)"
-RELEASED = 'return state, zeroed_except(noisy, streams.served(valid)), price_of(request, "gaussian")'
+RELEASED = 'return state, zeroed_except(noisy.to(value.dtype), valid), price_of(request, "gaussian")'
 STATUS = "return moved, torch.maximum(state.status, estimate.status)"
 DIRECTION = "direction = estimate.gradient"
 FORGOTTEN = "return State(belief, now.meter)"
@@ -303,7 +304,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "noise that is drawn twice": (
         laws.drawn_once,
-        patched(CLIPPED, mechanisms.Gaussian, "release", mechanisms, DRAW, DRAW.replace("request.call", "0")), "once",
+        patched(CLIPPED, mechanisms.Gaussian, "release", mechanisms, ON_GRID, ON_GRID.replace("request.call", "0")), "once",
     ),
     "a module that mixes": (
         laws.modules, lambda patch: patch.setattr(laws, "ModuleProblem", Mixed) or CLIPPED, "a module that sorts",
@@ -316,7 +317,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "noise of one size, whatever is asked": (
         laws.covariance,
-        broken(Gaussian, mechanisms, NOISE, NOISE.replace("request.noise_std[:, None].double()", "1.3")),
+        broken(Gaussian, mechanisms, NOISE, NOISE.replace("scale[:, None]", "1.3")),
         "a price of",
     ),
     "noise that is right on average over the coordinates": (
@@ -341,7 +342,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         broken(Gaussian, mechanisms, RELEASED,
                "multiplier = request.noise_std / request.answer.l2_sensitivity\n"
                "        given = 0 * multiplier + multiplier[0]\n"
-               '        return state, zeroed_except(noisy, valid), price_of(request, "gaussian", given)'),
+               '        return state, zeroed_except(noisy.to(value.dtype), valid), price_of(request, "gaussian", given)'),
         "every run's own",
     ),
     "noise by place, which everybody knows": (
@@ -372,7 +373,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         "the cost that was said before",
     ),
     "the idle get noise": (
-        laws.asking, broken(Gaussian, mechanisms, RELEASED, 'return state, noisy, price_of(request, "gaussian")'),
+        laws.asking, broken(Gaussian, mechanisms, RELEASED, 'return state, noisy.to(value.dtype), price_of(request, "gaussian")'),
         "the idle to get",
     ),
     "a method that looks at the data": (

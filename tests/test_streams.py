@@ -225,29 +225,24 @@ def test_no_two_mechanisms_of_the_package_draw_for_the_same_purpose():
 
 
 # ---------------------------------------------------------------- secret seeds
-def test_secret_streams_differ_every_time_and_draw_like_any_others():
-    first, second = Streams.secure(3), Streams.secure(3)
-    keys = torch.cat([first.keys, second.keys])
-    assert keys.dtype == torch.int64 and len(torch.unique(keys, dim=0)) == 6
-    assert (keys >= 0).all() and (keys < 2**32).all()
-    assert first.secret and first.take(torch.tensor([1])).secret and not Streams.of(0, ["a"]).secret
-    assert torch.equal(first.normal("noise", 4, 9), Streams(first.keys).normal("noise", 4, 9))
-    many = Streams.secure(2000).keys
-    for bit in range(32):  # all bits are used; 64 counts at 6 standard deviations
-        assert ((many >> bit & 1).double().mean(0) - 0.5).abs().max() < 6 * 0.5 / math.sqrt(2000)
+def test_secret_streams_have_no_key():
+    streams = Streams.secure(3)
+    assert streams.secret and streams.take(torch.tensor([1])).secret and not Streams.of(0, ["a"]).secret
+    assert not streams.keys.any() and not Streams(streams.keys).secret
+    assert not torch.equal(streams.normal("noise", 4, 9), Streams(streams.keys).normal("noise", 4, 9))
 
 
-def test_secret_keys_are_neither_shown_nor_stored():
+def test_secret_streams_are_neither_shown_nor_stored():
     streams = Streams.secure(2)
     assert repr(streams) == str(streams) == "Streams(<secret>, runs=2)"
     for store in (pickle.dumps, copy.copy, copy.deepcopy, lambda s: torch.save(s, io.BytesIO())):
-        with pytest.raises(TypeError, match="secret keys are not stored"):
+        with pytest.raises(TypeError, match="secret ones are not stored"):
             store(streams)
     with pytest.raises(TypeError):
         replace(streams, secret=False)  # type: ignore[type-var]
     with pytest.raises(TypeError, match="asdict"):
         asdict(streams)  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="secret keys are not stored"):
+    with pytest.raises(TypeError, match="secret ones are not stored"):
         asdict(Holder(streams))
     with pytest.raises(AttributeError):
         streams.secret = False  # type: ignore[misc]
@@ -282,30 +277,19 @@ def taken(streams: Streams, state, method, oracle, steps: int):
     return state, torch.stack(gradients)
 
 
-def key_bytes(streams: Streams) -> list[bytes]:
-    words = streams.keys.flatten().tolist()
-    return [word.to_bytes(4, order) for word in words for order in ("little", "big")] + [str(w).encode() for w in words]
-
-
-def test_a_secret_run_resumes_with_fresh_noise_and_leaves_no_key_on_disk(tmp_path: Path):
+def test_a_secret_run_resumes_with_fresh_noise(tmp_path: Path):
     method, oracle = training()
     start = torch.zeros(2, 3, dtype=torch.float64)
     streams = Streams.secure(2)
     state, _ = taken(streams, method.init(start, oracle), method, oracle, 3)
     checkpoint.save(tmp_path / "run.pt", state, streams)
-    on_disk = b"".join(path.read_bytes() for path in tmp_path.iterdir())
     assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
     assert checkpoint.label(tmp_path / "run.pt").startswith("SENSITIVE")
     assert (tmp_path / "run.pt").stat().st_mode & 0o077 == 0
-    assert not any(key in on_disk for key in key_bytes(streams))
-    stored = torch.load(io.BytesIO(files.unsealed(tmp_path / "run.pt")), weights_only=True)
-    assert stored["keys_hash"] is None, "nothing that a guess of the keys could be checked against"
-    torch.save({"keys": streams.keys}, tmp_path / "control.pt")
-    assert any(key in (tmp_path / "control.pt").read_bytes() for key in key_bytes(streams)), "control: a key is seen"
 
     _, would_have = taken(streams, state, method, oracle, 3)
     resumed, fresh = checkpoint.resume(tmp_path / "run.pt", method.init(start, oracle))
-    assert fresh.secret and not torch.equal(fresh.keys, streams.keys)
+    assert fresh.secret
     for name, tensor in flatten(resumed).items():
         assert torch.equal(tensor, flatten(state)[name]), name  # the meter too: what was spent stays spent
     ended, gradients = taken(fresh, resumed, method, oracle, 3)
@@ -454,25 +438,24 @@ def test_a_tree_that_goes_on_with_a_fresh_seed_still_takes_its_old_noise_away(tm
     ones = torch.ones(1, dtype=torch.float64)
 
     def steps(state, streams: Streams, calls: range) -> tuple:
-        total = torch.zeros(1, 3, dtype=torch.float64)
+        total = torch.zeros(1, 4000, dtype=torch.float64)
         for call in calls:
-            answer = Sensitive(torch.zeros(1, 3, dtype=torch.float64), ones, Relation.ZERO_OUT, "proved", FRESH)
+            answer = Sensitive(torch.zeros(1, 4000, dtype=torch.float64), ones, Relation.ZERO_OUT, "proved", FRESH)
             request = Release(answer, ones, torch.tensor([call]), ones.bool())
             state, value, _ = tree.release(state, request, streams)
             total = total + value
         return state, total
 
     secret = Streams.secure(1)
-    state, first = steps(tree.init(torch.zeros(1, 3, dtype=torch.float64)), secret, range(3))
+    state, first = steps(tree.init(torch.zeros(1, 4000, dtype=torch.float64)), secret, range(3))
     checkpoint.save(tmp_path / "tree.pt", state, secret)
-    resumed, fresh = checkpoint.resume(tmp_path / "tree.pt", tree.init(torch.zeros(1, 3, dtype=torch.float64)))
+    resumed, fresh = checkpoint.resume(tmp_path / "tree.pt", tree.init(torch.zeros(1, 4000, dtype=torch.float64)))
     _, last = steps(resumed, fresh, range(3, 4))
-    # Four leaves are one block, drawn last: what is left of all noise is its draw, and that is the fresh seed's.
-    known = Streams(fresh.keys)  # seeded ones of these keys draw again
-    torch.testing.assert_close(first + last, known.normal(tree.purpose, 3, 3), atol=1e-12, rtol=0)
+    # Four leaves are one block, drawn last: what is left of all noise is its draw.
+    assert 0.9 < float((first + last).std()) < 1.1
     # The control: noise drawn anew for the old blocks would not cancel what was released.
-    _, again = steps(tree.init(torch.zeros(1, 3, dtype=torch.float64)), known, range(3))
-    assert not torch.isclose(first, again).any()
+    _, again = steps(tree.init(torch.zeros(1, 4000, dtype=torch.float64)), Streams.secure(1), range(3))
+    assert float((again + last).std()) > 2
 
 
 def test_keys_are_what_philox_sees_of_them():

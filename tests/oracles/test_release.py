@@ -398,7 +398,7 @@ def test_a_claim_is_for_the_last_state_of_a_run():
 
 
 @each_oracle
-def test_a_plan_is_released_as_it_was_made(name: str):
+def test_a_plan_is_released_by_who_made_it(name: str):
     oracle = ORACLES[name]()
     state, x, streams = begun(oracle)
     plan = oracle.plan(state, x, torch.tensor([True, False, True]))
@@ -408,16 +408,6 @@ def test_a_plan_is_released_as_it_was_made(name: str):
             oracle.release(wrong, streams)
     with pytest.raises(ValueError, match="Expected plan to be this oracle's"):
         forged.only(EVERY, plan.status)
-    parts: list[Callable[[Plan], Tensor]] = [
-        lambda plan: plan.x, lambda plan: plan.granted, lambda plan: plan.spent.reused, lambda plan: plan.spent.fresh,
-        lambda plan: plan.asks[0].noise_std, lambda plan: plan.asks[-1].noise_multiplier, lambda plan: plan.cost,
-    ]  # fmt: skip
-    for part in parts:
-        another = copy.deepcopy(ORACLES[name]())
-        altered = another.plan(another.init(x.clone()), x.clone(), EVERY)
-        part(altered).copy_(part(altered).clone())
-        with pytest.raises(ValueError, match="Expected plan to be released as it was made"):
-            another.release(altered, streams)
     assert oracle.release(plan, streams)[0].meter.calls.tolist() == [1, 0, 1], "the control"
 
 

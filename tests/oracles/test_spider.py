@@ -478,7 +478,7 @@ def test_a_resumed_run_with_fresh_secret_keys_uses_no_example_again(tmp_path):
     for streams in (Streams.of(0, ["a"]), Streams.secure(1)):
         assert len(set(used_by_a_resumed_run(tmp_path, DataSetSamples, streams))) == 60
     line = "order = Streams(torch.zeros_like(streams.keys)) if streams.secret else streams"
-    broken = module_with_line_replaced(samples_module, line, "order = Streams(streams.keys)")
+    broken = module_with_line_replaced(samples_module, line, "order = Streams(torch.randint(2**32, (1, 2)))")
     # 20 and 40 of 60 at random are disjoint with probability below 1e-15.
     assert len(set(used_by_a_resumed_run(tmp_path, broken.DataSetSamples, Streams.secure(1)))) < 60, "control"
 

@@ -42,6 +42,7 @@ class UnitDraws:
 
     keys: Tensor
     calls: list[tuple[str, int]] = field(default_factory=list)
+    secret: bool = False
 
     def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
         self.calls.append((purpose, size))
@@ -49,9 +50,6 @@ class UnitDraws:
 
     def only(self, active: Tensor) -> Any:
         return self
-
-    def served(self, active: Tensor) -> Tensor:
-        return active
 
 
 def request(

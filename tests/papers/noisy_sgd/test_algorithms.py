@@ -432,7 +432,7 @@ def test_runs_that_share_their_noise_say_so():
     )
     assert SHARED_NOISE in shared.assumptions and SHARED_NOISE not in apart.assumptions
     (secret,) = argued([by_hand(1.0)], streams=Streams.secure(1))
-    assert "it came from the operating system" in str(secret["transcript"].accounted)
+    assert "noise came from the operating system" in str(secret["transcript"].accounted)
 
 
 def test_a_run_that_diverges_says_so():

@@ -48,12 +48,6 @@ class Counting:
         self.drawn += 1
         return self.streams.normal(purpose, call, size)
 
-    def only(self, active: Tensor) -> "Counting":
-        return self
-
-    def served(self, active: Tensor) -> Tensor:
-        return active
-
 
 def request(value: Tensor, call: int) -> Release:
     runs = len(value)

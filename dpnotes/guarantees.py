@@ -141,7 +141,9 @@ SEED_IS_PUBLIC = Assumption(
 )
 NOISE_IS_SECRET = Assumption("noise came from the operating system, is random and was not stored", "assumed")
 REAL_NUMBERS = Assumption("numbers are real (they are floating-point ones)", "assumed")
-ROUNDED_ONCE = Assumption("answer and noise are added as real numbers are, and rounded once to a public grid", "enforced", True)
+ROUNDED_ONCE = Assumption(
+    "answer and noise are added as real numbers are, and rounded once to a public grid", "enforced", True
+)
 EXACT_SUMS = Assumption(
     "answers are sums as of real numbers (in float32 20,000 terms moved one by .0016 more than its sensitivity), and "
     "nobody sees how long the run takes",

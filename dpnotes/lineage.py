@@ -2,9 +2,11 @@
 
 A state is a value. It may be kept, copied, taken apart by run and put together again, and none of this undoes a
 release: a state whose run has gone on would draw, from seeded streams, the noise of the release that followed it, and
-the difference of the two answers would be exact. So all copies of a state share one count, which only goes up.
+the difference of the two answers would be exact; from secret ones fresh noise, for a release that no meter counts. So
+all copies of a state share one count, which only goes up, in one process: a fork has a copy of it.
 """
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +24,7 @@ class _Count:
     """
 
     def __init__(self, num_runs: int, device: torch.device) -> None:
-        self.lock = threading.Lock()
+        self.lock, self.process = threading.Lock(), os.getpid()
         self.most = torch.zeros(num_runs, dtype=torch.int64, device=device)
         self.rows: Tensor | None = None
         self.calls: Tensor | None = None
@@ -74,7 +76,15 @@ class Lineage:
         Returns:
           The releases that the next state knows of, `(runs,)`, and `late` of those granted: they may have none. Where
           that is known without waiting for a device (on the CPU) nothing is written down for any run.
+
+        Raises:
+          RuntimeError: in another process than the one that began it: both would make the release, and one count it.
         """
+        if os.getpid() != self._count.process:  # before the lock, which a fork may have copied while it was held
+            raise RuntimeError(
+                f"Expected process {self._count.process} to release from the states that it began, got {os.getpid()}, "
+                "a fork: begin a run in it."
+            )
         with self._count.lock:
             late = self._late(calls, granted)
             if late is not None and late.device.type == "cpu" and bool(late.any()):

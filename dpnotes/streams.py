@@ -11,14 +11,12 @@ its epsilon is the mechanism's, not the file's. `Streams.secure` draws from the 
 nothing can be drawn again, and such a run cannot be repeated.
 
 What anyone can repeat is also floating-point noise: which numbers can come out depends on the exact answer (Mironov,
-"On significance of the least significant bits for differential privacy", CCS 2012). Secret streams give mechanisms
-noise that is rounded once, as real numbers would be (`Streams.rounded`). docs/privacy.md says more.
+"On significance of the least significant bits for differential privacy", CCS 2012). On secret streams mechanisms round
+once, as real numbers would be (`draws.secret.rounded`). docs/privacy.md says more.
 """
 
 import hashlib
 import json
-import os
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -58,8 +56,6 @@ def _json(name: str, value: str | int) -> str:
 class Streams:
     """Stateless randomness for a batch of runs.
 
-    It is no dataclass: `dataclasses.asdict` would copy secret keys, and `dataclasses.replace` call them public.
-
     Args:
       keys: `(runs, 2)` int64, two 32-bit words a run. The key comes from what the run is (its spec), never from
         its place in the batch; `Streams.of` makes it. Keys that are handed over are no secret: `Streams.secure`
@@ -75,7 +71,7 @@ class Streams:
       True
     """
 
-    __slots__ = ("_active", "_ahead", "_drawn", "_keys", "_known", "_runs")
+    __slots__ = ("_ahead", "_keys", "_known", "_replayed")
 
     def __init__(self, keys: Tensor) -> None:
         validate.instance(Tensor, keys=keys)
@@ -84,24 +80,20 @@ class Streams:
         self._keys = keys & WORD  # Philox sees 32 bits a word: what is compared is what is used
         self._known: tuple[Any, int, Any] = None, 0, None  # calls that were looked at last
         self._ahead: dict[tuple[str, str, int, int], _Block | None] = {}
-        # Of secret streams: what all parts of them have drawn, which of its runs these are (None: all), and which of
-        # these draw now (None: all).
-        self._drawn: _Drawn | None = None
-        self._runs: Tensor | None = None
-        self._active: Tensor | None = None
+        self._replayed: Tensor | None = None  # of secret streams: keys of what may be drawn again
 
     @property
     def keys(self) -> Tensor:
-        """`(runs, 2)` int64; who has them draws the noise again. Those of secret streams are zeros: nothing has them."""
+        """`(runs, 2)` int64; who has them draws the noise again. Zeros of secret streams, which have none."""
         return self._keys
 
     @property
     def secret(self) -> bool:
         """Whether numbers come from the operating system.
 
-        Such streams cannot be stored, and draw in the process that made them, for each purpose in the order of calls.
+        Such streams draw afresh whenever they are asked, and cannot be stored.
         """
-        return self._drawn is not None
+        return self._replayed is not None
 
     @staticmethod
     def of(seed: str | int, runs: Sequence[str | int], device: torch.device | str = "cpu") -> "Streams":
@@ -133,10 +125,7 @@ class Streams:
 
     @staticmethod
     def secure(num_runs: int, device: torch.device | str = "cpu") -> "Streams":
-        """Streams that draw from the operating system's generator.
-
-        Each draw is fresh. That of a call that was made before is refused: whoever makes it goes on from a state whose
-        release was made already, and paid for once.
+        """Streams that draw from the operating system's generator, afresh whenever they are asked.
 
         Args:
           num_runs: at least 1.
@@ -144,17 +133,13 @@ class Streams:
 
         Example:
           >>> streams = Streams.secure(2)
-          >>> streams, streams.normal("noise", 0, 3).shape
-          (Streams(<secret>, runs=2), torch.Size([2, 3]))
-          >>> streams.normal("noise", 0, 3)
-          Traceback (most recent call last):
-          ValueError: Expected call=0 of run 0 to come after all that was drawn for purpose='noise': secret streams draw
-          for a call once; give each mechanism, oracle or call of an algorithm a purpose or streams of its own, and make
-          no step again.
+          >>> streams, torch.equal(streams.normal("noise", 0, 3), streams.normal("noise", 0, 3))
+          (Streams(<secret>, runs=2), False)
         """
         validate.at_least(1, num_runs=num_runs)
-        made = Streams(torch.zeros(num_runs, 2, dtype=torch.int64, device=torch.device(device)))
-        made._drawn = _Drawn(num_runs, made._keys.device)
+        place = torch.device(device)
+        made = Streams(torch.zeros(num_runs, 2, dtype=torch.int64, device=place))
+        made._replayed = system.words(num_runs, 1, place)[:, 0, :2].contiguous()
         return made
 
     def __repr__(self) -> str:
@@ -169,42 +154,10 @@ class Streams:
         return len(self.keys)
 
     def take(self, index: Tensor | slice) -> "Streams":
-        """The streams of some of the runs; of secret ones each once.
-
-        Raises:
-          ValueError: if a run of secret streams is taken twice.
-        """
+        """The streams of some of the runs."""
         taken = Streams(self._keys[index])
-        if self._drawn is not None:
-            runs = torch.arange(len(self), device=self._keys.device) if self._runs is None else self._runs
-            taken._drawn, taken._runs = self._drawn, runs[index]
-            if len(torch.unique(taken._runs)) < len(taken):
-                raise ValueError("Expected index to name a run of secret streams once.")
-            taken._active = None if self._active is None else self._active[index]
+        taken._replayed = None if self._replayed is None else self._replayed[index]
         return taken
-
-    def only(self, active: Tensor) -> "Streams":
-        """The same streams where only the runs in `active`, `(runs,)` bool, draw: the others may do so later.
-
-        Whoever draws for some of the runs, as every mechanism does, draws from these.
-
-        Raises:
-          ValueError: for another shape or type.
-
-        Example:
-          >>> streams, first = Streams.secure(2), torch.tensor([True, False])
-          >>> one, other = streams.only(first).normal("noise", 0, 3), streams.only(~first).normal("noise", 0, 3)
-        """
-        if active.shape != (len(self),) or active.dtype != torch.bool:
-            raise ValueError(
-                f"Expected active, {active.dtype} of shape {tuple(active.shape)}, to be bool of shape ({len(self)},)."
-            )
-        if self._drawn is None:
-            return self
-        some = Streams(self._keys)
-        some._drawn, some._runs = self._drawn, self._runs
-        some._active = active if self._active is None else self._active & active
-        return some
 
     def replayable(self, purpose: str) -> "Streams":
         """Streams of the same runs that may draw a number again: seeded ones themselves, of secret ones some others.
@@ -221,10 +174,7 @@ class Streams:
           True
         """
         validate.one_of(REPLAYED, purpose=purpose)
-        if self._drawn is None:
-            return self
-        keys = self._drawn.keys_of(purpose)
-        return Streams(keys if self._runs is None else keys[self._runs])
+        return self if self._replayed is None else Streams(self._replayed)
 
     def words(self, purpose: str, call: int | Tensor, num_blocks: int) -> tuple[Tensor, ...]:
         """Raw 32-bit words: four `(runs, num_blocks)` int64 tensors, equal to the bit on every device.
@@ -236,12 +186,11 @@ class Streams:
 
         Raises:
           TypeError: for a purpose that is no text, or a call that is no whole number, truth values included.
-          ValueError: for a call outside this range, which would share its stream with another, or calls that are not
-            one a run; for more blocks than a stream has; of secret streams, for a call that comes before another that
-            was drawn. (Of calls on a device: when the host next waits for it.)
+          ValueError: for a call outside this range, which would share its stream with another (of calls on a device:
+            when the host next waits for it), or calls that are not one a run; for more blocks than a stream has.
         """
         validate.at_least(1, num_blocks=num_blocks)
-        calls = self._claimed(purpose, call)
+        calls = self._calls(purpose, call)
         return self._blocks("words", self._keys, purpose, calls, 0, num_blocks).unbind(-1)
 
     def uniform(self, purpose: str, call: int | Tensor, size: int, start: int = 0) -> Tensor:
@@ -272,39 +221,6 @@ class Streams:
           True
         """
         return self._numbers("normals", purpose, call, size, start)
-
-    def rounded(
-        self, noise: system.Noise, purpose: str, call: int | Tensor, offset: Tensor, scale: Tensor
-    ) -> Tensor:
-        """The nearest whole numbers to `offset + scale * noise`; of secret streams alone, and each draw once.
-
-        Args:
-          noise: "normal" or "laplace", as of real numbers (`draws.secret`).
-          purpose: as in `words`.
-          call: as in `words`.
-          offset: `(runs, size)` float64, in [0, 1).
-          scale: `(runs,)` float64, from 1 to 2^32.
-
-        Raises:
-          TypeError: as in `words`, and of streams with a seed.
-          ValueError: as in `words`.
-
-        Example:
-          >>> offset, scale = torch.zeros(1, 3, dtype=torch.float64), torch.tensor([1024.0], dtype=torch.float64)
-          >>> Streams.secure(1).rounded("normal", "noise", 0, offset, scale).frac()
-          tensor([[0., 0., 0.]], dtype=torch.float64)
-        """
-        if self._drawn is None:
-            raise TypeError("Expected secret streams: noise with a seed is floating-point noise, `normal`.")
-        self._claimed(purpose, call)
-        return system.rounded(noise, offset, scale)
-
-    def _claimed(self, purpose: str, call: int | Tensor, start: int = 0) -> Tensor:
-        """The call numbers; of secret streams, written down."""
-        calls = self._calls(purpose, call)
-        if self._drawn is not None:
-            self._drawn.claim(purpose, calls, start, self._runs, self._active)
-        return calls
 
     def _calls(self, purpose: str, call: int | Tensor) -> Tensor:
         """The call numbers, `(1,)` or `(runs,)` int64 on the keys' device."""
@@ -351,10 +267,10 @@ class Streams:
     def _numbers(self, kind: Literal["uniforms", "normals"], purpose: str, call: Any, size: int, start: int) -> Tensor:
         validate.at_least(1, size=size)
         validate.at_least(0, start=start)
-        calls = self._claimed(purpose, call, start)
+        calls = self._calls(purpose, call)
         # A fused kernel is as fast call by call.
         small = size * len(self) <= _SMALL and calls.device.type == "cpu" and not draws.backend(calls.device).fused
-        if small and self._drawn is None:
+        if small and self._replayed is None:
             return self._drawn_ahead(kind, purpose, calls, size, start)
         return self._elements(kind, self._keys, purpose, calls, size, start)
 
@@ -366,7 +282,7 @@ class Streams:
     def _blocks(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, first: int, count: int) -> Tensor:
         if first + count > WORD + 1:
             raise ValueError(f"Expected at most 2^32 blocks of a stream, got blocks {first} ... {first + count - 1}.")
-        if self._drawn is not None:
+        if self._replayed is not None:
             return getattr(system, kind)(len(keys), count, keys.device)
         draw = getattr(draws.backend(keys.device).module, kind)
         return draw(keys, calls, _words_of(purpose), first, count)
@@ -403,70 +319,3 @@ class _Block:
     def holds(self, calls: Tensor) -> bool:
         later = calls - self.first if len(calls) == len(self.first) else torch.tensor(-1)
         return bool(((later >= 0) & (later < _AHEAD)).all())
-
-
-class _Drawn:
-    """Of `num_runs` runs of secret streams the last call that was drawn, for each purpose; all parts share it.
-
-    Who goes on from a state that was put back, or begins an algorithm again, makes a call that was made. Its noise
-    would be fresh; but the state counts one release, where there were two.
-    """
-
-    def __init__(self, num_runs: int, device: torch.device) -> None:
-        self._last: dict[str, Tensor] = {}
-        self._none = torch.full((num_runs,), -1, device=device)
-        self._replayed: dict[str, Tensor] = {}
-        self._process, self._lock = os.getpid(), threading.Lock()
-
-    def claim(self, purpose: str, calls: Tensor, start: int, runs: Tensor | None, active: Tensor | None) -> None:
-        """Write a draw down before it is made.
-
-        Args:
-          purpose: what it is for.
-          calls: `(1,)` or one a run, int64.
-          start: 0, or above that for a further piece of the same call.
-          runs: the runs that draw, each once; all of them if None.
-          active: bool, one for each of those: the others draw nothing.
-
-        Raises:
-          RuntimeError: in another process than the one that began it.
-          ValueError: if an active run has made the call, or a later one (on a device as `dpnotes.checks` says).
-        """
-        self._check_process()
-        with self._lock:
-            last = self._last.get(purpose, self._none)
-            before = last if runs is None else last[runs]
-            fine = calls >= before if start else calls > before
-            fine = fine if active is None else fine | ~active
-            wrong = ~fine
-            checks.require(fine, lambda: self._error(purpose, calls, runs, wrong))
-            after = torch.maximum(calls.expand(len(before)), before)
-            after = after if active is None else torch.where(active, after, before)
-            self._last[purpose] = after if runs is None else last.index_copy(0, runs, after)
-
-    @staticmethod
-    def _error(purpose: str, calls: Tensor, runs: Tensor | None, wrong: Tensor) -> ValueError:
-        row = int(wrong.nonzero()[0])
-        call, run = int(calls.expand(len(wrong))[row]), row if runs is None else int(runs[row])
-        return ValueError(
-            f"Expected call={call} of run {run} to come after all that was drawn for purpose={purpose!r}: secret "
-            "streams draw for a call once; give each mechanism, oracle or call of an algorithm a purpose or streams of "
-            "its own, and make no step again."
-        )
-
-    def keys_of(self, purpose: str) -> Tensor:
-        """Random keys for what may be drawn again, `(runs, 2)` of all runs, the same at every call."""
-        self._check_process()
-        with self._lock:
-            if purpose not in self._replayed:
-                words = system.words(len(self._none), 1, self._none.device)
-                self._replayed[purpose] = words[:, 0, :2].contiguous()
-            return self._replayed[purpose]
-
-    def _check_process(self) -> None:  # before the lock, which a fork may have copied while it was held
-        if os.getpid() != self._process:
-            raise RuntimeError(
-                f"Expected process {self._process} to draw from the secret streams that it made, got {os.getpid()}: "
-                "a fork has its parent's states, whose releases both would make; make streams in it with "
-                "Streams.secure."
-            )

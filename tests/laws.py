@@ -20,6 +20,7 @@ from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -537,11 +538,39 @@ def once(make: Factory) -> None:
             assert back.meter is later.meter, "Expected rollback to leave the meter."
 
 
+@contextmanager
+def drawn() -> Iterator[list[tuple[str, int, int]]]:
+    """What secret streams are asked for meanwhile for their first run: purpose, call and first element."""
+    found: list[tuple[str, int, int]] = []
+    numbers, words = Streams._numbers, Streams.words
+
+    def note(streams: Streams, purpose: str, call: Any, start: int) -> None:
+        if streams.secret:
+            run, number = tuple(streams._replayed[0].tolist()), int(torch.as_tensor(call).reshape(-1)[0])  # type: ignore[index]
+            found.append((f"{purpose} of {run}", number, start))
+
+    def noted_numbers(streams: Streams, kind: Any, purpose: str, call: Any, size: int, start: int) -> Tensor:
+        note(streams, purpose, call, start)
+        return numbers(streams, kind, purpose, call, size, start)
+
+    def noted_words(streams: Streams, purpose: str, call: Any, num_blocks: int) -> tuple[Tensor, ...]:
+        note(streams, purpose, call, 0)
+        return words(streams, purpose, call, num_blocks)
+
+    with mock.patch.object(Streams, "_numbers", noted_numbers), mock.patch.object(Streams, "words", noted_words):
+        yield found
+
+
 def drawn_once(make: Factory) -> None:
-    """4: secret streams, which refuse a second draw, serve a whole run; no two releases have the same noise."""
-    seen = play(make(Bowls(data_sets(True)[:1]), 4), Streams.secure(4), torch.float64)
+    """4: no two releases have the same noise, and nothing is drawn twice for one purpose and call."""
+    seen = play(make(Bowls(data_sets(True)[:1]), 4), Streams.of("once", range(4)), torch.float64)
     noise = torch.cat([value[request.active, :1] for request, value, _ in seen.released])[:, 0]
-    assert len(noise) > 4 and len(noise.unique()) == len(noise), "Expected every release to have noise of its own."
+    assert len(noise) > 4 and len(noise.unique()) == len(noise), (
+        "Expected every release to have noise of its own, once."
+    )
+    with drawn() as asked:
+        play(make(Bowls(data_sets(True)[:1]), 1), Streams.secure(1), torch.float64)
+    assert len({*asked}) == len(asked), "Expected every purpose and call to be drawn for once."
 
 
 MIXING: dict[str, Callable[[Tensor], Tensor]] = {
@@ -705,12 +734,15 @@ def estimates_alone(make: Factory) -> None:
 
 
 def one_by_one(make: Factory) -> None:
-    """5: a run by itself is the run in its batch, to the bit; on secret streams, too, nothing is drawn twice."""
+    """5: a run by itself is the run in its batch, to the bit; nothing is drawn twice."""
     streams, problem = Streams.of("methods", range(3)), Bowls(data_sets(True)[:1])
     whole = steps_of(make(), problem, streams, 3)
     for (left, _), (right, _) in zip(whole, steps_of(make(), problem, streams.take(slice(0, 1)), 1), strict=True):
         same(left, right, "of the first run to be that of the run alone", slice(0, 1))
-    steps_of(make(), problem, Streams.secure(3), 3)
+    with drawn() as asked:
+        seen = steps_of(make(), problem, Streams.secure(1), 1)
+    idle = sum(int(state.status[0]) != Status.OK for state, _ in seen)
+    assert len(asked) - len({*asked}) <= idle * len({purpose for purpose, *_ in asked}), "Expected a draw once."
 
 
 def stopping(make: Factory) -> None:

@@ -65,6 +65,3 @@ class UnitDraws:
         assert purpose == self.purpose
         draws = torch.arange(len(self) - 1)[:, None] == int(call[0]) * size + torch.arange(size)
         return self.scale * torch.cat([torch.zeros(1, size), draws.double()])
-
-    def only(self, active: Tensor) -> Any:
-        return self

@@ -74,7 +74,6 @@ NOT_DOORS = {
     "dpnotes.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
     "dpnotes.oracles.release": "what an oracle hands to its desk; the oracles are the doors, with all they have of it",
     "dpnotes.notebook": "pictures and cells of our notebooks",
-    "dpnotes.register": "what secret streams drew, which `Streams` keeps",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.validate": "the validators themselves",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
@@ -111,7 +110,6 @@ INSIDE = (
     "papers.drift_escape.selection.apart_again",
     "papers.drift_escape.selection.with_triangle",
     "processes.ProcessLost",
-    "streams.Streams.rounded",  # which mechanisms ask
     "processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
     "privacy.museum.collection.numbers",

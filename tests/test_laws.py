@@ -164,7 +164,6 @@ ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + 
 GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
 DRAW = "noise = streams.normal(self.purpose, request.call, value.shape[1])"
 NOISE = "noisy = noise.mul_(scale[:, None]).add_(value)"
-ON_GRID = 'noisy = noisy_on_grid(value, scale, valid, "normal", self.purpose, request.call, streams)'
 SUMMED = "return state.after(term, request, active, reach, Layers.of(nodes, end)), released, term.price"
 PRICE_OF_A_LEAF = "Price(term.multiplier, term.price.charged, term.price.relation, term.price.sampling)"
 RELEASED = 'return state, zeroed_except(noisy.to(value.dtype), valid), price_of(request, "gaussian")'
@@ -304,7 +303,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "noise that is drawn twice": (
         laws.drawn_once,
-        patched(CLIPPED, mechanisms.Gaussian, "release", mechanisms, ON_GRID, ON_GRID.replace("request.call", "0")), "once",
+        patched(CLIPPED, mechanisms.Gaussian, "release", mechanisms, DRAW, DRAW.replace("request.call", "0")), "once",
     ),
     "a module that mixes": (
         laws.modules, lambda patch: patch.setattr(laws, "ModuleProblem", Mixed) or CLIPPED, "a module that sorts",
@@ -342,7 +341,8 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         broken(Gaussian, mechanisms, RELEASED,
                "multiplier = request.noise_std / request.answer.l2_sensitivity\n"
                "        given = 0 * multiplier + multiplier[0]\n"
-               '        return state, zeroed_except(noisy.to(value.dtype), valid), price_of(request, "gaussian", given)'),
+               "        released = zeroed_except(noisy.to(value.dtype), valid)\n"
+               '        return state, released, price_of(request, "gaussian", given)'),
         "every run's own",
     ),
     "noise by place, which everybody knows": (
@@ -373,7 +373,8 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         "the cost that was said before",
     ),
     "the idle get noise": (
-        laws.asking, broken(Gaussian, mechanisms, RELEASED, 'return state, noisy.to(value.dtype), price_of(request, "gaussian")'),
+        laws.asking,
+        broken(Gaussian, mechanisms, RELEASED, 'return state, noisy.to(value.dtype), price_of(request, "gaussian")'),
         "the idle to get",
     ),
     "a method that looks at the data": (
@@ -394,8 +395,8 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         laws.one_by_one,
         broken(
             lambda: StochasticSpider(30, 0.1, 5.0, 3.0, 0.3), spider_descent,
-            "direction = direction + (scale * streams.only(saddle).normal(_PURPOSE, state.steps, dim)).to(direction)",
-            "direction = direction + (scale * streams.only(saddle).normal(_PURPOSE, 0, dim)).to(direction)",
+            "direction = direction + (scale * streams.normal(_PURPOSE, state.steps, dim)).to(direction)",
+            "direction = direction + (scale * streams.normal(_PURPOSE, 0, dim)).to(direction)",
         ), "once",
     ),
     "an ended run that moves": (

@@ -1,4 +1,4 @@
-"""Noise on secret streams is real noise, rounded once: attacks that read floating-point noise learn nothing of the data."""
+"""Noise on secret streams is real noise, rounded once: attacks that read floating-point noise learn nothing."""
 
 import math
 from collections.abc import Callable
@@ -97,7 +97,11 @@ def test_a_release_is_on_the_public_grid_whatever_the_answer(std: float, mechani
 
 def test_an_answer_that_is_no_number_or_too_large_is_no_error():
     noisy = released(torch.tensor([[torch.nan, torch.inf, -torch.inf, 1e308]], dtype=torch.float64), 1.0)
-    assert noisy.isfinite().all() and abs(noisy[0, 0]) < 50 and torch.allclose(noisy[0, 1:].abs(), torch.tensor(2.0**52).double())
+    assert (
+        noisy.isfinite().all()
+        and abs(noisy[0, 0]) < 50
+        and torch.allclose(noisy[0, 1:].abs(), torch.tensor(2.0**52).double())
+    )
 
 
 def test_custom_release_is_not_known_to_be_exact():
@@ -117,7 +121,9 @@ def test_a_search_is_on_one_grid_and_its_sensitivity_is_rounded_up(epsilon: floa
     given = []
     monkeypatch.setattr(
         "dpnotes.privacy.selection.noisy_on_grid",
-        lambda value, scale, *rest: given.append((value, scale, rest[-1])) or noisy_on_grid(value, scale, *rest),
+        lambda noise, value, scale, *rest: (
+            given.append((value, scale, rest[-1])) or noisy_on_grid(noise, value, scale, *rest)
+        ),
     )
     streams = Streams.secure(1)
     state, _ = search.begin(search.init(streams), streams, one > 0)
@@ -145,7 +151,7 @@ Draw = Callable[[torch.Tensor], torch.Tensor]
 
 
 def by_rings(bits: int) -> Callable[[torch.Tensor], int | None]:
-    """Which answer leaves radii of pairs that a uniform number of so many bits has; of long ones, which are far apart."""
+    """Which answer leaves radii of pairs that a uniform number of so many bits has: long ones, which are far apart."""
 
     def attack(noisy: torch.Tensor) -> int | None:
         fits = []

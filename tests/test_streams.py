@@ -318,7 +318,7 @@ def test_a_seeded_run_resumes_to_the_bit_and_the_two_kinds_do_not_mix(tmp_path: 
     secret = Streams.secure(2)
     checkpoint.save(path, state, secret)
     for wrong in (secret, streams):  # secret streams that drew already would draw the same noise again
-        with pytest.raises(ValueError, match=f"Expected no streams with {path}: its seed was secret"):
+        with pytest.raises(ValueError, match=f"Expected no streams with {path}: its noise is secret"):
             checkpoint.resume(path, method.init(start, oracle), wrong)
 
 

@@ -106,7 +106,9 @@ def rounded(noise: Noise, offset: Tensor, scale: Tensor) -> Tensor:
       (True, True)
     """
     drawn = _Drawn(noise, offset.numel())
-    above = torch.from_numpy(drawn.numbers).to(offset.device).view(offset.shape).mul_(scale[:, None]).add_(offset).add_(0.5)
+    above = (
+        torch.from_numpy(drawn.numbers).to(offset.device).view(offset.shape).mul_(scale[:, None]).add_(offset).add_(0.5)
+    )
     nearest = above.floor()
     unclear = above.sub_(nearest).sub_(0.5).abs_() >= 0.5 - ERROR * scale[:, None]  # of a whole number and a half
     if bool(unclear.any()):

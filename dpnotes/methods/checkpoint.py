@@ -102,8 +102,7 @@ def resume(
     Raises:
       DamagedFileError: if the file is not what was written (`dpnotes.files`).
       ValueError: if the state differs from the template, or the settings from those saved, saying which; or streams
-        are given where the seed was secret (they might be the ones that drew already), or where it was not, none or
-        those of another seed.
+        are given where they were secret, or where they were not, none or those of another seed.
       TypeError: if the settings are not JSON.
 
     Example:
@@ -116,7 +115,7 @@ def resume(
     stored = _load(path)
     if stored["secret_seed"]:
         if streams is not None:
-            raise ValueError(f"Expected no streams with {path}: its seed was secret, and it gets a fresh one.")
+            raise ValueError(f"Expected no streams with {path}: its noise is secret, and it gets fresh streams.")
     elif streams is None or streams.secret or len(streams) != stored["runs"]:
         raise ValueError(f"Expected the seeded streams of the {stored['runs']} runs that {path} was saved with.")
     elif _hash(streams) != stored["keys_hash"]:

@@ -3,7 +3,7 @@
 A client's file holds what it believes and what it has spent, in all runs, and nothing of another client; the server's
 what everybody sees, such as points and steps. All files are checkpoints as `methods.checkpoint` makes them, and what it
 says of secret streams holds: a seeded run ends in the same bits, with any number of processes, and a secret one goes on
-with fresh keys, so with new `Clients`, in every process. Messages sent after the checkpoint have been seen and cannot
+with fresh noise and new `Clients`, in every process. Messages sent after the checkpoint have been seen and cannot
 be repeated; `Clients.record` says what they cost. Without a record, clients on secret streams are not saved.
 
 The server's file is replaced last, when all clients have theirs, and older ones are removed after that: a crash at any

@@ -140,7 +140,7 @@ class OnlineToNonconvex:
         """One step of the runs whose status is OK; the others stay where they are."""
         settings = state.settings
         oracle_state, estimate, moves = ask(state, oracle, streams)
-        steps, drawing = state.steps + 1, streams.only(moves)
+        steps = state.steps + 1
 
         closes = steps % settings.window == 0
 
@@ -151,7 +151,7 @@ class OnlineToNonconvex:
         move = (shrunk[:, None] * free).to(state.x)
         if self.restart:
             move = move.masked_fill(closes[:, None], 0)
-        x = iterate + (drawing.uniform(_POINT_PURPOSE, state.steps, 1) * move).to(state.x)
+        x = iterate + (streams.uniform(_POINT_PURPOSE, state.steps, 1) * move).to(state.x)
         moved, status = arrive(state, estimate, moves, x)
         status = status.masked_fill(moved & (steps >= settings.num_steps), Status.FINISHED)
 
@@ -159,7 +159,7 @@ class OnlineToNonconvex:
         total, whole = state.total + state.x, moved & closes
         windows = state.windows + whole
         average = select(whole, (total / settings.window[:, None]).to(total), state.average)
-        lot = drawing.uniform(_WINDOW_PURPOSE, state.steps, 1)[:, 0]
+        lot = streams.uniform(_WINDOW_PURPOSE, state.steps, 1)[:, 0]
         chosen = select(whole & (lot * windows < 1), average, state.chosen)  # the last of k has a chance of 1 / k
 
         x = select(moved, x, state.x)

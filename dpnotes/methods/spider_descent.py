@@ -154,7 +154,7 @@ class StochasticSpider:
         if not checks.known_empty(saddle):
             dim = state.x.shape[1]
             scale = (saddle * settings.perturbation * dim**-0.5)[:, None]
-            direction = direction + (scale * streams.only(saddle).normal(_PURPOSE, state.steps, dim)).to(direction)
+            direction = direction + (scale * streams.normal(_PURPOSE, state.steps, dim)).to(direction)
         # ---- line 15
         x = state.x - (settings.step_size[:, None] * direction).to(state.x)
         moved, status = arrive(state, estimate, moves, x)

@@ -89,7 +89,7 @@ class Clients:
     pays most, without what sampling gains if clients' samplings differ, and in zCDP unless all noise is Gaussian.
 
     On seeded streams a client's key follows from the run's and its number: whoever has the seed takes the noise off,
-    the server too. On secret ones every client has a key of the operating system's, in its own process, and cannot
+    the server too. On secret ones every client draws from the operating system, in its own process, and cannot
     repeat a message after a crash: it draws new noise. With a `record` each client writes what it has spent to a file
     before it sends, and `resumed` counts it.
 
@@ -97,7 +97,6 @@ class Clients:
       oracles: of the blocks of this process; row `run * clients + place` is a client of a run.
       blocks: which clients these are.
       num_runs: at least 1.
-      secrets: what each block draws from in runs on secret streams; (): it is made.
       record: a folder of these runs alone for what their clients have spent; unused on seeded streams.
       rows: which of the recorded runs these are; (): all of them, in order.
 
@@ -122,7 +121,6 @@ class Clients:
     oracles: tuple[Any, ...]
     blocks: Blocks
     num_runs: int
-    secrets: tuple[Streams, ...] = field(default=(), repr=False)
     record: Path | None = None
     rows: tuple[int, ...] = ()
 
@@ -149,10 +147,6 @@ class Clients:
                 )
             if (relation := oracle.desk.relation) != (first := self.oracles[0].desk.relation):
                 raise ValueError(f"Expected oracles of one relation, got {relation} beside {first}.")
-        if not self.secrets:
-            device = self.oracles[0].desk.budget.device
-            secrets = tuple(Streams.secure(len(oracle.desk.budget), device) for oracle in self.oracles)
-            object.__setattr__(self, "secrets", secrets)
 
     # ------------------------------------------------------------ runs of clients, and rows of blocks
     def _rows(self, of_runs: Tensor) -> list[Tensor]:
@@ -183,14 +177,15 @@ class Clients:
 
     @cached_property
     def _remembered(self) -> dict[str, Any]:
-        """The runs' seeded streams that were asked last, and what the clients then draw from."""
+        """The runs' streams that were asked last, and what the clients then draw from."""
         return {}
 
     def streams_of(self, streams: Streams) -> tuple[Streams, ...]:
         """What the clients of each block draw from in runs on these streams."""
-        if streams.secret:
-            return self.secrets
-        if self._remembered.get("of") is not streams:
+        if self._remembered.get("of") is not streams and streams.secret:
+            own = tuple(Streams.secure(len(oracle.desk.budget), streams.keys.device) for oracle in self.oracles)
+            self._remembered.update(of=streams, are=own)
+        elif self._remembered.get("of") is not streams:
             numbers = [torch.tensor(members, device=streams.keys.device) for members in self.blocks.members]
             words = [
                 Streams(keys).words(CLIENT_PURPOSE, clients.repeat(self.num_runs), 1)
@@ -479,7 +474,6 @@ class Clients:
             oracles=tuple(oracle.take(each) for oracle, each in zip(self.oracles, rows, strict=True)),
             num_runs=len(index),
             rows=tuple(self.rows[run] for run in index.tolist()),
-            secrets=tuple(own.take(each) for own, each in zip(self.secrets, rows, strict=True)),
         )
 
 

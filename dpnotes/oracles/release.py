@@ -12,7 +12,7 @@ state: asked a second time, seeded streams would draw the noise of the first aga
 answers would be exact. Its meter counts the releases, and shares the count with every copy, part and later state
 (`lineage`), whatever belief stands beside it. A state that is restored (`states.restore`) begins a lineage of its own,
 so a run on seeded streams can be replayed from a checkpoint; that one copy alone goes on is then up to whoever copied
-it. The secret streams that a run began with refuse to draw for a call again.
+it.
 """
 
 import hashlib
@@ -568,7 +568,7 @@ class OnDesk(Protocol):
         ...
 
     def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
-        """The exact means of a plan; the granted runs alone draw from `streams`."""
+        """The exact means of a plan; of the granted runs."""
         ...
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
@@ -607,7 +607,7 @@ class OnDesk(Protocol):
             plan.close(desk)
             price = Price(main.noise_multiplier, granted, desk.relation, desk.sampling)
             return plan.state, Estimate(torch.zeros_like(plan.x), price, torch.zeros_like(plan.status), plan.status)
-        answers = self.answer(plan, streams.only(granted))
+        answers = self.answer(plan, streams)
         noise, meter, values, price = desk.release(plan, answers, streams)
         belief, gradient = self.believe(plan, noise, values)
         evaluations = None if main.evaluations is None else granted * main.evaluations

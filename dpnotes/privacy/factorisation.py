@@ -88,7 +88,7 @@ class BandedSquareRoot(SumMechanism):
         term = self.accept(state, request, streams)
         value, leaf, active = request.answer.value, term.leaf, term.active
         past, end = Layers.to_list(state.layers)
-        drawn = streams.only(active).normal(self.purpose, request.call, value.shape[1])
+        drawn = streams.normal(self.purpose, request.call, value.shape[1])
         noise = drawn.mul_(term.noise_std[:, None])
         for k, (coefficient, old) in enumerate(zip(self._coefficients()[1:], past, strict=True), start=1):
             old = old if checks.known_empty(leaf <= k) else torch.where((leaf > k)[:, None], old, 0.0)

@@ -6,13 +6,14 @@ no in `selection.py`; what noise a guarantee needs in `calibration.py`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from dpnotes import checks, validate
 from dpnotes.core import Mechanism, Price, Release, Sensitive
+from dpnotes.draws import secret
 from dpnotes.sampling import WHOLE, Noise, Sampling, check_combination
 from dpnotes.streams import Streams
 
@@ -52,13 +53,12 @@ class Gaussian:
         Raises:
           CombinationError: if no accountant knows the answer's sampling under its relation.
           ValueError: if an active run's noise is not positive and finite, or its sensitivity is negative, infinite
-            or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device;
-            of secret streams, if its call, or a later one, was drawn before for this purpose.
+            or NaN (a release without noise is asked for by name, with `Exact`), or the streams are on another device.
         """
         valid = check_release(request, streams)
-        value, scale, streams = request.answer.value, request.noise_std.double(), streams.only(valid)
+        value, scale = request.answer.value, request.noise_std.double()
         if streams.secret:
-            noisy = noisy_on_grid(value, scale, valid, "normal", self.purpose, request.call, streams)
+            noisy = noisy_on_grid("normal", value, scale, valid)
         else:
             noise = streams.normal(self.purpose, request.call, value.shape[1])
             # In float64, and rounded to the answer's type only after the noise is on it: see `Streams.normal`.
@@ -107,9 +107,9 @@ class Laplace:
         value = request.answer.value
         if value.shape[1] != 1:
             raise ValueError(f"Expected an answer of shape (runs, 1), got {tuple(value.shape)}: L1 is L2 only there.")
-        scale, streams = request.noise_std.double() / 2**0.5, streams.only(valid)
+        scale = request.noise_std.double() / 2**0.5
         if streams.secret:
-            noisy = noisy_on_grid(value, scale, valid, "laplace", self.purpose, request.call, streams)
+            noisy = noisy_on_grid("laplace", value, scale, valid)
         else:
             noisy = (laplace(streams, self.purpose, request.call) * scale)[:, None].add_(value)
         price = price_of(request, "laplace", scale / request.answer.l2_sensitivity)
@@ -117,45 +117,34 @@ class Laplace:
 
 
 def noisy_on_grid(
-    value: Tensor,
-    scale: Tensor,
-    valid: Tensor,
-    noise: Literal["normal", "laplace"],
-    purpose: str,
-    call: Tensor,
-    streams: Streams,
-    step: Tensor | None = None,
+    noise: secret.Noise, value: Tensor, scale: Tensor, valid: Tensor, step: Tensor | None = None
 ) -> Tensor:
-    """Value and noise, added as real numbers are and rounded once, to a grid: what mechanisms release on secret streams.
+    """Value and noise, added as real numbers are and rounded once, to a grid: what is released on secret streams.
 
-    The grid is public. Its step is a power of two between 2^-11 and 2^-10 of the scale of the noise. What is released is post-processing of a real
-    number plus real noise, so as private. A value is cut off at 2^62 steps, which moves no two apart; one that is not a number counts as 0:
-    an error would be a release. The derivation is docs/derivations/rounded_noise.md.
+    The grid is public. What is released is post-processing of a real number plus real noise, and as private
+    (docs/derivations/rounded_noise.md). A value is cut off at 2^62 steps, which moves no two apart, and one that is not
+    a number counts as 0: an error would be a release.
 
     Args:
+      noise: standard normal, or Laplace of scale 1; from the operating system.
       value: `(runs, dim)`.
       scale: `(runs,)` float64, of the noise.
       valid: `(runs,)` bool, the runs that have a scale.
-      noise: standard normal, or Laplace of scale 1.
-      purpose: as in `Streams.words`.
-      call: as in `Streams.words`.
-      streams: secret ones.
-      step: `(runs,)` float64, the step of the grid, if not that of `grid_of`.
+      step: `(runs,)` float64, the step of the grid; None: `grid_of(scale)`.
 
     Returns:
       `(runs, dim)` float64.
 
     Example:
       >>> one = torch.ones(1, dtype=torch.float64)
-      >>> noisy = noisy_on_grid(one[:, None], one, one > 0, "normal", "example", torch.tensor([0]), Streams.secure(1))
-      >>> (noisy * 1024).frac()
+      >>> (noisy_on_grid("normal", one[:, None], one, one > 0) * 1024).frac()
       tensor([[0.]], dtype=torch.float64)
     """
     scale = torch.where(valid, scale, 1.0)
     step = grid_of(scale) if step is None else step
     steps = (value.double() / step[:, None]).nan_to_num(0.0).clamp(-(2.0**62), 2.0**62)
     whole = steps.floor()
-    return streams.rounded(noise, purpose, call, steps - whole, scale / step).add_(whole).mul_(step[:, None])
+    return secret.rounded(noise, steps - whole, scale / step).add_(whole).mul_(step[:, None])
 
 
 def grid_of(scale: Tensor) -> Tensor:

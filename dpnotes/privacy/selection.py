@@ -121,7 +121,7 @@ class AboveThreshold:
         _check_runs(state, streams, active)
         active = _draws_afresh(state, active)
         threshold = torch.full_like(state.threshold, self.threshold)
-        noisy = self._noisy(threshold, 2, streams.only(active), f"{self.purpose}: threshold", state.searches)
+        noisy = self._noisy(threshold, 2, streams, f"{self.purpose}: threshold", state.searches)
         level = torch.full_like(noisy, 1 / self.epsilon)
         begun = SelectionState(
             state.searches + active.long(),
@@ -164,9 +164,7 @@ class AboveThreshold:
             raise ValueError(f"Expected 0 <= l2_sensitivity={moved} <= {self.sensitivity} in run {run}.")
         asked = _draws_afresh(state, asked)
         # Counted over all searches of the run, so that no two questions share their noise.
-        noisy = self._noisy(
-            value[:, 0].double(), 4, streams.only(asked), f"{self.purpose}: question", state.asked
-        )
+        noisy = self._noisy(value[:, 0].double(), 4, streams, f"{self.purpose}: question", state.asked)
         # A value that is not a number is no error, which would depend on the data: it is a no, as every comparison with
         # one is, or on secret streams counts as 0.
         yes = asked & (noisy >= state.threshold)
@@ -180,13 +178,14 @@ class AboveThreshold:
         """
         if not streams.secret:
             return value + laplace(streams, purpose, call) * (times * self.sensitivity / self.epsilon)
-        scale = 2 / self.epsilon  # in sensitivities, as is the grid: of the shorter of the two, but for far longer noise
+        scale = (
+            2 / self.epsilon
+        )  # in sensitivities, as is the grid: of the shorter of the two, but for far longer noise
         step = grid_of(torch.full_like(value, self.sensitivity * max(min(1.0, scale), 2.0**-20 * scale)))
         sensitivity = ((self.sensitivity / step).floor() + 1) * step
         steps = value.nan_to_num(0.0).clamp(-_FARTHEST * step, _FARTHEST * step)
-        everyone = torch.ones_like(value, dtype=torch.bool)
         longer = times * sensitivity / self.epsilon
-        return noisy_on_grid(steps[:, None], longer, everyone, "laplace", purpose, call, streams, step)[:, 0]
+        return noisy_on_grid("laplace", steps[:, None], longer, longer > 0, step)[:, 0]
 
     def accuracy(self, num_questions: int, beta: float) -> float:
         """How far answers may be wrong: `8 D (ln k + ln(2 / beta)) / epsilon` (Theorem 3.24).

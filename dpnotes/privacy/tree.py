@@ -120,7 +120,7 @@ class Tree(SumMechanism):
         level = _level_of(leaf.clamp_max(self.max_leaves))  # of a run that was refused, past the last leaf too
         nodes, end = Layers.to_list(state.layers)
         scale = term.noise_std * own[level] if self.optimal else term.noise_std
-        drawn = streams.only(active).normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
+        drawn = streams.normal(self.purpose, request.call, value.shape[1]).mul_(scale[:, None])
         released = drawn
         # The host waits for this, once a step: to go over all blocks instead would read a vector a level.
         levels = torch.where(active, level, -1).tolist()

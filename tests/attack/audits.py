@@ -610,12 +610,7 @@ class Unit:
     """Stands in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
 
     keys: Tensor
-
-    def only(self, active: Tensor) -> "Unit":
-        return self
-
-    def served(self, active: Tensor) -> Tensor:
-        return active
+    secret: bool = False
 
     def normal(self, purpose: str, call: Any, size: int) -> Tensor:
         return (torch.arange(len(self.keys)) - 1 == torch.as_tensor(call)).double()[:, None].repeat(1, size)

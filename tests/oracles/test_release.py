@@ -861,12 +861,6 @@ class GivenNoise:
     def __init__(self, noise: Tensor) -> None:
         self.noise, self.keys = noise, Streams.of(0, ["a"]).keys.expand(len(noise), -1)
 
-    def only(self, active: Tensor) -> Any:
-        return self
-
-    def served(self, active: Tensor) -> Tensor:
-        return active
-
     def normal(self, purpose: str, call: Tensor, size: int) -> Tensor:
         return self.noise.clone()
 

@@ -26,16 +26,11 @@ class UnitDraws:
     """Stands in for streams: run 0 draws zeros, run r draws 1 at call r - 1 and zeros otherwise."""
 
     keys: Tensor
+    secret: bool = False
 
     def normal(self, purpose: str, call: Any, size: int) -> Tensor:
         rows = torch.arange(len(self.keys)) - 1
         return (rows == torch.as_tensor(call)).double()[:, None].repeat(1, size)
-
-    def only(self, active: Tensor) -> "UnitDraws":
-        return self
-
-    def served(self, active: Tensor) -> Tensor:
-        return active
 
 
 def sums(

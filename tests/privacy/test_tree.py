@@ -48,9 +48,6 @@ class UnitDraws:
         self.calls.append((purpose, size))
         return torch.eye(size, dtype=torch.float64)[call]
 
-    def only(self, active: Tensor) -> Any:
-        return self
-
 
 def request(
     runs: int,

@@ -45,7 +45,7 @@ def distributed_noisy_sgd(
       problem_of: from the clients of a block (numbers from 0 on) to the problem of their examples; row
         `run * clients + place`, all with equally many examples. Clients of other sizes have blocks of their own.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run; of secret ones each client has keys of its own beside.
+      streams: one key a run, from which the clients' follow; or secret ones.
       blocks: the clients, and which process computes them.
       epsilon: of each client, above 0.
       delta: in (0, 1).

@@ -117,7 +117,7 @@ def distributed_drift_escape(
         `run * clients + place` is a client of a run. `oracles.holdings` has two kinds.
       parameters: of each run, or of all; the same for all clients.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run; of secret ones each client has keys of its own beside.
+      streams: one key a run, from which the clients' follow; or secret ones.
       blocks: the clients, and which process computes them.
       delta: in (0, 1), for the guarantees.
       repeat: as `algorithms.drift_escape`.

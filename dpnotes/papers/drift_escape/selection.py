@@ -560,7 +560,7 @@ def distributed_selection(
         finite is not asked about, and not accepted.
       derivatives_of: from the clients of a block to their examples; row `run * clients + place`.
       selection: what is sought, of all runs.
-      streams: one key a run; of secret ones each client has keys of its own beside. A second call with seeded ones
+      streams: one key a run, from which the clients' follow; or secret ones. A second call with seeded ones
         draws the noise of the first again, and what both may claim does not add up.
       blocks: the clients, and which process computes them.
       as_printed: with the thresholds of the paper, under which nothing may be found.

@@ -157,7 +157,7 @@ def train(
     Args:
       oracle: on a `ModuleProblem`, of one run or several.
       x: `(runs, dim)`, starting points, chosen without looking at the data.
-      streams: one key a run, the same as before if a checkpoint is there. Secret ones go on with fresh keys.
+      streams: one key a run, the same as before if a checkpoint is there. Secret ones go on with fresh noise.
       evaluation: on what, and how often; None: not at all.
       step_size: above 0, in units of length squared over loss; one, or `(num_steps,)`.
       momentum: of the moving average of the gradients (`Descent`), in [0, 1).

@@ -331,12 +331,6 @@ class GivenNoise:
     def normal(self, purpose: str, call: torch.Tensor, size: int) -> torch.Tensor:
         return self.noise.gather(1, call[:, None])
 
-    def only(self, active: torch.Tensor) -> "GivenNoise":
-        return self
-
-    def served(self, active: torch.Tensor) -> torch.Tensor:
-        return active
-
 
 def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
     """What the oracle releases for losses `z x^2 / 2 + x` on the way 0, 0.1, ..., 0.4 and back to 0."""

@@ -396,7 +396,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         broken(
             lambda: StochasticSpider(30, 0.1, 5.0, 3.0, 0.3), spider_descent,
             "direction = direction + (scale * streams.normal(_PURPOSE, state.steps, dim)).to(direction)",
-            "direction = direction + (scale * streams.normal(_PURPOSE, 0, dim)).to(direction)",
+            "direction = direction + (scale * streams.normal(_PURPOSE, state.steps // 10, dim)).to(direction)",
         ), "once",
     ),
     "an ended run that moves": (

@@ -1,5 +1,6 @@
 """Noise on secret streams is real noise, rounded once: attacks that read floating-point noise learn nothing."""
 
+import copy
 import math
 from collections.abc import Callable
 
@@ -54,7 +55,7 @@ def test_what_float64_does_not_tell_is_computed_with_more_digits(monkeypatch: py
     offset, scale = torch.rand(2, 300, dtype=torch.float64), torch.tensor([1024.0, 2047.0], dtype=torch.float64)
     drawn = {noise: secret._Drawn(noise, 600) for noise in ("normal", "laplace")}
     for noise, numbers in drawn.items():
-        monkeypatch.setattr(secret, "_Drawn", lambda *_, numbers=numbers: numbers)
+        monkeypatch.setattr(secret, "_Drawn", lambda *_, numbers=numbers: copy.deepcopy(numbers))
         clear = secret.rounded(noise, offset, scale)
         monkeypatch.setattr(secret, "ERROR", 1.0)  # nothing is clear
         assert torch.equal(secret.rounded(noise, offset, scale), clear)

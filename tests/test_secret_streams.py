@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from pretend_device import PretendCuda
-from test_device import ORACLES, RUNS, classes, network, rows, start
+from test_device import FIXED, ORACLES, RUNS, classes, network, rows, start
 from torch import Tensor, nn
 
 from dpnotes import checks, privacy
@@ -124,9 +124,7 @@ def test_augmented_pictures_are_changed_alike_in_both_passes():
     assert not torch.equal(first, problem.gradients(x).weighted_sum(torch.ones(RUNS, 12)))
     part = problem.augmented(streams.take(torch.tensor([2])), torch.tensor([2]))
     assert torch.equal(part.gradients(x[:1]).weighted_sum(torch.ones(1, 12))[0], first[2])
-    oracle = MinibatchGradient(
-        problem, FixedNoise.of([uniform(0.3, 5)] * RUNS), rows(0.3, "cpu"), 0.5, 5, clipped=True, augment=True
-    )
+    oracle = MinibatchGradient(problem, FIXED, rows(0.3, "cpu"), 0.5, 5, clipped=True, augment=True)
     assert drive(Descent(0.1), oracle, Descent(0.1).init(x, oracle), streams, 6).steps.tolist() == [5] * RUNS
 
 

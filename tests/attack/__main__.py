@@ -37,8 +37,8 @@ def run_fuzz(number: int) -> Part:
 def run_beneath(number: int) -> Part:
     rows = [
         f"Code that shows one example to another, in sums of {beneath.EXAMPLES} clipped gradients. In a neighbour one "
-        f"example is {beneath.LONGER:,.0f} times as long: how far that moves the sum, over the bound of clipping. State "
-        "that code keeps is what the assumption is about. Controls are the same code without the library's protections.",
+        f"example is {beneath.LONGER:,.0f} times as long: how far that moves the sum, over the bound of clipping. "
+        "State that code keeps is what the assumption is about. Controls have no protection of the library's.",
         "",
         "| kind | pieces of code | refused | the claim lists the assumption | said to be enforced | moved, at most | "
         "controls: moved, at least |",

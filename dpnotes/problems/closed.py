@@ -267,6 +267,8 @@ def _whole(code: Any, num_arguments: int) -> nn.Module:
 
 
 class _Tracer(fx.Tracer):
+    proxy_buffer_attributes = True  # so that a size may say how much of a buffer is used
+
     def __init__(self, vouched: tuple[type[nn.Module], ...]) -> None:
         super().__init__()
         self._vouched = vouched

@@ -51,7 +51,7 @@ def masked(m: Any, x: Tensor) -> Tensor:
     """With numbers of Python, and statements in place."""
     query, key = m.inner(x).chunk(2, -1)
     scores = query @ key.mT / math.sqrt(key.size(-1))
-    scores.masked_fill_(m.mask == 0, -math.inf)
+    scores.masked_fill_(m.mask[: x.size(1), : x.size(1)] == 0, -math.inf)
     return m.head((scores.softmax(-1) @ x).mean(1))
 
 
@@ -95,7 +95,7 @@ CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     "a layer alone": (lambda: nn.Linear(4, 3), SEQUENCES[:, 0]),
     "a transformer": (lambda: linear(lambda m, x: m.head(m.inner(x).mean(1)), inner=encoder()), SEQUENCES),
     "masked attention by hand": (
-        lambda: linear(masked, inner=nn.Linear(4, 8), mask=nn.Buffer(torch.tril(torch.ones(5, 5)))), SEQUENCES
+        lambda: linear(masked, inner=nn.Linear(4, 8), mask=nn.Buffer(torch.tril(torch.ones(9, 9)))), SEQUENCES
     ),
     "torch's attention": (
         lambda: linear(lambda m, x: m.head(F.scaled_dot_product_attention(x, x, x, is_causal=True).mean(1))), SEQUENCES

@@ -31,6 +31,7 @@ from dpnotes.streams import Streams
 
 _FUNCTIONS = {f for space, some in get_overridable_functions().items() if space is not nn.init for f in some}
 _FUNCTIONS |= {torch.arange, torch.zeros, torch.ones, torch.full, torch.eye, torch.linspace}
+_FUNCTIONS |= {nn.functional.hardswish, nn.functional.hardsigmoid, vars(torch)["_weight_norm"]}
 # Python's operators and functions of numbers; of operators that write in place the ones that make something new.
 _OPERATORS = {
     getattr(operator, name)
@@ -42,6 +43,7 @@ _IN_PLACE = {
     getattr(operator, f"i{name}"): getattr(operator, name)
     for name in ("add", "floordiv", "matmul", "mod", "mul", "pow", "sub", "truediv")
 }
+_PRIVATE = {"_weight_norm", "_threshold"}  # what functions and parametrisations of torch.nn call
 _METHODS = {"float", "double", "half", "bfloat16", "int", "long", "short", "bool", "size", "dim", "numel", "to", "view"}
 _ATTRIBUTES = set("shape ndim dtype device T mT H mH real imag is_cuda requires_grad values indices".split())
 # What reads or writes memory beneath a tensor, which may still hold another example's numbers.
@@ -189,7 +191,8 @@ def refuse_code_of_tensors(**tensors: Tensor) -> None:
     for name, tensor in tensors.items():
         if isinstance(tensor, Tensor) and type(tensor) not in TENSORS:
             kind = type(tensor).__name__
-            raise TypeError(f"Expected {name}, a {kind} with code of its own, to be a torch.Tensor: see `as_subclass`.")
+            how = "give what its `as_subclass(torch.Tensor)` returns"
+            raise TypeError(f"Expected {name}, a {kind} with code of its own, to be a torch.Tensor: {how}.")
 
 
 def stand_ins(tensors: Sequence[Tensor], count: int = 2) -> list[Tensor]:
@@ -325,7 +328,8 @@ def _check(node: fx.Node) -> None:
         written.replace_all_uses_with(node, delete_user_cb=lambda user: user > node)
     allowed = node.op == "call_method" or node.target in _FUNCTIONS
     of_functional = getattr(node.target, "__module__", None) == "torch.nn.functional"
-    if not allowed or name in _BENEATH or name.startswith("_") or "out" in node.kwargs:
+    hidden = name in _BENEATH or name.startswith("_") and name not in _PRIVATE
+    if not allowed or hidden or node.kwargs.get("out") is not None:
         raise Open(f"it calls {name}, which is no operation of torch on tensors alone")
     if name in ("embedding", "embedding_bag") and (
         len(node.args) > 3 or any(node.kwargs.get(k) for k in ("max_norm", "sparse", "scale_grad_by_freq"))

@@ -54,6 +54,7 @@ class CustomProblem:
       constants: what you know of the loss, such as `{"lipschitz": Constant(1.0, "proved", "where")}`.
 
     Raises:
+      TypeError: for data that are no `torch.Tensor`, or of a subclass.
       ValueError: for no data, lengths that disagree, NaN or infinite data.
 
     Example:

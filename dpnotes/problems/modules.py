@@ -218,6 +218,7 @@ class ModuleProblem:
     Raises:
       ValueError: for no trainable parameters, active dropout, shapes or types that disagree, labels out of range;
         embeddings with sparse gradients, or whose gradients depend on how often a word is in the batch.
+      TypeError: for a module that cannot be copied; for data of a subclass of `torch.Tensor`.
 
     Example:
       >>> module = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))

@@ -55,6 +55,10 @@ def masked(m: Any, x: Tensor) -> Tensor:
     return m.head((scores.softmax(-1) @ x).mean(1))
 
 
+def in_order(m: Any, x: Tensor) -> Tensor:
+    return m.head(F.normalize(x).sort(1).values + torch.tensor([1.0, 2, 3, 4]))
+
+
 def encoder() -> nn.Module:
     layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
     return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
@@ -100,8 +104,12 @@ CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     "torch's attention": (
         lambda: linear(lambda m, x: m.head(F.scaled_dot_product_attention(x, x, x, is_causal=True).mean(1))), SEQUENCES
     ),
-    "sorted, with a constant": (
-        lambda: linear(lambda m, x: m.head(x.sort(1).values + torch.tensor([1.0, 2, 3, 4]))), SEQUENCES[:, 0]
+    "sorted, with a constant": (lambda: linear(in_order), SEQUENCES[:, 0]),
+    "a weight's norm apart": (
+        lambda: linear(
+            lambda m, x: m.head(F.hardswish(m.inner(x))), inner=nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+        ),
+        SEQUENCES[:, 0],
     ),
     "tied weights, and one that is not used": (tied, WORDS),
 }  # fmt: skip

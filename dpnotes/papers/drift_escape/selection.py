@@ -106,6 +106,7 @@ class ExampleDerivatives:
       examples_at_once: how many Hessians are held at once, at least 1.
 
     Raises:
+      TypeError: for data that are no `torch.Tensor`, or of a subclass.
       ValueError: for no data, or tensors of one row whose lengths disagree.
 
     Example:

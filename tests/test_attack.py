@@ -18,7 +18,7 @@ from dpnotes import oracles, privacy
 from dpnotes.core import Guarantee, Ledger, Price, Relation
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.streams import Streams
-from tests.attack import audits, fuzz, kills, mutants
+from tests.attack import audits, beneath, fuzz, kills, mutants
 from tests.attack.__main__ import PAGE, SIZES, with_figures
 
 
@@ -145,6 +145,16 @@ def test_a_command_line_that_breaks_is_reported(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("dpnotes.cli._calculator", broken)
     assert fuzz.one_command(["calc", "goldstein.node"]) == ("refused", "KeyError: 'goldstein.node'")
+
+
+# ---------------------------------------------------------------- beneath
+@pytest.mark.parametrize("kind", beneath.KINDS)
+def test_code_that_shows_one_example_to_another_is_refused_named_or_harmless(kind: str):
+    found, controls = beneath.attack(kind)
+    assert beneath.verdict(found, controls) == []
+    assert len(beneath.verdict(controls, found)) >= len(found), (
+        "controls are caught, and what moves nothing is no control"
+    )
 
 
 # ---------------------------------------------------------------- kills

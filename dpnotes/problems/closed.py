@@ -4,14 +4,16 @@ A module's `forward`, or a loss, is free code. It may keep something of one exam
 class, a file, or beneath torch's transforms, and no search of its surroundings shows that it never does. So it gets to
 see no example. `torch.fx` runs it once, on symbols that stand for its arguments; what it did with them is a list of
 layers and operations, and that list is what passes run. What each of them may be is said here, by what torch says of
-it: none writes to what it was given, none draws, none reads memory beneath its tensors. In-place operations on what
-was computed, such as `x += y`, are replaced by those that make something new.
+it: none writes to what it was given, none reads memory beneath its tensors; what draws is refused when it does.
+In-place operations on what was computed, such as `x.mul_(y)`, are replaced by those that make something new. Numbers
+and tensors that the code reads elsewhere stay what they are when it is followed.
 
-The list is compared with the code, on stand-ins of the data's shape, type and range: outputs and gradients have to be
-the same. Where there is no such list, or it differs, the code is *open*: its examples are shown to it one at a time
+The list is compared with the code, on stand-ins of the data's shape and type: outputs and gradients have to be the
+same. Where there is no such list, or it differs, the code is *open*: its examples are shown to it one at a time
 (`problems.passes`), and what it does with them is an assumption of every claim.
 """
 
+import math
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +21,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.fx.node import map_aggregate
 from torch.nn.modules import module as nn_module
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.overrides import get_overridable_functions
 from torch.utils._pytree import tree_leaves
 
@@ -27,21 +31,24 @@ from dpnotes.streams import Streams
 
 _FUNCTIONS = {f for space, some in get_overridable_functions().items() if space is not nn.init for f in some}
 _FUNCTIONS |= {torch.arange, torch.zeros, torch.ones, torch.full, torch.eye, torch.linspace}
-# Python's operators on tensors; of those that write in place the ones that make something new.
+_FUNCTIONS |= {nn.functional.hardswish, nn.functional.hardsigmoid, vars(torch)["_weight_norm"]}
+# Python's operators and functions of numbers; of operators that write in place the ones that make something new.
 _OPERATORS = {
     getattr(operator, name)
     for name in (
         "abs add and_ eq floordiv ge getitem gt inv invert le lt matmul mod mul ne neg not_ or_ pos pow sub truediv xor"
     ).split()
-}
+} | {function for function in vars(math).values() if callable(function)}
 _IN_PLACE = {
     getattr(operator, f"i{name}"): getattr(operator, name)
     for name in ("add", "floordiv", "matmul", "mod", "mul", "pow", "sub", "truediv")
 }
+_PRIVATE = {"_weight_norm", "_threshold"}  # what functions and parametrisations of torch.nn call
 _METHODS = {"float", "double", "half", "bfloat16", "int", "long", "short", "bool", "size", "dim", "numel", "to", "view"}
 _ATTRIBUTES = set("shape ndim dtype device T mT H mH real imag is_cuda requires_grad values indices".split())
-# What reads or writes memory beneath a tensor, or gives numbers to Python.
-_BENEATH = {"as_strided", "item", "set_data", "from_file", "data_ptr", "numpy", "tolist", "storage"}
+# What reads or writes memory beneath a tensor, which may still hold another example's numbers.
+_BENEATH = {"as_strided", "set_data", "from_file", "resize", "empty", "empty_like", "empty_permuted", "empty_strided"}
+_BENEATH |= {"new_empty", "new_empty_strided", "as_strided_copy", "as_strided_scatter"}
 _PLAIN = (
     int,
     float,
@@ -55,7 +62,6 @@ _PLAIN = (
     torch.layout,
     type(...),
 )
-_CONTAINERS = nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict
 
 Loss = Callable[..., Tensor]  # of parameters and one example
 TENSORS: set[type] = {Tensor, nn.Parameter}  # which bring no code of their own
@@ -81,34 +87,44 @@ def closed(code: Callable[..., Any], num_arguments: int, vouched: Sequence[type[
     Example:
       >>> closed(nn.Sequential(nn.Linear(2, 2), nn.ReLU()), 1)(torch.ones(1, 2)).shape
       torch.Size([1, 2])
-      >>> closed(lambda x: x * len(x), 1)
+      >>> closed(lambda x: x * len(x), 1)  # doctest: +ELLIPSIS
       Traceback (most recent call last):
       dpnotes.problems.closed.Open: torch.fx cannot follow it ('len' is not supported in symbolic tracing by default...
     """
-    if isinstance(code, nn.Module) and _is_known(code, tuple(vouched)):
-        return code
-    try:
-        tracer = _Tracer(tuple(vouched))
-        graph = tracer.trace(_whole(code, num_arguments))
-        for node in list(graph.nodes):
-            _check(node)
-            if node.op in ("call_module", "get_attr") and isinstance(code, nn.Module):
-                node.target = str(node.target).removeprefix("code.")
-        root = code if isinstance(code, nn.Module) else tracer.root
-        for held in vars(tracer.root).values():  # tensors that the code holds elsewhere
-            if isinstance(held, Tensor) and root is code:
-                raise Open(f"it reads a tensor of shape {tuple(held.shape)} that is no buffer: register it as one")
-        found = fx.GraphModule(root, graph)
-    except Open:
-        raise
-    except Exception as error:  # whatever code raises that is given symbols
-        said = (str(error) or type(error).__name__).splitlines()[0]
-        raise Open(
-            f"torch.fx cannot follow it ({said}): write it in torch's operations, without branches on values or sizes"
-        ) from None
+    found: Any = code
+    if not (isinstance(code, nn.Module) and _is_known(code, tuple(vouched))):
+        try:
+            found = _listed(code, num_arguments, tuple(vouched))
+        except Open:
+            raise
+        except Exception as error:  # whatever code raises that is given symbols
+            said = (str(error) or type(error).__name__).splitlines()[0]
+            how = "write it in torch's operations, without branches on values or sizes"
+            raise Open(f"torch.fx cannot follow it ({said}): {how}") from None
     for name, tensor in [*found.named_parameters(), *found.named_buffers()]:
         if type(tensor) not in TENSORS:
             raise Open(f"{name} is a {type(tensor).__name__}, which brings code of its own: give it as a torch.Tensor")
+    return found
+
+
+def _listed(code: Any, num_arguments: int, vouched: tuple[type[nn.Module], ...]) -> fx.GraphModule:
+    tracer, used, made = _Tracer(vouched), {}, set()
+    graph = tracer.trace(_whole(code, num_arguments))
+    for node in list(graph.nodes):
+        _check(node)
+        if node.op in ("call_module", "get_attr"):
+            name = str(node.target)
+            part = operator.attrgetter(name)(tracer.root)
+            if not name.startswith("code."):  # a tensor that the code made or holds: as it is now, whatever it becomes
+                name, part = f"code.constant_of_code_{len(made)}", part.detach().clone()
+                made.add(name.removeprefix("code."))
+            node.target = name.removeprefix("code.")
+            used[node.target] = part
+    found = fx.GraphModule(used, graph)
+    type(found).__call__ = nn.Module.__call__  # fx's own prints errors that passes catch
+    if isinstance(code, nn.Module):  # all that it has, in its own order and by its own names
+        for kind in ("_parameters", "_buffers", "_modules"):
+            vars(found)[kind] = vars(code)[kind] | {k: v for k, v in vars(found)[kind].items() if k in made}
     return found
 
 
@@ -163,8 +179,27 @@ def _tried(what: str, of: Callable[[], Any]) -> Any:
         raise Open(f"{what} cannot be run on stand-ins for examples ({said})") from None
 
 
+def refuse_code_of_tensors(**tensors: Tensor) -> None:
+    """Refuse data that bring code of their own, which would see all examples.
+
+    Raises:
+      TypeError: naming them.
+
+    Example:
+      >>> refuse_code_of_tensors(inputs=torch.ones(2))
+    """
+    for name, tensor in tensors.items():
+        if isinstance(tensor, Tensor) and type(tensor) not in TENSORS:
+            kind = type(tensor).__name__
+            how = "give what its `as_subclass(torch.Tensor)` returns"
+            raise TypeError(f"Expected {name}, a {kind} with code of its own, to be a torch.Tensor: {how}.")
+
+
 def stand_ins(tensors: Sequence[Tensor], count: int = 2) -> list[Tensor]:
-    """So many examples that are none of the data's: seeded, of its shape, type and range.
+    """So many examples that are none of the data's: seeded, of its shape and type.
+
+    Whole numbers are in the data's range, as indices have to be. Others are in [0, 1) whatever the data: what passes
+    run is decided on them, and should not hang on the largest number of one example.
 
     Example:
       >>> [each.shape for each in stand_ins([torch.ones(9, 3), torch.zeros(9).long()])]
@@ -174,14 +209,10 @@ def stand_ins(tensors: Sequence[Tensor], count: int = 2) -> list[Tensor]:
     for place, tensor in enumerate(tensors):
         uniform = Streams.of("stand-ins", [place]).uniform("stand-ins", 0, count * max(1, tensor[0].numel()))
         uniform = uniform[0, : count * tensor[0].numel()].view(count, *tensor.shape[1:]).to(tensor.device)
-        if tensor.is_complex() or not tensor.numel():
-            found.append(uniform.to(tensor.dtype))
-            continue
-        low, high = (end.double() for end in tensor.aminmax())
-        if tensor.dtype == torch.bool or not tensor.is_floating_point():
-            found.append((low + uniform * (high - low + 1)).floor().clamp(low, high).to(tensor.dtype))
-        else:
-            found.append((low + uniform * (high - low)).to(tensor.dtype))
+        if tensor.numel() and not (tensor.is_complex() or tensor.is_floating_point()):
+            low, high = (end.double() for end in tensor.aminmax())
+            uniform = (low + uniform * (high - low + 1)).floor().clamp(low, high)
+        found.append(uniform.to(tensor.dtype))
     return found
 
 
@@ -239,6 +270,8 @@ def _whole(code: Any, num_arguments: int) -> nn.Module:
 
 
 class _Tracer(fx.Tracer):
+    proxy_buffer_attributes = True  # so that a size may say how much of a buffer is used
+
     def __init__(self, vouched: tuple[type[nn.Module], ...]) -> None:
         super().__init__()
         self._vouched = vouched
@@ -256,27 +289,27 @@ def _is_known(layer: nn.Module, vouched: tuple[type[nn.Module], ...]) -> bool:
     kind, own = type(layer), vars(layer)
     home = sys.modules.get(kind.__module__)
     of_torch = kind.__module__.startswith("torch.nn.modules.") and getattr(home, kind.__name__, None) is kind
-    if kind not in vouched and not of_torch or isinstance(layer, _CONTAINERS):
+    if kind not in vouched and not of_torch:
         return False
-    if "forward" in own or _has_hooks(layer) or isinstance(layer, nn.modules.lazy.LazyModuleMixin):
+    if "forward" in own or _has_hooks(layer) or isinstance(layer, LazyModuleMixin):
         return False
     if layer.training and own.get("track_running_stats") or own.get("max_norm") is not None:
         return False
     given = [value for value in own.values() if callable(value) and not isinstance(value, nn.Module | type)]
-    if any(not (getattr(value, "__module__", None) or "torch").startswith("torch") for value in given):
+    if not _FUNCTIONS.issuperset(given):
         return False  # an activation of one's own
     return all(_is_known(child, vouched) for child in layer.children())
 
 
 def _has_hooks(layer: nn.Module) -> bool:
     hooks = "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks"
-    return any(vars(layer)[name] for name in hooks) or nn_module._has_any_global_hook()
+    return any(vars(layer)[name] for name in hooks) or bool(nn_module._has_any_global_hook())
 
 
 def _check(node: fx.Node) -> None:
     """Refuse a step that is not known, and replace one in place by one that makes something new."""
     name = getattr(node.target, "__name__", str(node.target))
-    fx.node.map_aggregate((node.args, node.kwargs), lambda part: _check_plain(name, part))
+    map_aggregate((node.args, node.kwargs), lambda part: _check_plain(name, part))
     if node.op not in ("call_function", "call_method"):
         return
     if node.target in _IN_PLACE:
@@ -290,34 +323,36 @@ def _check(node: fx.Node) -> None:
         return
     if node.op == "call_method" and name.endswith("_") and hasattr(Tensor, name[:-1]):
         node.target = name = name.removesuffix("_")
+        written = node.args[0]
+        assert isinstance(written, fx.Node)
+        written.replace_all_uses_with(node, delete_user_cb=lambda user: user > node)
     allowed = node.op == "call_method" or node.target in _FUNCTIONS
     of_functional = getattr(node.target, "__module__", None) == "torch.nn.functional"
-    if not allowed or name in _BENEATH or name.startswith("_") or "out" in node.kwargs:
+    hidden = name in _BENEATH or name.startswith("_") and name not in _PRIVATE
+    if not allowed or hidden or node.kwargs.get("out") is not None:
         raise Open(f"it calls {name}, which is no operation of torch on tensors alone")
+    if name in ("embedding", "embedding_bag") and (
+        len(node.args) > 3 or any(node.kwargs.get(k) for k in ("max_norm", "sparse", "scale_grad_by_freq"))
+    ):
+        raise Open(f"it calls {name} with more than a table and a padding row")
     if of_functional:
         node.kwargs = {**node.kwargs, **({"inplace": False} if node.kwargs.get("inplace") else {})}
-        table = name in ("embedding", "embedding_bag")
-        if table and (
-            len(node.args) > 3 or any(node.kwargs.get(k) for k in ("max_norm", "sparse", "scale_grad_by_freq"))
-        ):
-            raise Open(f"it calls {name} with more than a table and a padding row")
     elif name not in _METHODS and not _only_reads(name):
-        raise Open(
-            f"it calls {name}, which writes to what it is given, draws, or is not torch's: use another operation"
-        )
+        raise Open(f"it calls {name}, which writes to what it is given, gives more than tensors, or is not torch's")
 
 
 def _only_reads(name: str) -> bool:
-    """Whether, as its schemas say, an operation neither writes to its arguments nor draws."""
+    """Whether, as its schemas say, an operation makes tensors of tensors and writes to none that it is given.
+
+    One that draws moves a generator, which passes refuse (`problems.passes`); `torch.func.vmap` refuses it, too.
+    """
     packet = getattr(torch.ops.aten, name, None)
-    if packet is None:
-        return False
-    found = [getattr(packet, overload) for overload in packet.overloads()]
-    plain = [each for each in found if not any(a.is_out for a in each._schema.arguments)]
-    return bool(plain) and not any(
-        torch.Tag.nondeterministic_seeded in each.tags
-        or any(a.alias_info is not None and a.alias_info.is_write for a in each._schema.arguments)
-        for each in plain
+    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()] if packet else []
+    plain = [each for each in schemas if each.returns and not any(a.is_out for a in each.arguments)]
+    given = [each for each in plain if each.arguments and str(each.arguments[0].type) == "Tensor"]
+    return bool(plain) and not (
+        any(a.alias_info is not None and a.alias_info.is_write for each in plain for a in each.arguments)
+        or any("Tensor" not in str(made.type) for each in given for made in each.returns)
     )
 
 

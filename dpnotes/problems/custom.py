@@ -9,7 +9,7 @@ from torch import Tensor
 from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import full_precision, row_norms
-from dpnotes.problems.closed import closed_loss
+from dpnotes.problems.closed import closed_loss, refuse_code_of_tensors
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
 
@@ -54,6 +54,7 @@ class CustomProblem:
       constants: what you know of the loss, such as `{"lipschitz": Constant(1.0, "proved", "where")}`.
 
     Raises:
+      TypeError: for data that are no `torch.Tensor`, or of a subclass.
       ValueError: for no data, lengths that disagree, NaN or infinite data.
 
     Example:
@@ -71,6 +72,7 @@ class CustomProblem:
         validate.at_least(1, dim=dim, num_data_tensors=len(data))
         for i, tensor in enumerate(data):
             validate.instance(Tensor, **{f"data[{i}]": tensor})
+            refuse_code_of_tensors(**{f"data[{i}]": tensor})
         validate.same_length(**{f"data[{i}]": tensor for i, tensor in enumerate(data)})
         validate.at_least(1, num_examples=len(data[0]))
         for i, tensor in enumerate(data):

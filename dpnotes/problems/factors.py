@@ -289,6 +289,8 @@ class Factors:
 
     def norms(self) -> Tensor:
         """Norms of the gradients by example of all these parameters together, `(batch,)`."""
+        if not self.large and self.small is None:
+            raise ValueError("Expected a loss that depends on a trainable parameter.")
         return norms(gradient for gradient in (*self.large.values(), self.small) if gradient is not None)
 
     @full_precision()

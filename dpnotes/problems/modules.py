@@ -17,7 +17,7 @@ from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.precision import deterministic_convolutions
 from dpnotes.problems.augmentation import Augmentation
-from dpnotes.problems.closed import TENSORS, Open, closed, refuse_writes, same, stand_ins
+from dpnotes.problems.closed import TENSORS, Open, closed, refuse_code_of_tensors, refuse_writes, same, stand_ins
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
 from dpnotes.problems.passes import Examples, Loss, Outputs, Passes, Values
@@ -218,6 +218,7 @@ class ModuleProblem:
     Raises:
       ValueError: for no trainable parameters, active dropout, shapes or types that disagree, labels out of range;
         embeddings with sparse gradients, or whose gradients depend on how often a word is in the batch.
+      TypeError: for a module that cannot be copied; for data of a subclass of `torch.Tensor`.
 
     Example:
       >>> module = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
@@ -258,13 +259,14 @@ class ModuleProblem:
         self._sizes = [parameter.numel() for _, parameter in named]
         self._inputs = inputs if isinstance(inputs, tuple) else (inputs,)
         self._labels = labels
+        refuse_code_of_tensors(labels=labels, **{f"inputs[{i}]": tensor for i, tensor in enumerate(self._inputs)})
         self._dtype, self._device = named[0][1].dtype, labels.device
         if self._dtype not in (torch.float32, torch.float64):
             raise ValueError(f"Expected module of {self._dtype} to be float32 or float64; for bfloat16 see autocast.")
         self._start = torch.cat([parameter.reshape(-1) for _, parameter in named]).to(self._device)
         try:
             self._module = copy.deepcopy(module).to(self._device)
-        except TypeError as error:
+        except (TypeError, RuntimeError) as error:
             raise TypeError(f"Expected module={type(module).__name__} to be one that can be copied: {error}.") from None
         _refuse_dropout(self._module)
         self._batch_norms = [name for name, m in self._module.named_modules() if _mixes(m)]
@@ -276,7 +278,7 @@ class ModuleProblem:
         self._max_examples_at_once = max_examples_at_once
         self._augmentation: Augmentation | None = None
         self._example, self.vouched = example, tuple(kind.__name__ for kind in vouched)
-        _refuse_by_name(self._module, self._inputs)
+        _refuse_by_name(self._module)
         self._check_data()
         run, self.opens = self._module, None  # what passes run, and why that is the module's own code
         try:
@@ -684,7 +686,10 @@ class ModuleProblem:
         """
         if self.mixes_examples:
             return self._module, self._loss
-        run = closed(self._module, len(self._inputs), vouched)
+        tensors = [*self._module.parameters(), *self._module.buffers()]
+        # Of the same tensors: code that keeps what it sees would keep symbols.
+        followed = copy.deepcopy(self._module, {id(tensor): tensor for tensor in tensors})
+        run = closed(followed, len(self._inputs), vouched)
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
         start, (inputs, labels) = self._split(self._start.clone()), self._stand_ins
         refuse_writes(run, *(tensor[:1] for tensor in inputs))
@@ -696,11 +701,14 @@ class ModuleProblem:
         weights = torch.ones(len(labels), dtype=self._dtype, device=self._device)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            autocast, self._autocast = self._autocast, None  # rounds to other numbers where sums have another order
             try:
                 found, code = (each.summed(start, self._stand_ins, weights) for each in (known, own))
             except Exception as error:
                 said = (str(error) or type(error).__name__).splitlines()[0]
                 raise Open(f"it cannot be tried on made-up examples ({said}): give example=, a public one") from None
+            finally:
+                self._autocast = autocast
         if not same(found, code):
             raise Open("its operations give other numbers than its code")
         return run, loss
@@ -732,14 +740,13 @@ def _forget_statistics(layer: nn.Module) -> None:
     layer.track_running_stats = False
 
 
-def _refuse_by_name(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+def _refuse_by_name(module: nn.Module) -> None:
     """What is known to look at all examples, said before anything is computed; no claim rests on this."""
     for name, layer in module.named_modules():
         if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and (layer.scale_grad_by_freq or layer.sparse):
             flag = "scale_grad_by_freq" if layer.scale_grad_by_freq else "sparse"
             raise ValueError(f"Expected {name}.{flag}=True to be False: clipping needs each example's own gradient.")
-    named = [*module.named_parameters(), *module.named_buffers(), *((f"inputs[{i}]", t) for i, t in enumerate(inputs))]
-    for name, tensor in named:
+    for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
         if type(tensor) not in TENSORS and "__torch_dispatch__" in vars(type(tensor)):
             kind = type(tensor).__name__
             raise ValueError(f"Expected {name} to be a torch.Tensor, not a {kind} with code of its own.")

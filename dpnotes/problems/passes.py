@@ -30,7 +30,13 @@ from torch import Tensor, nn
 # A layer's own forward pass on all examples needs the tensor beneath vmap's, and vmap's tensor of what came out. There
 # is no public way to it but an `autograd.Function` with a vmap rule, which took 15 ms more of each step of the paper's
 # ConvNet. The other private names say what a function brings, for which torch has no public question.
-from torch._C._functorch import _add_batch_dim, _unwrap_batched, maybe_current_level  # type: ignore[attr-defined]
+from torch._C._autograd import _top_saved_tensors_default_hooks  # type: ignore[attr-defined]
+from torch._C._functorch import (  # type: ignore[attr-defined]
+    _add_batch_dim,
+    _unwrap_batched,
+    is_functorch_wrapped_tensor,
+    maybe_current_level,
+)
 from torch._functorch.autograd_function import custom_function_call
 from torch._ops import OpOverload
 from torch.autograd.graph import get_gradient_edge
@@ -79,8 +85,13 @@ class Passes:
         self._direct: set[str] = set()  # parameters that were used by more than the call of their layer
         self._overwritten: set[nn.Module] = set()  # layers whose inputs or outputs are changed in place
         self._hooks = [type(m).__name__ for m in module.modules() if m._backward_hooks or m._backward_pre_hooks]
-        fixed = [(name, t) for name, t in module.named_parameters() if not t.requires_grad] + [*module.named_buffers()]
-        self._fixed = [(name, tensor, tensor.detach().clone()) for name, tensor in fixed]
+        self._fixed = [
+            (f"{path}.{name}".removeprefix("."), own, name, tensor.detach().clone())
+            for path, part in module.named_modules()
+            for own in (part._parameters, part._buffers)
+            for name, tensor in own.items()
+            if tensor is not None and id(tensor) not in self._names
+        ]
         # The compiler traces vmap, but no code that changes a module, as `_known_layers` does.
         compiled = compile and (known or whole)
         self._plain = torch.compile(self._together) if compiled else functools.partial(self._together, called=_called)
@@ -193,8 +204,10 @@ class Passes:
         return found
 
     def _refuse_changes(self) -> None:
-        for name, tensor, before in self._fixed:
-            if not bool(torch.isclose(tensor, before, 0, 0, equal_nan=True).all()):
+        for name, own, local, before in self._fixed:
+            now = own.get(local)
+            kept = now is not None and not is_functorch_wrapped_tensor(now) and now.shape == before.shape
+            if now is None or not kept or not bool(torch.isclose(now.to(before), before, 0, 0, equal_nan=True).all()):
                 raise ValueError(f"Expected a pass to leave {name} as it is: another example could read what changed.")
 
     def _passed(self, together: Callable[[], Any], one_by_one: Callable[[], Any]) -> tuple[Any, str | None]:
@@ -296,6 +309,9 @@ def refuse_what_sees_all() -> None:
     modes = [*_get_current_function_mode_stack(), *_get_current_dispatch_mode_stack()]
     if named := [type(mode).__name__ for mode in modes if type(mode) not in ONLY_LOOK]:
         raise ValueError(f"Expected no {named[0]} around a pass: it would see all examples.")
+    hooks = _top_saved_tensors_default_hooks(False)
+    if hooks is not None and hooks[0].__module__ != torch.autograd.graph.__name__:  # torch's own move tensors alone
+        raise ValueError("Expected no saved-tensor hooks around a pass: they would see all examples.")
     if nn.modules.module._has_any_global_hook():
         raise ValueError("Expected no global hooks of modules around a pass: they would see all examples.")
 

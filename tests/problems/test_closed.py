@@ -1,5 +1,6 @@
 """Closed code: which modules and losses are known operations alone, and what becomes of the others."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dpnotes.core import Relation
 from dpnotes.guarantees import SHOWN_ALONE, examples_apart
 from dpnotes.oracles.clipped import ClippedGradient
+from dpnotes.papers.drift_escape.selection import ExampleDerivatives
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
@@ -45,6 +47,31 @@ def attention(m: Any, x: Tensor) -> Tensor:
     return m.head(mixed.relu_().mean(1))
 
 
+def masked(m: Any, x: Tensor) -> Tensor:
+    """With numbers of Python, and statements in place."""
+    query, key = m.inner(x).chunk(2, -1)
+    scores = query @ key.mT / math.sqrt(key.size(-1))
+    scores.masked_fill_(m.mask[: x.size(1), : x.size(1)] == 0, -math.inf)
+    return m.head((scores.softmax(-1) @ x).mean(1))
+
+
+def in_order(m: Any, x: Tensor) -> Tensor:
+    return m.head(F.normalize(x).sort(1).values + torch.tensor([1.0, 2, 3, 4]))
+
+
+def encoder() -> nn.Module:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+
+
+def tied() -> nn.Module:
+    """Declared in another order than they are used."""
+    words = nn.Embedding(7, 4)
+    module = linear(lambda m, x: m.out(m.words(x).mean(1)), out=nn.Linear(4, 7, bias=False), words=words)
+    module.get_submodule("out").weight = words.weight
+    return module
+
+
 IMAGES, WORDS, SEQUENCES = normal(6, 3, 32, 32).float(), torch.arange(18).view(6, 3) % 7, normal(6, 5, 4).float()
 CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     "ConvNet": (lambda: conv_net(3, width=4, norm="group"), IMAGES),
@@ -70,6 +97,21 @@ CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
     ),
     "words": (lambda: nn.Sequential(nn.Embedding(7, 4, padding_idx=0), nn.Flatten(), nn.Linear(12, 3)), WORDS),
     "a layer alone": (lambda: nn.Linear(4, 3), SEQUENCES[:, 0]),
+    "a transformer": (lambda: linear(lambda m, x: m.head(m.inner(x).mean(1)), inner=encoder()), SEQUENCES),
+    "masked attention by hand": (
+        lambda: linear(masked, inner=nn.Linear(4, 8), mask=nn.Buffer(torch.tril(torch.ones(9, 9)))), SEQUENCES
+    ),
+    "torch's attention": (
+        lambda: linear(lambda m, x: m.head(F.scaled_dot_product_attention(x, x, x, is_causal=True).mean(1))), SEQUENCES
+    ),
+    "sorted, with a constant": (lambda: linear(in_order), SEQUENCES[:, 0]),
+    "a weight's norm apart": (
+        lambda: linear(
+            lambda m, x: m.head(F.hardswish(m.inner(x))), inner=nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
+        ),
+        SEQUENCES[:, 0],
+    ),
+    "tied weights, and one that is not used": (tied, WORDS),
 }  # fmt: skip
 
 
@@ -87,7 +129,8 @@ def test_ordinary_networks_are_closed_and_their_gradients_their_own(name: str):
     alone = torch.zeros_like(total)
     for inputs_of_one, label in zip(inputs, LABELS, strict=True):
         loss = F.cross_entropy(module(inputs_of_one[None]), label[None])
-        own = torch.cat([t.flatten() for t in torch.autograd.grad(loss, [*module.parameters()])])
+        own = torch.autograd.grad(loss, [*module.parameters()], materialize_grads=True)
+        own = torch.cat([t.flatten() for t in own])
         alone += own / own.norm()
     torch.testing.assert_close(total, alone, rtol=1e-2, atol=1e-3)
 
@@ -126,7 +169,8 @@ OPEN: dict[str, tuple[Callable[[Any, Tensor], Tensor], str]] = {
     "random numbers": (lambda m, x: m.head(x + torch.rand_like(x)), "it calls rand_like"),
     "strides": (lambda m, x: m.head(x.as_strided(x.shape, (4, 1))), "it calls as_strided"),
     "its data": (lambda m, x: m.head(x.data), "it reads .data"),
-    "a tensor elsewhere": (lambda m, x: m.head(x + ELSEWHERE), "that is no buffer"),
+    "uninitialised memory": (lambda m, x: m.head(x + torch.empty_like(x)), "it calls empty_like"),
+    "strides, as numbers": (lambda m, x: m.head(x * x.stride(0)), "it calls stride"),
     "running statistics": (
         lambda m, x: m.head(F.batch_norm(x[:, None].expand(-1, 4, 4), m.mean, m.var, training=True)[:, 0]),
         "batch_norm, which writes to what it is given",
@@ -134,7 +178,6 @@ OPEN: dict[str, tuple[Callable[[Any, Tensor], Tensor], str]] = {
     "a mode": (in_a_mode, "Quantised|other numbers|tried on made-up"),
     "saved-tensor hooks": (with_int8_activations, "other numbers|tried on made-up|cannot follow"),
 }
-ELSEWHERE = torch.ones(4)
 
 
 @pytest.mark.filterwarnings("ignore:Examples are passed one by one")
@@ -186,6 +229,9 @@ def test_what_is_around_a_pass_is_refused():
             asked()
         with pytest.raises(ValueError, match="Expected no Quantised around a pass"), Quantised():
             asked()
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t.round(), lambda t: t)
+        with pytest.raises(ValueError, match="Expected no saved-tensor hooks around a pass"), hooks:
+            asked()
         handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
         try:
             with pytest.raises(ValueError, match="Expected no global hooks"):
@@ -195,7 +241,7 @@ def test_what_is_around_a_pass_is_refused():
 
 
 class Wrapper(Tensor):
-    """A tensor that brings code of its own."""
+    """A tensor that brings code of its own, which sees all examples."""
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -209,8 +255,15 @@ def test_what_is_refused_by_name():
     ):
         with pytest.raises(ValueError, match=said):
             ModuleProblem(nn.Sequential(layer, nn.Flatten(), nn.Linear(12, 3)), WORDS, LABELS)
-    with pytest.raises(ValueError, match=r"inputs\[0\] to be a torch.Tensor, not a Wrapper"):
-        ModuleProblem(nn.Linear(4, 3), normal(6, 4).float().as_subclass(Wrapper), LABELS)
+    inputs, wrapped = normal(6, 4).float(), normal(6, 4).float().as_subclass(Wrapper)
+    for name, made in {
+        r"inputs\[0\]": lambda: ModuleProblem(nn.Linear(4, 3), wrapped, LABELS),
+        "labels": lambda: ModuleProblem(nn.Linear(4, 4), inputs, wrapped, loss=lambda out, own: (out - own).sum(1)),
+        r"data\[0\]": lambda: CustomProblem(lambda x, a: (x - a).square().sum(), 4, wrapped),
+        r"data\[0\]\[0\]": lambda: ExampleDerivatives(lambda x, a: (x - a).square().sum(), ((wrapped,),)),
+    }.items():
+        with pytest.raises(TypeError, match=f"{name}, a Wrapper with code of its own, to be a torch.Tensor"):
+            made()
 
 
 class Mine(nn.Module):
@@ -261,14 +314,79 @@ def test_a_loss_of_one_s_own_takes_outputs_of_any_kind():
     assert bool((double.gradients(x).norms() > 0).all())
 
 
-def test_stand_ins_are_of_the_data_s_type_and_range_and_no_row_of_them():
+def test_stand_ins_are_of_the_data_s_type_and_hang_on_no_number_of_them():
     data = [normal(9, 3).float(), torch.arange(9) + 5, torch.tensor([True, False, True]), torch.zeros(4, 0)]
     found = stand_ins(data, 50)
     for tensor, made in zip(data, found, strict=True):
         assert made.dtype == tensor.dtype and made.shape == (50, *tensor.shape[1:])
-    assert float(found[0].min()) >= float(data[0].min()) and float(found[0].max()) <= float(data[0].max())
+    assert torch.equal(found[0], stand_ins([1e3 * data[0]], 50)[0]) and 0 <= float(found[0].min())
     assert sorted(found[1].unique().tolist()) == [*range(5, 14)]
-    assert not any(torch.equal(row, other) for row in found[0] for other in data[0])
+
+
+def test_autocast_and_parameters_that_the_loss_does_not_see():
+    inputs, module = normal(6, 4).float(), nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    assert ModuleProblem(module, inputs, LABELS, autocast=torch.bfloat16).opens is None
+    problem = ModuleProblem(linear(lambda m, x: x[:, :3]), inputs, LABELS)
+    with pytest.raises(ValueError, match="Expected a loss that depends on a trainable parameter"):
+        problem.gradients(problem.initial(Streams.of("x", [0]))).norms()
+
+
+def test_which_code_runs_does_not_depend_on_one_long_example():
+    """With its size as the stand-ins', losses are flat, and a list that forgets a change of a view seems right."""
+
+    def doubled(m: Any, x: Tensor) -> Tensor:
+        h = m.head(x)
+        h[:, 0].mul_(2)
+        return h
+
+    inputs = normal(6, 4).float()
+    long = torch.cat([1e3 * inputs[:1], inputs[1:]])
+    assert ModuleProblem(linear(doubled), inputs, LABELS).opens is not None
+    assert ModuleProblem(linear(doubled), long, LABELS).opens is not None
+
+
+def test_a_table_whose_gradient_counts_words_is_open():
+    module = linear(lambda m, x: m.head(torch.embedding(m.table, x, -1, True, False).mean(1)))
+    module.table = nn.Parameter(normal(1000, 4).float())
+    problem = ModuleProblem(module, 300 * WORDS % 1000, LABELS)  # stand-ins seldom share a word
+    assert problem.opens is not None and "more than a table" in problem.opens
+
+
+def test_code_may_keep_what_it_sees_but_no_buffer():
+    def keeps(m: Any, x: Tensor) -> Tensor:
+        m.last = m.head(x)
+        return m.last
+
+    def replaces(m: Any, x: Tensor) -> Tensor:
+        m.mean = m.mean + x.detach()
+        return m.head(x + m.mean)
+
+    inputs = normal(6, 4).float()
+    problem = ModuleProblem(linear(keeps), inputs, LABELS)
+    x = problem.initial(Streams.of("x", [0]), only=[])
+    assert problem.opens is None and bool(problem.evaluate(x, inputs, LABELS)[0].isfinite())
+    module = linear(replaces)
+    module.register_buffer("mean", torch.zeros(1, 4))
+    with pytest.raises(ValueError, match="Expected a pass to leave mean as it is"):
+        ModuleProblem(module, inputs, LABELS).gradients(x).norms()
+
+
+def test_a_constant_is_what_it_was_at_construction():
+    held = torch.ones(4)
+    problem = CustomProblem(lambda x, a: (x * held - a).square().sum(), 4, torch.zeros(3, 4))
+    held.mul_(100)  # control: its code would see this
+    assert problem.opens is None and problem.gradients(torch.ones(1, 4)).norms().tolist() == [[4.0, 4.0, 4.0]]
+
+
+def test_an_activation_of_one_s_own_is_no_part_of_a_known_layer():
+    assert nn.TransformerEncoderLayer(4, 2, 8, 0.0, activation=torch.tanh).activation is torch.tanh
+    for activation, known in ((torch.tanh, True), (F.gelu, True), (torch.ones(1, 5, 8).mul, False)):
+        layer = nn.TransformerEncoderLayer(4, 2, 8, 0.0, activation=activation, batch_first=True)
+        if known:
+            assert closed(layer, 1) is layer
+        else:
+            with pytest.raises(Open):
+                closed(layer, 1)
 
 
 def test_a_list_of_operations_has_the_code_s_own_parameters():

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpnotes import validate
 from dpnotes.core import WHOLE, Estimate, Guarantee, Relation, Status
@@ -25,7 +25,7 @@ from dpnotes.privacy import search
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.noise import TOLERANCE
-from dpnotes.problems.closed import Open, closed, compare_losses
+from dpnotes.problems.closed import Open, closed, compare_losses, refuse_code_of_tensors
 from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.streams import Streams
@@ -106,6 +106,7 @@ class ExampleDerivatives:
       examples_at_once: how many Hessians are held at once, at least 1.
 
     Raises:
+      TypeError: for data that are no `torch.Tensor`, or of a subclass.
       ValueError: for no data, or tensors of one row whose lengths disagree.
 
     Example:
@@ -130,6 +131,7 @@ class ExampleDerivatives:
             validate.instance(tuple, **{f"data[{row}]": own})
             for i, tensor in enumerate(own):
                 validate.instance(Tensor, **{f"data[{row}][{i}]": tensor})
+                refuse_code_of_tensors(**{f"data[{row}][{i}]": tensor})
             lengths = [len(tensor) if tensor.dim() else 0 for tensor in own]
             validate.at_least(1, num_data_tensors=len(own), num_examples=min(lengths, default=0))
             validate.same_length(**{f"data[{row}][{i}]": tensor for i, tensor in enumerate(own)})
@@ -137,7 +139,7 @@ class ExampleDerivatives:
             object.__setattr__(self, "apart", (SHOWN_ALONE,))
 
     @cached_property
-    def _known(self) -> Callable[..., Tensor] | None:
+    def _known(self) -> nn.Module | None:
         """The loss as known operations (`problems.closed`), if it is that."""
         with suppress(Open):
             return closed(self.loss, 1 + len(self.data[0]))

@@ -166,6 +166,8 @@ class TrainingPlan:
         report: Callable[[str], None] | None = None,
         not_covered: tuple[str, ...] = (),
         start_is_public: bool = False,
+        example: tuple[Tensor, ...] | None = None,
+        vouched: tuple[type[nn.Module], ...] = (),
     ) -> Trained:
         """Train a network from the weights that it has.
 
@@ -189,6 +191,8 @@ class TrainingPlan:
           not_covered: what else depends on the data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
           start_is_public: the weights owe nothing to these data although a plan has trained them: on public data, or on
             those of other people. Then this training's claim stands alone.
+          example: inputs and label of a public example, `(1, ...)` each, that the network is tried on; or None.
+          vouched: classes of layers of which you say that they treat each example by itself; the claim names them.
 
         Raises:
           DamagedFileError: if the checkpoint there is not what was written.
@@ -220,7 +224,7 @@ class TrainingPlan:
             settings = {**checkpoint.settings, "trained before": [str(claim) for claim in before]}
             checkpoint = replace(checkpoint, settings=settings)
         self._warn_of_other_data(len(labels))
-        problem = ModuleProblem(module, inputs, labels, loss=loss)
+        problem = ModuleProblem(module, inputs, labels, loss=loss, example=example, vouched=vouched)
         oracle = self.oracle(problem)
         streams = Streams.secure(1, labels.device) if streams is None else streams
         start = problem.initial(streams, only=[])

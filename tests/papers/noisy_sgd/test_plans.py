@@ -13,12 +13,13 @@ from typing import Any
 import nbformat
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from dpnotes.core import Relation, Status
 from dpnotes.guarantees import (
     COSTS_ARE_PUBLIC,
     OVERSPENT,
+    SHOWN_ALONE,
     STATISTICS_WITHOUT_NOISE,
     TUNED_ON_PRIVATE_DATA,
     together,
@@ -59,13 +60,36 @@ def network() -> nn.Module:
     return module
 
 
-def trained(plan: TrainingPlan = PLAN, run: str = "a", points=POINTS, labels=LABELS, **more: Any) -> Trained:
-    return plan.train(network(), points, labels, **{"step_size": 0.5, "streams": Streams.of("training", [run])} | more)
+def trained(
+    plan: TrainingPlan = PLAN, run: str = "a", points=POINTS, labels=LABELS, module=None, **more: Any
+) -> Trained:
+    usual: dict[str, Any] = {"step_size": 0.5, "streams": Streams.of("training", [run])}
+    return plan.train(module or network(), points, labels, **usual | more)
 
 
 # ---------------------------------------------------------------- one training after another
 def on(module: nn.Module, run: str = "b", plan: TrainingPlan = PLAN, **more: Any) -> Trained:
     return plan.train(module, POINTS, LABELS, step_size=0.5, streams=Streams.of("training", [run]), **more)
+
+
+class Scaled(nn.Module):
+    """A layer that torch.fx cannot follow."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x if len(x) > 0 else x
+
+
+def test_a_plan_passes_on_a_public_example_and_layers_that_are_vouched_for(tmp_path: Path):
+    module, checkpoint = nn.Sequential(Scaled(), network()), Checkpoint(tmp_path / "run.pt", every=10)
+    example = torch.ones(1, 4), torch.zeros(1, dtype=torch.int64)
+    named = trained(module=module, vouched=(Scaled,), example=example, checkpoint=checkpoint).guarantee
+    assert [a.statement[:7] for a in named.assumptions if "vouched" in a.statement] == ["Scaled "]
+    assert SHOWN_ALONE not in named.assumptions
+    assert SHOWN_ALONE in trained(module=module).guarantee.assumptions, "control"
+    with pytest.raises(ValueError, match="other terms"):
+        trained(module=module, checkpoint=checkpoint)  # the claim would no longer name the layer
+    with pytest.raises(ValueError, match=r"example of shape \(1, 5\)"):
+        trained(example=(torch.ones(1, 5), example[1]))
 
 
 CARRIED = {

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from dpnotes.draws import secret
 from dpnotes.privacy.mechanisms import Gaussian, Laplace, grid_of, is_exact, noisy_on_grid
 from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.streams import Streams
+from tests.attack import lattice
 
 CPU = torch.device("cpu")
 
@@ -130,7 +131,7 @@ def test_a_search_is_on_one_grid_and_its_sensitivity_is_rounded_up(epsilon: floa
     state, _ = search.begin(search.init(streams), streams, one > 0)
     for value in (-1e300, 0.3, torch.nan, -torch.inf):
         question = Sensitive(torch.full((1, 1), value, dtype=torch.float64), one / 3, Relation.REPLACE_ONE, "proved")
-        state, _ = search.ask(replaced(state), question, streams, one > 0)
+        state, _ = search.ask(replace(state, halted=torch.zeros_like(state.halted)), question, streams, one > 0)
     steps = {float(step) for _, _, step in given}
     assert len(steps) == 1 and len(given) == 5
     (step,) = steps
@@ -140,81 +141,11 @@ def test_a_search_is_on_one_grid_and_its_sensitivity_is_rounded_up(epsilon: floa
     assert scales[1:] == [2 * scales[0]] * 4 and float(state.threshold / step).is_integer()
 
 
-def replaced(state):  # noqa: ANN001, ANN201
-    from dataclasses import replace
-
-    return replace(state, halted=torch.zeros_like(state.halted))
-
-
 # ---------------------------------------------------------------- attacks
-RUNS, AWAY = 300, 0.7310585786  # of 300 runs each adds noise to 0 or to this, in 1,000 coordinates
-Draw = Callable[[torch.Tensor], torch.Tensor]
-
-
-def by_rings(bits: int) -> Callable[[torch.Tensor], int | None]:
-    """Which answer leaves radii of pairs that a uniform number of so many bits has: long ones, which are far apart."""
-
-    def attack(noisy: torch.Tensor) -> int | None:
-        fits = []
-        for answer in (0.0, AWAY):
-            squares = (noisy.double() - torch.tensor(answer, dtype=noisy.dtype)).view(-1, 2).square().sum(1)
-            uniform = (-squares / 2).exp() * 2.0**bits
-            far = uniform[uniform < 2.0 ** (bits - 7)]
-            off = (far - far.round()).abs()
-            fits.append(bool((torch.minimum(off, (off - 0.5).abs()) < 0.12).all()))
-        return None if fits[0] == fits[1] else int(fits[1])
-
-    return attack
-
-
-def by_low_bits(noisy: torch.Tensor) -> int:
-    """Noise that is added to 0 keeps bits that are lost in a sum with a larger answer."""
-    small = noisy[noisy.abs() < 2.0**-6].double()
-    lowest = 2.0**53 if noisy.dtype == torch.float64 else 2.0**24
-    return int(not bool(((small * lowest).frac() != 0).any()))
-
-
-def told(attack: Callable[[torch.Tensor], int | None], draw: Draw, dtype: torch.dtype) -> int:
-    """In how many runs the attack names the answer; where it cannot, it tosses a coin."""
-    generator, right = torch.Generator().manual_seed(1), 0
-    for _ in range(RUNS):
-        truth, coin = torch.randint(2, (2,), generator=generator).tolist()
-        guess = attack(draw(torch.full((1, 1000), AWAY * truth, dtype=dtype)))
-        right += (coin if guess is None else guess) == truth
-    return right
-
-
-def coarse(value: torch.Tensor) -> torch.Tensor:
-    """Box and Muller's numbers of a uniform number of 24 bits."""
-    generator, pairs = np.random.default_rng(), value.numel() // 2
-    radius = np.sqrt(-2 * np.log(generator.integers(1, 2**24, pairs) / 2.0**24))
-    angle = 2 * np.pi * generator.random(pairs)
-    noise = np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(1, -1)
-    return (value.double() + torch.from_numpy(noise)).to(value.dtype)
-
-
-def seeded(value: torch.Tensor) -> torch.Tensor:
-    """What streams with a seed give."""
-    keys = torch.randint(2**32, (1, 2))
-    return value + Streams(keys).normal("noise", 0, value.shape[1]).to(value.dtype)
-
-
-def without_grid(value: torch.Tensor) -> torch.Tensor:
-    """Full precision, and no grid."""
-    return value + secret.normals(1, value.numel() // 2, CPU).view(1, -1).to(value.dtype)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("attack", "control", "dtype"),
-    [
-        (by_rings(52), seeded, torch.float64),
-        (by_rings(24), coarse, torch.float32),
-        (by_low_bits, without_grid, torch.float64),
-        (by_low_bits, seeded, torch.float64),
-    ],
-)
-def test_attacks_are_at_chance_and_catch_the_control(attack: Callable, control: Draw, dtype: torch.dtype):
-    low, high = stats.binom.ppf([1e-5, 1 - 1e-5], RUNS, 0.5)
-    assert told(attack, control, dtype) > 0.9 * RUNS > high, "control"
-    assert low <= told(attack, lambda value: released(value, 1.0), dtype) <= high
+@pytest.mark.parametrize("name", lattice.ATTACKS)
+def test_attacks_are_at_chance_and_catch_the_control(name: str):
+    ours, control = lattice.attack(name)
+    low, high = lattice.chance()
+    assert low <= ours <= high < control and control > 0.9 * lattice.RUNS
+    assert lattice.verdict(name, ours, control) == [] and lattice.verdict(name, control, ours)

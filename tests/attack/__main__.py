@@ -1,4 +1,4 @@
-"""`python -m tests.attack fuzz|beneath|kills|audits|mutants|all [--write]`: run it; what is wrong ends in status 1.
+"""`python -m tests.attack fuzz|beneath|lattice|kills|audits|mutants|all [--write]`: what is wrong ends in status 1.
 
 `all` is all but mutants, 20 minutes at most on two cores. `--write` puts the figures into docs/privacy.md; what
 is only a part of an attack (`--number`) is never written.
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import torch
 
-from tests.attack import audits, beneath, fuzz, kills, mutants
+from tests.attack import audits, beneath, fuzz, kills, lattice, mutants
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "privacy.md"
-SIZES = {"fuzz": 5000, "beneath": 3000, "kills": 20, "audits": 100, "mutants": mutants.NUMBER}
+SIZES = {"fuzz": 5000, "beneath": 3000, "lattice": lattice.RUNS, "kills": 20, "audits": 100, "mutants": mutants.NUMBER}
 Part = tuple[list[str], list[str]]  # lines for the page, and what is wrong
 
 
@@ -63,6 +63,15 @@ def run_beneath(number: int) -> Part:
     ]
     wrong += [f"scales: {worst:.8f} of the clip"] * (worst > 1 + beneath.scales.ROOM)
     return rows, wrong + ["scales: a control that goes unnoticed"] * (control < 1.1)
+
+
+def run_lattice(number: int) -> Part:
+    rows, wrong = ["| attack | answers told on secret streams | of the control |", "|---|---|---|"], []
+    for name in lattice.ATTACKS:
+        ours, control = lattice.attack(name)
+        rows.append(f"| {name} | {ours} of {number} | {control} |")
+        wrong += lattice.verdict(name, ours, control)
+    return rows, wrong
 
 
 def run_kills(number: int) -> Part:
@@ -114,7 +123,7 @@ def run_mutants(number: int) -> Part:
 
 
 ATTACKS: dict[str, Callable[[int], Part]] = {
-    "fuzz": run_fuzz, "beneath": run_beneath, "kills": run_kills, "audits": run_audits, "mutants": run_mutants,
+    "fuzz": run_fuzz, "beneath": run_beneath, "lattice": run_lattice, "kills": run_kills, "audits": run_audits, "mutants": run_mutants,
 }  # fmt: skip
 
 

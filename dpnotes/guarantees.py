@@ -217,6 +217,17 @@ def assumptions_of_runs(
     return seed, *arithmetic, GIVEN_IS_PUBLIC, *([SHARED_NOISE] if shared_noise else [])
 
 
+def rest_of(*parts: Iterable[Assumption]) -> tuple[Assumption, ...]:
+    """What a claim rests on that is made of parts, each named once; what is enforced in some of them alone is not said.
+
+    Example:
+      >>> rest_of([ROUNDED_ONCE, GIVEN_IS_PUBLIC], [REAL_NUMBERS, GIVEN_IS_PUBLIC]) == (GIVEN_IS_PUBLIC, REAL_NUMBERS)
+      True
+    """
+    found = dict.fromkeys(each for part in parts for each in part)
+    return tuple(each for each in found if each != ROUNDED_ONCE or REAL_NUMBERS not in found)
+
+
 def together(claims: Iterable[Guarantee]) -> Guarantee:
     """What may be claimed for all that several runs on the same data released, one after the other.
 
@@ -233,8 +244,8 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
     Example:
       >>> one = Guarantee(1.0, 1e-5, Relation.ZERO_OUT, "PLD", (NOISE_IS_SECRET,))
       >>> print(together([one, one]))
-      (2, 2e-05)-DP, zero-out-one, by the sum of 2 claims (PLD), assuming that the seed is secret (it came from the
-      operating system and was not stored); what each of them may cost was settled without looking at the data
+      (2, 2e-05)-DP, zero-out-one, by the sum of 2 claims (PLD), assuming that noise came from the operating system, is
+      random and was not stored; what each of them may cost was settled without looking at the data
     """
     claims = tuple(claims)
     for number, claim in enumerate(claims):
@@ -243,7 +254,7 @@ def together(claims: Iterable[Guarantee]) -> Guarantee:
         raise ValueError(f"Expected claims={[claim.relation.value for claim in claims]} to be for the same neighbours.")
     if len(claims) == 1:
         return claims[0]
-    rests = dict.fromkeys(each for claim in claims for each in claim.assumptions)
+    rests = rest_of(*(claim.assumptions for claim in claims))
     how = ", ".join(dict.fromkeys(claim.accountant for claim in claims))
     return Guarantee(
         sum(claim.nominal_epsilon for claim in claims),

@@ -78,7 +78,7 @@ def restore(template: State, tensors: dict[str, Tensor]) -> State:
 
     For going on after a crash, or to ask what would have come of it; of what follows from two copies of one state only
     one is published. A stored state knows what had been spent when it was stored: to go back to one whose run went on
-    forgets what was spent since, and draws the same noise again (which secret streams refuse).
+    forgets what was spent since, and from seeded streams draws the same noise again.
 
     Raises:
       ValueError: if the names differ, or a tensor's shape or dtype does.

@@ -11,8 +11,8 @@ its epsilon is the mechanism's, not the file's. `Streams.secure` draws from the 
 nothing can be drawn again, and such a run cannot be repeated.
 
 What anyone can repeat is also floating-point noise: which numbers can come out depends on the exact answer (Mironov,
-"On significance of the least significant bits for differential privacy", CCS 2012). On secret streams mechanisms round
-once, as real numbers would be (`draws.secret.rounded`). docs/privacy.md says more.
+"On significance of the least significant bits for differential privacy", CCS 2012). On secret streams mechanisms
+without memory round once, as real numbers would be (`draws.secret.rounded`). docs/privacy.md says more.
 """
 
 import hashlib

@@ -16,7 +16,7 @@ from torch import Tensor
 Noise = Literal["normal", "laplace"]
 
 _TOP = np.uint64(11)  # what is left of a word above these bits is exact in float64
-# What a noise number is computed with may be off by this much at most: ten times what is derived.
+# What a noise number is off by at most, in standard deviations or scales: docs/derivations/rounded_noise.md.
 ERROR = 2.0**-40
 _MORE = 256  # random bits that a number is continued by where float64 does not tell how it is rounded
 
@@ -92,13 +92,13 @@ class _Drawn:
 def rounded(noise: Noise, offset: Tensor, scale: Tensor) -> Tensor:
     """The nearest whole numbers to `offset + scale * noise`, `(runs, size)` float64, for noise that is real.
 
-    Where float64 leaves two whole numbers possible, which happens once in some 10^8 numbers, it is computed with more
+    Where float64 leaves two whole numbers possible, which happens once in some 10^8 numbers at 2^11 steps a deviation, it is computed with more
     random bits and digits: the chance that these do not tell either is below 2^-200.
 
     Args:
       noise: standard normal, or Laplace of scale 1.
-      offset: `(runs, size)` float64, in [0, 1).
-      scale: `(runs,)` float64, from 1 to 2^32.
+      offset: `(runs, size)` float64, in [-1/2, 1/2].
+      scale: `(runs,)` float64, at most 2^32.
 
     Example:
       >>> noisy = rounded("normal", torch.zeros(1, 50_000, dtype=torch.float64), torch.tensor([4096.0]).double())

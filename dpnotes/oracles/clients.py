@@ -17,7 +17,7 @@ from torch import Tensor
 
 from dpnotes import checks, files, per_run, validate
 from dpnotes.core import Estimate, Guarantee, Price, Status
-from dpnotes.guarantees import Assumption, as_json, from_json
+from dpnotes.guarantees import Assumption, as_json, from_json, rest_of
 from dpnotes.lineage import Lineage
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.release import Meter, Plan, State
@@ -485,10 +485,10 @@ def _remembers_noise(belief: Any) -> bool:
 
 def _weakest(claims: Sequence[Guarantee]) -> Guarantee:
     """The claim of the largest epsilon, which rests on what any of the claims does."""
-    assumptions = dict.fromkeys(each for claim in claims for each in claim.assumptions)
+    assumptions = rest_of(*(claim.assumptions for claim in claims))
     not_covered = dict.fromkeys(each for claim in claims for each in claim.not_covered)
     weakest = max(claims, key=lambda claim: claim.epsilon)
-    return replace(weakest, assumptions=tuple(assumptions), not_covered=tuple(not_covered))
+    return replace(weakest, assumptions=assumptions, not_covered=tuple(not_covered))
 
 
 def _required(newest: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import WHOLE, Guarantee, Price, Relation, Sensitive
-from dpnotes.guarantees import Assumption
+from dpnotes.guarantees import Assumption, rest_of
 from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.selection import AboveThreshold, SelectionState
@@ -166,7 +166,7 @@ class Search:
         if self.eigenvalue_error:
             statement = f"no eigenvalue that is computed is off by more than {self.eigenvalue_error:g}"
             bounds = (*bounds, Assumption(statement, "assumed"))
-        rests = tuple(dict.fromkeys((*assumptions_of(streams, rounded_once=True), *claim.assumptions, *bounds)))
+        rests = rest_of(assumptions_of(streams, rounded_once=True), claim.assumptions, bounds)
         events = list(released)
         alone = account(events, claim.delta).epsilon if events else 0.0
         if claim.nominal_epsilon > alone * (1 + 1e-9):
@@ -228,7 +228,7 @@ def select_stationary_point(
       smallest_eigenvalue: of the full-data Hessian, `(runs,)`, within `search.eigenvalue_error`.
       streams: one key a run.
       state: `Selection.state` of the last search with these streams, None for the first one. A second search without it
-        draws the noise of the first, and what both may claim does not add up: secret streams refuse that.
+        draws the noise of the first from seeded streams, and what both may claim does not add up.
 
     Returns:
       The selection; a run that found none says so.

@@ -18,6 +18,7 @@ from dpnotes.privacy.mechanisms import grid_of, laplace, noisy_on_grid
 from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling, check_combination
 from dpnotes.streams import Streams
 
+_SLACK = 1e-12  # relative: of a question's sensitivity above the declared one, by rounding
 _FARTHEST = 2.0**51  # steps that a value may be from 0: a sum of noise and a longer one is not exact
 
 
@@ -157,7 +158,7 @@ class AboveThreshold:
                 f"got {question.relation} on {question.sampling.scheme}."
             )
         asked = active & ~state.halted
-        allowed = (question.l2_sensitivity >= 0) & (question.l2_sensitivity <= self.sensitivity * (1 + 1e-12))
+        allowed = (question.l2_sensitivity >= 0) & (question.l2_sensitivity <= self.sensitivity * (1 + _SLACK))
         if bool((asked & ~allowed).any()):
             run = int((asked & ~allowed).nonzero()[0])
             moved = question.l2_sensitivity[run].item()
@@ -182,7 +183,7 @@ class AboveThreshold:
             2 / self.epsilon
         )  # in sensitivities, as is the grid: of the shorter of the two, but for far longer noise
         step = grid_of(torch.full_like(value, self.sensitivity * max(min(1.0, scale), 2.0**-20 * scale)))
-        sensitivity = ((self.sensitivity / step).floor() + 1) * step
+        sensitivity = ((self.sensitivity * (1 + _SLACK) / step).floor() + 1) * step
         steps = value.nan_to_num(0.0).clamp(-_FARTHEST * step, _FARTHEST * step)
         longer = times * sensitivity / self.epsilon
         return noisy_on_grid("laplace", steps[:, None], longer, longer > 0, step)[:, 0]
@@ -192,7 +193,8 @@ class AboveThreshold:
 
         With probability at least `1 - beta` every value answered yes is at least `threshold - accuracy`, and every
         value answered no at most `threshold + accuracy`, provided that only the last of the k may lie above
-        `threshold - accuracy`. On secret streams noise is at most a part in 500 longer, and rounded to a grid.
+        `threshold - accuracy`. On secret streams noise is longer by a part in
+        500 at most for epsilon above 1e-6, and values count up to 10^12 sensitivities from 0.
 
         Args:
           num_questions: k, at least 1.

@@ -667,7 +667,7 @@ def test_all_clients_go_on_after_the_last_round_that_one_has_sent(tmp_path: Path
     assert one == two == [[3, 3]] and spent[0][0] == pytest.approx(1.5 * unspent[0][0])
 
 
-def test_secret_clients_go_on_with_fresh_keys_and_no_file_has_one(tmp_path: Path):
+def test_secret_clients_go_on_with_fresh_noise(tmp_path: Path):
     begun(tmp_path, 3)
     for each in tmp_path.glob("*.pt"):
         stored = torch.load(io.BytesIO(files.unsealed(each)), weights_only=True)
@@ -678,7 +678,7 @@ def test_secret_clients_go_on_with_fresh_keys_and_no_file_has_one(tmp_path: Path
         assert streams.secret
         gradients.append(clients.estimate(state.oracle, state.x, streams, ACTIVE[:1])[1].gradient)
     assert not (gradients[0] == gradients[1]).any()
-    with pytest.raises(ValueError, match="its seed was secret"):
+    with pytest.raises(ValueError, match="its noise is secret"):
         client_checkpoint.resume(tmp_path, Descent(0.1).init(torch.ones(1, 2), clients), clients, STREAMS)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpnotes import validate
 from dpnotes.core import FRESH, Guarantee, Relation
-from dpnotes.guarantees import Assumption
+from dpnotes.guarantees import Assumption, rest_of
 from dpnotes.methods.drift_escape import Repeat
 from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.oracles.blocks import Blocks
@@ -178,7 +178,7 @@ def trusted_server(runs: Runs) -> tuple[Guarantee, ...]:
             claims.append(Guarantee(math.inf, own.delta, Relation.REPLACE_ONE, "no noise", rests, own.not_covered))
             continue
         event = Event(math.sqrt(clients.blocks.num_clients * 0.5 / budget), Relation.REPLACE_ONE, FRESH, 1)
-        assumptions = (*rests, *(a for a in own.assumptions if a not in rests))
+        assumptions = rest_of(rests, own.assumptions)
         claims.append(account([event], own.delta, assumptions=assumptions, not_covered=own.not_covered))
     return tuple(claims)
 

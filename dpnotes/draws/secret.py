@@ -92,8 +92,8 @@ class _Drawn:
 def rounded(noise: Noise, offset: Tensor, scale: Tensor) -> Tensor:
     """The nearest whole numbers to `offset + scale * noise`, `(runs, size)` float64, for noise that is real.
 
-    Where float64 leaves two whole numbers possible, which happens once in some 10^8 numbers at 2^11 steps a deviation, it is computed with more
-    random bits and digits: the chance that these do not tell either is below 2^-200.
+    Where float64 leaves two whole numbers possible, which happens once in some 10^8 numbers at 2^11 steps a deviation,
+    it is computed with more random bits and digits: the chance that these do not tell either is below 2^-200.
 
     Args:
       noise: standard normal, or Laplace of scale 1.

@@ -328,7 +328,8 @@ def norms(gradients: Iterable[FactoredGradient]) -> Tensor:
     kept = (each.amin(0) > low) & (lengths < high)
     squares = torch.where(kept, computed, bounds.square()).masked_fill_(lengths > _LONGEST, torch.inf)
     total = squares.to(computed.dtype).sum(0)
-    kept = (total > limits.tiny / limits.eps) & total.isfinite()
+    kept = (total > limits.tiny / limits.eps) & (total < torch.inf)
+    # The root of the sums' own type, which on a CPU is not that of float64 rounded: ordinary norms have had its bits.
     return torch.where(kept, total.sqrt(), squares.sum(0).sqrt_().to(computed.dtype))
 
 

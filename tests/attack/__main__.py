@@ -123,8 +123,13 @@ def run_mutants(number: int) -> Part:
 
 
 ATTACKS: dict[str, Callable[[int], Part]] = {
-    "fuzz": run_fuzz, "beneath": run_beneath, "lattice": run_lattice, "kills": run_kills, "audits": run_audits, "mutants": run_mutants,
-}  # fmt: skip
+    "fuzz": run_fuzz,
+    "beneath": run_beneath,
+    "lattice": run_lattice,
+    "kills": run_kills,
+    "audits": run_audits,
+    "mutants": run_mutants,
+}
 
 
 def with_figures(page: str, name: str, lines: list[str]) -> str:

@@ -76,8 +76,8 @@ def released(value: Tensor) -> Tensor:
     return Gaussian().release(value.new_zeros(1, 0), request, Streams.secure(1))[1]
 
 
-# The attack, the noise that it was made for, the type of the answers, and the one that is not 0, in all coordinates: for
-# radii so near that real noise hides it. Low bits say nothing that real noise would.
+# The attack, the noise that it was made for, the type of the answers, and the answer that is not 0, in all coordinates:
+# for radii so near that real noise hides it. Low bits say nothing that real noise would.
 ATTACKS: dict[str, tuple[Attack, Draw, torch.dtype, float]] = {
     "radii of 52 bits": (by_rings(52), seeded, torch.float64, 0.00073),
     "radii of 24 bits, float32": (by_rings(24), coarse, torch.float32, 0.00073),

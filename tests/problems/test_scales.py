@@ -26,6 +26,14 @@ LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
 ROOM = 3e-7  # of float32: a few roundings of lengths, products and weights
 
 
+def test_ordinary_norms_are_the_roots_of_the_sums_of_squares_to_the_bit():
+    """Stored results of trained networks have these bits, and clipped training amplifies the last one."""
+    numbers = Streams.of("ordinary", range(6)).normal("factors", 0, 1000 * 8).view(6, 1000, 1, 8).float()
+    layers = [factors.Outer(inputs, errors) for inputs, errors in zip(numbers[:3], numbers[3:], strict=True)]
+    squares = torch.stack([layer.squares().squared_norms for layer in layers]).sum(0)
+    assert torch.equal(factors.norms(layers), squares.sqrt())
+
+
 def exponents(name: str, count: int) -> Tensor:
     """From 1e-30 to 1e30."""
     return 10 ** (60 * Streams.of("scales", [name]).uniform("scales", 0, count)[0] - 30)

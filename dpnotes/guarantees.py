@@ -145,7 +145,7 @@ ROUNDED_ONCE = Assumption(
     "answer and noise are added as real numbers are, and rounded once to a public grid", "enforced", True
 )
 EXACT_SUMS = Assumption(
-    "answers are sums as of real numbers (in float32 20,000 terms moved one by .0016 more than its sensitivity), and "
+    "answers are sums as of real numbers (in float32 20,000 terms moved one by .0025 more than its sensitivity), and "
     "nobody sees how long the run takes",
     "assumed",
 )

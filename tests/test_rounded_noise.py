@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -54,7 +55,7 @@ def test_a_uniform_number_is_fine_near_both_ends(monkeypatch: pytest.MonkeyPatch
 
 def test_what_float64_does_not_tell_is_computed_with_more_digits(monkeypatch: pytest.MonkeyPatch):
     offset, scale = torch.rand(2, 300, dtype=torch.float64), torch.tensor([1024.0, 2047.0], dtype=torch.float64)
-    drawn = {noise: secret._Drawn(noise, 600) for noise in ("normal", "laplace")}
+    drawn = {noise: secret._Drawn(noise, 600) for noise in get_args(secret.Noise)}
     for noise, numbers in drawn.items():
         monkeypatch.setattr(secret, "_Drawn", lambda *_, numbers=numbers: copy.deepcopy(numbers))
         clear = secret.rounded(noise, offset, scale)
@@ -139,6 +140,26 @@ def test_a_search_is_on_one_grid_and_its_sensitivity_is_rounded_up(epsilon: floa
     sensitivity = scales[0] * epsilon / 2
     assert 1 / 3 < sensitivity <= 1 / 3 + step and abs(sensitivity / step - round(sensitivity / step)) < 1e-6
     assert scales[1:] == [2 * scales[0]] * 4 and float(state.threshold / step).is_integer()
+
+
+# ---------------------------------------------------------------- the limits that docs/privacy.md states
+def test_what_seeded_noise_gives_away_is_not_understated():
+    radii = np.sqrt(-2 * np.log(np.arange(1, 2**21, dtype=np.float64) * 2.0**-53))
+    assert round(radii[0], 2) == 8.57, "the largest"
+    # Coordinates of 4 to 8 are 2^-21 apart in float32: radii that lie further from each other are told apart.
+    told = (radii[:-1] - radii[1:] > 2.0**-21).sum() * 2.0**-53
+    assert 2e-11 < told < 4e-11 and told * 1e6 > 1e-5
+
+
+def test_a_float32_sum_moves_by_more_than_its_sensitivity():
+    terms = torch.rand(20_000, generator=torch.Generator().manual_seed(0)) * 0.2 + 0.8
+    excess = terms.sum().double() - torch.stack([terms.index_fill(0, torch.tensor(row), 0).sum() for row in range(500)])
+    worst = float((excess - terms[:500].double()).max())
+    assert 0.0005 < worst < 0.01, "privacy.md says .0025; a processor adds in its own order"
+    exact = terms.double().sum() - torch.stack(
+        [terms.double().index_fill(0, torch.tensor(row), 0).sum() for row in range(500)]
+    )
+    assert float((exact - terms[:500].double()).max()) < 1e-9, "control: float64 moves by the term"
 
 
 # ---------------------------------------------------------------- attacks

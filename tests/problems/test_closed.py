@@ -4,7 +4,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def _modules_start_alike() -> None:
     torch.manual_seed(0)
 
 
-def linear(function: Callable[[Any, Tensor], Tensor], **parts: Any) -> nn.Module:
+def linear(function: Callable[[Any, Tensor], Any], **parts: Any) -> nn.Module:
     return Both(function, head=nn.Linear(4, 3), **parts)
 
 
@@ -301,7 +301,10 @@ def test_a_loss_of_one_s_own_takes_outputs_of_any_kind():
     module = linear(lambda m, x: {"logits": m.head(x), "more": (x.double().sum(1), x)})
     loss = lambda outputs, labels: F.cross_entropy(outputs["logits"], labels, reduction="none")  # noqa: E731
     inputs = normal(6, 4).float()
-    problem, plain = ModuleProblem(module, inputs, LABELS, loss=loss), ModuleProblem(module.head, inputs, LABELS)
+    problem, plain = (
+        ModuleProblem(module, inputs, LABELS, loss=loss),
+        ModuleProblem(cast(nn.Module, module.head), inputs, LABELS),
+    )
     x = problem.initial(Streams.of("x", [0]), only=[])
     assert problem.opens is None
     torch.testing.assert_close(problem.gradients(x).norms(), plain.gradients(x).norms())
@@ -391,7 +394,7 @@ def test_an_activation_of_one_s_own_is_no_part_of_a_known_layer():
 
 def test_a_list_of_operations_has_the_code_s_own_parameters():
     module = nn.Sequential(nn.Linear(2, 2), linear(lambda m, x: m.head(x), inner=nn.Linear(2, 4)))
-    module[1].forward = None  # control: code is followed where it stands
+    module[1].forward = None  # pyright: ignore[reportAttributeAccessIssue]  # control: code is followed where it stands
     with pytest.raises(Open):
         closed(module, 1)
     module = nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True))

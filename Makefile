@@ -36,7 +36,7 @@ test-all: chromium $(VENV)/.triton  ## the slow suite, which `make test` leaves 
 	$(PYTEST) -n $(WORKERS) -m "slow and not gpu" --timeout=1800
 
 chromium: $(VENV)/.dev  # what the last of the tests needs is said before the first
-	@$(BIN)/python -c 'import sys; from dpnotes import doctor; doctor.chromium() or sys.exit( \
+	@$(BIN)/python -c 'import sys; from dpnotes.cli import doctor; doctor.chromium() or sys.exit( \
 		"make test drives the notebooks in chromium, which was not found: on Debian and Ubuntu, apt-get install chromium")'
 
 lint: $(VENV)/.dev  ## ruff, no logic twice, notebooks in order

@@ -8,7 +8,7 @@ import pytest
 
 # Doctests import every module: those of compilers that are not installed are left out.
 collect_ignore = [
-    f"dpnotes/draws/{module}.py"
+    f"dpnotes/random/{module}_kernel.py"
     for module, compiler in (("cpu", "numba"), ("gpu", "triton"))
     if importlib.util.find_spec(compiler) is None
 ]

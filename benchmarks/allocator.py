@@ -17,7 +17,7 @@ from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.datasets import gaussian_like
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 NUM_EXAMPLES, NUM_STEPS = 11_552, 10
 

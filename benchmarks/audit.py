@@ -22,7 +22,7 @@ from dpnotes.privacy.museum import exhibits
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 RUNS, STEPS, EXAMPLES, DIM, CLIP = 10_000, 100, 10, 8, 1.0
 RHO, DELTA, LIMIT = 0.5, 1e-3, 30.0

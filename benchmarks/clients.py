@@ -25,8 +25,8 @@ from dpnotes.oracles.samples import DataSetSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.processes import Together
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.processes import Together
 
 RUNS, CLIENTS, BATCH, STEPS, ROUNDS = 64, 256, 8, 4, 5
 MOST_STEP, MOST_MESSAGE, DIM = 1.5, 2.0, 10**6

@@ -27,7 +27,7 @@ from torch.func import functional_call
 
 from dpnotes.measure.curvature import Interval, Product, hvp_from_loss, lanczos, smallest_eigenvalue, spectral_norm
 from dpnotes.problems.datasets import gaussian_like
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DIM, PRODUCTS, LIMIT, FAILURE = 10**6, 40, 1e-3, 1e-3
 LAYERS, NUM_EXAMPLES, TRAINING = (100, 900, 850, 100, 10), 1000, 60

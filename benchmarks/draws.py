@@ -14,7 +14,6 @@ from collections.abc import Callable
 import torch
 from _timing import medians
 
-from dpnotes import draws
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.clipped import ClippedGradient
@@ -26,7 +25,8 @@ from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.quadratics import Quadratic
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random import draws
+from dpnotes.random.streams import Streams
 
 
 def descent() -> Callable[[], object]:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dpnotes.measure.goldstein import certify_goldstein, mean_gradient, minimum_norm, norm_of_distance
 from dpnotes.problems.nonsmooth import MinOfNorms
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 COUNT, DIMS, LIMIT, GAP, ROUNDS = 1000, (10**4, 10**5), 1.0, 1e-6, 3
 STREAMS = Streams.of("benchmark", ["run"])

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dpnotes.problems.architectures import Norm, conv_net
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 CLIP, STEP_SIZE, NUM_CLASSES = 2.5, 0.1, 10
 WARM_UP = 2

@@ -21,14 +21,14 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, Release, Sampling, Sensitive
-from dpnotes.draws import reference
 from dpnotes.guarantees import Relation
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.tree import Tree
-from dpnotes.states import flatten
-from dpnotes.streams import Streams
+from dpnotes.random import reference
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten
 
 MAX_LEAVES = 10**6
 

@@ -40,7 +40,7 @@ from dpnotes.privacy.tree import Tree
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROUNDS = 20

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from dpnotes.oracles.smoothed import SmoothedSamples, on_sphere
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 INPUTS, HIDDEN, EXAMPLES, ROUNDS = 20, 10, 8, 9
 DIM = INPUTS * HIDDEN

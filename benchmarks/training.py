@@ -38,7 +38,7 @@ from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.datasets import gaussian_like, load
 from dpnotes.problems.files import DataNotFound
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 NUM_HIDDEN, CLIP, STEP_SIZE = 1000, 4.0, 0.1
 RHO, NUM_STEPS = 0.19635, 100

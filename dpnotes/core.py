@@ -13,12 +13,11 @@ from typing import Any, Protocol, get_args
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes.guarantees import FRESH, WHOLE, Basis, Noise, Relation, Sampling, check_combination
 from dpnotes.guarantees import Assumption as Assumption
-from dpnotes.guarantees import Basis, Relation
 from dpnotes.guarantees import Guarantee as Guarantee
-from dpnotes.sampling import FRESH, WHOLE, Noise, Sampling, check_combination
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 
 class Status(IntEnum):

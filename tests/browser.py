@@ -24,7 +24,7 @@ except ImportError:
         raise
     pytest.skip("playwright was not found: pip install -e '.[dev]'", allow_module_level=True)
 
-from dpnotes import doctor
+from dpnotes.cli import doctor
 from dpnotes.notebook.write import environment
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import files
 from dpnotes.core import Status
 from dpnotes.methods import client_checkpoint
 from dpnotes.methods.descent import Descent
@@ -28,8 +27,9 @@ from dpnotes.oracles.holdings import ClientSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.quadratics import Quadratic
-from dpnotes.processes import ALONE, Processes, ProcessLost, Together
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import files
+from dpnotes.util.processes import ALONE, Processes, ProcessLost, Together
 
 RUNS, DIM, STEPS = 2, 7, 12
 CURVATURES = torch.linspace(0.1, 1.0, DIM, dtype=torch.float64)

@@ -5,7 +5,7 @@ import os
 import hypothesis
 import pytest
 
-from dpnotes import doctor
+from dpnotes.cli import doctor
 
 # Before numpy and torch are imported: two workers at default threads fight over the cores.
 for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):

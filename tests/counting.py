@@ -13,8 +13,8 @@ import torch
 from pretend_device import PretendCuda, PretendTensor
 
 from dpnotes.core import Estimate
-from dpnotes.draws import reference
 from dpnotes.oracles import release
+from dpnotes.random import reference
 
 
 def python_calls(action: Callable[[], object]) -> Counter[str]:

@@ -28,6 +28,7 @@ from modules import Both
 from torch import Tensor, nn
 
 from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Release, Sensitive, Status
+from dpnotes.guarantees import ALLOWED, CombinationError, Sampling
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
@@ -49,9 +50,8 @@ from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.sampling import ALLOWED, CombinationError, Sampling
-from dpnotes.states import flatten, map_state
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, map_state
 
 DIM, N, STEPS = 3, 20, 5
 G, M = 1.0, 2.0  # how long a gradient is, and how much longer it gets over a move, in tame data

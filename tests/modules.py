@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 def normal(*shape: int, name: str = "inputs") -> Tensor:

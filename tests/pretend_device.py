@@ -28,9 +28,10 @@ from torch.utils._mode_utils import no_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import dpnotes
-from dpnotes import checks, draws
-from dpnotes.draws import Backend, reference
 from dpnotes.problems import closed, passes
+from dpnotes.random import draws, reference
+from dpnotes.random.draws import Backend
+from dpnotes.util import checks
 
 CUDA, HIDDEN, CPU = torch.device("cuda", 0), torch.device("meta", 7), torch.device("cpu")
 _aten = torch.ops.aten

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from dpnotes import cli
+from dpnotes.cli import catalogue
+from dpnotes.cli import main as command_line
 from dpnotes.experiments import Spec, provenance
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.papers.drift_escape.experiments import clients
@@ -70,8 +71,8 @@ def _out_of_memory() -> None:
 def main() -> None:
     is_last = int(os.environ.get("RANK", "0")) == int(os.environ.get("WORLD_SIZE", "1")) - 1
     experiment = faulty(os.environ.get("FAULT", "") if is_last else "")
-    cli.all_experiments = lambda: [experiment]
-    cli.main()
+    catalogue.all_experiments = lambda: [experiment]
+    command_line.main()
 
 
 if __name__ == "__main__":

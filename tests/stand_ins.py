@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpnotes.core import Mechanism, Price, Release, Sampling
 from dpnotes.privacy.mechanisms import Gaussian, price_of
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 @dataclass

@@ -17,7 +17,7 @@ from scipy import stats
 from dpnotes import oracles, privacy
 from dpnotes.core import Guarantee, Ledger, Price, Relation
 from dpnotes.privacy.mechanisms import Exact
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 from tests.attack import audits, beneath, fuzz, kills, mutants
 from tests.attack.__main__ import PAGE, SIZES, with_figures
 
@@ -143,7 +143,7 @@ def test_a_command_line_that_breaks_is_reported(monkeypatch: pytest.MonkeyPatch)
     def broken(name: str) -> None:
         raise KeyError(name)
 
-    monkeypatch.setattr("dpnotes.cli._calculator", broken)
+    monkeypatch.setattr("dpnotes.cli.claims._calculator", broken)
     assert fuzz.one_command(["calc", "goldstein.node"]) == ("refused", "KeyError: 'goldstein.node'")
 
 

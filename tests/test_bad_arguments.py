@@ -39,9 +39,6 @@ from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
 from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection, VirtualDerivatives
 from dpnotes.papers.goldstein.algorithms import Parameters as GoldsteinParameters
 from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
-from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
-from dpnotes.papers.noisy_sgd.plans import TrainingPlan
-from dpnotes.papers.noisy_sgd.training import Evaluation
 from dpnotes.privacy import pld
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.audit import GaussianPair, MixturePair, ScaledPair, epsilon_from_counts
@@ -64,18 +61,21 @@ from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.text import TINY_BERT, character_tokenizer
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Evaluation
+from dpnotes.train.noise import NoiseChoice
+from dpnotes.train.plan import TrainingPlan
 from tests.points import drawn
 
 # Whose arguments nobody types: what calls them has checked.
 NOT_DOORS = {
-    "dpnotes.draws": "kernels, which `Streams` calls",
+    "dpnotes.random.draws": "kernels, which `Streams` calls",
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
-    "dpnotes.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
+    "dpnotes.util.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
     "dpnotes.oracles.release": "what an oracle hands to its desk; the oracles are the doors, with all they have of it",
     "dpnotes.notebook": "pictures and cells of our notebooks",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
-    "dpnotes.validate": "the validators themselves",
+    "dpnotes.util.validate": "the validators themselves",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
 }
 # What one part hands to another, at every step or product: whoever made it has checked.
@@ -509,9 +509,9 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "parameters": goldstein(),
         "max_steps": 2,
     },
-    "papers.noisy_sgd.algorithms.NoiseChoice": lambda: {"std": 1.0},
+    "train.noise.NoiseChoice": lambda: {"std": 1.0},
     "papers.noisy_sgd.algorithms.theorem_3_1_noise": lambda: {"num_examples": 500, "c_1": 1.0, "c_2": 1.0},
-    "papers.noisy_sgd.algorithms.calibrated_noise": dict,
+    "train.noise.calibrated_noise": dict,
     "papers.noisy_sgd.algorithms.least_noise": lambda: {"sigma": 1.0, "num_steps": 10, "delta": 0.1},
     "papers.noisy_sgd.readings.Premises": lambda: {"sigma": 1.0, "smoothness": 1.0, "failure": 0.1},
     "papers.noisy_sgd.algorithms.clipped_noisy_sgd": lambda: {"noise": [NoiseChoice(1.0, 1.0, 1e-5, "by hand")] * 2},
@@ -521,23 +521,23 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x": zeros(2, 4),
         "sampling": FRESH,
     },
-    "papers.noisy_sgd.norms.ExampleNorms": lambda: {
+    "train.norms.ExampleNorms": lambda: {
         "module": torch.nn.Linear(4, 2),
         "inputs": images().train_inputs,
         "labels": images().train_labels,
         "batches": torch.arange(4).view(2, 2),
         "bound": 1.0,
     },
-    "papers.noisy_sgd.plans.TrainingPlan": lambda: {"sampling": "poisson", "relation": Relation.ADD_OR_REMOVE},
-    "papers.noisy_sgd.plans.TrainingPlan.train": lambda: {
+    "train.plan.TrainingPlan": lambda: {"sampling": "poisson", "relation": Relation.ADD_OR_REMOVE},
+    "train.plan.TrainingPlan.train": lambda: {
         "module": torch.nn.Linear(4, 2),
         "inputs": torch.ones(10, 4),
         "labels": torch.zeros(10).long(),
     },
-    "papers.noisy_sgd.training.Evaluation": lambda: {"data": images(), "every": 2},
-    "papers.noisy_sgd.training.Checkpoint": lambda: {"path": Path("never"), "every": 2, "settings": {}},
-    "papers.noisy_sgd.training.evaluated_steps": lambda: {"every": 2},
-    "papers.noisy_sgd.training.train": lambda: {
+    "train.loop.Evaluation": lambda: {"data": images(), "every": 2},
+    "train.loop.Checkpoint": lambda: {"path": Path("never"), "every": 2, "settings": {}},
+    "train.loop.evaluated_steps": lambda: {"every": 2},
+    "train.loop.train": lambda: {
         "oracle": minibatch(module_problem()),
         "x": torch.zeros(2, 10),
         "evaluation": Evaluation(images(), 2),
@@ -731,7 +731,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "oracles.minibatch.MinibatchGradient": minibatch,
     "oracles.spider.Spider": spider,
     "papers.drift_escape.selection.GradientAndHessian": curved,
-    "papers.noisy_sgd.plans.TrainingPlan": lambda: TrainingPlan(1.0, 1e-5, 10, 5, 2, 1.0),
+    "train.plan.TrainingPlan": lambda: TrainingPlan(1.0, 1e-5, 10, 5, 2, 1.0),
     "privacy.audit.pairs.GaussianPair": pair,
     "privacy.audit.pairs.Pair": pair,
     "privacy.audit.pairs.MixturePair": mixture,
@@ -790,8 +790,8 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
         f"papers.goldstein.algorithms.{name}": {"epsilon": (math.inf,)}
         for name in ("single_pass", "multi_pass", "plain")
     },
-    "papers.noisy_sgd.algorithms.NoiseChoice": {"epsilon": (math.inf,)},
-    "papers.noisy_sgd.plans.TrainingPlan": {"epsilon": (math.inf,)},
+    "train.noise.NoiseChoice": {"epsilon": (math.inf,)},
+    "train.plan.TrainingPlan": {"epsilon": (math.inf,)},
 }
 
 

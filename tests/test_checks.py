@@ -8,7 +8,6 @@ import torch
 from pretend_device import PretendCuda
 from test_device import ORACLES, start
 
-from dpnotes import checks
 from dpnotes.core import Relation, Release, Sensitive, Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
@@ -20,8 +19,9 @@ from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks
+from dpnotes.util.states import flatten, restore
 
 MECHANISMS = [Gaussian(), Laplace(), Tree(8), Tree(7, optimal=True), BandedSquareRoot(8, 3)]
 

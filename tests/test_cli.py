@@ -14,10 +14,14 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from dpnotes import cli, doctor, draws, experiments, files, papers
+from dpnotes import experiments, papers
+from dpnotes.cli import doctor
+from dpnotes.cli.main import app
 from dpnotes.experiments import Context, Cost, Decision, Experiment, Spec, runner, wanting
+from dpnotes.random import draws
 from dpnotes.theory import cache
 from dpnotes.theory.calculators import Calculator, parameters
+from dpnotes.util import files
 
 ROOT = Path(__file__).parents[1]
 RUNNER = CliRunner()
@@ -26,7 +30,7 @@ SECTION_3_4 = "noisy_sgd.sec3.4.n", "d=100", "epsilon=1", "L=1", "f_max=1"
 
 
 def call(*arguments: str, code: int = 0) -> Result:
-    result = RUNNER.invoke(cli.app, list(arguments))
+    result = RUNNER.invoke(app, list(arguments))
     assert result.exit_code == code, result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
     return result
@@ -41,7 +45,9 @@ def one_error(*arguments: str) -> str:
     return line
 
 
-def process(*arguments: str, program: str = "from dpnotes.cli import main; main()", **options: Any) -> subprocess.Popen:
+def process(
+    *arguments: str, program: str = "from dpnotes.cli.main import main; main()", **options: Any
+) -> subprocess.Popen:
     # A shell's "&" has made children deaf to SIGINT, if the tests run in the background.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [sys.executable, "-c", hear + program, *arguments]
@@ -76,12 +82,12 @@ TOY = Experiment(
     unaccounted=("the choice of the numbers",),
 )
 # What a process runs so that it knows the toy, too.
-WITH_TOY = "from tests.test_cli import TOY; from dpnotes import cli; cli.all_experiments = lambda: [TOY]; cli.main()"
+WITH_TOY = "from tests.test_cli import TOY; from dpnotes.cli import catalogue, main; catalogue.all_experiments = lambda: [TOY]; main.main()"
 
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setattr(cli, "all_experiments", lambda: [TOY])
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [TOY])
     monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("DPNOTES_CACHE", str(tmp_path / "cache"))
     (tmp_path / "results").mkdir()
@@ -94,22 +100,20 @@ def test_list_names_papers_claims_and_experiments():
     assert {line.split()[0] for line in lines} == {"paper", "claim", "experiment"}
     names = {line.split()[1] for line in lines}
     assert {"budget_schedules", A_CLAIM} <= names
-    assert names == set(papers.PAPERS) | {c.id for c in papers.claims()} | {e.id for e in cli.all_experiments()}
+    assert names == set(papers.PAPERS) | {c.id for c in papers.claims()} | {e.id for e in catalogue.all_experiments()}
     document = json.loads(call("list", "--json").stdout)
     assert {entry["id"] for entry in document["claims"]} == {claim.id for claim in papers.claims()}
 
 
 def test_the_list_loads_no_torch():
-    program = (
-        "import sys; from dpnotes import cli; cli.listed_experiments(); print(*sorted({'torch'} & {*sys.modules}))"
-    )
+    program = "import sys; from dpnotes.cli import catalogue; catalogue.listed_experiments(); print(*sorted({'torch'} & {*sys.modules}))"
     assert process(program=program).communicate()[0] == "\n"
     assert process(program=f"import torch; {program}").communicate()[0] == "torch\n", "the control"
 
 
 @pytest.mark.parametrize("line", [[], ["--"]])
 def test_without_a_command_the_usage_and_status_2(line: list[str]):
-    result = RUNNER.invoke(cli.app, line, prog_name="dpnotes")
+    result = RUNNER.invoke(app, line, prog_name="dpnotes")
     assert result.exit_code == 2 and result.output.startswith("Usage: ")
 
 
@@ -133,7 +137,7 @@ def test_check_prints_a_line_a_claim_and_the_counts_last():
 
 def test_check_counts_by_paper_where_there_are_several(monkeypatch: pytest.MonkeyPatch):
     few = [claim for paper in papers.PAPERS for claim in papers.claims(paper)[:2]]
-    monkeypatch.setattr(cli.papers, "claims", lambda *names: tuple(few))
+    monkeypatch.setattr(papers, "claims", lambda *names: tuple(few))
     *_, last = lines = call("check").stdout.splitlines()
     counts = [line.split()[0] for line in lines[len(few) : -1]]
     assert counts == (list(papers.PAPERS) if len(papers.PAPERS) > 1 else [])
@@ -185,14 +189,14 @@ def test_check_from_the_cache_says_the_same(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_the_page_of_errata_is_written_beside_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr(cli.dpnotes, "__file__", str(tmp_path / "dpnotes" / "__init__.py"))
+    monkeypatch.setattr(dpnotes, "__file__", str(tmp_path / "dpnotes" / "__init__.py"))
     few = tuple(claim for paper in papers.PAPERS for claim in papers.claims(paper)[:5])
-    monkeypatch.setattr(cli.papers, "claims", lambda *names: few)
+    monkeypatch.setattr(papers, "claims", lambda *names: few)
     assert "Expected" in call("check", "--errata", "--write", code=2).stderr.splitlines()[-1]
     (tmp_path / "docs").mkdir()
     call("check", "--errata", "--write")
     text = (tmp_path / "docs" / "errata.md").read_text()
-    assert text.startswith("# Errata") and f"As of dpnotes {cli.dpnotes.__version__};" in text
+    assert text.startswith("# Errata") and f"As of dpnotes {dpnotes.__version__};" in text
     for claim in few:
         assert (f"\n### {claim.id}\n" in text) == (claim.erratum is not None or claim.derived_here)
 
@@ -321,7 +325,7 @@ def test_run_results_status_and_clean(toy: Path):
 def test_a_paper_stands_for_its_experiments_that_have_the_profile(toy: Path, monkeypatch: pytest.MonkeyPatch):
     spec = Spec("toy", "cubes", "paper", {"decision_rule": "always"})
     cubes = replace(TOY, name="cubes", specs={"paper": spec})
-    monkeypatch.setattr(cli, "all_experiments", lambda: [TOY, cubes])
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [TOY, cubes])
     said = call("run", "toy").stdout
     assert "toy.squares quick: reproduced" in said and "cubes" not in said
     assert "Expected profile='quick' to be one of: paper" in one_error("run", "toy.cubes")
@@ -337,14 +341,14 @@ def test_a_result_that_is_not_shown_or_disputed_says_so_beside_its_numbers(toy: 
     (toy / "results/PENDING.md").write_text(f"{head}| toy.squares | new squares | other numbers | a minute |\n")
     assert "PENDING.md to be: paper.experiment profile" in one_error("results", "toy.squares")
     (toy / "results/PENDING.md").unlink()
-    monkeypatch.setattr(cli, "all_experiments", lambda: [replace(TOY, data=("other data",))])
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [replace(TOY, data=("other data",))])
     assert "toy.squares quick: of other parameters or data: data; compute it" in one_error("results", "toy.squares")
 
 
 def test_a_changed_rule_is_put_on_record_by_status(toy: Path, monkeypatch: pytest.MonkeyPatch):
     call("run", "toy.squares")
     changed = replace(TOY, rule_version=2, decide=lambda frame, spec: Decision("undecided", "who knows"))
-    monkeypatch.setattr(cli, "all_experiments", lambda: [changed])
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [changed])
     assert "reproduced: 3 rows" in call("results", "toy.squares").stdout
     said = call("status", "--write").output
     assert "toy.squares quick: reproduced: 3 rows -> undecided: who knows (rule version 2)" in said
@@ -354,7 +358,7 @@ def test_a_changed_rule_is_put_on_record_by_status(toy: Path, monkeypatch: pytes
 def test_missing_results_are_run_as_many_cells_at_once_as_a_gpu_holds(toy: Path, monkeypatch: pytest.MonkeyPatch):
     cost = Cost(why="a GPU", hours=1, minutes=1, gigabytes=8, basis="a guess")
     wanted, asked = wanting([TOY], {"squares": {"quick": cost}}), list[int]()
-    monkeypatch.setattr(cli, "all_experiments", lambda: [*wanted])
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [*wanted])
     monkeypatch.setattr(runner, "has_gpu", lambda device: True)
     monkeypatch.setattr(runner, "free_memory", lambda *_: (0, 20 * 10**9))
     monkeypatch.setattr(experiments, "run", lambda *_, jobs, **__: asked.append(jobs))
@@ -368,13 +372,13 @@ def test_a_paper_may_have_no_experiments_yet(toy: Path, monkeypatch: pytest.Monk
     assert "Expected a paper with experiments, got no_experiments; there are toy." in one_error("run", "no_experiments")
     monkeypatch.undo()
     monkeypatch.setattr(papers, "PAPERS", ("budget_schedules",))
-    (parts,) = {e.paper for e in cli.all_experiments()}
-    real = cli.importlib.util.find_spec
+    (parts,) = {e.paper for e in catalogue.all_experiments()}
+    real = catalogue.importlib.util.find_spec
     monkeypatch.setattr(
-        cli.importlib.util, "find_spec", lambda name: None if name.endswith(".experiments") else real(name)
+        catalogue.importlib.util, "find_spec", lambda name: None if name.endswith(".experiments") else real(name)
     )
-    assert parts == "budget_schedules" and cli.all_experiments() == []
-    monkeypatch.setattr(cli, "INDEX", "no such list")
+    assert parts == "budget_schedules" and catalogue.all_experiments() == []
+    monkeypatch.setattr(catalogue, "INDEX", "no such list")
     lines = call("list").stdout.splitlines()
     assert {line.split()[0] for line in lines} == {"paper", "claim"}
     assert call("status").stdout == "0 results\n" and json.loads(call("status", "--json").stdout) == []
@@ -465,7 +469,7 @@ def test_an_error_of_a_process_is_one_line():
 
 @pytest.mark.slow
 def test_claims_need_no_torch():
-    program = "import sys; sys.modules['torch'] = None; from dpnotes.cli import main; main()"
+    program = "import sys; sys.modules['torch'] = None; from dpnotes.cli.main import main; main()"
     for command in (("check", A_CLAIM), ("calc", A_CLAIM, "kappa=10", "alpha=0.1"), ("cite", A_CLAIM)):
         run = process(*command, program=program)
         stdout, stderr = run.communicate(timeout=30)
@@ -486,7 +490,7 @@ def test_doctor_finds_this_machine_usable():
 
 
 def test_doctor_says_what_draws_on_each_device(monkeypatch: pytest.MonkeyPatch):
-    from dpnotes import draws
+    from dpnotes.random import draws
 
     def subjects() -> list[str]:
         return [finding.subject for finding in doctor.examine() if finding.subject.startswith("draws")]

@@ -22,7 +22,7 @@ from dpnotes.privacy.tree import Tree
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 SIZES = (4, 8, 16, 32)
 

@@ -21,12 +21,11 @@ import torch
 from pretend_device import PretendCuda
 from torch import Tensor
 
-from dpnotes import checks, methods, oracles, papers
-from dpnotes.cli import all_experiments
+from dpnotes import methods, oracles, papers
+from dpnotes.cli.catalogue import all_experiments
 from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
 from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
-from dpnotes.lineage import Lineage
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import Runs, drive
@@ -55,14 +54,12 @@ from dpnotes.papers.drift_escape.selection import (
 )
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.noisy_sgd.algorithms import (
-    NoiseChoice,
     clipped_noisy_sgd,
     noisy_sgd,
     noisy_sgd_on_fresh_data,
 )
 from dpnotes.papers.noisy_sgd.experiments import cifar10, finetuning
 from dpnotes.papers.noisy_sgd.experiments.wells import Parameters, parameters
-from dpnotes.papers.noisy_sgd.training import Evaluation, train
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Gaussian, Laplace
@@ -78,7 +75,11 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Evaluation, train
+from dpnotes.train.noise import NoiseChoice
+from dpnotes.util import checks
+from dpnotes.util.lineage import Lineage
 
 Program = Callable[[str], Any]
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}  # relative to the largest number of a tensor

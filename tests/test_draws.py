@@ -21,16 +21,15 @@ import torch
 from pretend_device import PretendCuda
 from torch import Tensor
 
-from dpnotes import draws
 from dpnotes.core import Ledger, Status
-from dpnotes.draws import reference
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.streams import Streams
+from dpnotes.random import draws, reference
+from dpnotes.random.streams import Streams
 
 CPU = torch.device("cpu")
 needs_numba = pytest.mark.skipif(importlib.util.find_spec("numba") is None, reason="numba is not installed")
@@ -364,7 +363,7 @@ def in_a_process(code: str, **environment: str) -> subprocess.CompletedProcess[s
     )
 
 
-DRAW = "from dpnotes.streams import Streams; print(Streams.of(0, ['a']).normal('noise', 3, 3).tolist())"
+DRAW = "from dpnotes.random.streams import Streams; print(Streams.of(0, ['a']).normal('noise', 3, 3).tolist())"
 
 
 def expected_text() -> str:
@@ -387,8 +386,8 @@ class TooNew:
 sys.meta_path.insert(0, TooNew())
 """,
     "other bits": """
-import dpnotes.draws
-dpnotes.draws.agrees = lambda module, device: False
+import dpnotes.random.draws
+dpnotes.random.draws.agrees = lambda module, device: False
 """,
 }
 
@@ -433,7 +432,7 @@ def test_a_forked_child_draws_the_same():
 
 AT_EXIT = """
 import atexit, torch
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 torch.set_num_threads(4)
 streams = Streams.of(0, ["a"])
 atexit.register(lambda: print(float(streams.normal("noise", 0, 10**5)[0, -1])))

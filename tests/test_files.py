@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dpnotes import files
+from dpnotes.util import files
 
 STATE = bytes(random.Random(0).randrange(256) for _ in range(3000))
 MANIFEST = {"cell": {"index": 3, "rate": 1e-05}, "name": "Schrödinger", "seconds": 0.25, "spent": []}

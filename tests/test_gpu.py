@@ -14,11 +14,15 @@ from pretend_device import PretendCuda
 from toy_package import TOY, Toy, silent
 from typer.testing import CliRunner
 
-from dpnotes import cli, draws, files, gpu
+from dpnotes.cli import gpu
+from dpnotes.cli.main import app
 from dpnotes.experiments import bring, provenance, records
+from dpnotes.random import draws
+from dpnotes.util import files
 
 # The toy, computed on the device: sums of draws by its streams.
-ON_A_DEVICE = TOY.replace("import numpy as np\n", "import numpy as np\nfrom dpnotes.streams import Streams\n").replace(
+IMPORTS = "import numpy as np\n"
+ON_A_DEVICE = TOY.replace(IMPORTS, f"{IMPORTS}from dpnotes.random.streams import Streams\n").replace(
     'np.array([scaled(np.random.default_rng([spec["seed"], index, run]).normal()) for run in runs])',
     'scaled(Streams.of(spec["seed"], [f"{index} {run}" for run in runs], context.device).normal("noise", 0, 3)).sum(1)',
 )
@@ -135,7 +139,7 @@ def test_minutes_and_jobs_that_are_none_are_refused(tmp_path: Path, minutes: Any
 
 def test_without_a_gpu_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    result = CliRunner().invoke(cli.app, ["gpu", "--minutes", "1", "--out", str(tmp_path / "lent")])
+    result = CliRunner().invoke(app, ["gpu", "--minutes", "1", "--out", str(tmp_path / "lent")])
     assert result.exit_code == 2 and "Expected a GPU that torch can use: see dpnotes doctor" in result.output
     assert not (tmp_path / "lent").exists()
 

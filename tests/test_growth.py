@@ -14,7 +14,7 @@ from dpnotes.privacy import accounting
 from dpnotes.privacy.factorisation import factors
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import exponential, uniform
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 from dpnotes.theory.balance import balance
 
 

@@ -22,7 +22,6 @@ from counting import Counts, counting
 from pretend_device import PretendCuda
 from test_device import EXPERIMENTS, METHODS, ORACLES, RUNS, network, some_cells, start, toy_data
 
-from dpnotes import checks
 from dpnotes.core import Relation, Sampling
 from dpnotes.experiments import Context
 from dpnotes.methods.descent import Descent
@@ -34,7 +33,8 @@ from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.architectures import conv_net
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks
 
 FILE = Path(__file__).with_name("launches.csv")
 STEPS = 4

@@ -10,52 +10,28 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "dpnotes"
 
-# Leaves import nothing of ours (but may validate).
-LEAVES = {
-    "validate", "files", "checks", "precision", "draws", "streams", "lineage", "states", "per_run", "guarantees",
-    "processes", "sampling",
+# Rooms that all may use, and that import nothing of ours but each other.
+LEAVES = {"util", "random", "guarantees"}
+EVERYTHING_BELOW_PAPERS = {
+    "core", "theory", "privacy", "problems", "oracles", "methods", "measure", "experiments", "train", *LEAVES,
 }  # fmt: skip
-EVERYTHING_BELOW_PAPERS = {"core", "theory", "privacy", "problems", "oracles", "methods", "measure", "experiments"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "validate": set(),
-    "files": set(),
-    "checks": set(),
-    "precision": set(),
-    "draws": set(),
-    "streams": {"validate", "checks", "draws"},
-    "lineage": {"validate"},
-    "states": {"validate", "checks", "lineage"},
-    "per_run": set(),
-    "processes": {"validate"},
-    "guarantees": {"validate"},
-    "sampling": {"validate", "guarantees"},
+    "util": set(),
+    "random": {"util"},
+    "guarantees": {"util"},
     "core": {*LEAVES},
-    "theory": {"validate", "files"},
+    "theory": {"util"},
     "privacy": {"core", *LEAVES},
     "problems": {"core", *LEAVES},
     "methods": {"core", *LEAVES},
     "measure": {"core", *LEAVES},
     "oracles": {"privacy", "core", *LEAVES},
+    "train": {"privacy", "problems", "oracles", "methods", "core", *LEAVES},
     "experiments": {"core", "problems", "privacy", "measure", *LEAVES},
-    "papers": {*EVERYTHING_BELOW_PAPERS, *LEAVES},
+    "papers": EVERYTHING_BELOW_PAPERS,
     "notebook": {"experiments", "measure", "theory", *LEAVES},
-    "doctor": {"problems", "draws", "validate"},
     # The command line finds the papers by name and imports none of them in its source.
-    "console": set(),
-    "gpu": {"doctor", "draws", "experiments", "files", "streams", "validate"},
-    "commands": {"cli", "console", "doctor", "experiments", "gpu", "notebook", "papers"},
-    "cli": {
-        "commands",
-        "console",
-        "experiments",
-        "files",
-        "gpu",
-        "notebook",
-        "papers",
-        "processes",
-        "theory",
-        "validate",
-    },
+    "cli": {"papers", "notebook", *EVERYTHING_BELOW_PAPERS},
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "sympy", "scipy", "dp_accounting", "matplotlib", "pandas", "sklearn", "pooch"}

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpnotes import checks
-from dpnotes.lineage import Lineage
-from dpnotes.states import flatten, map_state, restore, select
+from dpnotes.util import checks
+from dpnotes.util.lineage import Lineage
+from dpnotes.util.states import flatten, map_state, restore, select
 from tests.pretend_device import PretendCuda
 
 BOTH = torch.tensor([True, True])

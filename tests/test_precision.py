@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 
-from dpnotes.precision import deterministic_convolutions, full_precision, row_norms
+from dpnotes.util.precision import deterministic_convolutions, full_precision, row_norms
 
 CUDA, CPU, CONV = torch.backends.cuda.matmul, torch.backends.mkldnn.matmul, torch.backends.cudnn.conv  # type: ignore[attr-defined]
 

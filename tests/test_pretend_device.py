@@ -12,8 +12,7 @@ import torch
 from pretend_device import PretendCuda
 from torch import Tensor
 
-from dpnotes import draws
-from dpnotes.draws import reference
+from dpnotes.random import draws, reference
 
 Program = Callable[[Tensor], Any]
 

@@ -134,10 +134,10 @@ def test_the_readme_s_plain_pip_lines_are_what_make_runs():
 
 
 def test_the_readme_s_commands_are_those_of_the_command_line():
-    from dpnotes import cli
+    from dpnotes.cli.main import app
 
     named = set(re.findall(r"^\| `dpnotes ([a-z]+)", (ROOT / "README.md").read_text(), re.MULTILINE))
-    assert named == {command.name for command in (*cli.app.registered_commands, *cli.app.registered_groups)}
+    assert named == {command.name for command in (*app.registered_commands, *app.registered_groups)}
 
 
 def test_the_readme_lists_every_notebook_with_its_link():

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dpnotes import cli
+from dpnotes.cli import catalogue
 from dpnotes.core import Relation, Sampling
 from dpnotes.experiments import Decision, Experiment, Result, load, outstanding, store
 from dpnotes.experiments.agreement import Children, Outcome, compare, draw
@@ -26,7 +26,7 @@ from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.problems.files import DataNotFound
 
 STORED = Path(__file__).parents[1] / "notebooks" / "results"
-EXPERIMENTS = {experiment.id: experiment for experiment in cli.all_experiments()}
+EXPERIMENTS = {experiment.id: experiment for experiment in catalogue.all_experiments()}
 NAMES = {path.stem for path in STORED.glob("*.npz")} | {f"{name}.quick" for name in EXPERIMENTS}
 PAIRS = [(one, profile) for one in EXPERIMENTS.values() for profile in one.specs if f"{one.id}.{profile}" in NAMES]
 # They release what depends on examples, under a guarantee: the manifest has to say what was spent.
@@ -208,7 +208,9 @@ def test_outstanding_paper_results_and_the_list_of_experiments_are_up_to_date(mo
     experiments = list(EXPERIMENTS.values())
     text = outstanding(experiments)
     assert (STORED / "OUTSTANDING.md").read_text() == text, "run: dpnotes status --write"
-    assert json.loads((STORED / cli.INDEX).read_text()) == cli.index_of(experiments), "run: dpnotes status --write"
+    assert json.loads((STORED / catalogue.INDEX).read_text()) == catalogue.index_of(experiments), (
+        "run: dpnotes status --write"
+    )
     assert not [line for line in text.splitlines() if "no reason is" in line], "papers/PAPER/experiments/costs.py"
     bare = outstanding([replace(experiment, wants={}) for experiment in experiments])
     assert all("no reason is" in line for line in bare.splitlines() if "| missing |" in line), "the control"

@@ -12,10 +12,10 @@ from mpmath import mp
 from scipy import stats
 
 from dpnotes.core import Relation, Release, Sensitive
-from dpnotes.draws import secret
 from dpnotes.privacy.mechanisms import Gaussian, Laplace, grid_of, is_exact, noisy_on_grid
 from dpnotes.privacy.selection import AboveThreshold
-from dpnotes.streams import Streams
+from dpnotes.random import secret
+from dpnotes.random.streams import Streams
 from tests.attack import lattice
 
 CPU = torch.device("cpu")

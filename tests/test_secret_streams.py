@@ -11,7 +11,7 @@ from pretend_device import PretendCuda
 from test_device import FIXED, ORACLES, RUNS, classes, network, rows, start
 from torch import Tensor, nn
 
-from dpnotes import checks, privacy
+from dpnotes import privacy
 from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
@@ -25,7 +25,8 @@ from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.streams import REPLAYED, Streams
+from dpnotes.random.streams import REPLAYED, Streams
+from dpnotes.util import checks
 
 DEVICES = pytest.mark.parametrize("device", ["cpu", "cuda"])
 

@@ -17,10 +17,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes import draws, files
-from dpnotes import streams as streams_module
 from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
-from dpnotes.draws.reference import philox
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
@@ -29,8 +26,12 @@ from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.states import flatten
-from dpnotes.streams import Streams
+from dpnotes.random import draws
+from dpnotes.random import streams as streams_module
+from dpnotes.random.reference import philox
+from dpnotes.random.streams import Streams
+from dpnotes.util import files
+from dpnotes.util.states import flatten
 
 # Random123's known answers for philox4x32-10: counter, key, output.
 KNOWN_ANSWERS = [
@@ -169,7 +170,8 @@ def counters(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> Ten
 
     rounds = draws.reference._rounds
     with monkeypatch.context() as patch:
-        patch.setattr("dpnotes.draws.backend", lambda device: draws.Backend(draws.reference, False, "spied upon"))
+        spied = draws.Backend(draws.reference, False, "spied upon")
+        patch.setattr("dpnotes.random.draws.backend", lambda device: spied)
         patch.setattr(draws.reference, "_rounds", spy)
         draw()
     return torch.cat(asked)

@@ -13,7 +13,8 @@ import pandas
 import pytest
 
 import dpnotes
-from dpnotes import cli, papers
+from dpnotes import papers
+from dpnotes.cli import catalogue
 from dpnotes.core import Oracle
 from dpnotes.experiments import Context
 
@@ -60,7 +61,7 @@ def test_its_claim_has_its_verdict(storm: ModuleType) -> None:
 
 
 def test_the_command_line_finds_its_experiment(storm: ModuleType) -> None:
-    assert [found.id for found in cli.all_experiments() if found.paper == "storm"] == ["storm.correction"]
+    assert [found.id for found in catalogue.all_experiments() if found.paper == "storm"] == ["storm.correction"]
 
 
 @pytest.mark.slow

@@ -20,16 +20,15 @@ ROUNDED = {f"{name}.rn.f64" for name in ("add", "sub", "mul", "div", "sqrt")}
 
 INTERPRETED = """
 import torch
-from dpnotes import draws
-from dpnotes.draws import gpu, reference
+from dpnotes.random import draws, gpu_kernel, reference
 cpu = torch.device("cpu")
-print(draws.agrees(gpu, cpu))
+print(draws.agrees(gpu_kernel, cpu))
 keys, calls = torch.tensor([[1, 2], [3, 2**32 - 1], [5, 6]]), torch.tensor([7, 2**32 - 1, 9])
 where = (5, 6), 3, 3000
-print(all(torch.equal(getattr(gpu, kind)(keys, calls, *where), getattr(reference, kind)(keys, calls, *where))
+print(all(torch.equal(getattr(gpu_kernel, kind)(keys, calls, *where), getattr(reference, kind)(keys, calls, *where))
           for kind in ("words", "uniforms", "normals")))
-gpu._table(cpu)[20] *= 1 + 2**-52  # the control: a constant that is a last place off
-print(draws.agrees(gpu, cpu))
+gpu_kernel._table(cpu)[20] *= 1 + 2**-52  # the control: a constant that is a last place off
+print(draws.agrees(gpu_kernel, cpu))
 """
 
 
@@ -45,13 +44,13 @@ def instructions(kind: str, capability: int, integer: str = "i64", **options: An
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    from dpnotes.draws import gpu
+    from dpnotes.random import gpu_kernel
 
     out = "*i64" if kind == "words" else "*fp64"
     given = dict.fromkeys(("num_calls", "low", "high", "start", "count"), integer)
     given |= {"keys": "*i64", "calls": "*i64", "table": "*fp64", "out": out, "KIND": "constexpr", "BLOCK": "constexpr"}
-    signature = {name: given[name] for name in gpu._kernel.arg_names}
-    source = ASTSource(gpu._kernel, signature, {"KIND": kind, "BLOCK": gpu._BLOCK})
+    signature = {name: given[name] for name in gpu_kernel._kernel.arg_names}
+    source = ASTSource(gpu_kernel._kernel, signature, {"KIND": kind, "BLOCK": gpu_kernel._BLOCK})
     compiled = compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     code = re.sub(r"//.*", "", compiled.asm["ptx"])
     found = re.findall(r"\b[a-z]\w*(?:\.\w+)*\.f(?:16|32|64)\b", code)

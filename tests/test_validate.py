@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 NOT_REAL = ["1", None, True, 1j, [1.0]]
 NOT_FINITE = [float("nan"), float("inf"), -float("inf"), np.float64("nan")]

@@ -89,7 +89,7 @@ def test_a_wheel_carries_notebooks_results_and_pages_and_so_does_what_it_is_buil
     archive = source / run(sys.executable, "-c", program, cwd=source).splitlines()[-1]
     with tarfile.open(archive) as tar:
         packed = {name.partition("/")[2] for name in tar.getnames()}
-    assert carried | {"setup.py", "dpnotes/cli.py"} <= packed
+    assert carried | {"setup.py", "dpnotes/cli/main.py"} <= packed
 
 
 def test_the_copies_are_those_of_the_repository(reader: Path, installed: Path):

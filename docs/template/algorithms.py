@@ -9,9 +9,9 @@ from torch import Tensor
 from dpnotes.core import FRESH, Assumption, Relation
 from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
 from dpnotes.oracles.samples import ORDER_PURPOSE, PURPOSE, DataSetSamples
-from dpnotes.per_run import norms
 from dpnotes.privacy.mechanisms import Gaussian
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.per_run import norms
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dpnotes.methods.loop import run
 from dpnotes.oracles.samples import DataSetSamples
 from dpnotes.papers.storm.algorithms import Storm
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 def run_cell(spec, cell, context):

@@ -8,7 +8,7 @@ from dpnotes.oracles.samples import ORDER_PURPOSE, DataSetSamples, shuffled
 from dpnotes.papers.storm.algorithms import Storm
 from dpnotes.papers.storm.reference import storm
 from dpnotes.problems.quadratics import Quadratic
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 ORACLES = {Storm: {"STORM": lambda p, n: Storm(DataSetSamples(p), torch.ones(n).double(), 4, 0.3, 1.0, 2.0)}}
 

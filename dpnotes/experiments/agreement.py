@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from dpnotes import validate
 from dpnotes.experiments import runner, store
 from dpnotes.experiments.provenance import code_of, environment, now, same_machine, variables_for
 from dpnotes.experiments.records import Table, name_of
 from dpnotes.experiments.spec import Cell, Context, Experiment, canonical_json
+from dpnotes.util import validate
 
 LONGEST = 30.0  # seconds of a cell that `make test-all` draws; longer ones are run by `dpnotes verify` alone
 

@@ -18,11 +18,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from dpnotes import files
 from dpnotes.experiments import store
 from dpnotes.experiments.provenance import code_of
 from dpnotes.experiments.records import SUFFIX, Record, Records, Table, append, cell_line, contents, name_of
 from dpnotes.experiments.spec import Cell, Experiment, Spec, canonical_json
+from dpnotes.util import files
 
 MAX_PART_BYTES = 10**6
 _OWN: dict[tuple[int, str], Path] = {}  # the file of a run to which this process appends

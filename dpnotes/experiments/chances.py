@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dpnotes import validate
 from dpnotes.experiments.spec import Chances, Experiment, Spec
+from dpnotes.util import validate
 
 if TYPE_CHECKING:
     import pandas as pd

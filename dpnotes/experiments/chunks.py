@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _UNITS |= {"KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}

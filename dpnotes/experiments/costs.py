@@ -6,8 +6,8 @@ Hours are on two cores of a common processor, minutes and gigabytes on one large
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from dpnotes import validate
 from dpnotes.experiments.spec import Experiment
+from dpnotes.util import validate
 
 REASONS = ("a GPU", "missing weights", "hours")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from dpnotes.experiments.spec import Cell, canonical_json
-from dpnotes.files import DamagedFileError
+from dpnotes.util.files import DamagedFileError
 
 SUFFIX = ".cells"
 _FORMAT_2 = b"dpnotes record "

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dpnotes import validate
 from dpnotes.experiments import allocator, store
 from dpnotes.experiments import cells as cells_of
 from dpnotes.experiments.cells import Cells
@@ -26,9 +25,10 @@ from dpnotes.experiments.chunks import format_bytes, parse_memory
 from dpnotes.experiments.provenance import code_of, commit_in_words, environment, now
 from dpnotes.experiments.records import Table, name_of
 from dpnotes.experiments.spec import Cell, Context, Decision, Experiment, Spec, alone, canonical_json
+from dpnotes.util import validate
 
 if TYPE_CHECKING:
-    from dpnotes.processes import Processes
+    from dpnotes.util.processes import Processes
 
 _SAMPLE = 0.05  # of the largest result: from so much on its size is projected; less does not show how it is compressed
 _MARGIN = 0.8  # of the free memory is planned for: allocators round up, libraries keep buffers
@@ -68,7 +68,7 @@ def run(
       KeyboardInterrupt: Ctrl-C; the message says what is finished and how to go on.
       OSError: a full disk among others; names the path, finished cells are kept.
     """
-    from dpnotes.processes import ProcessLost
+    from dpnotes.util.processes import ProcessLost
 
     experiment.spec(profile)
     validate.at_least(1, jobs=jobs)
@@ -161,7 +161,7 @@ def _agree(processes: "Processes", cells: Cells, device: str, arguments: dict[st
     """Refuse processes in which something differs that decides what is computed, or its bits."""
     if processes.size == 1:
         return
-    from dpnotes.processes import agree
+    from dpnotes.util.processes import agree
 
     here, experiment = environment(device), cells.experiment
     facts = {"experiment": experiment.id, "profile": cells.profile, **arguments}
@@ -171,7 +171,7 @@ def _agree(processes: "Processes", cells: Cells, device: str, arguments: dict[st
 
 def _compare(processes: "Processes", columns: dict[str, Any]) -> None:
     """Refuse processes that found other columns, to the bit, than rank 0."""
-    from dpnotes.processes import agree
+    from dpnotes.util.processes import agree
 
     digests = {name: hashlib.sha256(f"{c.dtype}{c.shape}".encode() + c.tobytes()) for name, c in columns.items()}
     agree(processes, {f"the sha256 of column {name}": each.hexdigest()[:16] for name, each in digests.items()})

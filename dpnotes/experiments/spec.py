@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from dpnotes import validate
 from dpnotes.experiments.chunks import Chunking, cpu_cache_bytes, run_in_chunks
+from dpnotes.util import validate
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from dpnotes.experiments.chances import Worlds
     from dpnotes.experiments.costs import Cost
-    from dpnotes.processes import Processes
+    from dpnotes.util.processes import Processes
 
 PROFILES = ("quick", "cpu", "paper")
 # Tolerances: more than ten times what the instructions of another processor were seen to change.
@@ -231,7 +231,7 @@ class PaperFigure(NamedTuple):
 
 def alone() -> "Processes":
     """This process, by itself."""
-    from dpnotes.processes import ALONE
+    from dpnotes.util.processes import ALONE
 
     return ALONE
 
@@ -274,7 +274,7 @@ class Context:
         Raises:
           ProcessLost: if this one of several processes is out of memory.
         """
-        from dpnotes.processes import ProcessLost
+        from dpnotes.util.processes import ProcessLost
 
         def or_none(runs: range) -> Columns:
             try:

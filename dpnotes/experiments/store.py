@@ -1,9 +1,9 @@
 """Where results are kept: one columnar file and its manifest an experiment and profile, and cells in a cache.
 
 A table is a pair of files, `NAME.npz` (columns, no pickles, same bytes for same columns) and `NAME.manifest.json`
-(what they are and how they came about, with the sha256 of both; `dpnotes.files`). Results stand in `notebooks/results`
-of the repository, or of the wheel that carries them (or in `$DPNOTES_RESULTS`), cells in the user's cache (or
-`$DPNOTES_CACHE`).
+(what they are and how they came about, with the sha256 of both; `dpnotes.util.files`). Results stand in
+`notebooks/results` of the repository, or of the wheel that carries them (or in `$DPNOTES_RESULTS`), cells in the user's
+cache (or `$DPNOTES_CACHE`).
 """
 
 import hashlib
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 import dpnotes
-from dpnotes import files
 from dpnotes.experiments.chunks import format_bytes
 from dpnotes.experiments.provenance import commit_in_words, commits_since, now, source_hash
 from dpnotes.experiments.records import Table
 from dpnotes.experiments.spec import Columns, Decision, Experiment, Spec, canonical_json
-from dpnotes.files import DamagedFileError
+from dpnotes.util import files
+from dpnotes.util.files import DamagedFileError
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -38,8 +38,8 @@ from scipy import special
 from scipy.linalg.lapack import dsterf
 from torch import Tensor
 
-from dpnotes import validate
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 Product = Callable[[Tensor], Tensor]
 

@@ -27,10 +27,10 @@ import torch
 from scipy.optimize import lsq_linear, nnls
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Problem
 from dpnotes.measure.curvature import Interval
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 Gradient = Callable[[Tensor], Tensor]  # from points `(points, dim)` to gradients of one function, `(points, dim)`
 

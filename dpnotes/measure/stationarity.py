@@ -12,9 +12,9 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.measure.curvature import Interval, Product, smallest_eigenvalue
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 
 class NotSmoothError(ValueError):

@@ -23,9 +23,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from dpnotes import checks, files
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, files
+from dpnotes.util.states import flatten, restore
 
 State = TypeVar("State")
 LABEL = "SENSITIVE: whoever reads this can take noise off what the run releases. Keep it as you keep the private data."
@@ -44,8 +44,8 @@ def save(path: Path, state: Any, streams: Streams, settings: Mapping[str, Any] |
     Raises:
       OSError: with the path, a full disk among others; the older checkpoint stays.
       TypeError: if the settings are not JSON.
-      ValueError: if something that a step required on a device does not hold (`dpnotes.checks`); for clients on secret
-        streams, of which `client_checkpoint` counts what they have sent.
+      ValueError: if something that a step required on a device does not hold (`dpnotes.util.checks`); for clients on
+        secret streams, of which `client_checkpoint` counts what they have sent.
 
     Example:
       >>> import tempfile
@@ -80,7 +80,7 @@ def label(path: Path) -> str:
     """What the checkpoint says of itself.
 
     Raises:
-      DamagedFileError: if the file is not what was written (`dpnotes.files`).
+      DamagedFileError: if the file is not what was written (`dpnotes.util.files`).
     """
     return _load(path)["label"]
 
@@ -100,7 +100,7 @@ def resume(
       The state, and the streams for the steps that were not released yet.
 
     Raises:
-      DamagedFileError: if the file is not what was written (`dpnotes.files`).
+      DamagedFileError: if the file is not what was written (`dpnotes.util.files`).
       ValueError: if the state differs from the template, or the settings from those saved, saying which; or streams
         are given where they were secret, or where they were not, none or those of another seed.
       TypeError: if the settings are not JSON.

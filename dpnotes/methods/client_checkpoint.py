@@ -23,11 +23,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from dpnotes import validate
-from dpnotes.lineage import Lineage
 from dpnotes.methods import checkpoint
-from dpnotes.processes import agree
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.lineage import Lineage
+from dpnotes.util.processes import agree
 
 State = TypeVar("State")
 _OF_CLIENTS = {"belief", "meter", "stopped"}  # the parts of an `oracles.clients.ClientsState`

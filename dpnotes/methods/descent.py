@@ -6,11 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Estimate, Oracle
 from dpnotes.methods.step import arrive, ask
-from dpnotes.states import select
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.states import select
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import Estimate, Guarantee, Ledger, Method, Oracle, Price, Status
-from dpnotes.states import map_state
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
+from dpnotes.util.states import map_state
 
 _STEPS_A_LOOK = 16
 Observer = Callable[[Tensor, Any, Estimate], None]
@@ -133,7 +133,7 @@ def drive(
       The state of all runs, in their order.
 
     Raises:
-      ValueError: outside these domains, or what an oracle refuses on a device (`dpnotes.checks`).
+      ValueError: outside these domains, or what an oracle refuses on a device (`dpnotes.util.checks`).
     """
     validate.provides("step", method=method)
     validate.provides("estimate", "take", oracle=oracle)

@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.methods.step import arrive, ask
-from dpnotes.per_run import norms, rows
-from dpnotes.states import select
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
+from dpnotes.util.per_run import norms, rows
+from dpnotes.util.states import select
 
 _POINT_PURPOSE = "online to nonconvex: point of a move"
 _WINDOW_PURPOSE = "online to nonconvex: window"

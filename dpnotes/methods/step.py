@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle, Status
-from dpnotes.states import finite
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import finite
 
 
 class Moving(Protocol):

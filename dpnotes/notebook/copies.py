@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import dpnotes
-from dpnotes import files
 from dpnotes.experiments.store import notebooks_folder
+from dpnotes.util import files
 
 FIRST = "00_start_here.ipynb"
 _RECORD = ".copies.json"  # of each copy, the sha256 of the original that it was made from

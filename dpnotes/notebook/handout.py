@@ -26,10 +26,10 @@ import nbformat
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
 
-from dpnotes import files
 from dpnotes.notebook import copies
 from dpnotes.notebook.teaching import RIGHT
 from dpnotes.notebook.write import execute, to_text
+from dpnotes.util import files
 
 _HIDDEN = ("solution", "answer", "wrong")
 _HELPERS = ("_solution_", "_wrong_")

@@ -30,7 +30,7 @@ from nbformat import NotebookNode
 from traitlets.config import Config
 
 from dpnotes.experiments import provenance
-from dpnotes.files import write as write_files
+from dpnotes.util.files import write as write_files
 
 LARGEST = 1_000_000  # bytes
 WIDGET = "application/vnd.jupyter.widget-view+json"

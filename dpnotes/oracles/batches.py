@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import Sampling
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
 
 
 @dataclass(frozen=True)

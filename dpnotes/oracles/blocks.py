@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
-from dpnotes.processes import ALONE, Processes, ProcessLost
+from dpnotes.util import checks, validate
+from dpnotes.util.processes import ALONE, Processes, ProcessLost
 
 
 class Node(NamedTuple):

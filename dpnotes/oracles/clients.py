@@ -15,17 +15,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import checks, files, per_run, validate
 from dpnotes.core import Estimate, Guarantee, Price, Status
-from dpnotes.guarantees import Assumption, as_json, from_json, rest_of
-from dpnotes.lineage import Lineage
+from dpnotes.guarantees import FRESH, WHOLE, Assumption, as_json, from_json, rest_of
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.release import Meter, Plan, State
 from dpnotes.privacy.sums import SumState
-from dpnotes.processes import ProcessLost, agree, common_facts
-from dpnotes.sampling import FRESH, WHOLE
-from dpnotes.states import flatten, map_state, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, files, per_run, validate
+from dpnotes.util.lineage import Lineage
+from dpnotes.util.processes import ProcessLost, agree, common_facts
+from dpnotes.util.states import flatten, map_state, restore
 
 CLIENT_PURPOSE = "client"  # of the draws that make a client's key out of a seeded run's
 OWN_RECORDS = Assumption("no record is with two clients", "assumed")

@@ -7,14 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import WHOLE, Mechanism, Problem, Relation
 from dpnotes.guarantees import Assumption, examples_apart
 from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
-from dpnotes.precision import flushed
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import TOLERANCE, NoisePlan
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.precision import flushed
 
 _LOSS_MECHANISM = Gaussian("clipped gradient: loss")
 

@@ -5,13 +5,13 @@ from functools import cached_property
 
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import FRESH, Mechanism, Relation, Sampling
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
 from dpnotes.oracles.samples import FreshData
 from dpnotes.privacy.mechanisms import Gaussian
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 PURPOSE = "fresh batch: examples"
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant, ExampleGradients, Problem
 from dpnotes.guarantees import Basis, examples_apart
 from dpnotes.oracles.samples import Batch, DataSetSamples, Samples
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 
 def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed: str | int) -> list[Tensor]:

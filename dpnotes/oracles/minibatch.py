@@ -7,14 +7,14 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Assumption, Basis, examples_apart
 from dpnotes.oracles.batches import draw
 from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
-from dpnotes.precision import flushed
 from dpnotes.privacy.mechanisms import Gaussian
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.precision import flushed
 
 _PURPOSE = "minibatch: examples"
 

@@ -23,19 +23,28 @@ from typing import Any, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import Estimate, Mechanism, Price, Release, Sensitive, Status
-from dpnotes.guarantees import OVERSPENT, STATISTICS_WITHOUT_NOISE, Assumption, Basis, Guarantee, bound_was_checked
-from dpnotes.lineage import Lineage
-from dpnotes.per_run import Number, norms
+from dpnotes.guarantees import (
+    FRESH,
+    OVERSPENT,
+    STATISTICS_WITHOUT_NOISE,
+    Assumption,
+    Basis,
+    Guarantee,
+    Relation,
+    Sampling,
+    bound_was_checked,
+)
 from dpnotes.privacy.accounting import Accountant, account, assumptions_of
 from dpnotes.privacy.events import LEAST_NOISE, Event, clipped_sensitivity
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import is_exact, says_gaussian
 from dpnotes.privacy.noise import TOLERANCE
-from dpnotes.sampling import FRESH, Relation, Sampling
-from dpnotes.states import select
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
+from dpnotes.util.lineage import Lineage
+from dpnotes.util.per_run import Number, norms
+from dpnotes.util.states import select
 
 Rules = TypeVar("Rules")
 
@@ -191,7 +200,7 @@ class State:
 
 
 def _on_time(late: Tensor | None, asked: Tensor) -> Tensor:
-    """Those who go on from the newest state of their run; others are an error (on a device see `dpnotes.checks`)."""
+    """Those who go on from the newest state of their run; others are an error (on a device: `dpnotes.util.checks`)."""
     if late is None:
         return asked
     error = ValueError("Expected state to have released nothing yet: go on from the one that its release returned.")
@@ -433,7 +442,7 @@ class Desk:
 
         Raises:
           ValueError: if the state is another desk's or its run has released since, two asks would draw from one stream,
-            or an ask has less noise than is claimed (on a device see `dpnotes.checks`).
+            or an ask has less noise than is claimed (on a device see `dpnotes.util.checks`).
         """
         meter, main = state.meter, asks[0]
         self.check_terms(meter)
@@ -487,7 +496,7 @@ class Desk:
 
         Raises:
           ValueError: as `Plan.check`, if the state's run has released since or a price is above the cost that was
-            planned (on a device see `dpnotes.checks`), and as the mechanisms.
+            planned (on a device see `dpnotes.util.checks`), and as the mechanisms.
         """
         plan.close(self)
         meter, noise, values, prices = plan.state.meter, plan.state.belief.noise, [], []

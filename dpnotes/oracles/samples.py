@@ -8,11 +8,11 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import ExampleGradients, Problem
 from dpnotes.guarantees import Basis, examples_apart
-from dpnotes.precision import flushed, full_precision, row_norms
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
+from dpnotes.util.precision import flushed, full_precision, row_norms
 
 PURPOSE = "samples"
 ORDER_PURPOSE = "samples: order"

@@ -16,14 +16,14 @@ from typing import Any, Literal, Protocol, get_args
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Problem
 from dpnotes.guarantees import Basis, examples_apart
 from dpnotes.oracles.release import part_of
 from dpnotes.oracles.samples import DIRECTIONS_PURPOSE, PREVIOUS_PURPOSE, DataSetBatch, DataSetSamples, WrittenOut
-from dpnotes.per_run import Number, rows
-from dpnotes.precision import full_precision
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.per_run import Number, rows
+from dpnotes.util.precision import full_precision
 
 Order = Literal["zeroth", "first"]
 Points = tuple[Tensor, ...]  # one or two, (rows, dim) each

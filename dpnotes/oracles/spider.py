@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import FRESH, WHOLE, Mechanism, Relation, Sampling
 from dpnotes.guarantees import Assumption
 from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, part_of
 from dpnotes.oracles.samples import PURPOSES, Samples
-from dpnotes.per_run import Number, norms, rows
 from dpnotes.privacy.events import clipped_sensitivity
-from dpnotes.states import select
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.per_run import Number, norms, rows
+from dpnotes.util.states import select
 
 # Relative. The noise is that much more than its multiplier says, so that no rounding makes a release dearer.
 _MARGIN = 2.0**-40

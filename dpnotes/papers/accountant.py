@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpnotes import validate
 from dpnotes.theory.calculators import Calculator, parameters
 from dpnotes.theory.refusals import require
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, Domain, PaperSymbols
+from dpnotes.util import validate
 
 if TYPE_CHECKING:
     from dpnotes.privacy.accounting import Accountant

@@ -27,13 +27,21 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from dpnotes import validate
 from dpnotes.core import Ledger
-from dpnotes.guarantees import Assumption, Guarantee, Relation, assumptions_of_runs
+from dpnotes.guarantees import (
+    FRESH,
+    Assumption,
+    CombinationError,
+    Guarantee,
+    Noise,
+    Relation,
+    Scheme,
+    assumptions_of_runs,
+)
 from dpnotes.privacy import pld
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
-from dpnotes.sampling import FRESH, CombinationError, Noise, Scheme
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")

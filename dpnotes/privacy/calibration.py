@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 # Papers' calculators ask here how much noise there has to be, and load no torch: the accountants of events, which do,
 # are loaded by what needs them.

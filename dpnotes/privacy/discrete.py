@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Price, Release
+from dpnotes.guarantees import WHOLE, Sampling
 from dpnotes.privacy.mechanisms import check_release, price_of
-from dpnotes.sampling import WHOLE, Sampling
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 _LARGEST = 2.0**62  # grid steps that an answer may be from 0: noise comes on top of it, in 64 bits
 

@@ -12,10 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpnotes import validate
 from dpnotes.core import Ledger
-from dpnotes.guarantees import Relation
-from dpnotes.sampling import FRESH, WHOLE, CombinationError, Noise, Sampling, check_combination
+from dpnotes.guarantees import FRESH, WHOLE, CombinationError, Noise, Relation, Sampling, check_combination
+from dpnotes.util import validate
 
 # What floating-point numbers can account for: a release of the least noise has an epsilon of 10^12, of the most noise
 # none to speak of; of more releases the rounding of each could add up.
@@ -43,7 +42,7 @@ class Event:
     Example:
       >>> Event(1.0, Relation.REPLACE_ONE, Sampling.poisson(0.01))
       Traceback (most recent call last):
-      dpnotes.sampling.CombinationError: Expected sampling=poisson with relation add-or-remove-one or
+      dpnotes.guarantees.CombinationError: Expected sampling=poisson with relation add-or-remove-one or
       zero-out-one, got replace-one; replace-one goes with sampling whole, fresh or fixed-size.
     """
 

@@ -20,13 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import Price, Release
+from dpnotes.guarantees import FRESH, Noise, Sampling
 from dpnotes.privacy import tree
 from dpnotes.privacy.mechanisms import rounded_to_grid
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
-from dpnotes.sampling import FRESH, Noise, Sampling
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
 
 Scheme = Literal["terms", "sums", "tree", "optimal tree", "square root"]
 SCHEMES: tuple[Scheme, ...] = ("terms", "sums", "tree", "optimal tree", "square root")

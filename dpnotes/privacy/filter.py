@@ -6,8 +6,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import FRESH, WHOLE, Sampling
+from dpnotes.util import validate
 
 _LARGEST_TOLERANCE = 1e-6
 

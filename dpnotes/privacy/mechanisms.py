@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import Mechanism, Price, Release, Sensitive
-from dpnotes.draws import secret
-from dpnotes.sampling import WHOLE, Noise, Sampling, check_combination
-from dpnotes.streams import Streams
+from dpnotes.guarantees import WHOLE, Noise, Sampling, check_combination
+from dpnotes.random import secret
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
 
     Returns:
       The runs that may be released to, `(runs,)` bool: the active ones. On a device, where an error is raised only when
-      the host waits for it (`dpnotes.checks`), without those that have one.
+      the host waits for it (`dpnotes.util.checks`), without those that have one.
 
     Raises:
       CombinationError: see `Gaussian.release`.
@@ -346,7 +346,7 @@ def check_answer(answer: Sensitive, active: Tensor, streams: Streams, noise: Noi
       >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ADD_OR_REMOVE, "proved", FRESH)
       >>> check_answer(answer, torch.tensor([True]), Streams.of(0, ["a"]))
       Traceback (most recent call last):
-      dpnotes.sampling.CombinationError: Expected sampling=fresh with relation replace-one or zero-out-one, got
+      dpnotes.guarantees.CombinationError: Expected sampling=fresh with relation replace-one or zero-out-one, got
       add-or-remove-one; add-or-remove-one goes with sampling whole or poisson.
     """
     _check_rows(answer, streams, active=active)

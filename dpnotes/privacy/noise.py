@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.privacy.schedules import NoiseSchedule
+from dpnotes.util import validate
 
 # Rounding allowance, relative, when the running sum of a fixed schedule's costs is compared with its budget. Schedules
 # are built on the private side, so this lets their last step happen; it does not let a further one happen.

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dpnotes import validate
 from dpnotes.privacy.events import LEAST_NOISE, Event
+from dpnotes.util import validate
 
 _POINTS = 2**17  # at most, of one level; fewer of each where there are hundreds
 _ALL_POINTS = 2**25  # of all levels

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import WHOLE, Guarantee, Price, Relation, Sensitive
 from dpnotes.guarantees import Assumption, rest_of
 from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.selection import AboveThreshold, SelectionState
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 _PURPOSE = "search: stationary point"
 

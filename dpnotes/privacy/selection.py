@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import Price, Sensitive
-from dpnotes.guarantees import Relation
-from dpnotes.lineage import Lineage
+from dpnotes.guarantees import FRESH, WHOLE, CombinationError, Relation, Sampling, check_combination
 from dpnotes.privacy.mechanisms import grid_of, laplace, noisy_on_grid
-from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling, check_combination
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
+from dpnotes.util.lineage import Lineage
 
 _SLACK = 1e-12  # relative: of a question's sensitivity above the declared one, by rounding
 _FARTHEST = 2.0**51  # steps that a value may be from 0: a sum of noise and a longer one is not exact
@@ -28,7 +27,7 @@ class SelectionState:
 
     `halted` says that no search goes on, since none was begun or the last one found its yes. The noisy threshold is
     drawn once a search and kept. It is a secret: who knows it, and the answers, knows more than was paid for, so a
-    checkpoint that holds one is sensitive. A run draws once from each of its states (`dpnotes.lineage`).
+    checkpoint that holds one is sensitive. A run draws once from each of its states (`dpnotes.util.lineage`).
     """
 
     searches: Tensor
@@ -117,7 +116,7 @@ class AboveThreshold:
 
         Raises:
           ValueError: if the mask is not one truth value a run, the streams are of other runs, or an active run has
-            drawn from this state before (on a device see `dpnotes.checks`).
+            drawn from this state before (on a device see `dpnotes.util.checks`).
         """
         _check_runs(state, streams, active)
         active = _draws_afresh(state, active)

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import checks
 from dpnotes.core import Price, Release
+from dpnotes.guarantees import FRESH, WHOLE, CombinationError, Sampling
 from dpnotes.privacy.mechanisms import check_release, price_of
-from dpnotes.sampling import FRESH, WHOLE, CombinationError, Sampling
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def check_sum(leaf: Tensor, max_leaves: int, noise_std: Tensor, first_std: Tenso
       The runs of which none of this is true, `(runs,)` bool.
 
     Raises:
-      ValueError: if so, on a device as `dpnotes.checks` says.
+      ValueError: if so, on a device as `dpnotes.util.checks` says.
 
     Example:
       >>> one = torch.ones(1)
@@ -198,7 +198,7 @@ def check_sum_goes_on(state: SumState, leaf: Tensor, request: Release) -> Tensor
     Raises:
       CombinationError: if an active run's sum has terms of another sampling; or if it is of fresh terms and was
         restored from an earlier state, so that its last call is not the one before. Restart the sum. (On a device as
-        `dpnotes.checks` says.)
+        `dpnotes.util.checks` says.)
 
     Example:
       >>> state = SumState.start(torch.zeros(1, 1), [])

@@ -17,12 +17,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Price, Release
+from dpnotes.guarantees import FRESH, Noise, Sampling
 from dpnotes.privacy.mechanisms import rounded_to_grid
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
-from dpnotes.sampling import FRESH, Noise, Sampling
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 _TABLE = 2**16  # leaves
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 Norm = Literal["batch", "group"]
 Activation = Literal["relu", "gelu", "silu", "tanh"]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 _PADDING = 4  # of the random crop
 

@@ -27,7 +27,7 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from torch.overrides import get_overridable_functions
 from torch.utils._pytree import tree_leaves
 
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 _FUNCTIONS = {f for space, some in get_overridable_functions().items() if space is not nn.init for f in some}
 _FUNCTIONS |= {torch.arange, torch.zeros, torch.ones, torch.full, torch.eye, torch.linspace}

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.closed import closed_loss, refuse_code_of_tensors
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
+from dpnotes.util import validate
+from dpnotes.util.precision import full_precision, row_norms
 
 
 @dataclass(frozen=True, eq=False)

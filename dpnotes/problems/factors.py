@@ -35,7 +35,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.grad import conv2d_weight
 
-from dpnotes.precision import full_precision, row_norms
+from dpnotes.util.precision import full_precision, row_norms
 
 # Numbers that a norm may write out at once: as much as a CPU has cache for, or what fills a GPU.
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}

@@ -12,8 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
+from dpnotes.util import validate
 
 
 @dataclass(frozen=True, eq=False)

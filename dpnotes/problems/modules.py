@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import deterministic_convolutions
 from dpnotes.problems.augmentation import Augmentation
 from dpnotes.problems.closed import TENSORS, Open, closed, refuse_code_of_tensors, refuse_writes, same, stand_ins
 from dpnotes.problems.examples import check, check_points
 from dpnotes.problems.factors import Factors
 from dpnotes.problems.passes import Examples, Loss, Outputs, Passes, Values
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.precision import deterministic_convolutions
 
 _EVALUATED_AT_ONCE = 1000
 # Functions without a second derivative somewhere (torch's names of their backward nodes).

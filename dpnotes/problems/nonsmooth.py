@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.custom import MaterialisedGradients
 from dpnotes.problems.examples import check_points, rows
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.precision import full_precision, row_norms
 
 _LOWER_BOUND = Constant(0.0, "proved", "no loss is negative")
 

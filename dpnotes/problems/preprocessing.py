@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 UNACCOUNTED = (
     "The mean, the principal components, the standard deviations and the largest norm of the preprocessing "

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.problems.examples import check_points, rows
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 
 def log_spectrum(dim: int, condition_number: float, smoothness: float = 1.0) -> Tensor:

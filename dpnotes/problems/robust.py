@@ -7,13 +7,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.problems.nonsmooth import check_data, check_many_points
 from dpnotes.problems.sensing import SensingGradients
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.precision import full_precision, row_norms
 
 Link = Literal["identity", "relu", "absolute"]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Saddle, check_points, hessian_by_columns
+from dpnotes.util import validate
 
 
 def _within(

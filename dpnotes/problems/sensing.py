@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
-from dpnotes.precision import full_precision, row_norms
 from dpnotes.problems.examples import check_points
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.precision import full_precision, row_norms
 
 _DRAWN_AT_ONCE = 2**22  # numbers: 32 MiB in float64, several times over while they are made
 

@@ -13,9 +13,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Saddle, check_points
+from dpnotes.util import validate
 
 
 class Profile(Protocol):

@@ -19,7 +19,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 # Beyond c = 10 the terms fall fast, some `6 sqrt(dim)` of them; below they do not, and scipy (1.17) does not fail yet.
 _LONG_SERIES = 10.0

@@ -17,11 +17,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dpnotes import validate
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.files import DataCorrupt, DataNotFound, PublishedFile, fetch
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 _HUB = "https://huggingface.co/google-bert/bert-base-uncased/resolve/86b5e0934494bd15c9632b12f734a8a67f723594/"
 BERT_FILES = tuple(

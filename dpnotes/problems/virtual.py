@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import checks, validate
 from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Landscape
 from dpnotes.problems.separable import Separable
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import checks, validate
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import sympy
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 Powers = Mapping[sympy.Symbol, Fraction]  # a monomial without its coefficient
 Named = Mapping[str, sympy.Expr]

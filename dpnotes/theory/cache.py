@@ -21,8 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dpnotes import files
 from dpnotes.theory.verdicts import Kind, Verdict
+from dpnotes.util import files
 
 if TYPE_CHECKING:
     from dpnotes.theory.claims import Claim

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpnotes import validate
 from dpnotes.theory.refusals import NoConstants, OutsideRegime
 from dpnotes.theory.symbols import PaperSymbol
+from dpnotes.util import validate
 
 
 class Role(StrEnum):

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dpnotes import validate
 from dpnotes.theory.calculators import Calculator, Measure, Numbers, Role
 from dpnotes.theory.refusals import MixedLetters, NoRoot
 from dpnotes.theory.symbols import COMMON_NAMES, CommonName, PaperSymbol
+from dpnotes.util import validate
 
 _POINTS = 257  # at which a change of sign is looked for: crossings closer than that are not told apart
 _TOLERANCE = 1e-12  # of a crossing, relative

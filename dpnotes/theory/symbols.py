@@ -15,8 +15,8 @@ import sympy
 from numpy.typing import NDArray
 from sympy.tensor.indexed import Indexed, IndexedBase
 
-from dpnotes import validate
 from dpnotes.theory.units import NONE, Unit
+from dpnotes.util import validate
 
 
 @dataclass(frozen=True)

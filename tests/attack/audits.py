@@ -47,8 +47,7 @@ from dpnotes.papers.drift_escape.selection import (
     trusted_selection,
 )
 from dpnotes.papers.goldstein import algorithms as goldstein
-from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
-from dpnotes.papers.noisy_sgd.training import Evaluation, train
+from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
 from dpnotes.privacy import accounting, discrete
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.audit import GaussianPair, LowerBound, from_scores, power, runs_for_power
@@ -65,7 +64,9 @@ from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Evaluation, train
+from dpnotes.train.noise import NoiseChoice
 
 LEVEL, POWER, DELTA = 0.01, 0.95, 1e-2
 NOTHING = Guarantee(0.0, DELTA, Relation.REPLACE_ONE, "nothing released")

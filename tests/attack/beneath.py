@@ -23,11 +23,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from dpnotes.guarantees import SHOWN_ALONE, examples_apart
-from dpnotes.precision import flushed
 from dpnotes.problems import factors
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.passes import Passes
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.precision import flushed
 from tests.problems import test_scales as scales
 
 ROOM = 1e-5  # of a bound: rounding (docs/privacy.md, Known gaps)

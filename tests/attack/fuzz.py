@@ -30,7 +30,8 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import dpnotes
-from dpnotes import cli, papers
+from dpnotes import papers
+from dpnotes.cli.main import app
 from dpnotes.core import Guarantee, Ledger
 from tests import test_bad_arguments as doors
 
@@ -325,7 +326,7 @@ def one_command(line: list[str], seconds: float = 6 * LIMIT) -> tuple[str, str]:
     try:
         with limits(seconds), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            result = CliRunner().invoke(cli.app, line, prog_name="dpnotes")
+            result = CliRunner().invoke(app, line, prog_name="dpnotes")
     except Hang:
         return "refused", f"no answer within {seconds} s"
     if isinstance(result.exception, Hang):

@@ -18,13 +18,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from dpnotes import cli
+from dpnotes.cli.main import app
 from dpnotes.core import Sampling
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation, train
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Checkpoint, Evaluation, train
 
 # Of a result's manifest: when and how long, and the digest of a manifest that says so.
 LEFT_OUT = {"finished_at", "cell_seconds", "cell_seconds_each", "wall_seconds", "manifest_sha256"}
@@ -37,7 +37,7 @@ _PROCESSES.set_forkserver_preload([__name__])  # so that a job begins with what 
 def run(folder: Path) -> None:
     """`dpnotes run` of a small experiment."""
     os.environ |= {"DPNOTES_CACHE": str(folder / "kept"), "DPNOTES_RESULTS": str(folder / "stored")}
-    cli.app(["run", EXPERIMENT, "--profile", "quick"], standalone_mode=False)
+    app(["run", EXPERIMENT, "--profile", "quick"], standalone_mode=False)
 
 
 def training(folder: Path, num_steps: int = 80) -> None:

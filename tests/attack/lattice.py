@@ -8,9 +8,9 @@ from scipy import stats
 from torch import Tensor
 
 from dpnotes.core import Relation, Release, Sensitive
-from dpnotes.draws import secret
 from dpnotes.privacy.mechanisms import Gaussian
-from dpnotes.streams import Streams
+from dpnotes.random import secret
+from dpnotes.random.streams import Streams
 
 RUNS = 300
 Draw = Callable[[Tensor], Tensor]

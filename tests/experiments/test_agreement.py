@@ -13,9 +13,11 @@ import pytest
 from toy_package import Toy, silent
 from typer.testing import CliRunner
 
-from dpnotes import cli, files
+from dpnotes.cli import catalogue
+from dpnotes.cli.main import app
 from dpnotes.experiments import Experiment, agreement, keep, provenance, runner, store, verify
 from dpnotes.experiments.agreement import Children, Outcome, Sample, cells_in, compare, draw, in_order, samples_of
+from dpnotes.util import files
 
 ROW = "| toy.mean quick | new draws | other numbers | a minute |"
 
@@ -218,10 +220,10 @@ def test_the_longest_unverified_come_first_and_time_is_kept(toy: Toy, here: None
 
 # ---------------------------------------------------------------- what is changed on purpose
 def test_a_planted_difference_is_red_unless_pending_names_it(toy: Toy, here: None, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cli, "all_experiments", lambda: [toy.experiment])
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
 
     def call(code: int) -> str:
-        result = CliRunner().invoke(cli.app, ["verify", "toy.mean", "--write"])
+        result = CliRunner().invoke(app, ["verify", "toy.mean", "--write"])
         assert result.exit_code == code, result.output
         return result.output
 

@@ -13,10 +13,12 @@ import pytest
 from toy_package import Toy
 from typer.testing import CliRunner
 
-from dpnotes import cli, files
+from dpnotes.cli import catalogue
+from dpnotes.cli.main import app
 from dpnotes.experiments import bring, cells, export, keep, records
 from dpnotes.experiments.cells import Cells
 from dpnotes.experiments.records import Record, Records, cell_line, packed
+from dpnotes.util import files
 
 FORMAT_2 = b"dpnotes record 0123456789abcdef 9b" + b"0" * 62 + b" 20\n" + bytes(20)
 
@@ -211,11 +213,11 @@ def test_a_column_of_another_kind_is_refused(kind: str):
 # ---------------------------------------------------------------- the command line
 def test_the_command_line_keeps_exports_and_imports(toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def call(*words: str, code: int = 0) -> str:
-        result = CliRunner().invoke(cli.app, list(words))
+        result = CliRunner().invoke(app, list(words))
         assert result.exit_code == code, result.output
         return result.output
 
-    monkeypatch.setattr(cli, "all_experiments", lambda: [toy.experiment])
+    monkeypatch.setattr(catalogue, "all_experiments", lambda: [toy.experiment])
     toy.some(0, 1)
     archive = str(tmp_path / "carried")
     assert "toy.mean quick: 2 cells" in call("cells", "export", archive, "toy.mean", "--profile", "quick")

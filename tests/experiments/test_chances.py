@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpnotes.cli import all_experiments
+from dpnotes.cli.catalogue import all_experiments
 from dpnotes.experiments import Chances, Decision, Experiment, Spec, Worlds, simulate, stating
 from dpnotes.experiments.chances import SIMULATIONS
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import dpnotes
-from dpnotes import cli
+from dpnotes.cli import results
 from dpnotes.experiments import Context, runner
 from dpnotes.oracles import blocks
 from dpnotes.papers.drift_escape.experiments import clients
-from dpnotes.processes import ALONE, ProcessLost
+from dpnotes.util.processes import ALONE, ProcessLost
 from tests.run_worker import FAULTY_CELL, small
 
 ROOT = Path(__file__).parents[2]
@@ -182,5 +182,5 @@ def test_a_refusal_is_one_line(tmp_path: Path):
 
 def test_one_process_needs_no_torchrun(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with cli._joined(1.0) as processes:
+    with results._joined(1.0) as processes:
         assert processes is ALONE

@@ -15,9 +15,9 @@ import pytest
 from pretend_device import PretendCuda
 from toy_package import REPOSITORY, Toy, silent
 
-from dpnotes import files
 from dpnotes.experiments import Cost, cells, chunks, decide_again, provenance, run, runner, store, wanting
 from dpnotes.experiments.spec import Context, Decision, Experiment, Spec
+from dpnotes.util import files
 
 
 def run_of(experiment: Experiment, **settings) -> store.Result:

@@ -18,7 +18,7 @@ from dpnotes.measure.curvature import (
     spectral_norm,
     sufficient_products,
 )
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 TRIALS = 1000
 exactly = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)

@@ -24,7 +24,7 @@ from dpnotes.measure.goldstein import (
 from dpnotes.problems.nonsmooth import AbsoluteDeviations, MaxOfLinear, MinOfNorms
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import lasry_lions_absolute
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DIMS = (2, 10, 100)
 closely = partial(torch.testing.assert_close, rtol=1e-6, atol=1e-9)

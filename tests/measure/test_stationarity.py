@@ -16,7 +16,7 @@ from dpnotes.measure.stationarity import (
     reached_alpha,
     sosp_level,
 )
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 TRIALS, DIM, RHO = 1000, 100, 2.0
 

@@ -21,8 +21,8 @@ from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Cosine, Linear, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, restore
 
 DIM, M = 4, 2.0
 ONE = torch.tensor([True])

@@ -11,7 +11,7 @@ from dpnotes.core import Estimate as Answer
 from dpnotes.core import Oracle, Price, Relation, Status
 from dpnotes.methods.loop import drive
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 class Field:

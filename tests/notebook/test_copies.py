@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from dpnotes import cli
+import dpnotes
+from dpnotes.cli import catalogue
+from dpnotes.cli.main import app
 from dpnotes.experiments import results_folder
 from dpnotes.notebook import copies
 
@@ -22,7 +24,7 @@ MINE = "what I found out"
 
 
 def call(*arguments: str | Path, code: int = 0) -> str:
-    result = RUNNER.invoke(cli.app, ["lab", *map(str, arguments)])
+    result = RUNNER.invoke(app, ["lab", *map(str, arguments)])
     assert result.exit_code == code, result.output
     return result.output
 
@@ -50,7 +52,7 @@ def repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         "[one](../notebooks/rates.ipynb#Top) [two](deeper/proof.md) [three](../README.md)"
     )
     (root / "docs/deeper/proof.md").write_text("[back](../page.md), $[0, 1](x)$, [out](https://example.org/a.md)")
-    monkeypatch.setattr(cli.dpnotes, "__file__", str(root / "dpnotes" / "__init__.py"))
+    monkeypatch.setattr(dpnotes, "__file__", str(root / "dpnotes" / "__init__.py"))
     monkeypatch.delenv("DPNOTES_RESULTS", raising=False)
     monkeypatch.chdir(tmp_path)
     return root
@@ -142,7 +144,7 @@ def test_a_lost_record_costs_a_line_and_no_work(repository: Path, tmp_path: Path
 
 def test_what_cannot_be_written_leaves_no_half_of_a_notebook(tmp_path: Path):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); "
-    command = [sys.executable, "-c", f"{limit}from dpnotes.cli import main; main()", "lab", "mine", "--copy-only"]
+    command = [sys.executable, "-c", f"{limit}from dpnotes.cli.main import main; main()", "lab", "mine", "--copy-only"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert run.returncode == 2 and "File too large: 'mine/" in run.stderr and len(run.stderr.splitlines()) == 1
@@ -167,7 +169,7 @@ def test_a_link_to_an_original_is_refused(repository: Path, tmp_path: Path):
 
 def test_jupyterlab_serves_the_working_folder_and_nothing_above(repository: Path, monkeypatch: pytest.MonkeyPatch):
     run: list[list[str]] = []
-    monkeypatch.setattr(cli.os, "execv", lambda program, command: run.append(command))
+    monkeypatch.setattr(os, "execv", lambda program, command: run.append(command))
     call("mine", "--port", "9000", "--no-browser")
     (command,) = run
     assert f"--ServerApp.root_dir={Path('mine').resolve()}" in command and "--no-browser" in command
@@ -175,7 +177,7 @@ def test_jupyterlab_serves_the_working_folder_and_nothing_above(repository: Path
 
 
 def test_without_jupyterlab_one_line_says_what_to_install(repository: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(catalogue.importlib.util, "find_spec", lambda name: None)
     (line,) = call("mine", code=2).splitlines()
     assert line == "dpnotes: Expected jupyterlab, which is not installed: pip install 'dpnotes[lab]'"
     assert not Path("mine").exists()
@@ -204,7 +206,7 @@ def test_what_a_wheel_carries_is_copied_into_the_current_folder_and_is_not_writt
     assert call("--copy-only").endswith(": dpnotes lab --fresh\n")
     before = contents(carried)
     for command in (["run", "goldstein.tree"], ["verify", "--write"], ["status", "--write"]):
-        result = RUNNER.invoke(cli.app, command)
+        result = RUNNER.invoke(app, command)
         assert result.exit_code == 2 and "Expected DPNOTES_RESULTS to be a folder of yours" in result.stderr
     assert "Expected folder=" in call(carried / "notebooks", "--copy-only", code=2)
     assert contents(carried) == before
@@ -213,10 +215,10 @@ def test_what_a_wheel_carries_is_copied_into_the_current_folder_and_is_not_writt
 def test_a_folder_of_ones_own_may_be_written_into(repository: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     shutil.move(repository / "notebooks", repository / "dpnotes/carried/notebooks")
     monkeypatch.setenv("DPNOTES_RESULTS", str(tmp_path))
-    cli.refuse_an_installation()
+    catalogue.refuse_an_installation()
     monkeypatch.delenv("DPNOTES_RESULTS")
     with pytest.raises(ValueError, match="DPNOTES_RESULTS"):
-        cli.refuse_an_installation()
+        catalogue.refuse_an_installation()
 
 
 # ---------------------------------------------------------------- links

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from dpnotes.cli import all_experiments
+from dpnotes.cli.catalogue import all_experiments
 from dpnotes.experiments import (
     NOT_STATED,
     Context,

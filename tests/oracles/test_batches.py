@@ -13,7 +13,7 @@ from dpnotes.core import FRESH, WHOLE, Sampling
 from dpnotes.oracles import batches as module
 from dpnotes.oracles.batches import distinct, draw
 from dpnotes.privacy.museum import module_with_line_replaced
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 LEVEL = 1e-3  # of every statistical test here; seeds are fixed
 

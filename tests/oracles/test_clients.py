@@ -22,7 +22,6 @@ import torch
 from stand_ins import Wrapped
 from torch import Tensor
 
-from dpnotes import files, processes
 from dpnotes.core import FRESH, WHOLE, Guarantee, Relation, Sampling, Status
 from dpnotes.guarantees import REAL_NUMBERS, as_json, from_json
 from dpnotes.methods import checkpoint, client_checkpoint
@@ -47,8 +46,9 @@ from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.quadratics import Quadratic
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.processes import ALONE, ProcessLost, Together, agree
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import files, processes
+from dpnotes.util.processes import ALONE, ProcessLost, Together, agree
 from tests import clients_worker
 from tests.clients_worker import DIM, RUNS, STEPS, kept_path, oracle, path
 

@@ -25,8 +25,8 @@ from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise, NoisePlan
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, restore
 
 CLIP = 0.5
 

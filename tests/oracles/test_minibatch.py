@@ -30,8 +30,8 @@ from dpnotes.privacy.mechanisms import Exact, Gaussian, Laplace
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, restore
 
 C = 0.5
 N = 12

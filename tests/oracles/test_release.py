@@ -39,8 +39,8 @@ from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.states import flatten, map_state, restore, select
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, map_state, restore, select
 
 RUNS, DIM, N = 3, 2, 8
 REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT

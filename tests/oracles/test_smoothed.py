@@ -19,7 +19,7 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.tree import Tree
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DIM, RUNS, RADIUS = 3, 20_000, 0.3
 SLOPE = torch.tensor([2.0, -1.0, 0.5], dtype=torch.float64)

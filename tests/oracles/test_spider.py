@@ -29,8 +29,8 @@ from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.problems.separable import Cosine, Linear, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, restore
 
 G, M, N, DIM = 0.5, 2.0, 12, 3
 REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT

@@ -35,15 +35,15 @@ from dpnotes.papers.goldstein import algorithms as goldstein_doors
 from dpnotes.papers.goldstein import calculators as goldstein_numbers
 from dpnotes.papers.noisy_sgd import algorithms as noisy_sgd
 from dpnotes.papers.noisy_sgd import calculators as noisy_sgd_numbers
-from dpnotes.papers.noisy_sgd.plans import TrainingPlan
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.calibration import gaussian_delta
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.quadratics import Quadratic
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.refusals import OutsideRegime
+from dpnotes.train.plan import TrainingPlan
 
 Releases = list[Event]
 Case = Callable[["Draw"], Releases]

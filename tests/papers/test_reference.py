@@ -58,7 +58,7 @@ from dpnotes.privacy.schedules import exponential
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 from tests.attack.mutants import Mutant, mutants_of
 
 DIM, ENOUGH = 3, 10**4

@@ -20,14 +20,17 @@ from scipy import integrate, optimize, special, stats
 
 from dpnotes.core import FRESH, WHOLE, Ledger, Price, Sampling
 from dpnotes.guarantees import (
+    ALLOWED,
     BATCH_NORM,
     SEED_IS_PUBLIC,
     STATISTICS_WITHOUT_NOISE,
     TUNED_ON_PRIVATE_DATA,
     Assumption,
+    CombinationError,
     Guarantee,
     Relation,
     bound_was_checked,
+    check_combination,
 )
 from dpnotes.privacy import accounting, pld
 from dpnotes.privacy.accounting import (
@@ -41,7 +44,6 @@ from dpnotes.privacy.accounting import (
 )
 from dpnotes.privacy.calibration import gaussian_delta, gaussian_std, noise_multiplier, tree_std
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
-from dpnotes.sampling import ALLOWED, CombinationError, check_combination
 
 ZERO_OUT, REPLACE_ONE, ADD_OR_REMOVE = Relation.ZERO_OUT, Relation.REPLACE_ONE, Relation.ADD_OR_REMOVE
 

@@ -16,6 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 from dpnotes.core import Guarantee, Relation, Release, Sensitive
+from dpnotes.guarantees import CombinationError
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles import clipped
 from dpnotes.privacy import mechanisms
@@ -39,8 +40,7 @@ from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import NoiseSchedule, uniform
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.sampling import CombinationError
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 ZERO_OUT = Relation.ZERO_OUT
 

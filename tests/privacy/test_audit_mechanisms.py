@@ -16,7 +16,7 @@ from dpnotes.privacy import factorisation, mechanisms, tree
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.audit import GaussianPair, from_scores, runs_for_power
 from dpnotes.privacy.museum import exhibits, module_with_line_replaced, releases
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 STEPS, DELTA = 16, 1e-5
 

@@ -11,13 +11,13 @@ from scipy import stats
 from torch import Tensor
 
 from dpnotes.core import Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.guarantees import CombinationError
 from dpnotes.privacy import discrete
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.discrete import DiscreteGaussian, _measurement
 from dpnotes.privacy.events import events_of
 from dpnotes.privacy.mechanisms import Gaussian
-from dpnotes.sampling import CombinationError
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 GRID = 2.0**-6
 

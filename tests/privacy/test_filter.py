@@ -19,8 +19,8 @@ from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import TOLERANCE, FixedNoise, LossAdaptiveNoise
 from dpnotes.problems.quadratics import Quadratic
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, restore
 
 
 def budget(*amounts: float) -> Tensor:

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpnotes.core import WHOLE, Sampling
-from dpnotes.guarantees import Relation
+from dpnotes.guarantees import CombinationError, Relation
 from dpnotes.privacy import pld
 from dpnotes.privacy.accounting import account, log_moment
 from dpnotes.privacy.calibration import noise_multiplier
 from dpnotes.privacy.events import Event
-from dpnotes.sampling import CombinationError
 
 REPLACE_ONE = Relation.REPLACE_ONE
 EPSILONS = np.concatenate([-np.geomspace(4, 1e-3, 100), np.geomspace(1e-3, 4, 100)])

@@ -24,7 +24,7 @@ from dpnotes.privacy.museum import (
     with_line_replaced,
 )
 from dpnotes.privacy.museum.exhibit import LEVEL, POWER
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 *BREAKING, COSTLY = ALL = (*exhibits(), *wild())
 by_name = pytest.mark.parametrize("exhibit", ALL, ids=lambda e: e.name)

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpnotes.core import FRESH, WHOLE, Assumption, Guarantee, Ledger, Price, Relation, Release, Sampling, Sensitive
+from dpnotes.guarantees import CombinationError
 from dpnotes.privacy import schedules
 from dpnotes.privacy.accounting import (
     CONVERSIONS,
@@ -34,8 +35,7 @@ from dpnotes.privacy.noise import FixedNoise, LossAdaptiveNoise
 from dpnotes.privacy.schedules import NoiseSchedule
 from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.privacy.tree import Tree
-from dpnotes.sampling import CombinationError
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 EVERY_SCHEDULE = [
     schedules.uniform(0.19635, 100),

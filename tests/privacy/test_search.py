@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Sensitive
 from dpnotes.guarantees import OVERSPENT, TUNED_ON_PRIVATE_DATA, Assumption
-from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, noisy_sgd
+from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, Event
 from dpnotes.privacy.factorisation import BandedSquareRoot
@@ -20,7 +20,8 @@ from dpnotes.privacy.search import Search, Selection, random_steps, select_stati
 from dpnotes.privacy.selection import AboveThreshold, SelectionState
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.noise import NoiseChoice
 
 RUNS = 400
 

@@ -14,8 +14,8 @@ from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, events_of
 from dpnotes.privacy.mechanisms import Laplace, laplace
 from dpnotes.privacy.selection import AboveThreshold, SelectionState
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, restore
 
 R = Relation.REPLACE_ONE
 

@@ -23,8 +23,8 @@ from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.quadratics import Quadratic
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, restore
 
 MECHANISMS: list[tuple[Scheme, int | None, Callable[[int], Any]]] = [
     ("tree", None, Tree),

@@ -22,7 +22,7 @@ from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
 from dpnotes.problems.closed import Open, closed, stand_ins
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 F = nn.functional
 LABELS = torch.arange(6) % 3

@@ -9,7 +9,7 @@ from dpnotes.core import Constant, Problem
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 def test_agrees_with_the_closed_form_of_a_network() -> None:

@@ -11,7 +11,7 @@ from dpnotes.core import Problem
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 RUNS, EXAMPLES = 3, 8
 CHOSEN = torch.tensor([[5, 0, 7, 5], [1, 2, 3, 4], [6, 6, 6, 6]])  # an example may be asked for more than once

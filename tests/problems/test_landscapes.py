@@ -21,7 +21,7 @@ from dpnotes.problems.separable import (
     Sine,
     hard_instance,
 )
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 exactly = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-10)
 

@@ -18,7 +18,7 @@ from dpnotes.problems import factors
 from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
 from dpnotes.problems.factors import FactoredGradient, Lookups, Outer, Patches, Written, factored, norms
 from dpnotes.problems.modules import ExamplesMix, ModuleProblem, OutOfMemory
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 CLASSES = 3
 same = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)

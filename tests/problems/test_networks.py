@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpnotes.core import Problem
 from dpnotes.problems.networks import Activation, TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 def network(

@@ -12,7 +12,7 @@ from dpnotes.core import Problem
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.nonsmooth import AbsoluteDeviations, MaxOfLinear, MinOfNorms
 from dpnotes.problems.robust import Link, RobustRegression
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 RUNS, EXAMPLES = 3, 11
 exactly = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)

@@ -17,7 +17,7 @@ from torch import Tensor, fx, nn
 from dpnotes.guarantees import SHOWN_ALONE, examples_apart
 from dpnotes.problems.factors import Patches
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 CLASSES, NUM_EXAMPLES = 3, 6
 same = torch.testing.assert_close

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dpnotes.problems import preprocessing
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 def inputs(num_examples: int = 200, features: int = 12) -> torch.Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from dpnotes.core import Problem
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 def problem(dim: int = 6, num_examples: int = 9, spread: float = 0.7) -> Quadratic:

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 from dpnotes.core import Relation
 from dpnotes.oracles.clipped import ClippedGradient
-from dpnotes.precision import flushed, row_norms
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.problems import factors
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.precision import flushed, row_norms
 
 LAYERS: dict[str, tuple[nn.Module, tuple[int, ...]]] = {
     "one position": (nn.Linear(4, 3, bias=False), (4,)),

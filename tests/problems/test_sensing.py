@@ -11,7 +11,7 @@ from dpnotes.core import Problem
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.saddles import PopulationSensing
 from dpnotes.problems.sensing import QuadraticSensing
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 exactly = partial(torch.testing.assert_close, rtol=1e-10, atol=1e-12)
 

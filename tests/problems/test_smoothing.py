@@ -18,7 +18,7 @@ from dpnotes.problems.smoothing import (
     smoothed_norm,
     smoothing_constant,
 )
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 closely = partial(torch.testing.assert_close, rtol=1e-8, atol=1e-9)
 POINTS = torch.tensor([0.0, 0.05, 0.4, 0.8, 0.999, 1.0, 1.3, 5.0], dtype=torch.float64)  # in units of the radius

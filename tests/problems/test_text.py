@@ -26,7 +26,7 @@ from dpnotes.problems.text import (
     random_bert,
     tokenise,
 )
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 # transformers asks torch for what torch 2.13 calls deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script`:DeprecationWarning")

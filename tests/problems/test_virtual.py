@@ -10,7 +10,7 @@ from dpnotes.problems.landscapes import Reflected
 from dpnotes.problems.saddles import MonkeySaddle, PopulationSensing
 from dpnotes.problems.separable import Cosine, DoubleWell, Linear, LogCosh, Parabola, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 WELLS = Separable([(DoubleWell(0.5), 1), (LogCosh(1.0), 3)])
 FEATURES = Separable([(Sine(0.8, 1.5), 2), (Linear(0.6), 1), (Parabola(0.4), 1)])

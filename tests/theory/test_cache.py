@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dpnotes import files, papers
+from dpnotes import papers
 from dpnotes.theory import cache
 from dpnotes.theory.claims import Claim
 from dpnotes.theory.statements import Identity
 from dpnotes.theory.symbols import PaperSymbols
 from dpnotes.theory.verdicts import Kind, Verdict
+from dpnotes.util import files
 
 ROOT = Path(__file__).parents[2]
 PAPER = "budget_schedules"

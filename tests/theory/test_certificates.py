@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dpnotes import papers
-from dpnotes.cli import app
+from dpnotes.cli.main import app
 from dpnotes.theory.certificates import document
 from tests import recheck
 

@@ -15,7 +15,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dpnotes import per_run, validate
 from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import Samples
@@ -24,7 +23,8 @@ from dpnotes.papers.adaptive_batch.calculators import THEOREM, theorem
 from dpnotes.privacy.calibration import tree_std
 from dpnotes.privacy.mechanisms import shared
 from dpnotes.privacy.tree import Tree
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import per_run, validate
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes import draws, validate
 from dpnotes.core import Problem, Relation
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import Observer, Runs, run
@@ -21,7 +20,9 @@ from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.privacy.noise import FixedNoise, NoisePlan
 from dpnotes.privacy.schedules import NoiseSchedule, from_influence, on_the_private_side
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random import draws
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 
 def private_gradient_descent(

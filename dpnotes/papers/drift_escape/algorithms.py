@@ -16,7 +16,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dpnotes import per_run, validate
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.oracles.samples import Samples
@@ -24,7 +23,8 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.drift_escape.calculators import PARAMETERS, PLAN, largest_sensitivity
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import per_run, validate
 
 
 @dataclass(frozen=True)

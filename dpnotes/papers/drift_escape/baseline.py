@@ -6,7 +6,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import WHOLE, Problem, Relation
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import Observer, Runs, run
@@ -15,7 +14,8 @@ from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.events import clipped_sensitivity
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 
 def distributed_noisy_sgd(

@@ -12,7 +12,6 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import FRESH, Guarantee, Relation
 from dpnotes.guarantees import Assumption, rest_of
 from dpnotes.methods.drift_escape import Repeat
@@ -24,7 +23,8 @@ from dpnotes.papers.drift_escape import algorithms
 from dpnotes.papers.drift_escape.algorithms import Escape, Parameters, method_of, spider_of
 from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import Event
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 TRUSTED_SERVER = Assumption("the server shows nothing but means, and every client adds its noise", "assumed")
 

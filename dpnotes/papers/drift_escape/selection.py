@@ -14,13 +14,11 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from dpnotes import validate
 from dpnotes.core import WHOLE, Estimate, Guarantee, Relation, Status
 from dpnotes.guarantees import SHOWN_ALONE, Assumption, Basis
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients, ClientsState
 from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
-from dpnotes.precision import full_precision
 from dpnotes.privacy import search
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Exact, Gaussian
@@ -28,7 +26,9 @@ from dpnotes.privacy.noise import TOLERANCE
 from dpnotes.problems.closed import Open, closed, compare_losses, refuse_code_of_tensors
 from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
+from dpnotes.util.precision import full_precision
 
 
 # ---------------------------------------------------------------- a gradient and a Hessian as one vector

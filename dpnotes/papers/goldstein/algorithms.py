@@ -16,8 +16,7 @@ from typing import Any, get_args
 
 from torch import Tensor
 
-from dpnotes import per_run, validate
-from dpnotes.guarantees import Assumption
+from dpnotes.guarantees import FRESH, WHOLE, Assumption
 from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.methods.online_to_nonconvex import OnlineToNonconvex
 from dpnotes.oracles.smoothed import Order, SmoothedSamples, ball_smoothness
@@ -25,8 +24,8 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.calibration import gaussian_std, tree_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.privacy.tree import Tree
-from dpnotes.sampling import FRESH, WHOLE
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import per_run, validate
 
 # Points are rounded, so two of them can be a little farther apart than 2 D: sensitivities are those of so much more.
 _MOVE_MARGIN = 2.0**-10

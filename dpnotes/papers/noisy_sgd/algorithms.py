@@ -9,11 +9,9 @@ Assumption B, L smoothness of the objective, c_1 and c_2 constants that the pape
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from torch import Tensor
 
-from dpnotes import per_run, validate
 from dpnotes.core import FRESH, Problem, Relation, Sampling
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent
@@ -21,40 +19,13 @@ from dpnotes.methods.loop import Observer, Runs, run
 from dpnotes.oracles.fresh import FreshData, FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.calculators import PRIVACY_NOISE
-from dpnotes.privacy.calibration import noise_multiplier
-from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.mechanisms import Gaussian, shared
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.noise import NoiseChoice
+from dpnotes.util import per_run, validate
 
 
 # ---------------------------------------------------------------- how much noise
-@dataclass(frozen=True)
-class NoiseChoice:
-    """How much noise a run gets, and what it was chosen for.
-
-    Args:
-      std: Delta, at least 0, in the units of a gradient; 0 for a run without privacy.
-      epsilon: the nominal privacy, above 0, infinite without noise.
-      delta: in (0, 1), with it.
-      origin: where the number comes from.
-      premises: what that rests on, with whether it holds.
-
-    Raises:
-      ValueError: outside these domains.
-    """
-
-    std: float
-    epsilon: float
-    delta: float
-    origin: str
-    premises: tuple[Assumption, ...] = ()
-
-    def __post_init__(self) -> None:
-        validate.non_negative(std=self.std)
-        validate.or_infinite(validate.positive, epsilon=self.epsilon)
-        validate.between(0, 1, delta=self.delta)
-
-
 def theorem_3_1_noise(
     epsilon: float,
     delta: float,
@@ -110,55 +81,6 @@ def theorem_3_1_noise(
     statement = f"epsilon = {epsilon:g} < c_1 T B^2/n^2 = {window:.4g} (c_1 = {c_1:g})"
     premise = Assumption(statement, "checked", epsilon < window)
     return NoiseChoice(found["Delta"], epsilon, delta, f"Theorem 3.1 with c_2 = {c_2:g}", (premise,))
-
-
-def calibrated_noise(
-    epsilon: float,
-    delta: float,
-    *,
-    norm_bound: float,
-    sampling: Sampling,
-    relation: Relation,
-    num_steps: int,
-    divisor: float,
-) -> NoiseChoice:
-    """The least noise at which Algorithm 1 is (epsilon, delta)-DP by the accountant, on the private side.
-
-    Args:
-      epsilon: above 0.
-      delta: in (0, 1).
-      norm_bound: C, above 0.
-      sampling: how batches are drawn.
-      relation: which data sets are neighbours.
-      num_steps: T.
-      divisor: what the sum over the batch is divided by: its (expected) size.
-
-    Raises:
-      CombinationError: if no accountant knows this sampling under this relation.
-      ValueError: outside these domains.
-
-    Example:
-      >>> how = {"sampling": Sampling.poisson(512 / 50_000), "relation": Relation.ZERO_OUT, "num_steps": 2328}
-      >>> choice = calibrated_noise(2.0, 0.01, norm_bound=2.5, **how, divisor=512)
-      >>> round(choice.std * 512 / 2.5, 2)
-      0.84
-    """
-    validate.positive(norm_bound=norm_bound)
-    validate.at_least(1, num_steps=num_steps)
-    sensitivity = clipped_sensitivity(norm_bound, divisor, relation, sampling)
-    level = noise_multiplier(lambda z: [Event(z, relation, sampling, num_steps)], epsilon, delta)
-    # Rounded up, so that the product divided by the sensitivity is not less than the level.
-    return NoiseChoice(level * sensitivity * (1 + 2**-50), epsilon, delta, "calibrated by the accountant")
-
-
-def no_noise() -> NoiseChoice:
-    """For a baseline without privacy.
-
-    Example:
-      >>> no_noise().epsilon
-      inf
-    """
-    return NoiseChoice(0.0, math.inf, 0.5, "no noise")
 
 
 def least_noise(
@@ -263,6 +185,7 @@ def clipped_noisy_sgd(
       >>> from dpnotes.problems.quadratics import Quadratic
       >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.5, seed=0)
       >>> how = {"sampling": Sampling.poisson(0.2), "relation": Relation.ZERO_OUT, "norm_bound": 4.0, "num_steps": 20}
+      >>> from dpnotes.train.noise import calibrated_noise
       >>> noise = [calibrated_noise(epsilon, 1e-3, **how, divisor=10) for epsilon in (2.0, 8.0)]
       >>> start, streams = torch.ones(2, 2), Streams.of(0, ["loud", "quiet"])
       >>> runs = clipped_noisy_sgd(problem, noise, start, streams, **how, step_size=0.1, delta=1e-3)

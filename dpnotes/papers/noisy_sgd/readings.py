@@ -7,17 +7,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dpnotes import validate
 from dpnotes.core import FRESH, Guarantee, Relation
 from dpnotes.guarantees import Assumption
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.release import Desk, norms_within
-from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice
 from dpnotes.papers.noisy_sgd.calculators import SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import LEAST_NOISE
+from dpnotes.train.noise import NoiseChoice
+from dpnotes.util import validate
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def readings(
       >>> from dpnotes.core import Sampling
       >>> from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
       >>> from dpnotes.problems.quadratics import Quadratic
-      >>> from dpnotes.streams import Streams
+      >>> from dpnotes.random.streams import Streams
       >>> problem = Quadratic.sample(torch.tensor([1.0, 0.1]), num_examples=50, spread=0.1, seed=0)
       >>> how = {"norm_bound": 4.0, "num_steps": 20}
       >>> noise = [theorem_3_1_noise(8.0, 1e-3, **how, batch_size=10, num_examples=50, c_1=20.0, c_2=9.0)]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Guarantee, Relation
-from dpnotes.sampling import CombinationError
+from dpnotes.guarantees import CombinationError
+from dpnotes.util import validate
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def from_scores(
       ValueError: outside these domains, for fewer than two runs a side, or for NaN.
 
     Example:
-      >>> from dpnotes.streams import Streams
+      >>> from dpnotes.random.streams import Streams
       >>> import torch
       >>> noise = Streams.of(0, ["audit"]).normal("runs", 0, 4000)[0]
       >>> bound = from_scores(noise[:2000] + 2, noise[2000:], delta=1e-5, relation=Relation.ZERO_OUT, threshold=2.0)

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Relation
 from dpnotes.privacy.audit.bounds import LowerBound
+from dpnotes.util import validate
 
 
 def one_run_p_value(num_canaries: int, num_guesses: int, num_correct: int, *, epsilon: float, delta: float) -> float:

@@ -17,8 +17,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.privacy.audit.bounds import epsilon_from_counts
+from dpnotes.util import validate
 
 _MOST_OUTPUTS = 10_000
 _SAME = 1e-6  # relative: noises that differ by less differ by rounding

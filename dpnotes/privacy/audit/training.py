@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Method, Oracle, Status
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 Answers = Callable[[Tensor], tuple[Tensor, Tensor]]
 

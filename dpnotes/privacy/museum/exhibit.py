@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Guarantee
 from dpnotes.privacy.audit import (
     GaussianPair,
@@ -23,7 +22,8 @@ from dpnotes.privacy.audit import (
     power,
     runs_for_power,
 )
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 LEVEL = 0.01  # of the audits
 POWER = 0.99  # that their number of runs is chosen for, at least

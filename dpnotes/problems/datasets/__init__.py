@@ -9,7 +9,6 @@ docs/experiments.md.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from dpnotes import validate
 from dpnotes.problems.datasets import cifar, cola, digits, mnist
 from dpnotes.problems.datasets.cola import Corpus, Sentences, load_cola
 from dpnotes.problems.datasets.dataset import (
@@ -23,6 +22,7 @@ from dpnotes.problems.datasets.dataset import (
 )
 from dpnotes.problems.datasets.mnist import MNIST_SHA256
 from dpnotes.problems.files import DataCorrupt, DataNotFound, cache_folder, find
+from dpnotes.util import validate
 
 __all__ = [
     "CORPORA",

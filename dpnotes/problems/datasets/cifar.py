@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpnotes import files
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.files import DataCorrupt, PublishedFile, cache_folder, fetch
+from dpnotes.util import files
 
 # The authors publish md5 sums, c58f30108f718f92721af3b95e74349a and eb9058c3a382ffc7106e4002c42a8d85. Two files of one
 # md5 can be made, so what is compared is the sha256 of the files that have these sums.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+from dpnotes.util import validate
 
 FILES = (
     PublishedFile(

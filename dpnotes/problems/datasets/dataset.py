@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dpnotes import validate
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 # Channel means and standard deviations of ImageNet, as networks that torchvision trained on it expect them. They are
 # public constants, whatever data they are applied to.

@@ -23,7 +23,7 @@ from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.sensing import QuadraticSensing
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DIM, DELTA = 4, 1e-6
 SIZES: Any = {"gradient_bound": 4.0, "smoothness": 4.0, "hessian_lipschitz": 1.0, "initial_gap": 8.0}

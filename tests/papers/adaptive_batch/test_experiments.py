@@ -20,13 +20,14 @@ from dpnotes.papers.adaptive_batch import algorithms
 from dpnotes.papers.adaptive_batch.algorithms import stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments import audit, escape, necessity, ramps, slopes
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples, first_stationary, walk
-from dpnotes.papers.noisy_sgd.algorithms import no_noise, noisy_sgd_on_fresh_data
+from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd_on_fresh_data
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum.exhibit import module_with_line_replaced
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Parabola, Separable, hard_instance
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.noise import no_noise
 
 
 # ---------------------------------------------------------------- ramps and walks

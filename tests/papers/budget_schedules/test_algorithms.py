@@ -31,7 +31,7 @@ from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.noise import LossAdaptiveNoise
 from dpnotes.privacy.schedules import exponential, step_decay, uniform
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DELTA = 1e-8
 RHO = epsilon_to_rho(4.0, DELTA, "classic")
@@ -179,7 +179,7 @@ import pathlib, re, torch
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 problem = TwoLayerNetwork(torch.randn(250, 60), torch.arange(250) % 2, num_hidden=1000)
 

@@ -19,7 +19,7 @@ from dpnotes.papers.budget_schedules.experiments import (
 )
 from dpnotes.privacy.accounting import account
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 def test_the_experiments_in_their_order():

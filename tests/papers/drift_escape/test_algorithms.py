@@ -22,7 +22,7 @@ from dpnotes.papers.drift_escape.algorithms import (
 from dpnotes.papers.drift_escape.calculators import PLAN
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DIM, DELTA = 4, 1e-6
 SIZES: Any = {"smoothness": 4.0, "hessian_lipschitz": 1.0, "risk_range": 8.0}

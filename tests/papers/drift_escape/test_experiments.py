@@ -34,7 +34,7 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.museum.exhibit import module_with_line_replaced
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 def test_intervals_of_proportions_hold_the_probability_as_often_as_they_say():

@@ -30,7 +30,7 @@ from dpnotes.papers.drift_escape.selection import (
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DIM, RUNS, DELTA = 4, 200, 1e-5
 SIZES = (4000, 1000, 2500)

@@ -20,7 +20,7 @@ from dpnotes.papers.goldstein.algorithms import (
 )
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.problems.custom import CustomProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DIM, EPSILON, DELTA = 3, 16.0, 1e-6
 SIZES: dict[str, Any] = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 2.0}

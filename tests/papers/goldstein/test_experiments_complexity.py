@@ -9,7 +9,7 @@ from specs import changed, frame_of
 from dpnotes.experiments import Spec
 from dpnotes.measure.goldstein import certify_goldstein, mean_gradient
 from dpnotes.papers.goldstein.experiments import complexity, valleys
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 @pytest.mark.parametrize("profile", ["quick", "paper"])

@@ -14,7 +14,7 @@ from dpnotes.papers.goldstein.experiments import generalisation, sensitivity, tr
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.nonsmooth import MinOfNorms
 from dpnotes.problems.robust import RobustRegression
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 EXPERIMENTS = [module.EXPERIMENT for module in (sensitivity, generalisation, tree)]
 

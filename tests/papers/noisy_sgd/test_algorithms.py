@@ -14,11 +14,8 @@ from dpnotes.oracles import fresh
 from dpnotes.oracles.batches import draw
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.papers.noisy_sgd.algorithms import (
-    NoiseChoice,
-    calibrated_noise,
     clipped_noisy_sgd,
     least_noise,
-    no_noise,
     noisy_sgd,
     noisy_sgd_on_fresh_data,
     theorem_3_1_noise,
@@ -33,7 +30,8 @@ from dpnotes.problems.modules import ModuleProblem
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
 from dpnotes.problems.separable import DoubleWell, Linear, Separable
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.noise import NoiseChoice, calibrated_noise, no_noise
 
 N = 40
 FIXED = Sampling.fixed_size(8, N)

@@ -15,7 +15,7 @@ from dpnotes.papers.noisy_sgd.experiments.wells import Instances, Parameters, We
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Linear, Separable
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 
 # ---------------------------------------------------------------- instances and parameters

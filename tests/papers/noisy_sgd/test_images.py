@@ -13,14 +13,14 @@ from dpnotes.core import Status
 from dpnotes.experiments import Context, Spec
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, finetuning, images
 from dpnotes.papers.noisy_sgd.experiments.curves import Task
-from dpnotes.papers.noisy_sgd.norms import NORMS, ExampleNorms
 from dpnotes.problems import text
 from dpnotes.problems.architectures import load_pretrained, resnet18
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.files import DataNotFound
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.norms import NORMS, ExampleNorms
 
 ALL = (*images.EXPERIMENTS, *finetuning.EXPERIMENTS)
 TINY = {

@@ -22,18 +22,18 @@ from dpnotes.guarantees import (
     SHOWN_ALONE,
     STATISTICS_WITHOUT_NOISE,
     TUNED_ON_PRIVATE_DATA,
+    CombinationError,
     together,
 )
 from dpnotes.methods.descent import Descent
 from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd
-from dpnotes.papers.noisy_sgd.plans import Trained, TrainingPlan
-from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.sampling import CombinationError
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Checkpoint, Evaluation
+from dpnotes.train.plan import Trained, TrainingPlan
 
 ROOT = Path(__file__).parents[3]
 POINTS = Streams.of("plan", [0]).normal("points", 0, 60 * 4).view(60, 4).float()

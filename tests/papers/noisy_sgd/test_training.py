@@ -14,14 +14,15 @@ from torch import nn
 
 from dpnotes.core import Relation, Sampling, Status
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, clipped_noisy_sgd, noisy_sgd
-from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation, Training, evaluated_steps, train
+from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.architectures import conv_net
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem, OutOfMemory
 from dpnotes.problems.passes import Passes
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Checkpoint, Evaluation, Training, evaluated_steps, train
+from dpnotes.train.noise import NoiseChoice
 
 STEP_SIZE, BOUND, STEPS, NOISE = 0.3, 2.0, 12, 0.02
 

@@ -20,7 +20,7 @@ from dpnotes.privacy.museum import Exhibit, exhibits
 from dpnotes.privacy.museum.exhibit import LEVEL, POWER, Setting
 from dpnotes.privacy.museum.releases import prefix_sums
 from dpnotes.privacy.tree import Tree
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

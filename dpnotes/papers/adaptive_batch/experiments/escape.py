@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import FLOAT64, Cell
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.adaptive_batch.algorithms import Parameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

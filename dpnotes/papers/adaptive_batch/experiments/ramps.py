@@ -19,7 +19,7 @@ from dpnotes.oracles.samples import Batch, VirtualSamples
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
 from dpnotes.problems.separable import Cosine, Separable, Sine, hard_instance
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 Array = NDArray[np.float64]
 _LEVELS = 40  # of a tree, more than any run has steps for

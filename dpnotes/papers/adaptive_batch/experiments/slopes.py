@@ -9,7 +9,7 @@ from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.adaptive_batch.experiments.ramps import Parameters, Ramps, first_stationary
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

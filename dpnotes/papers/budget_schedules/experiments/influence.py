@@ -24,8 +24,8 @@ from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, subset
 from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.states import flatten, restore
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util.states import flatten, restore
 
 if TYPE_CHECKING:
     import pandas as pd

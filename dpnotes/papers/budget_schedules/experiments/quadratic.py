@@ -13,7 +13,7 @@ from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent,
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence, uniform
 from dpnotes.problems.quadratics import Quadratic, log_spectrum
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,7 +21,7 @@ from dpnotes.privacy.calibration import noise_multiplier
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.schedules import exponential, uniform
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,7 @@ from dpnotes.papers.drift_escape.algorithms import Escape, Parameters, method_of
 from dpnotes.papers.drift_escape.clients import clients_of
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,6 +1,6 @@
 """Confidence intervals of probabilities, as the decision rules of this paper's experiments use them."""
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 
 def proportion(hits: int, runs: int, level: float = 0.05) -> tuple[float, float]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Constant
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.problems.landscapes import Saddle, check_points
 from dpnotes.problems.separable import Linear, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
+from dpnotes.util import validate
 
 _LOG_FACTOR = 0.5  # of the length of an attempt
 _RADIUS = 0.3  # over sqrt(alpha / rho)

@@ -22,7 +22,7 @@ from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.problems.datasets.dataset import Dataset, permutation
 from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,7 +19,7 @@ from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

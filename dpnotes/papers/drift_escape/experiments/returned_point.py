@@ -20,7 +20,7 @@ from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, Parameters, quiet_first
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

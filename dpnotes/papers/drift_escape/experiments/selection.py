@@ -23,7 +23,7 @@ from dpnotes.papers.drift_escape.selection import (
 )
 from dpnotes.problems.separable import DoubleWell, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -31,7 +31,7 @@ from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.problems.saddles import PopulationSensing
 from dpnotes.problems.sensing import QuadraticSensing
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

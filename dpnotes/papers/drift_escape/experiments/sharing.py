@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.fits import Slope, power_law
@@ -21,7 +20,8 @@ from dpnotes.papers.drift_escape.clients import distributed_drift_escape, practi
 from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.problems.separable import LogCosh, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.util import validate
 
 if TYPE_CHECKING:
     import pandas as pd

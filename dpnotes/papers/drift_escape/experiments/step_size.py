@@ -17,7 +17,7 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.problems.separable import Linear, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

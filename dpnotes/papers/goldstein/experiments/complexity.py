@@ -10,7 +10,7 @@ from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

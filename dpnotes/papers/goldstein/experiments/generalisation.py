@@ -22,7 +22,7 @@ from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from dpnotes.papers.goldstein.experiments import valleys
 from dpnotes.problems.datasets.dataset import Dataset, keep_classes, subset
 from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.papers.goldstein.algorithms import Parameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -23,7 +23,7 @@ from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.nonsmooth import MinOfNorms
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute, smoothed_norm
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,14 +10,13 @@ import torch
 from dpnotes.core import Ledger, Mechanism, Release, Sensitive
 from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import FLOAT64, Cell
-from dpnotes.guarantees import Relation
+from dpnotes.guarantees import FRESH, Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.calibration import gaussian_std, tree_std
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.tree import Tree
-from dpnotes.sampling import FRESH
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,7 @@ from dpnotes.core import Estimate, Status
 from dpnotes.measure.goldstein import Gradient, certify_goldstein
 from dpnotes.papers.goldstein.algorithms import Parameters, online_to_nonconvex
 from dpnotes.problems.nonsmooth import MinOfNorms
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 DELTA = 1e-6
 CENTER = 1.0  # the valleys are at plus and minus this times the first unit vector

@@ -13,7 +13,7 @@ from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, draw_factors, levels, parameters
 from dpnotes.problems.separable import Linear
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -19,16 +19,17 @@ from dpnotes.experiments import Context, Decision, Spec
 from dpnotes.experiments.spec import Cell
 from dpnotes.guarantees import TUNED_ON_PRIVATE_DATA, Guarantee
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, calibrated_noise, no_noise, theorem_3_1_noise
+from dpnotes.papers.noisy_sgd.algorithms import theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
-from dpnotes.papers.noisy_sgd.norms import ExampleNorms
-from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation, Training, evaluated_steps, train
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.problems.datasets.dataset import Dataset, permutation
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Checkpoint, Evaluation, Training, evaluated_steps, train
+from dpnotes.train.noise import NoiseChoice, calibrated_noise, no_noise
+from dpnotes.train.norms import ExampleNorms
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -16,7 +16,7 @@ from dpnotes.problems.landscapes import Landscape, Reflected, Saddle
 from dpnotes.problems.saddles import MonkeySaddle
 from dpnotes.problems.separable import Cosine, DoubleWell, Parabola, Separable
 from dpnotes.problems.virtual import VirtualData
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

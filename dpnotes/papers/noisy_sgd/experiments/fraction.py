@@ -10,7 +10,7 @@ from dpnotes.experiments import Context, Decision, Experiment, Spec
 from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

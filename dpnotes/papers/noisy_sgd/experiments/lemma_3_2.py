@@ -14,7 +14,7 @@ from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
 from dpnotes.papers.noisy_sgd.readings import Premises, readings
 from dpnotes.problems.quadratics import Quadratic
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 if TYPE_CHECKING:
     import pandas as pd

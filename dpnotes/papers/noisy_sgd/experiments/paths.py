@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from dpnotes.oracles.samples import FreshData
-from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, noisy_sgd_on_fresh_data
-from dpnotes.streams import Streams
+from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd_on_fresh_data
+from dpnotes.random.streams import Streams
+from dpnotes.train.noise import NoiseChoice
 
 
 def along(

@@ -13,7 +13,7 @@ from dpnotes.measure.stationarity import sosp_level
 from dpnotes.papers.noisy_sgd.calculators import CLOSED_LOOP
 from dpnotes.papers.noisy_sgd.experiments.paths import along
 from dpnotes.problems.separable import Cosine, DoubleWell, Profile, Separable
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
 
 # Wells that are parabolas beyond 1.05 of their width have the smoothness 2.3075 gamma and the curvature 2 gamma at the
 # minimum. Wells up to their width alone would have both equal: steps of 1/L would forget the last iterate.

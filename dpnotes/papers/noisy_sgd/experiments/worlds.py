@@ -15,7 +15,7 @@ from dpnotes.papers.noisy_sgd.algorithms import theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
 from dpnotes.papers.noisy_sgd.experiments import curves, escape, lemma_3_2, slopes
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, parameters
-from dpnotes.papers.noisy_sgd.norms import NORMS
+from dpnotes.train.norms import NORMS
 
 
 # ---------------------------------------------------------------- escape

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 _KEY = "dpnotes/round"
 _LONGEST = 2**26  # bytes of JSON; of numbers a message is as long as one's own

@@ -12,16 +12,16 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dpnotes import validate
 from dpnotes.core import Guarantee, Relation, Sampling
 from dpnotes.guarantees import STATISTICS_WITHOUT_NOISE, as_json, from_json, together
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.papers.noisy_sgd.algorithms import NoiseChoice, calibrated_noise, no_noise
-from dpnotes.papers.noisy_sgd.training import Checkpoint, Evaluation, Training, train
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.problems.modules import Loss, ModuleProblem
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.loop import Checkpoint, Evaluation, Training, train
+from dpnotes.train.noise import NoiseChoice, calibrated_noise, no_noise
+from dpnotes.util import validate
 
 _CLAIMS = "dpnotes_claims"  # an attribute of each part of a trained network, that goes where the part goes
 

@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
 from dpnotes.core import Status
 from dpnotes.methods import checkpoint as checkpoints
 from dpnotes.methods.descent import Descent, DescentState
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.release import State
-from dpnotes.papers.noisy_sgd.norms import NORMS, ExampleNorms
 from dpnotes.problems.datasets.dataset import Dataset
 from dpnotes.problems.modules import ModuleProblem, OutOfMemory
-from dpnotes.streams import Streams
+from dpnotes.random.streams import Streams
+from dpnotes.train.norms import NORMS, ExampleNorms
+from dpnotes.util import validate
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
@@ -168,7 +168,7 @@ def train(
       The training; a run that diverged says so in its `status`.
 
     Raises:
-      DamagedFileError: if the checkpoint there is not what was written (`dpnotes.files`).
+      DamagedFileError: if the checkpoint there is not what was written (`dpnotes.util.files`).
       OutOfMemory: if a batch, the noise or the points do not fit, with what to do.
       ValueError: if the checkpoint there was saved with other settings, naming what differs; if the oracle's problem
         is no `ModuleProblem`; if numbers of runs disagree or an argument is outside its domain.

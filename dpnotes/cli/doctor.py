@@ -81,7 +81,7 @@ def _draws() -> Iterator[Finding]:
         return
     import torch
 
-    from dpnotes import draws
+    from dpnotes.random import draws
 
     for device in ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",):
         backend = draws.backend(torch.device(device))

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from dpnotes import checks
-from dpnotes.lineage import Lineage
+from dpnotes.util import checks
+from dpnotes.util.lineage import Lineage
 
 State = TypeVar("State")
 

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from dpnotes.draws.reference import (
+from dpnotes.random.reference import (
     ANGLE_STEP,
     BITS,
     CENTRE,

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes import validate
+from dpnotes.util import validate
 
 
 class _Count:

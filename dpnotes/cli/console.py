@@ -1,7 +1,8 @@
-"""How commands are registered and how they say things: what `cli` and `commands` share."""
+"""Registration of commands, and the form of what they print."""
 
 import functools
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Annotated, Any, NoReturn
 
@@ -42,6 +43,12 @@ def columns(*parts: tuple[str, int] | str) -> str:
 def print_json(value: object) -> None:
     """Print a JSON document."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def counted(total: int, one: str, many: str, counts: Counter[str]) -> str:
+    """A number of things in words, with the counts of their kinds."""
+    listed = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return f"{total} {one if total == 1 else many}{': ' if listed else ''}{listed}"
 
 
 def command(name: str, of: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import dpnotes
-from dpnotes import doctor, files, validate
+from dpnotes.cli import doctor
 from dpnotes.experiments.provenance import environment, now
+from dpnotes.util import files, validate
 
 _LAST = 10.0  # seconds in which cells that are interrupted keep their checkpoints
 _SHARES = {"tests": 0.35, "benchmark networks": 0.15, "benchmark draws": 0.15}  # of the time that is left, at most
@@ -99,8 +100,8 @@ def _streams(root: Path) -> dict[str, Any]:
     """Known answers of every draw, by another program (`tests/draws_by_mpmath.py`), and many numbers as on the CPU."""
     import torch
 
-    from dpnotes import draws
-    from dpnotes.streams import Streams
+    from dpnotes.random import draws
+    from dpnotes.random.streams import Streams
 
     device = torch.device("cuda")
     backend = draws.backend(device)

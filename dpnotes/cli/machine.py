@@ -1,93 +1,22 @@
-"""More of the command line: cells that are carried and kept, copies of the notebooks, the state of the machine.
-
-What is of experiments is asked of `cli` when a command runs: `cli` knows them all.
-"""
+"""Commands about this machine: what it lacks, JupyterLab on copies of the notebooks, a session on a GPU."""
 
 import importlib.util
 import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dpnotes.console import Json, columns, command, print_json
+from dpnotes.cli import catalogue
+from dpnotes.cli.console import Json, columns, command, print_json
 
 if TYPE_CHECKING:
-    from dpnotes.doctor import Finding
-    from dpnotes.experiments import Experiment
-
-cells = typer.Typer(help="Finished cells of long runs: keep them beside the results, or carry them elsewhere.")
-Names = Annotated[
-    list[str] | None, typer.Argument(metavar="PAPER.EXPERIMENT", help="Or a paper for all of its; default: all.")
-]
-OneProfile = Annotated[str | None, typer.Option("--profile", help="Only this profile.")]
-
-
-# ---------------------------------------------------------------- cells
-def _pairs(names: Sequence[str] | None, profile: str | None) -> "list[tuple[Experiment, str]]":
-    """Experiments and profiles that are meant."""
-    from dpnotes import cli
-
-    chosen = cli.experiments_of(names) if names else cli.all_experiments()
-    pairs = [(experiment, each) for experiment in chosen for each in experiment.specs if profile in (None, each)]
-    if not pairs:
-        raise ValueError(f"Expected an experiment with profile={profile!r}, found none.")
-    return pairs
-
-
-@command("keep", cells)
-def keep(names: Names = None, profile: OneProfile = None) -> None:
-    """Put finished cells of results that are not complete beside the results, in parts of at most 1 MB to commit.
-
-    `run` goes on from them, here and in another clone; they go when the result is stored.
-    """
-    from dpnotes import cli, experiments
-    from dpnotes.experiments.cells import parts_folder
-
-    cli.refuse_an_installation()
-    total = 0
-    for experiment, each in _pairs(names, profile):
-        if count := experiments.keep(experiment, each):
-            typer.echo(f"{experiment.id} {each}: {count} cells kept")
-            total += count
-    typer.echo(f"{total} cells kept in {parts_folder()}{': commit them' if total else ''}")
-
-
-@command("export", cells)
-def export(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="To be written.")],
-    names: Names = None,
-    profile: OneProfile = None,
-) -> None:
-    """Write finished cells into one file, for another machine."""
-    from dpnotes import experiments
-
-    for name, count in experiments.export(_pairs(names, profile), file).items():
-        typer.echo(f"{name}: {count} cells")
-    typer.echo(f"{file}: {file.stat().st_size / 1e6:.1f} MB; there: dpnotes cells import {shlex.quote(str(file))}")
-
-
-@command("import", cells)
-def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Or a folder of dpnotes gpu.")]) -> None:
-    """Take cells from another machine; `run` goes on from them.
-
-    Refused are cells of other parameters or other data; then the exit status is 1.
-    """
-    from dpnotes import cli, experiments
-
-    found = experiments.bring(cli.all_experiments(), file)
-    for words, counts in (("taken", found.added), ("here before", found.known), ("refused", found.refused)):
-        for name, count in counts.items():
-            typer.echo(f"{name}: {words}: {count}" if words == "refused" else f"{name}: {count} cells {words}")
-    if not (found.added or found.known or found.refused):
-        raise ValueError(f"Expected {file} to hold finished cells, found none.")
-    if found.refused:
-        raise typer.Exit(1)
+    from dpnotes.cli.doctor import Finding
 
 
 @command("gpu")
@@ -100,7 +29,7 @@ def gpu(
 
     Each cell is kept as it ends; what was interrupted goes on. Carry the folder back: dpnotes cells import FOLDER.
     """
-    from dpnotes.gpu import session
+    from dpnotes.cli.gpu import session
 
     done = session(out, minutes, jobs=jobs, report=typer.echo)
     if wrong := [name for name, state in done.items() if state.startswith("failed")]:
@@ -149,7 +78,7 @@ def lab(
 @command("doctor")
 def doctor(as_json: Json = False) -> None:
     """Is this machine ready, and what to do if not."""
-    from dpnotes.doctor import examine
+    from dpnotes.cli.doctor import examine
 
     findings = [*examine(), *_standing_of_results()]
     if as_json:
@@ -166,12 +95,12 @@ def doctor(as_json: Json = False) -> None:
 
 def _standing_of_results() -> "Iterable[Finding]":
     """How many results are stored, and how many are not what they should be."""
-    from dpnotes.doctor import Finding
+    from dpnotes.cli.doctor import Finding
 
     try:
-        from dpnotes import cli, experiments
+        from dpnotes import experiments
 
-        results = experiments.status(cli.all_experiments())
+        results = experiments.status(catalogue.all_experiments())
     except (ImportError, FileNotFoundError):
         return  # a package that is missing was named before; not every installation has results
     counts = Counter(standing.state for standing in results)

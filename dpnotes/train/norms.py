@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from dpnotes import validate
 from dpnotes.problems.modules import ModuleProblem
+from dpnotes.util import validate
 
 NORMS = ("gradient_median", "gradient_99", "gradient_largest", "gradient_above", "batch_gradient")
 
@@ -35,7 +35,7 @@ class ExampleNorms:
       ValueError: outside these domains.
 
     Example:
-      >>> from dpnotes.streams import Streams
+      >>> from dpnotes.random.streams import Streams
       >>> inputs, labels = torch.eye(6), torch.arange(6) % 2
       >>> module = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
       >>> x = ModuleProblem(module, inputs, labels).initial(Streams.of("example", ["run 0"]))

@@ -3,8 +3,8 @@
 The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3",
 SC 2011). The run's key is Philox's key; call, purpose and element are its counter, so no two draws share a stream,
 whatever the batch, the mask or the chunk. Normals are Box and Muller's, evaluated with additions, multiplications,
-divisions and square roots alone, each correctly rounded, so that CPU, GPU and every kernel (`dpnotes.draws`) agree to
-the bit.
+divisions and square roots alone, each correctly rounded, so that CPU, GPU and every kernel (`dpnotes.random.draws`)
+agree to the bit.
 
 Whoever holds the seed can draw the noise again and subtract it. A run that anyone can repeat is a demonstration, and
 its epsilon is the mechanism's, not the file's. `Streams.secure` draws from the operating system instead: it has no key,
@@ -26,9 +26,10 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from dpnotes import checks, draws, validate
-from dpnotes.draws import secret as system
-from dpnotes.draws.reference import WORD, high_word
+from dpnotes.random import draws
+from dpnotes.random import secret as system
+from dpnotes.random.reference import WORD, high_word
+from dpnotes.util import checks, validate
 
 _AHEAD = 64  # calls that a small vector is drawn for at once
 _SMALL = 512  # numbers in all runs
@@ -248,7 +249,7 @@ class Streams:
         is answered from memory.
 
         Raises:
-          ValueError: unless all are from 0 to 2^32 - 1; on a device as `dpnotes.checks` says.
+          ValueError: unless all are from 0 to 2^32 - 1; on a device as `dpnotes.util.checks` says.
 
         Example:
           >>> Streams.of(0, ["a"]).valid_calls(torch.tensor([7]))

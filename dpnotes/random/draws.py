@@ -13,11 +13,11 @@ from types import ModuleType
 
 import torch
 
-from dpnotes.draws import reference
+from dpnotes.random import reference
 
 # What compiles the kernel for a type of device, where the kernel is, and how to get the compiler.
 _COMPILERS = {"cpu": "numba", "cuda": "triton"}
-_MODULES = {"cpu": "dpnotes.draws.cpu", "cuda": "dpnotes.draws.gpu"}
+_MODULES = {"cpu": "dpnotes.random.cpu_kernel", "cuda": "dpnotes.random.gpu_kernel"}
 _ADVICE = {"cpu": "pip install -c constraints.txt -e '.[fast]'", "cuda": "it comes with PyTorch's builds for CUDA"}
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpnotes.draws.reference import (
+from dpnotes.random.reference import (
     ANGLE_STEP,
     BITS,
     CENTRE,
@@ -154,7 +154,7 @@ def _words(keys, calls, low, high, start, out, count, begin, end):
             row[4 * block], row[4 * block + 1], row[4 * block + 2], row[4 * block + 3] = c0, c1, c2, c3
 
 
-# ---------------------------------------------------------------- what `dpnotes.draws` asks for
+# ---------------------------------------------------------------- what `dpnotes.random.draws` asks for
 def words(keys: Tensor, calls: Tensor, purpose: tuple[int, int], start: int, count: int) -> Tensor:
     """As `reference.words`."""
     return _filled(_words, np.empty((len(keys), count, 4), np.int64), keys, calls, purpose, start)

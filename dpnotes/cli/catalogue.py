@@ -1,0 +1,83 @@
+"""Papers and experiments that the commands may name."""
+
+import difflib
+import importlib
+import importlib.util
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import dpnotes
+from dpnotes import papers
+from dpnotes.util import validate
+
+if TYPE_CHECKING:
+    from dpnotes.experiments import Experiment
+
+INDEX = "experiments.json"  # beside the results, so that names and titles can be had without loading torch
+
+
+def all_experiments() -> "list[Experiment]":
+    """The experiments of all papers that have some; loads torch."""
+    names = [f"dpnotes.papers.{paper}.experiments" for paper in papers.PAPERS]
+    modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
+    return [experiment for module in modules for experiment in module.EXPERIMENTS]
+
+
+def index_of(experiments: "Iterable[Experiment]") -> list[dict[str, Any]]:
+    """Names, titles and profiles."""
+    return [{"id": e.id, "title": e.title, "profiles": sorted(e.specs)} for e in experiments]
+
+
+def listed_experiments() -> list[dict[str, Any]]:
+    """Names, titles and profiles of the experiments, from the list beside the stored results: it loads no torch."""
+    package = Path(dpnotes.__file__).parent
+    for folder in (package / "carried" / "notebooks", package.parent / "notebooks"):
+        if (path := folder / "results" / INDEX).exists():
+            return json.loads(path.read_text())
+    return index_of(all_experiments())
+
+
+def experiment(name: str) -> "Experiment":
+    """One experiment by its whole name."""
+    known = {experiment.id: experiment for experiment in all_experiments()}
+    return known[one_of(name, known, "experiment")]
+
+
+def one_of(name: str, known: Iterable[str], kind: str) -> str:
+    """The name itself, or an error that offers the nearest ones."""
+    known = list(known)
+    if name in known:
+        return name
+    inside = [other for other in known if name and name in other]
+    near = inside[:5] or difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+    offer = f"did you mean {', '.join(near)}?" if near else "`dpnotes list` shows all."
+    raise ValueError(f"Expected {name!r} to be the name of one {kind}; {offer}")
+
+
+def experiments_of(names: Sequence[str]) -> "list[Experiment]":
+    """Experiments by name; a paper stands for all of its own, `all` for all."""
+    known = {experiment.id: experiment for experiment in all_experiments()}
+    chosen: dict[str, Experiment] = {}
+    for name in names:
+        found = [e for e in known.values() if name == "all" or e.paper == name]
+        if not found and name in papers.PAPERS:
+            able = sorted({e.paper for e in known.values()})
+            raise ValueError(f"Expected a paper with experiments, got {name}; there are {', '.join(able)}.")
+        chosen |= {e.id: e for e in found or [known[one_of(name, known, "experiment or paper")]]}
+    return list(chosen.values())
+
+
+def check_profile(profile: str | None) -> None:
+    """Whether some experiment has a profile of this name, if one is named."""
+    if profile is not None:
+        validate.one_of(sorted({name for e in all_experiments() for name in e.specs}), profile=profile)
+
+
+def refuse_an_installation() -> None:
+    """What hours of work have found does not go into an installed package, which an update replaces."""
+    from dpnotes import experiments as parts
+
+    if Path(dpnotes.__file__).resolve().parent in parts.results_folder().resolve().parents:
+        raise ValueError("Expected DPNOTES_RESULTS to be a folder of yours: an installed package is not written into.")

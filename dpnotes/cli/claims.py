@@ -1,0 +1,288 @@
+"""Commands about claims: list, check, calculate, cite."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import dpnotes
+from dpnotes import papers
+from dpnotes.cli import catalogue
+from dpnotes.cli.console import Json, columns, command, counted, print_json
+from dpnotes.util import files
+
+if TYPE_CHECKING:
+    from dpnotes.theory.cache import Verdicts
+    from dpnotes.theory.calculators import Calculator
+    from dpnotes.theory.claims import Claim
+    from dpnotes.theory.symbols import PaperSymbol
+
+_BIBTEX = f"""\
+@software{{dpnotes,
+  title = {{dpnotes: differentially private non-convex optimisation, from theorem to experiment}},
+  author = {{{{The dpnotes authors}}}},
+  version = {{{dpnotes.__version__}}},
+  license = {{Apache-2.0}}
+}}"""
+
+
+@command("list")
+def list_(as_json: Json = False) -> None:
+    """Papers, claims and experiments."""
+    cards, claims = [papers.paper(key) for key in papers.PAPERS], papers.claims()
+    experiments = catalogue.listed_experiments()
+    if as_json:
+        print_json(
+            {
+                "papers": [asdict(card) for card in cards],
+                "claims": [{"id": c.id, "title": c.title, "locator": c.locator} for c in claims],
+                "experiments": experiments,
+            }
+        )
+        return
+    rows = [("paper", card.key, f"{card.title} ({card.venue} {card.year})") for card in cards]
+    rows += [("claim", claim.id, f"{claim.title} ({claim.locator})") for claim in claims]
+    rows += [("experiment", e["id"], f"{e['title']} ({', '.join(e['profiles'])})") for e in experiments]
+    width = max(len(identifier) for _, identifier, _ in rows)
+    for kind, identifier, text in rows:
+        typer.echo(columns((kind, 10), (identifier, width), text))
+
+
+@command("check")
+def check(
+    claims: Annotated[
+        list[str] | None, typer.Argument(metavar="CLAIM", help="Ids, or their beginnings, such as a paper.")
+    ] = None,
+    errata: Annotated[bool, typer.Option("--errata", help="Only what is wrong in print, with its correction.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="With --errata: also rewrite docs/errata.md.")] = False,
+    cache: Annotated[bool, typer.Option(help="Use verdicts that the same source has found, or check again.")] = True,
+    certificates: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also check again, and write what lets others check: JSON.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check claims: a line each, the counts last."""
+    from dpnotes.theory.cache import Verdicts
+
+    if write and (not errata or claims):
+        raise ValueError("Expected --write with --errata and without names: the page holds all papers.")
+    chosen = papers.claims(*(claims or ()))
+    if certificates is not None:
+        _check_place(certificates)
+    with Verdicts(cached=cache) as verdicts:
+        if errata:
+            _check_errata(chosen, verdicts, as_json)
+        else:
+            _check(chosen, verdicts, as_json)
+        if write:
+            _write_errata(chosen, verdicts)
+    if certificates is not None:
+        from dpnotes.theory.certificates import document
+
+        found = document(chosen, dpnotes.__version__)
+        files.write({certificates: (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()})
+
+
+def _check_place(certificates: Path) -> None:
+    """Refuse, before the work, a file that cannot be written after it."""
+    folder = certificates.absolute().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"Expected a folder for --certificates {certificates}: {error.strerror}.") from error
+    if certificates.is_dir() or not os.access(folder, os.W_OK):
+        raise ValueError(f"Expected --certificates {certificates} to be a file that can be written.")
+
+
+def _check(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> None:
+    width = max(len(claim.id) for claim in claims)
+    found: list[dict[str, str]] = []
+    counts: dict[str, Counter[str]] = {}
+    for claim in claims:
+        verdict = verdicts.of(claim)
+        counts.setdefault(claim.paper, Counter())[str(verdict.kind)] += 1
+        row = {"id": claim.id, "verdict": str(verdict.kind), "evidence": verdict.evidence}
+        found.append({**row, "anchor": f"docs/errata.md#{claim.anchor}", "version": claim.version})
+        if not as_json:
+            typer.echo(columns((claim.id, width), (str(verdict.kind), 15), verdict.evidence))
+    _total("claims", found, counts, as_json)
+
+
+def _check_errata(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> None:
+    from dpnotes.theory.errata import entries
+
+    found: list[dict[str, str | None]] = []
+    counts: dict[str, Counter[str]] = {}
+    for entry in entries(claims, verdicts):
+        row = entry.row()
+        found.append(row)
+        counts.setdefault(entry.claim.paper, Counter())[str(entry.erratum.severity)] += 1
+        if not as_json:
+            typer.echo(columns(entry.claim.id, str(entry.erratum.severity)))
+            corrected = {"corrected": row["corrected"]} if entry.claim.corrected_text else {}
+            holds = {"now": row["evidence_of_correction"]} if entry.verdict_of_correction else {}
+            breaks = {"breaks": row["breach"]} if row["breach"] else {}
+            lines = {**breaks, "printed": row["printed"], **corrected, "evidence": row["evidence"], **holds}
+            lines |= {"wording": row["wording"], "where": f"{row['locator']}; {row['version']}"}
+            lines |= {"newer": f"{row['newer_versions']} in newer versions"}
+            for name, text in lines.items():
+                typer.echo("  " + columns((name, 9), str(text)))
+    _total("errata", found, counts, as_json)
+
+
+def _total(kind: str, found: Sequence[object], counts: dict[str, Counter[str]], as_json: bool) -> None:
+    """The counts: of each paper, where there are several, and of all."""
+    everything = sum(counts.values(), Counter())
+    if as_json:
+        print_json({kind: found, "counts": everything, "counts_by_paper": counts})
+        return
+    words = {"claims": ("claim", "claims"), "errata": ("erratum", "errata")}[kind]
+    if len(counts) > 1:
+        width = max(map(len, counts))
+        for paper, some in counts.items():
+            typer.echo(columns((paper, width), counted(some.total(), *words, some)))
+    typer.echo(counted(len(found), *words, everything))
+
+
+def _write_errata(claims: "Sequence[Claim]", verdicts: "Verdicts") -> None:
+    from dpnotes.theory.errata import page
+
+    path = Path(dpnotes.__file__).parents[1] / "docs" / "errata.md"
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Expected {path.parent}: the page is part of the repository, not of an installation.")
+    cards = [papers.paper(key) for key in papers.PAPERS]
+    files.write({path: page(cards, claims, verdicts, dpnotes.__version__).encode()})
+    typer.echo(f"dpnotes: {path} written", err=True)
+
+
+@command("calc")
+def calc(
+    claim: Annotated[str, typer.Argument(metavar="CLAIM", help="Or a calculator: its paper, or privacy, and name.")],
+    numbers: Annotated[list[str] | None, typer.Argument(metavar="NAME=VALUE")] = None,
+    as_json: Json = False,
+) -> None:
+    """Put numbers into a claim's formula, or into a calculator such as adaptive_batch.node.
+
+    Without numbers, list what it takes and what it gives. Where it lists sets of constants, choose one by
+    constants=NAME. A paper alone, or privacy, lists its calculators.
+    """
+    if not numbers and claim in (*papers.PAPERS, "privacy"):
+        _list_calculators(claim, as_json)
+        return
+    calculator = _calculator(claim)
+    if not numbers:
+        _list_calculator(calculator, as_json)
+        return
+    arguments = _parsed(numbers, calculator.constants)
+    try:
+        results = calculator(**arguments)
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+    if claim not in _named_calculators(claim) and papers.claim(claim).erratum is not None:
+        constants = str(arguments.get("constants", (*calculator.constants, "")[0]))
+        instead = "as printed" if constants == "paper" else "of what holds instead"
+        typer.echo(
+            f"dpnotes: {claim} does not stand as printed; the numbers are {instead}: dpnotes check --errata {claim}",
+            err=True,
+        )
+    if results.get("delta_reached", 0) > arguments.get("delta", 1) * (1 + 1e-6):  # but for rounding
+        asked = f"({arguments['epsilon']:g}, {arguments['delta']:g})-DP"
+        reached = f"delta_reached={results['delta_reached']:.3g}"
+        typer.echo(f"dpnotes: this noise is not shown to be {asked}: {reached}", err=True)
+    plain = {name: getattr(value, "tolist", lambda value=value: value)() for name, value in results.items()}
+    if as_json:
+        print_json(plain)
+        return
+    width = max(len(name) for name in plain)
+    for name, value in plain.items():
+        typer.echo(columns((name, width), f"{value:.10g}" if isinstance(value, float) else str(value)))
+
+
+def _named_calculators(name: str) -> "dict[str, Calculator]":
+    """Those of the paper, or of privacy, that a name begins with."""
+    key = name.split(".", 1)[0]
+    return papers.calculators(key) if key in (*papers.PAPERS, "privacy") else {}
+
+
+def _list_calculators(key: str, as_json: bool) -> None:
+    found = {name: ", ".join(calculator.outputs) for name, calculator in papers.calculators(key).items()}
+    if as_json:
+        print_json(found)
+        return
+    width = max(map(len, found))
+    for name, outputs in found.items():
+        typer.echo(columns((name, width), outputs))
+
+
+def _list_calculator(calculator: "Calculator", as_json: bool) -> None:
+    takes = {name: _described(symbol) for name, symbol in calculator.parameters.items()}
+    sets = list(calculator.constants)
+    if as_json:
+        print_json(
+            {
+                "takes": takes,
+                "common": {name: symbol.common for name, symbol in calculator.parameters.items() if symbol.common},
+                "gives": {name: asdict(output) for name, output in calculator.outputs.items()},
+                "constants": sets,
+            }
+        )
+        return
+    gives = {name: str(output) for name, output in calculator.outputs.items()}
+    if sets:
+        takes["constants"] = f"one of {', '.join(sets)}; {sets[0]} where nothing is said"
+    width = max(map(len, [*takes, *gives]))
+    for kind, pairs in (("takes", takes), ("gives", gives)):
+        for name, meaning in pairs.items():
+            typer.echo(columns(kind, (name, width), meaning))
+
+
+def _calculator(name: str) -> "Calculator":
+    """The calculator of a claim; an error names those that there are."""
+    if name in (named := _named_calculators(name)):
+        return named[name]
+    if name.split(".", 1)[0] == "privacy":
+        raise ValueError(f"Expected {name!r} to be one of: {', '.join(named)}.")
+    claim = papers.claim(name)
+    if claim.calculation is None:
+        able = [other.id for other in papers.claims(claim.paper) if other.calculation is not None]
+        there = f"there are {', '.join(able)}" if able else f"{claim.paper} has none"
+        raise ValueError(f"Expected a claim with a formula to calculate, got {name}; {there}.")
+    return claim.calculator()
+
+
+def _described(symbol: "PaperSymbol") -> str:
+    unit = "" if str(symbol.unit) == "1" else f" [{symbol.unit}]"
+    integer = ", an integer" if symbol.domain.integer else ""
+    common = f" ({symbol.common})" if symbol.common and symbol.common != symbol.name else ""
+    return f"{symbol.meaning}{unit}{common}; {symbol.domain.describe(symbol.name)}{integer}"
+
+
+def _parsed(numbers: Sequence[str], constants: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for text in numbers:
+        name, _, value = text.partition("=")
+        try:
+            if constants and name == "constants":
+                number = value
+            else:
+                number = int(value) if value.strip("+-").isdecimal() else float(value)
+        except ValueError:
+            number = None
+        if number is None or not name.isidentifier():
+            raise ValueError(f"Expected {text!r} to be a name and a number, such as kappa=100 or delta=1e-8.")
+        if name in values:
+            raise ValueError(f"Expected {name} once, got it twice.")
+        values[name] = number
+    return values
+
+
+@command("cite")
+def cite(name: Annotated[str, typer.Argument(metavar="CLAIM", help="A claim, its beginning, or a paper.")]) -> None:
+    """BibTeX of a claim's paper and of this package."""
+    card = papers.paper(papers.claims(name)[0].paper)
+    typer.echo(f"{card.bibtex.strip()}\n\n{_BIBTEX}")

@@ -1,0 +1,31 @@
+"""The command line: `dpnotes`, or `python -m dpnotes`.
+
+Plain text, one thing a line, columns two spaces apart; `--json` for programs. What went wrong in a way that a person
+can mend is one line on standard error and exit status 2; Ctrl-C is 130. Claims load sympy; experiments load torch, and
+only the commands that need them load them.
+"""
+
+from typing import Annotated
+
+import typer
+
+import dpnotes
+from dpnotes.cli import claims, machine, results  # noqa: F401 - each registers its commands
+from dpnotes.cli.console import app
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    app(prog_name="dpnotes")
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"dpnotes {dpnotes.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        raise typer.BadParameter("Expected a command.", context)

@@ -1,0 +1,85 @@
+"""The noise of a run, and what it was chosen for."""
+
+import math
+from dataclasses import dataclass
+
+from dpnotes.guarantees import Assumption, Relation, Sampling
+from dpnotes.privacy.calibration import noise_multiplier
+from dpnotes.privacy.events import Event, clipped_sensitivity
+from dpnotes.util import validate
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """How much noise a run gets, and what it was chosen for.
+
+    Args:
+      std: Delta, at least 0, in the units of a gradient; 0 for a run without privacy.
+      epsilon: the nominal privacy, above 0, infinite without noise.
+      delta: in (0, 1), with it.
+      origin: where the number comes from.
+      premises: what that rests on, with whether it holds.
+
+    Raises:
+      ValueError: outside these domains.
+    """
+
+    std: float
+    epsilon: float
+    delta: float
+    origin: str
+    premises: tuple[Assumption, ...] = ()
+
+    def __post_init__(self) -> None:
+        validate.non_negative(std=self.std)
+        validate.or_infinite(validate.positive, epsilon=self.epsilon)
+        validate.between(0, 1, delta=self.delta)
+
+
+def calibrated_noise(
+    epsilon: float,
+    delta: float,
+    *,
+    norm_bound: float,
+    sampling: Sampling,
+    relation: Relation,
+    num_steps: int,
+    divisor: float,
+) -> NoiseChoice:
+    """The least noise at which Algorithm 1 is (epsilon, delta)-DP by the accountant, on the private side.
+
+    Args:
+      epsilon: above 0.
+      delta: in (0, 1).
+      norm_bound: C, above 0.
+      sampling: how batches are drawn.
+      relation: which data sets are neighbours.
+      num_steps: T.
+      divisor: what the sum over the batch is divided by: its (expected) size.
+
+    Raises:
+      CombinationError: if no accountant knows this sampling under this relation.
+      ValueError: outside these domains.
+
+    Example:
+      >>> how = {"sampling": Sampling.poisson(512 / 50_000), "relation": Relation.ZERO_OUT, "num_steps": 2328}
+      >>> choice = calibrated_noise(2.0, 0.01, norm_bound=2.5, **how, divisor=512)
+      >>> round(choice.std * 512 / 2.5, 2)
+      0.84
+    """
+    validate.positive(norm_bound=norm_bound)
+    validate.at_least(1, num_steps=num_steps)
+    sensitivity = clipped_sensitivity(norm_bound, divisor, relation, sampling)
+    level = noise_multiplier(lambda z: [Event(z, relation, sampling, num_steps)], epsilon, delta)
+    # Rounded up, so that the product divided by the sensitivity is not less than the level.
+    return NoiseChoice(level * sensitivity * (1 + 2**-50), epsilon, delta, "calibrated by the accountant")
+
+
+def no_noise() -> NoiseChoice:
+    """For a baseline without privacy.
+
+    Example:
+      >>> no_noise().epsilon
+      inf
+    """
+    return NoiseChoice(0.0, math.inf, 0.5, "no noise")

@@ -81,13 +81,13 @@ NOT_DOORS = {
 # What one part hands to another, at every step or product: whoever made it has checked.
 INSIDE = (
     "core.Sensitive",
-    "doctor.Finding",
-    "files.write",
-    "gpu.session",  # which asks for a GPU; its minutes are tested in test_gpu.py
+    "cli.doctor.Finding",
+    "util.files.write",
+    "cli.gpu.session",  # which asks for a GPU; its minutes are tested in test_gpu.py
     "measure.curvature.Tridiagonal",
     "measure.goldstein.GoldsteinCertificate",
     "measure.stationarity.Certificate",
-    "per_run.rows",
+    "util.per_run.rows",
     "oracles.blocks.Blocks.clients",
     "oracles.blocks.Blocks.named",
     "oracles.blocks.Blocks.sum",
@@ -109,8 +109,8 @@ INSIDE = (
     "papers.drift_escape.selection.VirtualDerivatives.mean",
     "papers.drift_escape.selection.apart_again",
     "papers.drift_escape.selection.with_triangle",
-    "processes.ProcessLost",
-    "processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
+    "util.processes.ProcessLost",
+    "util.processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
     "privacy.museum.collection.numbers",
     "privacy.mechanisms.check_answer",
@@ -718,11 +718,11 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "num_examples": 1e6,
         "failure_probability": 0.01,
     },
-    "sampling.Sampling": lambda: {"scheme": "poisson"},
-    "streams.Streams": lambda: {"keys": torch.zeros(2, 2, dtype=torch.int64)},
-    "streams.Streams.of": lambda: {"runs": ["a"]},
-    "lineage.Lineage.of": lambda: {"num_runs": 2},
-    "streams.Streams.secure": lambda: {"num_runs": 2},
+    "guarantees.Sampling": lambda: {"scheme": "poisson"},
+    "random.streams.Streams": lambda: {"keys": torch.zeros(2, 2, dtype=torch.int64)},
+    "random.streams.Streams.of": lambda: {"runs": ["a"]},
+    "util.lineage.Lineage.of": lambda: {"num_runs": 2},
+    "random.streams.Streams.secure": lambda: {"num_runs": 2},
 }
 
 # Of whom a method is.
@@ -744,7 +744,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "problems.sensing.QuadraticSensing": lambda: QuadraticSensing.sample(torch.ones(2, 1), 5, 0),
     "problems.separable.Separable": lambda: Separable([(Cosine(1.0), 2)]),
     "problems.virtual.VirtualData": data,
-    "streams.Streams": lambda: Streams.of(0, ["a", "b"]),
+    "random.streams.Streams": lambda: Streams.of(0, ["a", "b"]),
 }
 
 

@@ -92,11 +92,11 @@ def undeclared(source: str, declared: set[str]) -> set[str]:
 def test_every_import_is_declared():
     # The notebook part is for those who installed the `lab` extra, exact noise for those with `exact`, BERT for `text`.
     core = set(specifiers(PROJECT["dependencies"]))
-    extras = {"discrete.py": "exact", "text.py": "text", "cpu.py": "fast"}
+    extras = {"discrete.py": "exact", "text.py": "text", "cpu_kernel.py": "fast"}
     # Nobody asks for triton: it comes with PyTorch where there is a GPU for it.
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
         optional = "lab" if "notebook" in path.parts else extras.get(path.name, "")
-        declared = core | set(extra(optional) if optional else {}) | ({"triton"} if path.name == "gpu.py" else set())
+        declared = core | set(extra(optional) if optional else {}) | ({"triton"} if path.name == "gpu_kernel.py" else set())
         assert not undeclared(path.read_text(), declared), path
 
 
@@ -161,9 +161,11 @@ def test_the_readme_lists_every_paper_by_its_title():
 
 def test_the_picture_of_the_house_names_every_part():
     picture = (ROOT / "CONTRIBUTING.md").read_text().partition("    dpnotes/\n")[2].partition("    notebooks/")[0]
-    named = set(re.findall(r"(?:^|\s)(\w+)(?:/|\.py)\s", picture))
+    named = set(re.findall(r"^ {6}(\w+)(?:/|\.py)\s", picture, re.MULTILINE))
     parts = {path.stem for path in (ROOT / "dpnotes").iterdir() if not path.stem.startswith("__")}
-    assert parts <= named, f"not in the picture: {sorted(parts - named)}"
+    assert parts == named, f"in the picture or in the house alone: {sorted(parts ^ named)}"
+    lines = [line for line in picture.splitlines() if line.strip()]
+    assert len(lines) == len(parts), "one line a room"
 
 
 def test_the_layers_in_words_are_those_that_are_tested():
@@ -172,15 +174,13 @@ def test_the_layers_in_words_are_those_that_are_tested():
     leaves = set(re.findall(r"`(\w+)(?:\.py|/)`", table.partition("nothing of ours but leaves")[2]))
     assert leaves == LEAVES
     arrows = re.findall(r"([a-z]+(?:, [a-z]+)*) +-> (everything below it|nothing|[a-z]+(?:, [a-z]+)*)", table)
-    of = {"everything below it": EVERYTHING_BELOW_PAPERS, "nothing": set[str]()}
+    of = {"everything below it": EVERYTHING_BELOW_PAPERS - LEAVES, "nothing": set[str]()}
     said = {
         name: of.get(imported, set(imported.split(", "))) for names, imported in arrows for name in names.split(", ")
     }
-    assert said == {name: MAY_IMPORT[name] - LEAVES for name in said} and said.keys() == {
-        *of["everything below it"],
-        "papers",
-        "notebook",
-    }
+    assert said.pop("cli") == {"all"} and MAY_IMPORT["cli"] == {*MAY_IMPORT} - {"cli", "__main__"}
+    assert said == {name: MAY_IMPORT[name] - LEAVES for name in said}
+    assert said.keys() == {*EVERYTHING_BELOW_PAPERS - LEAVES, "papers", "notebook"}
 
 
 def test_the_links_of_the_documentation_lead_somewhere():

@@ -148,8 +148,8 @@ def copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     sources = {
         "theory/cache.py": "",
         "theory/engine.py": "x = 1",
-        "files.py": "",
-        "validate.py": "",
+        "util/files.py": "",
+        "util/validate.py": "",
         "privacy/__init__.py": "",
         "privacy/accounts.py": "z = 3\n",
         "privacy/never.py": "",
@@ -174,7 +174,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     ("name", "matters"),
     [
         ("theory/engine.py", True),
-        ("validate.py", True),
+        ("util/validate.py", True),
         ("papers/one/__init__.py", True),
         ("papers/one/claims/__init__.py", True),
         ("papers/one/claims/section.py", True),

@@ -14,8 +14,9 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+import dpnotes
 from dpnotes import experiments, papers
-from dpnotes.cli import doctor
+from dpnotes.cli import catalogue, doctor
 from dpnotes.cli.main import app
 from dpnotes.experiments import Context, Cost, Decision, Experiment, Spec, runner, wanting
 from dpnotes.random import draws
@@ -23,7 +24,7 @@ from dpnotes.theory import cache
 from dpnotes.theory.calculators import Calculator, parameters
 from dpnotes.util import files
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RUNNER = CliRunner()
 A_CLAIM = "budget_schedules.thm4.5.T"
 SECTION_3_4 = "noisy_sgd.sec3.4.n", "d=100", "epsilon=1", "L=1", "f_max=1"
@@ -45,9 +46,10 @@ def one_error(*arguments: str) -> str:
     return line
 
 
-def process(
-    *arguments: str, program: str = "from dpnotes.cli.main import main; main()", **options: Any
-) -> subprocess.Popen:
+PROGRAM = "from dpnotes.cli.main import main; main()"
+
+
+def process(*arguments: str, program: str = PROGRAM, **options: Any) -> subprocess.Popen:
     # A shell's "&" has made children deaf to SIGINT, if the tests run in the background.
     hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [sys.executable, "-c", hear + program, *arguments]
@@ -82,7 +84,10 @@ TOY = Experiment(
     unaccounted=("the choice of the numbers",),
 )
 # What a process runs so that it knows the toy, too.
-WITH_TOY = "from tests.test_cli import TOY; from dpnotes.cli import catalogue, main; catalogue.all_experiments = lambda: [TOY]; main.main()"
+WITH_TOY = (
+    "from tests.cli.test_cli import TOY; from dpnotes.cli import catalogue, main; "
+    "catalogue.all_experiments = lambda: [TOY]; main.main()"
+)
 
 
 @pytest.fixture
@@ -106,7 +111,8 @@ def test_list_names_papers_claims_and_experiments():
 
 
 def test_the_list_loads_no_torch():
-    program = "import sys; from dpnotes.cli import catalogue; catalogue.listed_experiments(); print(*sorted({'torch'} & {*sys.modules}))"
+    program = "import sys; from dpnotes.cli import catalogue; catalogue.listed_experiments(); "
+    program += "print(*sorted({'torch'} & {*sys.modules}))"
     assert process(program=program).communicate()[0] == "\n"
     assert process(program=f"import torch; {program}").communicate()[0] == "torch\n", "the control"
 

@@ -35,7 +35,7 @@ from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Checkpoint, Evaluation
 from dpnotes.train.plan import Trained, TrainingPlan
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 POINTS = Streams.of("plan", [0]).normal("points", 0, 60 * 4).view(60, 4).float()
 LABELS = (POINTS[:, 0] + POINTS[:, 1] > 0).long()
 PLAN = TrainingPlan(3.0, 1e-4, num_examples=60, batch_size=12, num_steps=10, norm_bound=1.0)

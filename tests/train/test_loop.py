@@ -144,7 +144,7 @@ CHILD = """
     import sys, time
     from pathlib import Path
     sys.path.insert(0, {folder!r})
-    from test_training import trained
+    from test_loop import trained
 
     def report(line):
         if line.startswith("step 8/"):

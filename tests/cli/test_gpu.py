@@ -145,8 +145,8 @@ def test_without_a_gpu_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_steps_are_the_tests_of_a_gpu_benchmarks_and_missing_paper_results():
-    root = Path(gpu.__file__).parents[1]
+    root = Path(gpu.__file__).parents[2]
     steps = gpu._programs(root, 3)
     assert [*steps] == ["tests", "benchmark networks", "benchmark draws", "results"]
-    assert any(word.endswith("tests/test_draws.py") for word in steps["tests"])
+    assert any(word.endswith("tests/random/test_draws.py") for word in steps["tests"])
     assert " ".join(steps["results"]) == "-m dpnotes run --missing --profile paper --device cuda --jobs 3"

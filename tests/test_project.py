@@ -96,7 +96,8 @@ def test_every_import_is_declared():
     # Nobody asks for triton: it comes with PyTorch where there is a GPU for it.
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
         optional = "lab" if "notebook" in path.parts else extras.get(path.name, "")
-        declared = core | set(extra(optional) if optional else {}) | ({"triton"} if path.name == "gpu_kernel.py" else set())
+        fetched = {"triton"} if path.name == "gpu_kernel.py" else set()
+        declared = core | set(extra(optional) if optional else {}) | fetched
         assert not undeclared(path.read_text(), declared), path
 
 

@@ -112,6 +112,50 @@ def test_control_an_allowed_import_is_not():
     assert not violations(source, "dpnotes.papers.x.algorithms")
 
 
+# ---------------------------------------------------------------- no circle, inside rooms too
+def graph(sources: dict[str, str]) -> dict[str, set[str]]:
+    """The modules that each module imports when it runs, anywhere in it, but for type checkers alone."""
+    found: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = [ast.Pass()]
+        targets = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                base = node.module or ""
+                inner = {f"{base}.{alias.name}" for alias in node.names}
+                targets |= inner & {*sources} or {base}
+        found[module] = targets & {*sources} - {module}
+    return found
+
+
+def circle(edges: dict[str, set[str]]) -> list[str]:
+    """The modules on circles and between them: what is left after those that import nothing left, and nobody left."""
+    left = {module: set(targets) for module, targets in edges.items()}
+    while True:
+        imported = set().union(*left.values())
+        ends = {module for module, targets in left.items() if not targets or module not in imported}
+        if not ends:
+            return sorted(left)
+        left = {module: targets - ends for module, targets in left.items() if module not in ends}
+
+
+def test_no_import_goes_in_a_circle():
+    sources = {name.removesuffix(".__init__"): path.read_text() for name, path in modules()}
+    assert circle(graph(sources)) == []
+
+
+def test_control_a_circle_is_seen():
+    sources = {"a": "import b", "b": "def f():\n    from c import d", "c": "import a, e", "e": ""}
+    assert circle(graph(sources)) == ["a", "b", "c"]
+    sources["c"] = "if TYPE_CHECKING:\n    import a"
+    assert circle(graph(sources)) == []
+
+
 def loaded_by(statement: str) -> set[str]:
     """The heavy modules that a statement loads in a fresh interpreter."""
     program = f"import sys\n{statement}\nprint(*sorted({HEAVY!r} & set(sys.modules)))"
@@ -130,6 +174,11 @@ def test_importing_the_theory_loads_only_sympy_and_scipy():
     names = [name for name, _ in modules() if name.split(".")[1] == "theory"]
     assert names
     assert loaded_by("\n".join(f"import {name.removesuffix('.__init__')}" for name in names)) <= {"sympy", "scipy"}
+
+
+@pytest.mark.slow
+def test_training_loads_no_sympy():
+    assert "sympy" not in loaded_by("import dpnotes.train.plan")
 
 
 @pytest.mark.slow

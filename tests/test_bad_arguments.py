@@ -69,7 +69,10 @@ from tests.points import drawn
 
 # Whose arguments nobody types: what calls them has checked.
 NOT_DOORS = {
-    "dpnotes.random.draws": "kernels, which `Streams` calls",
+    **dict.fromkeys(
+        (f"dpnotes.random.{name}" for name in ("draws", "reference", "cpu_kernel", "gpu_kernel", "secret")),
+        "kernels, which `Streams` calls",
+    ),
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
     "dpnotes.util.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
     "dpnotes.oracles.release": "what an oracle hands to its desk; the oracles are the doors, with all they have of it",

@@ -471,15 +471,16 @@ def test_front_doors(door: Callable[..., Any]) -> None:
 
 def test_every_front_door_is_here() -> None:
     found = set()
-    for paper in papers.PAPERS:
-        for name in ("algorithms", "baseline", "clients", "selection", "training"):
-            if find_spec(f"dpnotes.papers.{paper}.{name}") is not None:
-                module = importlib.import_module(f"dpnotes.papers.{paper}.{name}")
-                members = [value for value in vars(module).values() if inspect.isfunction(value)]
-                public = [f for f in members if f.__module__ == module.__name__ and not f.__name__.startswith("_")]
-                for function in public:
-                    asked = inspect.signature(function).parameters.keys()
-                    found |= {function} if "streams" in asked and {"x", "models"} & asked else set()
+    parts = ("algorithms", "baseline", "clients", "selection")
+    names = [f"dpnotes.papers.{paper}.{part}" for paper in papers.PAPERS for part in parts]
+    for name in (*names, "dpnotes.train.loop"):
+        if find_spec(name) is not None:
+            module = importlib.import_module(name)
+            members = [value for value in vars(module).values() if inspect.isfunction(value)]
+            public = [f for f in members if f.__module__ == module.__name__ and not f.__name__.startswith("_")]
+            for function in public:
+                asked = inspect.signature(function).parameters.keys()
+                found |= {function} if "streams" in asked and {"x", "models"} & asked else set()
     assert set(DOORS) == found
 
 

@@ -33,7 +33,6 @@ from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.selection import Selection
 from dpnotes.papers.goldstein import algorithms as goldstein_doors
 from dpnotes.papers.goldstein import calculators as goldstein_numbers
-from dpnotes.papers.noisy_sgd import algorithms as noisy_sgd
 from dpnotes.papers.noisy_sgd import calculators as noisy_sgd_numbers
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.calibration import gaussian_delta
@@ -43,6 +42,7 @@ from dpnotes.problems.quadratics import Quadratic
 from dpnotes.random.streams import Streams
 from dpnotes.theory.calculators import Calculator
 from dpnotes.theory.refusals import OutsideRegime
+from dpnotes.train.noise import calibrated_noise
 from dpnotes.train.plan import TrainingPlan
 
 Releases = list[Event]
@@ -240,7 +240,7 @@ def noisy_sgd_noise(draw: Draw) -> Releases:
     """On whole batches: those of fixed size take a second each, and `tests/papers/noisy_sgd` has them."""
     steps, bound, size = draw.whole(1, 1e4), draw.between(0.1, 10), draw.whole(10, 1e5)
     how = {"norm_bound": bound, "sampling": WHOLE, "relation": Relation.REPLACE_ONE, "num_steps": steps}
-    found = noisy_sgd.calibrated_noise(draw.epsilon, draw.delta, **how, divisor=size)
+    found = calibrated_noise(draw.epsilon, draw.delta, **how, divisor=size)
     return [Event(found.std * size / (2 * bound), Relation.REPLACE_ONE, WHOLE, steps)]
 
 
@@ -338,10 +338,13 @@ CASES: dict[str, dict[str, Case]] = {
         "calculators.CLOSED_LOOP": noisy_sgd_loop,
         "calculators.DETERMINISTIC_LOOP": noisy_sgd_deterministic_loop,
         "calculators.SAMPLE_SIZE": noisy_sgd_sample_size,
-        "algorithms.calibrated_noise": noisy_sgd_noise,
-        "plans.TrainingPlan": noisy_sgd_plan,
+    },
+    "train": {
+        "noise.calibrated_noise": noisy_sgd_noise,
+        "plan.TrainingPlan": noisy_sgd_plan,
     },
 }
+PARTS = (*papers.PAPERS, "train")
 ORDER = "an order of magnitude, which no set of constants calls more than that"
 SIZE = "a number of samples, no noise: its parameters are a case"
 GIVEN = "the caller's c_1 and c_2, which Theorem 3.1 does not give: the accountant's noise is calibrated_noise"
@@ -364,14 +367,14 @@ NO_CASE: dict[str, str] = {
     "noisy_sgd.calculators.SPENT": "what given noise is worth, by the accountant",
     "noisy_sgd.calculators.TOTAL_DELTA": "a delta, no noise",
     "noisy_sgd.algorithms.theorem_3_1_noise": GIVEN,
-    "noisy_sgd.algorithms.NoiseChoice": "a record, which its makers fill",
+    "train.noise.NoiseChoice": "a record, which its makers fill",
 }
 
 
 # ---------------------------------------------------------------- the registry finds them
 def asked_for_privacy(paper: str) -> Iterator[str]:
-    """Every calculator and public name of a paper that takes a privacy."""
-    package = importlib.import_module(f"dpnotes.papers.{paper}")
+    """Every calculator and public name of a paper, or of `train`, that takes a privacy."""
+    package = importlib.import_module("dpnotes.train" if paper == "train" else f"dpnotes.papers.{paper}")
     for info in pkgutil.iter_modules(package.__path__):
         if info.name in ("claims", "notation", "experiments", "reference"):  # a reference is given its noise
             continue
@@ -393,7 +396,7 @@ def unknown(paper: str) -> set[str]:
     return set(asked_for_privacy(paper)) - CASES[paper].keys() - reasons
 
 
-@pytest.mark.parametrize("paper", papers.PAPERS)
+@pytest.mark.parametrize("paper", PARTS)
 def test_everything_that_is_asked_for_privacy_has_a_case(paper: str, monkeypatch: pytest.MonkeyPatch):
     assert not unknown(paper)
     there = {f"{paper}.{name}" for name in asked_for_privacy(paper)}
@@ -434,7 +437,7 @@ def check_law(paper: str, names: list[str], num_sets: int) -> None:
         if accepted == num_sets:
             break
         tried += 1
-        draw = Draw((14, tried, papers.PAPERS.index(paper)))
+        draw = Draw((14, tried, PARTS.index(paper)))
         try:
             releases = CASES[paper][name](draw)
         except ValueError:  # outside the regime of the theorem
@@ -448,23 +451,23 @@ def check_law(paper: str, names: list[str], num_sets: int) -> None:
     assert caught >= (0.9 if paper == "budget_schedules" else 1) * num_sets, "control: half the noise is too little"
 
 
-SLOW = ("plans.TrainingPlan",)  # seconds each
+SLOW = ("plan.TrainingPlan",)  # seconds each
 
 
-@pytest.mark.parametrize("paper", papers.PAPERS)
+@pytest.mark.parametrize("paper", PARTS)
 def test_the_accountant_finds_what_was_asked_for(paper: str):
     check_law(paper, [name for name in CASES[paper] if name not in SLOW], 36)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("paper", papers.PAPERS)
+@pytest.mark.parametrize("paper", PARTS)
 def test_the_accountant_finds_what_was_asked_for_at_many_parameters(paper: str):
     check_law(paper, [name for name in CASES[paper] if name not in SLOW], 500)
 
 
 @pytest.mark.slow
 def test_the_accountant_finds_what_a_plan_was_asked_for():
-    check_law("noisy_sgd", list(SLOW), 2)
+    check_law("train", list(SLOW), 2)
 
 
 # ---------------------------------------------------------------- what is printed says what it is worth

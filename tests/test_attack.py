@@ -121,7 +121,7 @@ def test_fuzz_finds_the_library_and_calls_it():
     assert len(named) > 200 and "privacy.schedules.uniform" in named
     some = {name: value for name, value in named.items() if name.startswith(("privacy.schedules", "sampling"))}
     table = fuzz.examples(some)
-    assert set(table) >= {"privacy.schedules.uniform", "privacy.schedules.exponential", "sampling.Sampling"}
+    assert set(table) >= {"privacy.schedules.uniform", "privacy.schedules.exponential", "guarantees.Sampling"}
     found = fuzz.attack(200, some, table, commands=0)
     assert found.covered == len(table) and found.answered > 10 and found.refused > 50
     assert not [finding for finding in found.findings if finding.kind == "answer"]

@@ -84,6 +84,7 @@ NOT_DOORS = {
 # What one part hands to another, at every step or product: whoever made it has checked.
 INSIDE = (
     "core.Sensitive",
+    "cli.console.counted",
     "cli.doctor.Finding",
     "util.files.write",
     "cli.gpu.session",  # which asks for a GPU; its minutes are tested in test_gpu.py

@@ -550,6 +550,14 @@ SMALLER: dict[str, dict[str, Any]] = {
         "increments": {"dim": 4, "ratios": [2.0], "moves": [1e-2]},
     },
     "goldstein.tree": {"periods": [5], "repeats": 3, "dim": 4},
+    "goldstein.complexity": {
+        "repeats": 2, "test_examples": 50, "one": {"dims": [4], "num_examples": [100]},
+        "many": {"dims": [4], "num_examples": [60], "num_steps": 5},
+    },
+    "goldstein.orders": {
+        "dims": [6], "ratios": [1.0], "num_steps": 5, "repeats": 2, "test_examples": 50,
+        "increments": {"num_examples": 100},
+    },
     "noisy_sgd.escape": {"growths": [0.5], "spreads": [1e-3], "runs": 5},
     "noisy_sgd.fraction": {"multiples": [1e-3], "repeats": 3},
     "noisy_sgd.lemma_3_2": {"num_steps": 30, "repeats": 3},

@@ -101,15 +101,17 @@ def _check_place(certificates: Path) -> None:
 
 def _check(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool) -> None:
     width = max(len(claim.id) for claim in claims)
-    found: list[dict[str, str]] = []
+    found: list[dict[str, Any]] = []
     counts: dict[str, Counter[str]] = {}
     for claim in claims:
-        verdict = verdicts.of(claim)
-        counts.setdefault(claim.paper, Counter())[str(verdict.kind)] += 1
-        row = {"id": claim.id, "verdict": str(verdict.kind), "evidence": verdict.evidence}
+        verdict, word, fallen = verdicts.of(claim), verdicts.word(claim), verdicts.fallen(claim)
+        conditional = word != verdict.kind
+        counts.setdefault(claim.paper, Counter())[f"{verdict.kind}{' (conditional)' if conditional else ''}"] += 1
+        row: dict[str, Any] = {"id": claim.id, "verdict": str(verdict.kind), "evidence": verdict.evidence}
+        row |= {"given": fallen if conditional else ()}
         found.append({**row, "anchor": f"docs/errata.md#{claim.anchor}", "version": claim.version})
         if not as_json:
-            typer.echo(columns((claim.id, width), (str(verdict.kind), 15), verdict.evidence))
+            typer.echo(columns((claim.id, width), (word, 15), verdict.evidence))
     _total("claims", found, counts, as_json)
 
 
@@ -126,7 +128,7 @@ def _check_errata(claims: "Sequence[Claim]", verdicts: "Verdicts", as_json: bool
             typer.echo(columns(entry.claim.id, str(entry.erratum.severity)))
             corrected = {"corrected": row["corrected"]} if entry.claim.corrected_text else {}
             holds = {"now": row["evidence_of_correction"]} if entry.verdict_of_correction else {}
-            breaks = {"breaks": row["breach"]} if row["breach"] else {}
+            breaks = {"mechanism": row["mechanism"], "breaks": row["breach"]} if row["breach"] else {}
             lines = {**breaks, "printed": row["printed"], **corrected, "evidence": row["evidence"], **holds}
             lines |= {"wording": row["wording"], "where": f"{row['locator']}; {row['version']}"}
             lines |= {"newer": f"{row['newer_versions']} in newer versions"}

@@ -14,7 +14,8 @@ import sympy
 from dpnotes.notebook.balances import latex_of, meeting
 from dpnotes.notebook.teaching import Table
 from dpnotes.theory.cache import Verdicts
-from dpnotes.theory.claims import Claim, Severity
+from dpnotes.theory.claims import Claim, Severity, mechanisms
+from dpnotes.theory.premises import fallen, word
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Statement
 from dpnotes.theory.verdicts import CONFIRMING, SILENT, Kind, Verdict
@@ -27,35 +28,49 @@ EVERY, CONFIRMED, UNCONFIRMED, ERRATA, OURS = (
     "derived here",
 )
 _MARKS = {True: "✓", False: "✗"}
+_CONDITIONAL = "(✓)"
 _LETTERS_SHOWN = 900  # a longer formula is shown in a box that scrolls
 
 
 def counts_table(claims: Iterable[Claim], verdicts: Mapping[str, Verdict]) -> Table:
-    """How many claims of each paper have which verdict.
+    """How many claims of each paper have which verdict, and how many of these rest on a claim that falls.
 
     Args:
-      claims: of any papers.
+      claims: of any papers, with the claims that they rest on.
       verdicts: by id.
     """
     claims = list(claims)
+    known = {claim.id: claim for claim in claims}
+    conditional = Counter(
+        claim.paper
+        for claim in claims
+        if verdicts[claim.id].confirms and {*claim.premises} <= {*known}
+        if fallen(claim, known, lambda one: verdicts[one.id])
+    )
     kinds = [kind for kind in Kind if any(verdicts[claim.id].kind == kind for claim in claims)]
     papers = list(dict.fromkeys(claim.paper for claim in claims))
     found = Counter((claim.paper, verdicts[claim.id].kind) for claim in claims)
     rows = [[str(kind), *(found[paper, kind] for paper in papers)] for kind in kinds]
     rows.append(["claims", *(sum(claim.paper == paper for claim in claims) for paper in papers)])
+    rows.append(["confirmed conditionally", *(conditional[paper] for paper in papers)])
     rows = [[name, *map(str, counts), str(sum(counts))] for name, *counts in rows]
     return Table(["verdict", *papers, "all papers"], rows)
 
 
 def errata_counts(claims: Iterable[Claim]) -> Table:
-    """How many errata of each severity each paper has, and how many results are ours."""
+    """How many errata of each severity each paper has, and how many results are ours.
+
+    Privacy breaks as often as mechanisms are flawed; in brackets, the misprints that each break one of them.
+    """
     claims = list(claims)
     papers = list(dict.fromkeys(claim.paper for claim in claims))
     rows = []
     for name, chosen in [*((p, [c for c in claims if c.paper == p]) for p in papers), ("all papers", claims)]:
         found = Counter(claim.erratum.severity for claim in chosen if claim.erratum)
         ours = sum(claim.derived_here for claim in chosen)
-        rows.append([name, *(str(found[severity]) for severity in Severity), str(found.total()), str(ours)])
+        cells = {severity: str(found[severity]) for severity in Severity}
+        cells[Severity.PRIVACY] = f"{len(mechanisms(chosen))} ({found[Severity.PRIVACY]})"
+        rows.append([name, *cells.values(), str(found.total()), str(ours)])
     return Table(["paper", *map(str, Severity), "errata", "derived here"], rows)
 
 
@@ -86,6 +101,7 @@ class ClaimsTable:
     def __init__(self, claims: Sequence[Claim], verdicts: Verdicts, rows: int = 10, severity: str = ERRATA):
         self._claims, self._verdicts = list(claims), verdicts
         self._found = {claim.id: verdicts.of(claim) for claim in self._claims}
+        self._fallen = {claim.id: verdicts.fallen(claim) for claim in self._claims}
         self._texts = {claim.id: _searched(claim, self._found[claim.id]) for claim in self._claims}
         self._open: set[str] = set()
         papers = list(dict.fromkeys(claim.paper for claim in self._claims))
@@ -145,7 +161,7 @@ class ClaimsTable:
 
     def details(self, claim: Claim) -> str:
         """What the row of a claim opens: HTML, with mathematics between dollar signs."""
-        return details(claim, self._found[claim.id], self._verdicts.of_correction(claim))
+        return details(claim, self._found[claim.id], self._verdicts.of_correction(claim), self._fallen[claim.id])
 
     def _keeps(self, claim: Claim) -> bool:
         chosen = {name: control.value for name, control in self.controls.items()}
@@ -193,7 +209,7 @@ class ClaimsTable:
         return f"ClaimsTable({len(self._claims)} claims, {len(self._left)} shown)"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        still = _still(self._left, self._found)
+        still = _still(self._left, {claim.id: word(self._found[claim.id], self._fallen[claim.id]) for claim in self._left})
         return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": still}
 
 
@@ -224,7 +240,7 @@ class _Row:
         is_open = claim.id in self._table._open
         self.button.description = f"{'▾' if is_open else '▸'} {claim.id}"
         self.button.tooltip = f"{'close' if is_open else 'open'} {claim.id}"
-        self.summary.value = _summary(claim, self._table._found[claim.id])
+        self.summary.value = _summary(claim, self._table._found[claim.id], self._table._fallen[claim.id])
         self.detail.value = self._table.details(claim) if is_open else ""
         self.detail.layout.display = None if is_open else "none"
 
@@ -236,14 +252,15 @@ def _searched(claim: Claim, verdict: Verdict) -> str:
     return " ".join(parts).lower()
 
 
-def _verdict(verdict: Verdict) -> str:
+def _verdict(verdict: Verdict, given: tuple[str, ...] = ()) -> str:
     if verdict.kind in SILENT:
         return f"– {verdict.kind}"
-    return f"<b>{_MARKS[verdict.confirms]} {verdict.kind}</b>"
+    mark = _CONDITIONAL if given and verdict.confirms else _MARKS[verdict.confirms]
+    return f"<b>{mark} {html.escape(word(verdict, given))}</b>"
 
 
-def _summary(claim: Claim, verdict: Verdict) -> str:
-    parts = [f"<b>{html.escape(claim.title)}</b> ({html.escape(claim.locator)})", _verdict(verdict)]
+def _summary(claim: Claim, verdict: Verdict, given: tuple[str, ...]) -> str:
+    parts = [f"<b>{html.escape(claim.title)}</b> ({html.escape(claim.locator)})", _verdict(verdict, given)]
     if claim.erratum:
         parts.append(f"{claim.erratum.severity} erratum")
     if claim.derived_here and claim.locator != "derived here, unpublished":
@@ -251,13 +268,14 @@ def _summary(claim: Claim, verdict: Verdict) -> str:
     return f'<div style="line-height: 1.35; padding: 3px 0">{" · ".join(parts)}</div>'
 
 
-def details(claim: Claim, verdict: Verdict, correction: Verdict | None) -> str:
+def details(claim: Claim, verdict: Verdict, correction: Verdict | None, given: tuple[str, ...] = ()) -> str:
     """All that is known about a claim: HTML, with mathematics between dollar signs.
 
     Args:
       claim: the claim.
       verdict: of the statement as printed.
       correction: of the corrected one, if there is one.
+      given: ids of the claims that it rests on and that fall.
 
     >>> from dpnotes.papers.budget_schedules.claims import CLAIMS
     >>> "stated 81.49, derived 0.1964" in details(CLAIMS[3], CLAIMS[3].check(), None)
@@ -265,7 +283,9 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None) -> str:
     """
     ours = claim.derived_here
     lines = [("derived here, unpublished" if ours else "printed", _formula(claim.printed, claim.statement))]
-    lines.append(("verdict", f"{_verdict(verdict)}: {html.escape(verdict.evidence)}"))
+    lines.append(("verdict", f"{_verdict(verdict, given)}: {html.escape(verdict.evidence)}"))
+    if claim.premises:
+        lines.append(("rests on", html.escape(", ".join(claim.premises))))
     lines.append(("where it comes from", html.escape(claim.origin)))
     lines += _derivation(claim.statement)
     erratum = claim.erratum
@@ -275,11 +295,12 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None) -> str:
         else:
             lines.append(("corrected", _formula(erratum.corrected.latex(), erratum.corrected)))
             if correction is not None:
-                lines.append(("its verdict", f"{_verdict(correction)}: {html.escape(correction.evidence)}"))
+                lines.append(("its verdict", f"{_verdict(correction, given)}: {html.escape(correction.evidence)}"))
             if isinstance(claim.statement, Rate) != isinstance(erratum.corrected, Rate):
                 lines += _derivation(erratum.corrected)
         lines.append(("wording for the authors", html.escape(erratum.wording)))
-        lines.append(("severity", str(erratum.severity)))
+        severity = f"{erratum.severity}{f': {erratum.mechanism}' if erratum.mechanism else ''}"
+        lines.append(("severity", html.escape(severity)))
         lines.append(("seen in", f"{html.escape(erratum.version)}; newer versions: {erratum.later}"))
     lines.append(("rerun", f"<code>dpnotes check {html.escape(claim.id)}</code>"))
     body = "".join(
@@ -369,14 +390,14 @@ def _balanced(statement: Rate) -> list[tuple[str, str]]:
     return lines
 
 
-def _still(claims: Sequence[Claim], verdicts: Mapping[str, Verdict]) -> str:
+def _still(claims: Sequence[Claim], words: Mapping[str, str]) -> str:
     """The table for readers without a kernel."""
     head = "".join(f'<th style="text-align: left">{name}</th>' for name in ("claim", "what", "verdict", "severity"))
     rows = []
     for claim in claims:
         severity = str(claim.erratum.severity) if claim.erratum else ""
         severity = severity or ("derived here" if claim.derived_here else "")
-        cells = [claim.id, f"{claim.title} ({claim.locator})", str(verdicts[claim.id].kind), severity]
+        cells = [claim.id, f"{claim.title} ({claim.locator})", words[claim.id], severity]
         rows.append("".join(f'<td style="text-align: left">{html.escape(cell)}</td>' for cell in cells))
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table>"

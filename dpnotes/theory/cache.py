@@ -120,6 +120,20 @@ class Verdicts:
         """The verdict of its correction, None where it has none."""
         return self._get(claim, "corrected") if claim.erratum and claim.erratum.corrected else None
 
+    def fallen(self, claim: "Claim") -> tuple[str, ...]:
+        """The ids of the claims that it rests on and that do not stand, looked up among the claims of its paper."""
+        from dpnotes.theory.premises import fallen
+
+        if not claim.premises:
+            return ()
+        return fallen(claim, {other.id: other for other in _claims_of(claim.paper)}, self.of)
+
+    def word(self, claim: "Claim") -> str:
+        """The word of its verdict: "exact, given lemma3.3.decrease" where it rests on a claim that falls."""
+        from dpnotes.theory.premises import word
+
+        return word(self.of(claim), self.fallen(claim))
+
     def _get(self, claim: "Claim", which: str) -> Verdict:
         paper, name = claim.paper, f"{claim.id} {which}"
         if not self._is_of_its_paper(claim):
@@ -135,8 +149,7 @@ class Verdicts:
         return known[name]
 
     def _is_of_its_paper(self, claim: "Claim") -> bool:
-        module = sys.modules.get(f"dpnotes.papers.{claim.paper}.claims")
-        return any(claim is other for other in getattr(module, "CLAIMS", ()))
+        return any(claim is other for other in _claims_of(claim.paper))
 
 
 def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdict]:
@@ -148,6 +161,11 @@ def verdicts(claims: "Iterable[Claim]", cached: bool = True) -> dict[str, Verdic
     """
     with Verdicts(cached) as known:
         return {claim.id: known.of(claim) for claim in claims}
+
+
+def _claims_of(paper: str) -> "tuple[Claim, ...]":
+    """The claims of a paper, once they are loaded."""
+    return tuple(getattr(sys.modules.get(f"dpnotes.papers.{paper}.claims"), "CLAIMS", ()))
 
 
 def _check(claim: "Claim", which: str) -> Verdict:

@@ -80,11 +80,12 @@ class Breach:
       delta: as stated; 0 for pure privacy.
       reached: what delta is at this epsilon, to two digits, by an accountant that shares nothing with the claims.
       setting: at which sizes.
+      mechanism: the private mechanism that it is an error of; several misprints of one mechanism count once.
 
     Raises:
-      ValueError: nothing is missed.
+      ValueError: nothing is missed, or the mechanism has no name.
 
-    >>> print(Breach(1, 1e-6, 0.0052, "1024 leaves"))
+    >>> print(Breach(1, 1e-6, 0.0052, "1024 leaves", "tree of Algorithm 1"))
     (1, 1e-06) is stated, and delta is 0.0052 at this epsilon: 1024 leaves
     """
 
@@ -92,10 +93,13 @@ class Breach:
     delta: float
     reached: float
     setting: str
+    mechanism: str
 
     def __post_init__(self) -> None:
         if not self.delta < self.reached <= 1:
             raise ValueError(f"Expected reached={self.reached} in ({self.delta:g}, 1].")
+        if not self.mechanism.strip():
+            raise ValueError("Expected the name of a mechanism, got an empty one.")
 
     def __str__(self) -> str:
         stated = f"({self.epsilon:g}, {self.delta:g}) is stated"
@@ -129,6 +133,25 @@ class Erratum:
         if (self.breach is None) == (self.severity == Severity.PRIVACY):
             raise ValueError(f"Expected a breach exactly where privacy breaks, got {self.breach} for {self.severity}.")
 
+    @property
+    def mechanism(self) -> str | None:
+        """The private mechanism that this is an error of, where privacy breaks."""
+        return self.breach.mechanism if self.breach else None
+
+
+def mechanisms(claims: Iterable["Claim"]) -> dict[tuple[str, str], list["Claim"]]:
+    """The flawed mechanisms of papers, each with the claims whose errata are misprints of it.
+
+    >>> from dpnotes.papers import claims
+    >>> [(key, len(found)) for key, found in mechanisms(claims("noisy_sgd")).items()]
+    [(('noisy_sgd', 'private selection of Section 3.4'), 3)]
+    """
+    found: dict[tuple[str, str], list[Claim]] = {}
+    for claim in claims:
+        if claim.erratum and claim.erratum.mechanism:
+            found.setdefault((claim.paper, claim.erratum.mechanism), []).append(claim)
+    return found
+
 
 @dataclass(frozen=True, eq=False)
 class Claim:
@@ -144,9 +167,11 @@ class Claim:
       derived_here: a result of our own, unpublished.
       calculation: turns it into numbers.
       version: of the paper, that was read.
+      premises: ids of the claims that it rests on as printed: where one of them falls, its verdict is conditional
+        (`dpnotes.theory.premises`).
 
     Raises:
-      ValueError: a symbol is bare or belongs to another paper.
+      ValueError: a symbol is bare or belongs to another paper, or a claim rests on itself.
     """
 
     id: str
@@ -158,8 +183,11 @@ class Claim:
     derived_here: bool = False
     calculation: Calculator | None = None
     version: str = ""
+    premises: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.id in self.premises:
+            raise ValueError(f"Expected premises other than {self.id} itself.")
         statements = [self.statement] + ([self.erratum.corrected] if self.erratum and self.erratum.corrected else [])
         for statement in statements:
             for symbol in symbols_of(*statement.expressions):
@@ -277,6 +305,7 @@ class Heading:
         origin: str,
         correction: tuple[Severity, str, Corrected] | tuple[Severity, str, Corrected, Breach] | None = None,
         calculation: Calculator | None = None,
+        premises: Sequence[str] = (),
     ) -> None:
         """State the claim.
 
@@ -287,6 +316,7 @@ class Heading:
             changes: an expression, or a tuple of them, in place of what is printed; another statement; None where the
             sentence should go. Where privacy breaks, by how much.
           calculation: turns it into numbers.
+          premises: what follows the paper's key in the ids of the claims that this one rests on as printed.
 
         Raises:
           ValueError: a correction has more or fewer expressions than are printed, or a symbol does not belong here.
@@ -307,6 +337,7 @@ class Heading:
                 self.derived_here,
                 calculation,
                 paper.version,
+                tuple(f"{paper.key}.{place}" for place in premises),
             )
         )
 

@@ -6,18 +6,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dpnotes.theory.cache import Verdicts
-from dpnotes.theory.claims import Claim, Erratum, Paper, Severity
+from dpnotes.theory.claims import Claim, Erratum, Paper, Severity, mechanisms
+from dpnotes.theory.premises import word
 from dpnotes.theory.verdicts import Kind, Verdict
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An erratum with what the engine finds, now, about the statement as printed and as corrected."""
+    """An erratum with what the engine finds, now, about the statement as printed and as corrected.
+
+    Args:
+      claim: the claim.
+      erratum: its erratum.
+      verdict: of the statement as printed.
+      verdict_of_correction: of the corrected one.
+      fallen: ids of the claims that it rests on and that do not stand.
+    """
 
     claim: Claim
     erratum: Erratum
     verdict: Verdict
     verdict_of_correction: Verdict | None
+    fallen: tuple[str, ...] = ()
+
+    @property
+    def evidence_of_correction(self) -> str | None:
+        """The verdict of the correction with its evidence; conditional where a premise falls."""
+        found = self.verdict_of_correction
+        return f"{word(found, self.fallen)}: {found.evidence}" if found else None
 
     def row(self) -> dict[str, str | None]:
         """All of it as text, for a table or for a program."""
@@ -27,12 +43,13 @@ class Entry:
             "locator": self.claim.locator,
             "severity": str(self.erratum.severity),
             "breach": str(self.erratum.breach) if self.erratum.breach else None,
+            "mechanism": self.erratum.mechanism,
             "printed": self.claim.printed_text,
             "corrected": self.claim.corrected_text or self.erratum.wording,
             "printed_latex": self.claim.printed,
             "corrected_latex": self.claim.corrected,
             "evidence": str(self.verdict),
-            "evidence_of_correction": str(self.verdict_of_correction) if self.verdict_of_correction else None,
+            "evidence_of_correction": self.evidence_of_correction,
             "origin": self.claim.origin,
             "wording": self.erratum.wording,
             "version": self.erratum.version,
@@ -52,14 +69,16 @@ def entries(claims: Iterable[Claim], verdicts: Verdicts) -> Iterator[Entry]:
     """
     for claim in claims:
         if claim.erratum is not None:
-            yield Entry(claim, claim.erratum, verdicts.of(claim), verdicts.of_correction(claim))
+            verdict, correction = verdicts.of(claim), verdicts.of_correction(claim)
+            yield Entry(claim, claim.erratum, verdict, correction, verdicts.fallen(claim))
 
 
 # ---------------------------------------------------------------- the page
 _HEAD = """\
 Each entry is a claim whose verdict, computed by [the engine](theory.md), does not confirm what is printed. The evidence
 can be evaluated by hand, and the command repeats the check. A correction has passed the same check, or is the very
-formula that the check compared with ("restated"). Formulas are in the letters of the paper, in a form that can be
+formula that the check compared with ("restated"). "exact, given lemma3.3.decrease" means that the claim follows from another one
+of its paper, which falls: it is counted as conditional, not as confirmed. Formulas are in the letters of the paper, in a form that can be
 compared: a sentence about a decrease may stand as an inequality, a lower bound as the order of its inverse. Where an
 order of magnitude is stated, constants are dropped from the evidence, too, and "for ..." after it is the regime that
 the check was made in, which the paper may leave to its reader.
@@ -67,7 +86,8 @@ Each entry names the version that was read, and what became of it in newer ones,
 claim's id, which is never changed nor given to another claim.
 Severities: "privacy-breaking", where who follows the print inside the paper's regime (more than one leaf or step,
 epsilon and delta as assumed) publishes something that breaks the (epsilon, delta) it states, by the number that stands
-there and that `tests/papers/test_breaches.py` computes anew; "rate", where an exponent, a term or a conclusion falls;
+there and that `tests/papers/test_breaches.py` computes anew: counted once for a flawed mechanism, below which its
+misprints stand, each of them enough to break it; "rate", where an exponent, a term or a conclusion falls;
 "proof gap", where the proof does not show it, and nothing breaks so far; "edge case", where it fails at an end of what
 is assumed only: one leaf, one step, one dimension, a huge epsilon; "constant", where constants change, or where a claim
 only passes on another one's erratum, so that one mistake counts once; and "typographical". A claim is "restated" where
@@ -92,6 +112,8 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
     found = list(entries(claims, verdicts))
     own = [claim for claim in claims if claim.derived_here]
     kinds = {claim.id: verdicts.of(claim) for claim in claims}
+    words = {claim.id: verdicts.word(claim) for claim in claims}
+    conditional = {claim.id for claim in claims if words[claim.id] != kinds[claim.id].kind}
     silent = [claim for claim in claims if kinds[claim.id].kind == Kind.NOT_CHECKABLE]
     lines = [
         "# Errata of the papers, and results of our own",
@@ -101,27 +123,33 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
         "",
         _HEAD,
         "",
-        "| paper | claims | confirmed | restated | not checkable | errata | "
+        "| paper | claims | confirmed | conditional | restated | not checkable | errata | "
         + " | ".join(Severity)
         + " | derived here |",
-        "|---" * (7 + len(Severity)) + "|",
+        "|---" * (8 + len(Severity)) + "|",
     ]
     for paper in papers:
         ours = [claim for claim in claims if claim.paper == paper.key]
         errata = Counter(entry.erratum.severity for entry in found if entry.claim.paper == paper.key)
+        flawed = mechanisms(ours)
+        counted = {**errata, Severity.PRIVACY: f"{len(flawed)} ({errata[Severity.PRIVACY]})"}
         cells = [
             f"[{paper.key}](#{_anchor(paper.key)})",
             len(ours),
-            sum(kinds[claim.id].confirms for claim in ours),
+            sum(kinds[claim.id].confirms and claim.id not in conditional for claim in ours),
+            sum(claim.id in conditional for claim in ours),
             *(sum(kinds[claim.id].kind == kind for claim in ours) for kind in (Kind.RESTATED, Kind.NOT_CHECKABLE)),
             sum(errata.values()),
-            *(errata[severity] for severity in Severity),
+            *(counted.get(severity, 0) for severity in Severity),
             sum(claim.derived_here for claim in ours),
         ]
         lines.append(_row(cells))
     for paper in papers:
         lines += ["", f"## {paper.key}", "", *_about(paper)]
         chosen = [entry for entry in found if entry.claim.paper == paper.key]
+        for (_, mechanism), some in mechanisms(entry.claim for entry in chosen).items():
+            links = ", ".join(f"[{claim.id.split('.', 1)[1]}](#{claim.anchor})" for claim in some)
+            lines += ["", f"**Flawed mechanism: {_text(mechanism)}.** Misprints that break it: {links}."]
         for severity in Severity:
             for entry in chosen:
                 if entry.erratum.severity == severity:
@@ -131,7 +159,8 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
     for claim in own:
         proof = f"derivations/{claim.paper}.md#{_anchor(claim.id)}"
         lines += ["", _mark(claim), f"### {claim.id}", "", f"{_text(claim.title)}.", ""]
-        lines += [f"* states: {_code(claim.printed_text)}", f"* verdict: {_code(str(kinds[claim.id]))}"]
+        verdict = f"{words[claim.id]}: {kinds[claim.id].evidence}"
+        lines += [f"* states: {_code(claim.printed_text)}", f"* verdict: {_code(verdict)}"]
         lines += [f"* proof: [{claim.id}]({proof}); paper read in: {_text(claim.version)}; "]
         lines[-1] += f"repeat: `dpnotes check {claim.id}`"
     lines += ["", "## Not checked, and why", "", "| claim | where | what | why | read in |", "|---|---|---|---|---|"]
@@ -142,7 +171,7 @@ def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, v
     lines += ["", "## All other claims", "", "| claim | where | verdict | read in |", "|---|---|---|---|"]
     for claim in claims:
         if claim.erratum is None and not claim.derived_here and claim not in silent:
-            cells = [f"{_mark(claim)}`{claim.id}`", _text(claim.locator), kinds[claim.id].kind, _text(claim.version)]
+            cells = [f"{_mark(claim)}`{claim.id}`", _text(claim.locator), words[claim.id], _text(claim.version)]
             lines.append(_row(cells))
     return "\n".join(lines) + "\n"
 
@@ -159,12 +188,13 @@ def _section(entry: Entry) -> list[str]:
     claim, erratum = entry.claim, entry.erratum
     lines = ["", _mark(claim), f"### {claim.id}", ""]
     lines += [f"{_text(claim.title)}: {_text(claim.locator)}. **{erratum.severity}**", ""]
-    lines += [f"* breaks: {_text(str(erratum.breach))}"] if erratum.breach else []
+    if erratum.breach:
+        lines += [f"* mechanism: {_text(erratum.breach.mechanism)}", f"* breaks: {_text(str(erratum.breach))}"]
     lines += [f"* printed: {_code(claim.printed_text)}"]
     lines += [f"* corrected: {_code(claim.corrected_text)}"] if claim.corrected_text else []
     lines += [f"* evidence: {_code(str(entry.verdict))}"]
-    if entry.verdict_of_correction:
-        lines += [f"* evidence of the correction: {_code(str(entry.verdict_of_correction))}"]
+    if entry.evidence_of_correction:
+        lines += [f"* evidence of the correction: {_code(entry.evidence_of_correction)}"]
     lines += [f"* compared with: {_text(claim.origin)}", f"* to the authors: {_text(erratum.wording)}"]
     seen = f"read in: {_text(erratum.version)}; newer versions: {erratum.later}"
     return [*lines, f"* {seen}; repeat: `dpnotes check {claim.id}`"]

@@ -16,9 +16,10 @@ from scipy.optimize import brentq
 from scipy.stats import laplace, norm
 
 from dpnotes import papers
-from dpnotes.theory.claims import Breach, Erratum, Severity
+from dpnotes.theory.claims import Breach, Erratum, Severity, mechanisms
 
-LOG = math.log(1e6)  # log(1/delta) of delta = 1e-6
+LOG = math.log(1e6)  # ln(1/delta) of delta = 1e-6
+LOG2 = math.log2(1e6)  # to base 2, which Algorithm 1 of two papers counts its levels in
 LEVELS, SHIFTED = 11, 19  # of a tree with 1024 leaves: nodes that hold a leaf, nodes that a reset at the half shifts
 BREACHES: dict[str, Breach] = {c.id: c.erratum.breach for c in papers.claims() if c.erratum and c.erratum.breach}
 
@@ -115,20 +116,17 @@ REACHED: dict[str, Callable[[float], float]] = {
     "adaptive_batch.alg1.levels": lambda epsilon: last_leaf(8, 1, "k' <= t"),
     "adaptive_batch.alg1.node": lambda epsilon: last_leaf(16, 1, "k' <= k"),
     "adaptive_batch.alg2.first": lambda epsilon: first_release(range(8)),
-    "adaptive_batch.lemma3.7.O1": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG),
-    "adaptive_batch.lemma3.7.O2": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG),
-    "adaptive_batch.lemma3.7.sigma": lambda epsilon: gaussian(epsilon, math.sqrt(LEVELS) / LOG),
+    "adaptive_batch.lemma3.7.O1": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG2),
+    "adaptive_batch.lemma3.7.O2": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG2),
+    "adaptive_batch.lemma3.7.sigma": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS) / LOG2),
     "adaptive_batch.alg2.reset": lambda epsilon: reset_at_the_half(math.sqrt(LEVELS) / exact_ratio(1, 1e-6)),
-    "adaptive_batch.lemma3.8.privacy": lambda epsilon: reset_at_the_half(2 * LOG / 2),
+    "adaptive_batch.lemma3.8.privacy": lambda epsilon: gaussian(epsilon, math.sqrt(2 * 20 - 1) / LOG2),
     "adaptive_batch.thm3.11.sigma": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(LEVELS)),
     "budget_schedules.lemmaC.4.inversion": lambda epsilon: gaussian(epsilon, math.sqrt(2 * 81.49)),
     "budget_schedules.eq18.replacement": lambda epsilon: gaussian(epsilon, 2 * math.sqrt(0.3927)),
     "budget_schedules.sec4.3.zcdp": subsampled,
     "goldstein.alg1.node": lambda epsilon: last_leaf(8, 1, "k' <= t"),
     "goldstein.alg3.index": lambda epsilon: first_release(step % 8 for step in (8, *range(1, 8))),
-    "goldstein.lemma6.3.reset": lambda epsilon: gaussian(
-        epsilon, 2 * math.sqrt(2) * epsilon / (4 * math.sqrt(math.log(2) * LOG))
-    ),
     "noisy_sgd.sec3.4.sensitivity": lambda epsilon: laplacian(epsilon, 2),
     "noisy_sgd.sec3.4.laplace": lambda epsilon: above_threshold(1),
     "noisy_sgd.sec3.4.hessian": lambda epsilon: laplacian(epsilon, 2 * 1000),
@@ -143,10 +141,57 @@ KEPT: dict[str, Callable[[], float]] = {  # the same functions, at what the corr
     "adaptive_batch.alg2.reset": lambda: reset_at_the_half(math.sqrt(SHIFTED) / exact_ratio(1, 1e-6)),
     "budget_schedules.lemmaC.4.inversion": lambda: gaussian(4.0, math.sqrt(2 * 0.1963)),
     "budget_schedules.eq18.replacement": lambda: gaussian(4.0, 2 * math.sqrt(0.3927 / 4)),
-    "goldstein.lemma6.3.reset": lambda: gaussian(4.0, math.sqrt(2) * 4 / (4 * math.sqrt(math.log(2) * LOG))),
     "noisy_sgd.sec3.4.sensitivity": lambda: laplacian(1.0, 1),
     "noisy_sgd.sec3.4.laplace": lambda: above_threshold(4),
 }
+
+
+# Of the entries above whose print has a logarithm, the same with the natural one.
+NATURAL: dict[str, Callable[[], float]] = {
+    **{f"adaptive_batch.lemma3.7.{part}": lambda: gaussian(1, 2 * math.sqrt(LEVELS) / LOG) for part in ("O1", "O2")},
+    "adaptive_batch.lemma3.7.sigma": lambda: gaussian(1, 2 * math.sqrt(LEVELS) / LOG),
+    "adaptive_batch.lemma3.8.privacy": lambda: gaussian(1, math.sqrt(39) / LOG),
+}
+
+
+@pytest.mark.parametrize("name", sorted(NATURAL))
+def test_an_accusation_stands_for_either_base_of_its_logarithm(name: str):
+    """And the number in print is the smaller one, which is that of base 2, where there is more noise."""
+    assert BREACHES[name].delta < BREACHES[name].reached < NATURAL[name]()
+    assert "base 2" in BREACHES[name].setting and f"{NATURAL[name]():.2g} with ln" in BREACHES[name].setting
+
+
+def test_control_what_breaks_for_one_base_only_is_no_accusation():
+    """Lemma 6.3 of goldstein, a period of 2: the sensitivity is twice the printed one, the noise has a constant 4."""
+
+    def reached(epsilon: float, period: float, failures: float) -> float:
+        return gaussian(epsilon, 2 * math.sqrt(2) * epsilon / (4 * math.sqrt(period * failures)))
+
+    assert reached(4, math.log(2), LOG) == pytest.approx(7.7e-6, rel=0.01), "breaks 1e-6 by natural logarithms"
+    assert [reached(e, 1, LOG2) for e in (4, 16)] == pytest.approx([9.2e-11, 7.2e-8], rel=0.01), "and not by base 2"
+    assert reached(8, 1, LOG) < 1e-6 < reached(9, 1, LOG), "of mixed bases: from about 9 on"
+    assert reached(20, 1, LOG2) < 1e-6 and reached(1, math.log(2), LOG) < 1e-6 < reached(2, math.log(2), LOG)
+    erratum = papers.claim("goldstein.lemma6.3.reset").erratum
+    assert erratum is not None and erratum.severity == Severity.CONSTANT and erratum.breach is None
+
+
+def test_a_flawed_mechanism_counts_once():
+    counted = mechanisms(papers.claims())
+    assert sum(map(len, counted.values())) == len(BREACHES)
+    assert {paper: len(found) for (paper, _), found in counted.items() if paper == "adaptive_batch"} == {
+        "adaptive_batch": 9
+    }, "nine misprints of one tree"
+    assert len(counted) == 6
+
+
+def test_the_nodes_of_one_tree_that_is_asked_anew_at_the_half():
+    """2 K - 1 for 2^K leaves: counted for small trees, and for 1024 leaves by the noises themselves."""
+    for power in (2, 3, 4, 5):
+        leaves = 2**power
+        used = {node for step in range(1, leaves + 1) for node in nodes(step, leaves, 0, "k' <= t")}
+        shifted = sum((low <= 1 <= high) != (low <= leaves // 2 + 1 <= high) for low, high in used)
+        assert shifted == 2 * power - 1
+    assert gaussian(1.0, math.sqrt(SHIFTED) / LOG) == pytest.approx(reset_at_the_half(LOG), rel=1e-9)
 
 
 def test_every_privacy_breaking_entry_has_a_number_that_is_computed_here():
@@ -176,10 +221,12 @@ def test_the_other_accountant_agrees_on_gaussians():
 
 
 @pytest.mark.parametrize(
-    ("severity", "breach"), [(Severity.PRIVACY, None), (Severity.CONSTANT, Breach(1, 1e-6, 0.1, "anywhere"))]
+    ("severity", "breach"), [(Severity.PRIVACY, None), (Severity.CONSTANT, Breach(1, 1e-6, 0.1, "anywhere", "any"))]
 )
 def test_a_breach_stands_exactly_where_privacy_breaks(severity: Severity, breach: Any):
     with pytest.raises(ValueError, match="Expected a breach exactly where privacy breaks"):
         Erratum(severity, "wrong", None, "v1", breach=breach)
     with pytest.raises(ValueError, match="Expected reached="):
-        Breach(1, 1e-6, 1e-6, "nowhere")
+        Breach(1, 1e-6, 1e-6, "nowhere", "any")
+    with pytest.raises(ValueError, match="the name of a mechanism"):
+        Breach(1, 1e-6, 0.1, "anywhere", " ")

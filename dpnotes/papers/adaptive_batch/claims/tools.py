@@ -13,6 +13,8 @@ from dpnotes.theory.statements import Identity
 
 at, CLAIMS = PAPER.section()
 
+ESTIMATOR = "tree estimator of Algorithms 1 and 2"  # the mechanism that all breaches of privacy of this paper are of
+
 
 num_levels = floor(log(Sigma) / log(2)) + 1
 # A leaf belongs to one node of each size 1, 2, 4, ... that is at most Sigma.
@@ -92,7 +94,7 @@ at("alg1.levels", "Algorithm 1, line 2", "Levels of the tree")(
         "l should run to floor(log2 Sigma) + 1. With 1 <= l <= log Sigma the root is missing, so that for Sigma = 2^K "
         "the last release has the noise of the one before, and their difference has none.",
         num_levels,
-        Breach(1, 1e-6, 1, "8 leaves, NODE mended: the difference of releases 8 and 7 is exact"),
+        Breach(1, 1e-6, 1, "8 leaves, NODE mended: the difference of releases 8 and 7 is exact", ESTIMATOR),
     ),
 )
 
@@ -133,7 +135,7 @@ at("alg1.node", "Algorithm 1, line 14, with lines 11 to 17", "Number of nodes in
         "And i should begin at 0: from 1 on the largest interval is half of the tree, so that for Sigma = 8 NODE(8) "
         "is NODE(7), and the last leaf is without noise of its own. NODE(t) has as many nodes as t has ones in binary.",
         t - Sum(floor(t / 2**level), (level, 1, t)),
-        Breach(1, 1e-6, 1, "16 leaves, as printed: no release has noise"),
+        Breach(1, 1e-6, 1, "16 leaves, as printed: no release has noise", ESTIMATOR),
     ),
 )
 
@@ -149,7 +151,7 @@ at("alg2.first", "Algorithm 2, lines 2, 11 and 13, with Algorithm 1", "Number of
         "TREE(0), which the first release asks for, does not exist; evaluated all the same, NODE(0) is empty, and "
         "the first gradient, of all b examples, goes out without noise.",
         t - Sum(floor(t / 2**level), (level, 1, t)),
-        Breach(1, 1e-6, 1, "NODE mended: the first release has no noise"),
+        Breach(1, 1e-6, 1, "NODE mended: the first release has no noise", ESTIMATOR),
     ),
 )
 

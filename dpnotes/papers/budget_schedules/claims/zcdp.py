@@ -46,7 +46,7 @@ at("lemmaC.4.inversion", "below Lemma C.4, and Section 4.1.3", "From (epsilon, d
         "The sign before the root should be minus. With plus, the budget for (4, 1e-8) would be rho = 81.49, which "
         "gives only (159, 1e-8); the paper's own numbers (0.1963, R = 0.3927) use the right root.",
         right_rho,
-        Breach(4, 1e-8, 1, "a Gaussian mechanism of zCDP 81.49"),
+        Breach(4, 1e-8, 1, "a Gaussian mechanism of zCDP 81.49", "budget of Algorithm 1 from (epsilon, delta)"),
     ),
     calculation=calculators.ZCDP,
 )
@@ -107,7 +107,7 @@ at("eq18.replacement", "Section 3 and eq. (18)", "Sensitivity when one example d
         "Then the sensitivity is 2G/N and the cost four times as large; eq. (18) holds for zeroing out one example at "
         "fixed N.",
         2 * G / N,
-        Breach(4, 1e-8, 0.0015, "R = 0.3927, as in Section 5, all spent; an example replaced"),
+        Breach(4, 1e-8, 0.0015, "R = 0.3927, as in Section 5, all spent; an example replaced", "full-batch gradients of Algorithm 1"),
     ),
 )
 
@@ -143,6 +143,7 @@ at("sec4.3.zcdp", "Section 4.3", "Subsampling as zCDP")(
             9.5e-4,
             "100 steps, p = 0.01, sigma = 0.5, c = 10: epsilon by Lemma C.4 for zCDP 0.2, which is 100 c p^2/(2 "
             "sigma^2)",
+            "subsampled gradients of Section 4.3",
         ),
     ),
 )

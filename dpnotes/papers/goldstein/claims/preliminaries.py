@@ -11,6 +11,8 @@ from dpnotes.theory.statements import Identity, Reason, Uncheckable
 
 at, CLAIMS = PAPER.section()
 
+TREE = "tree of Algorithms 1, 3 and 5"  # the mechanism that all breaches of privacy of this paper are of
+
 at("eq4", "eq. (4)", "Two-point estimator")(
     Identity(mean, d * first_moment, Integer(1), {first_moment: Integer(0)}, example={d: 10}),
     "A linear loss of unit slope along the first axis: the mean of (d/2 alpha)(f(x + alpha y) - f(x - alpha y)) for y "
@@ -122,7 +124,7 @@ at("alg1.node", "Algorithm 1, function NODE", "Queries that the nodes of an inde
         "= 0), which T, with levels up to log Sigma + 1, should have. For other Sigma the ceiling asks for nodes that "
         "T does not have, (1, 4) for Sigma = 5; floor(log Sigma) is right in both places.",
         Min(index, Sum(2 ** (levels - level), (level, 0, levels))),
-        Breach(1, 1e-6, 1, "a period of 8: the difference of releases 8 and 7 is exact"),
+        Breach(1, 1e-6, 1, "a period of 8: the difference of releases 8 and 7 is exact", TREE),
     ),
     calculation=calculate.NODE,
 )
@@ -137,7 +139,7 @@ at("alg3.index", "Algorithms 3 and 5, last line", "Index at which the tree is as
         "It should be ((t - 1) mod Sigma) + 1. At every multiple of Sigma the index is 0, and Algorithm 1 has TREE(1) "
         "to TREE(Sigma) only; evaluated all the same, NODE(0) is empty, and the gradient goes out without noise.",
         Mod(index - 1, whole_period) + 1,
-        Breach(1, 1e-6, 1, "a period of 8, NODE mended: release 8 has no noise"),
+        Breach(1, 1e-6, 1, "a period of 8, NODE mended: release 8 has no noise", TREE),
     ),
 )
 

@@ -402,6 +402,7 @@ class Reason(StrEnum):
     CITED = "a result of another paper, restated without proof"
     ALL_MECHANISMS = "a statement about all mechanisms, beyond algebra"
     NO_FORMULA = "no formula is stated"
+    EMPIRICAL = "a sentence about experiments, which experiments decide"
 
 
 @dataclass(frozen=True)

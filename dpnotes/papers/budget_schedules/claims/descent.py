@@ -7,7 +7,7 @@ from dpnotes.papers.budget_schedules.notation import *
 from dpnotes.theory.asymptotics import Limit, Ratio
 from dpnotes.theory.claims import Severity
 from dpnotes.theory.inequalities import Inequality
-from dpnotes.theory.statements import Allocation, Identity, Optimum
+from dpnotes.theory.statements import Allocation, Identity, Optimum, Reason, Uncheckable
 from dpnotes.theory.symbols import expand
 
 at, CLAIMS = PAPER.section()
@@ -379,14 +379,9 @@ at("sec4.1.3.dynamic_limit", "Section 4.1.3, stability", "Least dynamic bound fo
 
 gain_law = (1 + 1 / s) * log(1 + s)
 at("intro.stricter", "Section 1, end", "Where the dynamic schedule gains")(
-    Inequality(gain_law.xreplace({s: 2 * s}), gain_law, example={s: 10}),
-    "s = 1/(kappa^2 alpha) doubles with the budget; the introduction expects more gain from smaller samples and "
-    "budgets.",
-    (
-        Severity.RATE,
-        "The gain grows with sample size and budget, as Section 5 also finds.",
-        Inequality(gain_law.xreplace({s: 2 * s}), gain_law, sense=">="),
-    ),
+    Uncheckable("dynamic schedules give higher utility with a smaller sample or a smaller budget", Reason.EMPIRICAL),
+    "The introduction's empirical results; the experiment mnist35 looks at them. The ratio of the two least bounds "
+    "grows with the sample (own.gain), but it is no ratio of losses.",
     calculation=calculators.GAIN,
 )
 at.own("gain", "Least uniform over least dynamic bound")(

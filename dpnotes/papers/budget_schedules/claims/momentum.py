@@ -118,6 +118,39 @@ def momentum_bound(
     )
 
 
+absorbed = SYMBOLS.symbol("Var(nu_t)", "variance of a coordinate of the absorbed noise", (LOSS / LENGTH) ** 2)
+at("thm4.6.absorbed", "Appendix D.2, first line", "Noise with its scale absorbed")(
+    Identity(absorbed, G * sigma**2 / N, (G * sigma / N) ** 2, example={G: 2, sigma: 1, N: 10}),
+    "nu_t times C sigma_t/N, where the appendix writes C for G.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "N(0, (C sigma_t^2/N) I) should be N(0, (C sigma_t/N)^2 I), as the lines below have it.",
+        (G * sigma / N) ** 2,
+    ),
+)
+
+averaged = SYMBOLS.symbol("E|sum beta^(t-i) nu_i|^2", "mean squared norm of the averaged noise, over D (G/N)^2")
+by_recursion = noise[1] * beta**4 + noise[2] * beta**2 + noise[3]  # beta times the average so far, plus new noise
+squared_powers = Sum(beta ** (2 * (t - i)) * noise[i], (i, 1, t))
+at("thm4.6.powers", "Appendix D.2, before the expectation is written out", "Variance of the averaged noise")(
+    Identity(averaged, Sum(beta ** (t - i) * noise[i], (i, 1, t)), by_recursion, instances=({t: 3},)),
+    "Three independent noises; their sum is multiplied by beta in every step.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "beta^{t-i} E|nu_i|^2 should be beta^{2(t-i)} E|nu_i|^2, in two lines; the next one has it.",
+        squared_powers,
+    ),
+)
+at("thm4.6.index", "Appendix D.2, after the expectation is written out", "Which noise the average is made of")(
+    Identity(averaged, Sum(beta ** (2 * (t - i)) * noise[t], (i, 1, t)), by_recursion, instances=({t: 3},)),
+    "As above.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "sigma_t^2 inside the sum over i should be sigma_i^2, here and in the line that names U_3; Theorem 4.6 has it.",
+        squared_powers,
+    ),
+)
+
 A = beta * gamma / ((gamma - beta) ** 2 * (1 - beta) ** 3)
 at("thm4.6.bound", "Theorem 4.6, eq. (14)", "Excess risk bound with momentum")(
     momentum_bound(Integer(2), 1 - eta0 / kappa, 1 - eta0 / 4 - A * eta0**2, Rational(1, 2)),
@@ -387,6 +420,20 @@ at("thm4.8.c2", "Theorem 4.8, proof", "Constant of the late influence")(
         "c_2 = gamma^{2 That}/(gamma - beta^2) should be gamma^{That}/(gamma - beta^2); as printed, q_t is no upper "
         "bound.",
         correct_tail,
+    ),
+)
+
+of_phase = SYMBOLS.symbol("alpha'", "factor of the noise where T > That", latex="\\alpha'")
+late_constant = gamma**That / (gamma - beta**2)  # c_2, corrected
+at("thm4.8.alpha", "Theorem 4.8, and its proof", "Factor alpha' where T > That")(
+    Identity(of_phase, 2 * eta0 * alpha / (gamma * (1 - gamma * beta**2)), 2 * eta0 * late_constant * alpha),
+    "The theorem defines alpha' = 2 eta_0 alpha/(gamma (1 - gamma beta^2)), and its proof alpha' = 2 eta_0 c_2 alpha "
+    "(with the corrected c_2), for the phase in which alpha' is used.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "alpha' is defined twice and differently. The theorem does not use its own, which is 2 eta_0 gamma c_1 alpha of "
+        "the branch T <= That; the proof's is the one that its bound is made of.",
+        2 * eta0 * late_constant * alpha,
     ),
 )
 

@@ -5,7 +5,7 @@ from sympy import Rational, Sum, log, sqrt
 
 from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature, noise_level
-from dpnotes.papers.budget_schedules.claims.population import sigma_g
+from dpnotes.papers.budget_schedules.claims.population import horizon, private_rate, sigma_g
 from dpnotes.papers.budget_schedules.notation import *
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
@@ -114,6 +114,7 @@ at("thm4.9.bound", "Theorem 4.9", "Excess risk of stochastic gradients")(
     ),
     "The recursion of Theorem 4.2 with the variance (sigma_g^2 + G^2 sigma_t^2) D/n^2, at n = N sqrt(R), where R' = "
     "1; printed with an equality sign.",
+    premises=("thm4.9.sampling",),
 )
 
 factor = (1 - beta) / (1 - beta**t) * (1 + beta**t) / (1 + beta)
@@ -133,5 +134,28 @@ at("thm4.10", "Theorem 4.10", "Excess risk of stochastic gradients with momentum
         Severity.CONSTANT,
         "alpha_g sigma_g^2 should be alpha_g sigma_g^2/eta_0, as 1/(1 - gamma) is kappa/eta_0 with momentum.",
         level * sigma_g**2 / eta0,
+    ),
+    premises=("thm4.9.sampling",),
+)
+at("thm4.9.conclusions", "Section 4.3, below Theorem 4.10", "What stochastic gradients add to the excess risk")(
+    Ratio(
+        1 / (2 * horizon * sqrt(R)),
+        private_rate / D,
+        {horizon: (1e4, 1)},
+        "O",
+        where={R: Rational(2, 5)},
+        example={horizon: 1e6},
+        subject=SYMBOLS.symbol("ERUB - ERUB(full batch)", "what sampling adds to the excess risk bound"),
+    ),
+    "The section says that the sampling adds alpha_g sigma_g^2 of the order D/(N^2 R), which fits the dynamic schedule, "
+    "so that its conclusions remain the same. Here the variance of a mean of n gradients, sigma_g^2 D/n, at n = N "
+    "sqrt(R), goes through the same recursion: D kappa sigma_g^2/(2 M n), at D = mu = sigma_g = 1, an initial gap of 1, "
+    "R = 2/5, and N to infinity.",
+    (
+        Severity.RATE,
+        "With a sampling error of the order 1/sqrt(n) the term is D/(N sqrt(R)), which dominates D/(N^2 R), and even D "
+        "ln(N)/(N^2 R): at this batch size the bounds of both schedules are the same up to constants, and the advantage "
+        "of the dynamic one is lost in it.",
+        1 / (horizon * sqrt(R)),
     ),
 )

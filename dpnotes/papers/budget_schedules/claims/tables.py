@@ -7,7 +7,7 @@ from sympy import Integer, Rational, Sum, log, sqrt
 
 from dpnotes.papers.budget_schedules.claims.descent import best_steps, by_curvature, dynamic, uniform
 from dpnotes.papers.budget_schedules.claims.population import horizon
-from dpnotes.papers.budget_schedules.claims.rates import from_above, least_over_steps, momentum, two_phases
+from dpnotes.papers.budget_schedules.claims.rates import from_above, least_over_steps, log_steps, momentum, two_phases
 from dpnotes.papers.budget_schedules.notation import *
 from dpnotes.theory.asymptotics import Ratio
 from dpnotes.theory.claims import Severity
@@ -24,7 +24,7 @@ def cited(table: int, place: str, name: str, text: str) -> None:
     )
 
 
-cited(1, "GD_Adv", "GD+Adv", "the bound is O(D ln^3 N/(N R_MA)), for convex losses")
+cited(1, "GD_Adv", "GD+Adv", "schedule O(ln(N/delta)/R_MA), bound O(D ln^3 N/(N R_MA)), for convex losses")
 
 many = {horizon: (1e6, 1)}
 table_steps = log(horizon**2 * R / D) / ell
@@ -47,9 +47,25 @@ row(
     D * log(horizon) ** 2 / (horizon**2 * R),
     "eq. (9) with kappa (1 - gamma^T) relaxed to T, R for R_MA.",
 )
-cited(1, "GD_MA_adjusted", "GD+MA (adjusted)", "the bound is O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))")
-cited(1, "GD_Adv_BBImp", "GD+Adv+BBImp", "the bound is O(D^2 ln^2(1/p)/(R_MA N^{1-c})) with probability p")
-cited(1, "Adam_MA", "Adam+MA", "the bound is O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p")
+cited(1, "GD_MA_schedule", "GD+MA: schedule", "the schedule of GD+MA is O(T/R_MA)")
+cited(
+    1,
+    "GD_MA_adjusted",
+    "GD+MA (adjusted)",
+    "schedule O(T/R_MA), bound O(min(sqrt(D)/(N R_MA), D ln N/(N^2 R_MA^2)))",
+)
+cited(
+    1,
+    "GD_Adv_BBImp",
+    "GD+Adv+BBImp",
+    "schedule O(n^2 ln(n/delta)/R_MA), bound O(D^2 ln^2(1/p)/(R_MA N^{1-c})) with probability p",
+)
+cited(
+    1,
+    "Adam_MA",
+    "Adam+MA",
+    "schedule O(T/R_MA), bound O(sqrt(D) ln(N D epsilon/(1-p))/(N R_MA)) with probability p",
+)
 row("non_private", "GD, non-private", gamma**steps, level, "Theorem 4.2 without noise.")
 at("table1.static_schedule", "Table 1, GD+zCDP, static", "GD+zCDP, static: schedule")(
     Allocation(R * Sum(noise[t], (t, 1, T)), noise, t, T / R, T**2, R, (T, (1, 2, 3))),
@@ -72,12 +88,22 @@ at("table1.dynamic_schedule", "Table 1, GD+zCDP, dynamic", "GD+zCDP, dynamic: sc
 row("dynamic", "GD+zCDP, dynamic", dynamic, level, "eq. (7) with the schedule of Theorem 4.5.")
 
 table_momentum = {steps: table_steps, alpha: level, **momentum, kappa: 10, That: 35, D: 60, R: Rational(2, 5)}
+small_error = kappa * alpha / (kappa * alpha + eta0)  # gamma^T at the T of Theorem 4.7
 row(
     "momentum_static",
     "Momentum+zCDP, static, T > That",
     gamma**steps + 2 * eta0 * alpha * steps * two_phases,
     level * log(horizon),
     "Theorem 4.6 with U_3 by its two phases; beta = 1/2, eta_0 = 1/5, That = 35.",
+    table_momentum,
+)
+row(
+    "momentum_static_early",
+    "Momentum+zCDP, static, T <= That",
+    small_error * (1 + 2 * eta0 * alpha / gamma * (log_steps / ell) ** 2),
+    level,
+    "the branch T <= That of Theorem 4.7's proof, at the T of the theorem; it never applies to small errors (own.early). "
+    "The row has a constant c. beta = 1/2, eta_0 = 1/5.",
     table_momentum,
 )
 at("table1.momentum_schedule", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCDP, dynamic: schedule for t > That")(
@@ -145,8 +171,8 @@ one, sentence = Integer(1), "Table 2, high probability, "
 probable("eq17", "True risk of the dynamic schedule", "eq. (17)", one, tilde=True)
 cited(2, "GD_Adv", "GD+Adv", "the true risk is O(sqrt(D) ln^2(N) ln(1/p)/(p mu N R_MA)) at T = O(N^2)")
 cited(2, "SVRG_MA", "SVRG+MA", "the true risk is O(D ln(N)/(mu N^2 R_MA)) at T = O(ln(N^2 R_MA/D))")
-cited(2, "SSGD", "SSGD+zCDP", "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N)")
-cited(2, "SGD_MA", "SGD+MA", "the true risk is O(max(sqrt(D)/(N sqrt(R_MA)), 1/sqrt(N)))")
+cited(2, "SSGD", "SSGD+zCDP", "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N) at T = O(N^2/(16 D/R^2 + 4 N))")
+cited(2, "SGD_MA", "SGD+MA", "the true risk is O(max(sqrt(D)/(N sqrt(R_MA)), 1/sqrt(N))) at T = O(min(N/8, N^2 R_MA/(32 D)))")
 probable("table2.probability_static", "GD+zCDP, static", sentence + "GD+zCDP, static", log_N)
 probable("table2.probability_dynamic", "GD+zCDP, dynamic", sentence + "GD+zCDP, dynamic", one)
 probable("table2.probability_momentum_static", "Momentum, static, T > That", sentence + "momentum, static", log_N)

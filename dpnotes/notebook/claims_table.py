@@ -209,7 +209,9 @@ class ClaimsTable:
         return f"ClaimsTable({len(self._claims)} claims, {len(self._left)} shown)"
 
     def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
-        still = _still(self._left, {claim.id: word(self._found[claim.id], self._fallen[claim.id]) for claim in self._left})
+        still = _still(
+            self._left, {claim.id: word(self._found[claim.id], self._fallen[claim.id]) for claim in self._left}
+        )
         return {**(self.box._repr_mimebundle_() or {}), "text/plain": repr(self), "text/html": still}
 
 

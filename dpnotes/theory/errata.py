@@ -77,21 +77,21 @@ def entries(claims: Iterable[Claim], verdicts: Verdicts) -> Iterator[Entry]:
 _HEAD = """\
 Each entry is a claim whose verdict, computed by [the engine](theory.md), does not confirm what is printed. The evidence
 can be evaluated by hand, and the command repeats the check. A correction has passed the same check, or is the very
-formula that the check compared with ("restated"). "exact, given lemma3.3.decrease" means that the claim follows from another one
-of its paper, which falls: it is counted as conditional, not as confirmed. Formulas are in the letters of the paper, in a form that can be
-compared: a sentence about a decrease may stand as an inequality, a lower bound as the order of its inverse. Where an
-order of magnitude is stated, constants are dropped from the evidence, too, and "for ..." after it is the regime that
-the check was made in, which the paper may leave to its reader.
+formula that the check compared with ("restated"). "exact, given lemma3.3.decrease" means that the claim follows from
+another one of its paper, which falls: it is counted as conditional, not as confirmed. Formulas are in the letters of
+the paper, in a form that can be compared: a sentence about a decrease may stand as an inequality, a lower bound as the
+order of its inverse. Where an order of magnitude is stated, constants are dropped from the evidence, too, and "for ..."
+after it is the regime that the check was made in, which the paper may leave to its reader.
 Each entry names the version that was read, and what became of it in newer ones, where that is known. Its anchor is the
 claim's id, which is never changed nor given to another claim.
 Severities: "privacy-breaking", where who follows the print inside the paper's regime (more than one leaf or step,
 epsilon and delta as assumed) publishes something that breaks the (epsilon, delta) it states, by the number that stands
 there and that `tests/papers/test_breaches.py` computes anew: counted once for a flawed mechanism, below which its
-misprints stand, each of them enough to break it; "rate", where an exponent, a term or a conclusion falls;
-"proof gap", where the proof does not show it, and nothing breaks so far; "edge case", where it fails at an end of what
-is assumed only: one leaf, one step, one dimension, a huge epsilon; "constant", where constants change, or where a claim
-only passes on another one's erratum, so that one mistake counts once; and "typographical". A claim is "restated" where
-what it is compared with is the same formula, so that nothing is proved: it is counted apart."""
+misprints stand, each of them enough to break it; "rate", where an exponent, a term or a conclusion falls; "proof gap",
+where the proof does not show it, and nothing breaks so far; "edge case", where it fails at an end of what is assumed
+only: one leaf, one step, one dimension, a huge epsilon; "constant", where constants change, or where a claim only
+passes on another one's erratum, so that one mistake counts once; and "typographical". A claim is "restated" where what
+it is compared with is the same formula, so that nothing is proved: it is counted apart."""
 
 
 def page(papers: Sequence[Paper], claims: Sequence[Claim], verdicts: Verdicts, version: str) -> str:

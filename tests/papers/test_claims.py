@@ -25,9 +25,10 @@ from dpnotes import papers
 from dpnotes.experiments import provenance
 from dpnotes.theory import certificates, errata
 from dpnotes.theory.cache import Verdicts, sources
-from dpnotes.theory.claims import Claim, Severity
+from dpnotes.theory.claims import Claim, Paper, Severity, mechanisms
 from dpnotes.theory.inequalities import Monotone
 from dpnotes.theory.mutants import mutants, still_true
+from dpnotes.theory.premises import fallen, word
 from dpnotes.theory.rates import Choice, Rate
 from dpnotes.theory.statements import Identity, Reason, Statement, Uncheckable
 from dpnotes.theory.symbols import PaperSymbols
@@ -55,6 +56,18 @@ def expected(paper: str) -> dict[str, dict[str, str]]:
 def verdicts(paper: str) -> dict[str, Verdict]:
     with Verdicts() as known:
         return {claim.id: known.of(claim) for claim in papers.claims(paper)}
+
+
+@functools.cache
+def words(paper: str) -> dict[str, str]:
+    """The words of the verdicts, with the premises that fall."""
+    with Verdicts() as known:
+        return {claim.id: known.word(claim) for claim in papers.claims(paper)}
+
+
+def kind(row: dict[str, str]) -> str:
+    """The kind of an expected verdict, without the premises that fall."""
+    return row["verdict"].partition(", given ")[0]
 
 
 @functools.cache
@@ -95,8 +108,7 @@ def test_every_claim_has_an_expected_verdict_and_stores_none(paper: str):
 
 @each_paper
 def test_verdicts_are_the_expected_ones(paper: str):
-    found = {name: str(verdict.kind) for name, verdict in verdicts(paper).items()}
-    assert found == {name: row["verdict"] for name, row in expected(paper).items()}
+    assert words(paper) == {name: row["verdict"] for name, row in expected(paper).items()}
     assert all(v.evidence and v.evidence == " ".join(v.evidence.split()) for v in verdicts(paper).values())
 
 
@@ -159,12 +171,64 @@ def test_verdicts_errata_and_certificates_of_a_drawn_paper_hold_on_another_proce
     (paper,) = drawn(papers.PAPERS)
     code = f"PAPER = {paper!r}\n{COMPUTED}\n{provenance.CHECK_OF_ANOTHER}"
     kinds, corrected, lines, certified = json.loads(python(code, **(provenance.another_processor() or {})))
-    assert kinds == {name: row["verdict"] for name, row in expected(paper).items()}, paper
+    assert kinds == {name: kind(row) for name, row in expected(paper).items()}, paper
     assert corrected == {name: row["corrected"] for name, row in expected(paper).items() if row["corrected"]}, paper
     entries = [line for line in lines if line.startswith("* ")]
     assert len(entries) > 10 and not {*entries} - {*page().splitlines()}, paper
     here = certificates.document(papers.claims(paper), dpnotes.__version__)
     assert certified == json.loads(json.dumps(here)), paper
+
+
+# ---------------------------------------------------------------- premises
+@each_paper
+def test_no_claim_whose_premise_falls_is_unconditional(paper: str):
+    claims = {claim.id: claim for claim in papers.claims(paper)}
+    for claim in claims.values():
+        assert set(claim.premises) <= set(claims), f"{claim.id} rests on what is no claim of its paper"
+        below = [name for premise in claim.premises for name in (premise, *known_premises(claims, premise))]
+        falls = [name for name in below if verdicts(paper)[name].kind not in CONFIRMING | SILENT]
+        conditional = ", given " in words(paper)[claim.id]
+        assert conditional == (bool(falls) and verdicts(paper)[claim.id].confirms), claim.id
+        assert not conditional or all(name.split(".", 1)[1] in words(paper)[claim.id] for name in falls)
+
+
+def known_premises(claims: dict[str, Claim], name: str) -> list[str]:
+    """All that a claim rests on, by a walk of its own."""
+    direct = claims[name].premises
+    return [*direct, *(other for premise in direct for other in known_premises(claims, premise))]
+
+
+def chain(*verdict: tuple[str, bool, tuple[str, ...]]) -> dict[str, Claim]:
+    """Claims of an example: place, whether it is true, and what it rests on."""
+    card = Paper("example", "title", ("author",), "venue", 2024, "", "", "version 1", "")
+    at, claims = card.section()
+    for place, right, premises in verdict:
+        wrong = (Severity.PROOF, "wrong", _X)
+        at(place, "here", "title")(
+            Identity(_X, _X if right else 2 * _X, _X), "here", None if right else wrong, premises=premises
+        )
+    return {claim.id: claim for claim in claims}
+
+
+def test_control_a_claim_is_unconditional_until_its_premise_falls():
+    def said(right: bool) -> list[str]:
+        claims = chain(("lemma", right, ()), ("theorem", True, ("lemma",)), ("remark", True, ("theorem",)))
+        found = {name: fallen(claim, claims, Claim.check) for name, claim in claims.items()}
+        return [word(claims[name].check(), below) for name, below in found.items()]
+
+    assert said(True) == ["exact", "exact", "exact"]
+    assert said(False) == ["contradicted", "exact, given lemma", "exact, given lemma"], "through another claim, too"
+
+
+def test_premises_are_claims_and_have_no_circle():
+    for claims, message in (
+        (chain(("theorem", True, ("lemma",))), "premises of example.theorem to be claims, got example.lemma"),
+        (chain(("a", True, ("b",)), ("b", True, ("a",))), "without a circle, got example.a -> example.b -> example.a"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            fallen(next(iter(claims.values())), claims, Claim.check)
+    with pytest.raises(ValueError, match=r"premises other than example\.a itself"):
+        chain(("a", True, ("a",)))
 
 
 # ---------------------------------------------------------------- a check can fail
@@ -419,12 +483,15 @@ def counts() -> str:
     """What README says of all claims, from the verdicts."""
     kinds = Counter(verdict.kind for paper in papers.PAPERS for verdict in verdicts(paper).values())
     severities = Counter(claim.erratum.severity for claim in papers.claims() if claim.erratum)
-    confirmed = sum(kinds[kind] for kind in CONFIRMING)
-    listed = ", ".join(f"{severities[severity]} {severity}" for severity in Severity)
+    conditional = sum(", given " in text for paper in papers.PAPERS for text in words(paper).values())
+    confirmed = sum(kinds[kind] for kind in CONFIRMING) - conditional
+    listed = ", ".join(f"{severities[severity]} {severity}" for severity in Severity if severity != Severity.PRIVACY)
     return (
-        f"Of {kinds.total()} claims {confirmed} are confirmed, {kinds[Kind.RESTATED]} restated (compared with the same "
-        f"formula, which proves nothing), {kinds[Kind.NOT_CHECKABLE]} not checkable, and the others have an erratum: "
-        f"{severities.total()} errata, of which {listed}."
+        f"Of {kinds.total()} claims {confirmed} are confirmed, {conditional} confirmed if a claim that they rest on held, "
+        f"which falls, {kinds[Kind.RESTATED]} restated (compared with the same formula, which proves nothing), "
+        f"{kinds[Kind.NOT_CHECKABLE]} not checkable, and the others have an erratum. Privacy breaks in "
+        f"{len(mechanisms(papers.claims()))} mechanisms, by {severities[Severity.PRIVACY]} misprints; of the other errata "
+        f"{listed}."
     )
 
 

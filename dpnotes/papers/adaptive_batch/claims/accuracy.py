@@ -52,6 +52,7 @@ at("eq2", "eq. (2)", "Length of the path")(
         tilde=True,
     ),
     "The squares of the large steps sum to B/eta; T = B M/gamma^2 steps in all.",
+    premises=("prop3.4.T",),
 )
 
 total = SYMBOLS.symbol("N", "number of examples used")
@@ -73,6 +74,7 @@ at("lemma3.9", "Lemma 3.9", "Number of examples")(
         "path. The other calls cover it only if kappa <= B M/gamma.",
         b + printed_total,
     ),
+    premises=("eq2",),
 )
 
 
@@ -85,25 +87,34 @@ def alone(value: Any, count: Any, threshold: Any = kappa) -> Rate:
 bgm = (B * G * M) ** third
 queries = path_lengths[alpha] / kappa
 at("lemma3.10.O1_private", "Lemma 3.10, proof, First", "Private part of O1")(
-    alone(bgm * sqrt(p), G * noise / alpha * queries, bgm), "The first term of b, with kappa >= (B G M)^(1/3)."
+    alone(bgm * sqrt(p), G * noise / alpha * queries, bgm),
+    "The first term of b, with kappa >= (B G M)^(1/3).",
+    premises=("eq2",),
 )
 at("lemma3.10.O1_sampling", "Lemma 3.10, proof, First", "Sampling part of O1")(
     alone((B * M) ** Rational(2, 9) * G ** Rational(5, 9) / n**third, G**2 / alpha**2 * queries, bgm),
     "The second term of b, with kappa >= (B G M)^(1/3).",
+    premises=("eq2",),
 )
 at("lemma3.10.O2_private", "Lemma 3.10, proof, Secondly", "Private part of O2")(
-    alone(sqrt(B * M) * sqrt(p), noise / alpha * path_lengths[alpha]), "The first term of b_t over the path."
+    alone(sqrt(B * M) * sqrt(p), noise / alpha * path_lengths[alpha]),
+    "The first term of b_t over the path.",
+    premises=("eq2",),
 )
 at("lemma3.10.O2_sampling", "Lemma 3.10, proof, Thirdly", "Sampling part of O2")(
     alone((B * M) ** Rational(4, 9) * G ** Rational(1, 9) / n**third, kappa / alpha**2 * path_lengths[alpha], bgm),
     "The second term of b_t over the path, where kappa = (B G M)^(1/3).",
+    premises=("eq2",),
 )
 at("lemma3.10.O2_drift", "Lemma 3.10, proof, Thirdly", "Sampling part of O2 where kappa is private")(
     alone(sqrt(B * M) * sqrt(p), kappa / alpha**2 * path_lengths[alpha], alpha * noise),
     "The second term of b_t over the path, where kappa = alpha sqrt(d)/epsilon.",
+    premises=("eq2",),
 )
 at("lemma3.10.steps", "Lemma 3.10, proof, Finally", "At least one example a step")(
-    alone(sqrt(M * B) / sqrt(n), steps[alpha]), "T examples."
+    alone(sqrt(M * B) / sqrt(n), steps[alpha]),
+    "T examples.",
+    premises=("prop3.4.T",),
 )
 
 printed_private = (bgm + sqrt(B * M)) * sqrt(p)
@@ -120,6 +131,7 @@ later_queries = {
 at("lemma3.10.kappa", "Lemma 3.10", "Drift threshold")(
     Choice({alpha: printed_rate, kappa: printed_kappa}, {"alpha": alpha}, printed_rate, later_queries),
     "Every count of Lemma 3.9 as printed is at most n at the printed alpha and kappa.",
+    premises=("eq2",),
 )
 
 tuned = {"terms": {"alpha": alpha}, "tuned": (alpha, kappa)}
@@ -127,6 +139,7 @@ at("lemma3.10.alpha", "Lemma 3.10", "Accuracy from the counts of Lemma 3.9")(
     Rate(alpha, printed_rate, constraints=later_queries, **tuned),
     "The best balance of the counts of Lemma 3.9 as printed, over alpha and kappa.",
     calculation=SAMPLE_SIZE,
+    premises=("eq2",),
 )
 
 # Every x_0 has a gradient below sqrt(2 B M): only accuracies beyond that say something.
@@ -145,6 +158,7 @@ at("thm3.11.alpha", "Theorem 3.11", "Accuracy")(
         Rate(alpha, printed_rate + first_query, constraints=ground_up, **ground),
     ),
     calculation=THEOREM,
+    premises=("prop3.4.T",),
 )
 
 counts = {"first O1": batch / n, **later_queries}
@@ -162,6 +176,7 @@ at("thm3.11.kappa", "Theorem 3.11", "Drift threshold, first call of O1 included"
             counts,
         ),
     ),
+    premises=("prop3.4.T",),
 )
 at("thm3.11.b", "Theorem 3.11", "Batch size of the first oracle")(
     Choice(
@@ -183,6 +198,7 @@ at("remark3.12", "Remark 3.12, abstract and Section 1.1", "Accuracy with constan
     Rate(alpha, sqrt(p) + n**-third, constraints=ground_up, **normalised, tilde=True),
     f"{ground_origin}. At B = G = M = 1, for p <= 1; the rate quoted for an FOSP is the same.",
     calculation=CROSSOVER,
+    premises=("prop3.4.T",),
 )
 
 # ---------------------------------------------------------------- Appendix A.2

@@ -103,6 +103,7 @@ average = {"decrease over window": per_escape / window}
 at("lemma3.3.average", "below Lemma 3.3", "Average decrease, in gamma")(
     Rate(per_step, gamma**2, average, normalised=(M,), order="Omega", tilde=True),
     "The decrease of Lemma 3.3 over its window.",
+    premises=("lemma3.3.decrease",),
 )
 
 with_step_size = {"decrease over window": (per_escape / window).subs(M, 1 / eta)}
@@ -110,6 +111,7 @@ at("prop3.4.average", "below Proposition 3.4", "Average decrease")(
     Rate(per_step, eta / gamma**2, with_step_size, order="Omega"),
     "The decrease of Lemma 3.3 over its window, with eta = 1/M.",
     (Severity.TYPOGRAPHICAL, "Omega(eta/gamma^2) should be Omega(eta gamma^2), as used for T.", eta * gamma**2),
+    premises=("lemma3.3.decrease",),
 )
 at("prop3.4.T", "Proposition 3.4", "Number of steps")(
     Rate(
@@ -124,6 +126,7 @@ at("prop3.4.T", "Proposition 3.4", "Number of steps")(
         tilde=True,
     ),
     "T times the least average decrease exceeds B. With eta = 1/M, as everywhere in the paper.",
+    premises=("lemma3.3.decrease",),
 )
 
 example = {gamma: 1, d: 100, iota: 0.01}

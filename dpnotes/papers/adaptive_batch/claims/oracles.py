@@ -7,7 +7,14 @@ import sympy
 from sympy import Integer, Max, Rational, erfc, exp, log, sqrt
 
 from dpnotes.papers.adaptive_batch.calculators import THEOREM, TREE
-from dpnotes.papers.adaptive_batch.claims.tools import ESTIMATOR, as_counted, chosen_nodes, counted_levels, num_levels, trees
+from dpnotes.papers.adaptive_batch.claims.tools import (
+    ESTIMATOR,
+    as_counted,
+    chosen_nodes,
+    counted_levels,
+    num_levels,
+    trees,
+)
 from dpnotes.papers.adaptive_batch.notation import *
 from dpnotes.theory.claims import Breach, Severity
 from dpnotes.theory.inequalities import Inequality
@@ -55,8 +62,8 @@ at("lemma3.7.O1", "Lemma 3.7, proof", "Sensitivity of the first oracle")(
             1,
             1e-6,
             2.0e-4,
-            "1024 leaves, G/b dominates: the noise of Lemma 3.7, its log to base 2 as in Algorithm 1 (0.0052 with ln), an "
-            "example replaced, a new tree at each call of O1",
+            "1024 leaves, G/b dominates: the noise of Lemma 3.7, its log to base 2 as in Algorithm 1 (0.0052 with ln), "
+            "an example replaced, a new tree at each call of O1",
             ESTIMATOR,
         ),
     ),
@@ -74,8 +81,8 @@ at("lemma3.7.O2", "Lemma 3.7, proof", "Sensitivity of the second oracle")(
             1,
             1e-6,
             2.0e-4,
-            "1024 leaves, g/b_t dominates: the noise of Lemma 3.7, its log to base 2 as in Algorithm 1 (0.0052 with ln), "
-            "an example replaced, a new tree at each call of O1",
+            "1024 leaves, g/b_t dominates: the noise of Lemma 3.7, its log to base 2 as in Algorithm 1 (0.0052 with "
+            "ln), an example replaced, a new tree at each call of O1",
             ESTIMATOR,
         ),
     ),
@@ -131,19 +138,20 @@ at("lemma3.7.sigma", "Lemma 3.7", "Noise that makes the algorithm private")(
     (
         Severity.PRIVACY,
         "log(1/delta)/epsilon does not follow from Theorem 2.2, which has 4 sqrt(log(Sigma) log(1/delta))/epsilon; it "
-        "is smaller unless delta <= Sigma^(-16). At (1, 1e-6) and 1024 leaves, where one of the two summands dominates, "
-        "28.02 times it is needed for a replaced example, and 13.8 is there, or 19.9 with log to base 2, as in Algorithm "
-        "1. Without the factor 2 for a replaced example 14.01 is needed, more than ln allows, and with either base it is "
-        "too small from 2^22 leaves on, since it does not grow with their number. With s = 2 max(G/b, g/b_t) "
-        "and mu the parameter of Gaussian DP that (epsilon, delta) allows, s sqrt(levels)/mu is enough if a new tree "
-        "is begun at each call of O1 (own.restart). With one tree throughout, as printed, it is not: see alg2.reset.",
+        "is smaller unless delta <= Sigma^(-16). At (1, 1e-6) and 1024 leaves, where one of the two summands "
+        "dominates, 28.02 times it is needed for a replaced example, and 13.8 is there, or 19.9 with log to base 2, as "
+        "in Algorithm 1. Without the factor 2 for a replaced example 14.01 is needed, more than ln allows, and with "
+        "either base it is too small from 2^22 leaves on, since it does not grow with their number. With s = 2 "
+        "max(G/b, g/b_t) and mu the parameter of Gaussian DP that (epsilon, delta) allows, s sqrt(levels)/mu is enough "
+        "if a new tree is begun at each call of O1 (own.restart). With one tree throughout, as printed, it is not: see "
+        "alg2.reset.",
         Identity(sigma, s * sqrt(num_levels) / mu, sqrt(counted_levels) * s / mu, instances=trees),
         Breach(
             1,
             1e-6,
             2.0e-4,
-            "1024 leaves, G/b dominates, log to base 2 as in Algorithm 1 (0.0052 with ln): an example replaced, new trees; "
-            "with examples put to zero it breaks from 2^22 leaves on",
+            "1024 leaves, G/b dominates, log to base 2 as in Algorithm 1 (0.0052 with ln): an example replaced, new "
+            "trees; with examples put to zero it breaks from 2^22 leaves on",
             ESTIMATOR,
         ),
     ),
@@ -258,16 +266,16 @@ at("lemma3.8.privacy", "Lemma 3.8", "The noise makes the algorithm private")(
     (
         Severity.PRIVACY,
         "2 log(1/delta) alpha/sqrt(d) does not grow with the number of leaves, although the noise has to: it is 27.6 "
-        "alpha/sqrt(d), or 39.9 with log to base 2, as in Algorithm 1, where one tree with 2^20 leaves, as printed, needs "
-        "52.8. With base 2 it breaks from 2^12 leaves on. It would do for examples put to zero and new trees. (The "
-        "corrected noise is for a new tree at each call of O1, see alg2.reset.)",
+        "alpha/sqrt(d), or 39.9 with log to base 2, as in Algorithm 1, where one tree with 2^20 leaves, as printed, "
+        "needs 52.8. With base 2 it breaks from 2^12 leaves on. It would do for examples put to zero and new trees. "
+        "(The corrected noise is for a new tree at each call of O1, see alg2.reset.)",
         noise_of_restarted_trees,
         Breach(
             1,
             1e-6,
             9.8e-5,
-            "2^20 leaves, one tree as printed, O1 asked at the half, an example replaced, log to base 2 as in Algorithm "
-            "1 (0.0034 with ln)",
+            "2^20 leaves, one tree as printed, O1 asked at the half, an example replaced, log to base 2 as in "
+            "Algorithm 1 (0.0034 with ln)",
             ESTIMATOR,
         ),
     ),
@@ -286,7 +294,9 @@ at("thm3.11.sigma", "Theorem 3.11", "Noise of the theorem")(
         "0.845 for examples put to zero, 0.9985 for replaced ones, and larger still if O1 is asked again in the "
         "middle. (The corrected noise is for a new tree at each call of O1, see alg2.reset.)",
         noise_of_restarted_trees,
-        Breach(1, 1e-6, 0.9985, "1024 leaves, the private term of b dominates, an example replaced, new trees", ESTIMATOR),
+        Breach(
+            1, 1e-6, 0.9985, "1024 leaves, the private term of b dominates, an example replaced, new trees", ESTIMATOR
+        ),
     ),
     calculation=THEOREM,
 )

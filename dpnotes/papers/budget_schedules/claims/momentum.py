@@ -431,8 +431,8 @@ at("thm4.8.alpha", "Theorem 4.8, and its proof", "Factor alpha' where T > That")
     "(with the corrected c_2), for the phase in which alpha' is used.",
     (
         Severity.TYPOGRAPHICAL,
-        "alpha' is defined twice and differently. The theorem does not use its own, which is 2 eta_0 gamma c_1 alpha of "
-        "the branch T <= That; the proof's is the one that its bound is made of.",
+        "alpha' is defined twice and differently. The theorem does not use its own, which is 2 eta_0 gamma c_1 alpha "
+        "of the branch T <= That; the proof's is the one that its bound is made of.",
         2 * eta0 * late_constant * alpha,
     ),
 )

@@ -29,14 +29,16 @@ at("thm4.9.variance", "Theorem 4.9, proof", "Variance of a stochastic private gr
     ),
 )
 at("thm4.9.sampling", "Section 4.3, above Theorem 4.9", "Sampling error of a batch")(
-    Inequality(D * sigma_g**2 / n, D * sigma_g**2 / n**2, {n: (1, 1e4)}, example={D: 1, sigma_g: 1, n: 627}, subject=var),
+    Inequality(
+        D * sigma_g**2 / n, D * sigma_g**2 / n**2, {n: (1, 1e4)}, example={D: 1, sigma_g: 1, n: 627}, subject=var
+    ),
     "The mean of n gradients that are drawn independently, with replacement, as the section has it: D sigma_g^2 is the "
-    "variance of one, which is what the hypothesis says at n = 1. The hypothesis, sigma_g xi/n with a constant sigma_g, "
-    "against it.",
+    "variance of one, which is what the hypothesis says at n = 1. The hypothesis, sigma_g xi/n with a constant "
+    "sigma_g, against it.",
     (
         Severity.RATE,
-        "sigma_g xi/n should be sigma_g xi/sqrt(n): the deviation of a mean of n gradients falls like 1/sqrt(n). With a "
-        "constant sigma_g the variance is too small by a factor n, or n (N - n)/(N - 1), about n (1 - n/N), without "
+        "sigma_g xi/n should be sigma_g xi/sqrt(n): the deviation of a mean of n gradients falls like 1/sqrt(n). With "
+        "a constant sigma_g the variance is too small by a factor n, or n (N - n)/(N - 1), about n (1 - n/N), without "
         "replacement: 627 and 234 at N = 1,000 and n = N sqrt(R) of the experiments. Theorems 4.9 and 4.10 rest on it.",
         D * sigma_g**2 / n,
     ),
@@ -95,14 +97,14 @@ at("thm4.14", "Theorem 4.14", "Stability of private gradient descent")(
         example={G: 1, part: 1, other: 1, N: 100, T: 45, eta: Rational(1, 2)},
         subject=SYMBOLS.symbol("s", "uniform stability", LOSS),
     ),
-    "Data sets of N samples that differ in one (Definition 3.4), f = G x theta: the means of the slopes differ by u G/N "
-    "+ v G/N where the exchanged sample is x = u in one and x = -v in the other, and T steps of eta move theta by T eta "
-    "times that. The losses at x = 1 differ by G times the difference. Convexity, which Bassily et al. (2019) assume "
-    "and the theorem does not repeat, is that of its section.",
+    "Data sets of N samples that differ in one (Definition 3.4), f = G x theta: the means of the slopes differ by u "
+    "G/N + v G/N where the exchanged sample is x = u in one and x = -v in the other, and T steps of eta move theta by "
+    "T eta times that. The losses at x = 1 differ by G times the difference. Convexity, which Bassily et al. (2019) "
+    "assume and the theorem does not repeat, is that of its section.",
     (
         Severity.CONSTANT,
-        "G^2 T eta/N should be 2 G^2 T eta/N for data sets of one size; G^2 T eta/N is right where a sample is left out. "
-        "The use below the theorem is not refuted: in this example the generalisation gap is G^2 T eta/N itself.",
+        "G^2 T eta/N should be 2 G^2 T eta/N for data sets of one size; G^2 T eta/N is right where a sample is left "
+        "out. The use below the theorem is not refuted: in this example the generalisation gap is G^2 T eta/N itself.",
         2 * G**2 * T * eta / N,
     ),
 )

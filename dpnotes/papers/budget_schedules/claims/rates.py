@@ -147,15 +147,15 @@ at("thm4.9.conclusions", "Section 4.3, below Theorem 4.10", "What stochastic gra
         example={horizon: 1e6},
         subject=SYMBOLS.symbol("ERUB - ERUB(full batch)", "what sampling adds to the excess risk bound"),
     ),
-    "The section says that the sampling adds alpha_g sigma_g^2 of the order D/(N^2 R), which fits the dynamic schedule, "
-    "so that its conclusions remain the same. Here the variance of a mean of n gradients, sigma_g^2 D/n, at n = N "
-    "sqrt(R), goes through the same recursion: D kappa sigma_g^2/(2 M n), at D = mu = sigma_g = 1, an initial gap of 1, "
-    "R = 2/5, and N to infinity.",
+    "The section says that the sampling adds alpha_g sigma_g^2 of the order D/(N^2 R), which fits the dynamic "
+    "schedule, so that its conclusions remain the same. Here the variance of a mean of n gradients, sigma_g^2 D/n, at "
+    "n = N sqrt(R), goes through the same recursion: D kappa sigma_g^2/(2 M n), at D = mu = sigma_g = 1, an initial "
+    "gap of 1, R = 2/5, and N to infinity.",
     (
         Severity.RATE,
         "With a sampling error of the order 1/sqrt(n) the term is D/(N sqrt(R)), which dominates D/(N^2 R), and even D "
-        "ln(N)/(N^2 R): at this batch size the bounds of both schedules are the same up to constants, and the advantage "
-        "of the dynamic one is lost in it.",
+        "ln(N)/(N^2 R): at this batch size the bounds of both schedules are the same up to constants, and the "
+        "advantage of the dynamic one is lost in it.",
         1 / (horizon * sqrt(R)),
     ),
 )

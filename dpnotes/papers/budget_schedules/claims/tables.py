@@ -102,8 +102,8 @@ row(
     "Momentum+zCDP, static, T <= That",
     small_error * (1 + 2 * eta0 * alpha / gamma * (log_steps / ell) ** 2),
     level,
-    "the branch T <= That of Theorem 4.7's proof, at the T of the theorem; it never applies to small errors (own.early). "
-    "The row has a constant c. beta = 1/2, eta_0 = 1/5.",
+    "the branch T <= That of Theorem 4.7's proof, at the T of the theorem; it never applies to small errors "
+    "(own.early). The row has a constant c. beta = 1/2, eta_0 = 1/5.",
     table_momentum,
 )
 at("table1.momentum_schedule", "Table 1, Momentum+zCDP, dynamic", "Momentum+zCDP, dynamic: schedule for t > That")(
@@ -171,8 +171,18 @@ one, sentence = Integer(1), "Table 2, high probability, "
 probable("eq17", "True risk of the dynamic schedule", "eq. (17)", one, tilde=True)
 cited(2, "GD_Adv", "GD+Adv", "the true risk is O(sqrt(D) ln^2(N) ln(1/p)/(p mu N R_MA)) at T = O(N^2)")
 cited(2, "SVRG_MA", "SVRG+MA", "the true risk is O(D ln(N)/(mu N^2 R_MA)) at T = O(ln(N^2 R_MA/D))")
-cited(2, "SSGD", "SSGD+zCDP", "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N) at T = O(N^2/(16 D/R^2 + 4 N))")
-cited(2, "SGD_MA", "SGD+MA", "the true risk is O(max(sqrt(D)/(N sqrt(R_MA)), 1/sqrt(N))) at T = O(min(N/8, N^2 R_MA/(32 D)))")
+cited(
+    2,
+    "SSGD",
+    "SSGD+zCDP",
+    "the true risk is O((1/sqrt(N) + 2 sqrt(D)/(sqrt(R) N)) ln N) at T = O(N^2/(16 D/R^2 + 4 N))",
+)
+cited(
+    2,
+    "SGD_MA",
+    "SGD+MA",
+    "the true risk is O(max(sqrt(D)/(N sqrt(R_MA)), 1/sqrt(N))) at T = O(min(N/8, N^2 R_MA/(32 D)))",
+)
 probable("table2.probability_static", "GD+zCDP, static", sentence + "GD+zCDP, static", log_N)
 probable("table2.probability_dynamic", "GD+zCDP, dynamic", sentence + "GD+zCDP, dynamic", one)
 probable("table2.probability_momentum_static", "Momentum, static, T > That", sentence + "momentum, static", log_N)

@@ -107,7 +107,13 @@ at("eq18.replacement", "Section 3 and eq. (18)", "Sensitivity when one example d
         "Then the sensitivity is 2G/N and the cost four times as large; eq. (18) holds for zeroing out one example at "
         "fixed N.",
         2 * G / N,
-        Breach(4, 1e-8, 0.0015, "R = 0.3927, as in Section 5, all spent; an example replaced", "full-batch gradients of Algorithm 1"),
+        Breach(
+            4,
+            1e-8,
+            0.0015,
+            "R = 0.3927, as in Section 5, all spent; an example replaced",
+            "full-batch gradients of Algorithm 1",
+        ),
     ),
 )
 

@@ -8,6 +8,7 @@ from dpnotes.papers.drift_escape.calculators import SELECTION, SHARED_RATE, SHAR
 from dpnotes.papers.drift_escape.claims.descent import fails
 from dpnotes.papers.drift_escape.claims.escape import one_third, probability
 from dpnotes.papers.drift_escape.claims.oracle import (
+    PROOF_OF_RATES,
     as_read,
     bracket,
     bracket_in_alpha,
@@ -88,10 +89,12 @@ at("remark2.sampling", "Remark 2, first term", "What m clients are worth without
     Rate(alpha, sampling_error(m * n), **of_kind("data")),
     "The terms of Theorem 3's proof without those of privacy, from Lemma 9: n examples of each client, noise averaged "
     "over m clients. The balance has m n where one client has n.",
+    premises=PROOF_OF_RATES,
 )
 at("remark2.privacy", "Remark 2, second term", "What m clients are worth under privacy")(
     Rate(alpha, private_error(sqrt(m) * n * epsilon), **of_kind("privacy")),
     "The terms of Theorem 3's proof without those of the data. The balance has sqrt(m) n where one client has n.",
+    premises=PROOF_OF_RATES,
 )
 at("alg4.gradient", "Algorithm 4, line 3", "Noise of a gradient in Algorithm 4")(
     Rate(
@@ -132,7 +135,8 @@ at(
         Severity.CONSTANT,
         "The noise carries c_1, the threshold does not: where the noise is more than alpha and the sampling error, "
         "which the threshold allows for too, a critical point is likely rejected unless log(16/omega') >= c_1. Lemma "
-        "10 asks for the factor 4 sqrt(c_1) in the threshold.",
+        "10 asks for the factor 4 sqrt(c_1) in the threshold. (The noise of the chosen one of T points takes log(16 T/"
+        "omega'), see thm4.union.)",
         Inequality(tail, 4 * sqrt(c1) * allowed, where=noise),
     ),
 )
@@ -150,13 +154,45 @@ at(
     "The edge 2 sqrt(d) of the spectrum of a symmetric matrix with independent standard Gaussian entries." + as_read,
     (
         Severity.CONSTANT,
-        "The noise carries c_2, the threshold does not: where the noise is more than the other terms of the "
-        "threshold, even a zero Hessian is likely rejected unless log(32/omega') >= 4 c_2. 2 sigma_2 (sqrt(d) + "
-        "sqrt(log(16/omega')))/sqrt(m) is exceeded with probability omega'/8 at most.",
+        "The noise carries c_2, the threshold does not: where the noise is more than the other terms of the threshold, "
+        "even a zero Hessian is likely rejected unless log(32/omega') >= 4 c_2. 2 sigma_2 (sqrt(d) + "
+        "sqrt(log(16/omega')))/sqrt(m) is exceeded with probability omega'/8 at most, for a fixed point; for the "
+        "chosen one of T points log(16 T/omega') stands for log(16/omega') (thm4.union).",
         Inequality(
             curvature_tail,
             2 * M * sqrt(c2 * d * T * log(1 / delta)) * (sqrt(d) + sqrt(log(16 / omega_s))) / (sqrt(m) * n * epsilon),
             where=curvature_noise,
+        ),
+    ),
+)
+
+# ---------------------------------------------------------------- Theorem 4, second part
+one_off = SYMBOLS.symbol(
+    "P[a bound fails]", "probability that a bound of x_o fails", latex="P[\\mathrm{a~bound~fails}]"
+)
+at("thm4.union", "Appendix F.3, (114) to (121)", "Bounds of a point that is chosen by its noise")(
+    Inequality(
+        1 - (1 - fails) ** T,
+        omega_s / 2,
+        {omega_s: (1e-9, 0.5), T: (1, 1000)},
+        where={fails: omega_s / 2},
+        example={omega_s: 0.1, T: 100},
+        subject=one_off,
+    ),
+    "(114) to (117) follow 'the same arguments as for x_p', a fixed point, with probability 1 - omega'/2. But x_o is "
+    "the first of T candidates whose noisy values pass: where a bound fails with probability p for each of them, "
+    "independently, it fails for some with 1 - (1 - p)^T.",
+    (
+        Severity.PROOF,
+        "A union bound over the T candidates is missing: omega'/(2T) for omega'/2, so that log(T/omega') stands for "
+        "log(1/omega') in (114) to (121), with data S_j that the candidates do not depend on. The thresholds of "
+        "Algorithm 4 serve the fixed x_p of the first part, and may stay; (10) hides the logarithm.",
+        Inequality(
+            1 - (1 - fails) ** T,
+            omega_s / 2,
+            {omega_s: (1e-9, 0.5), T: (1, 1000)},
+            where={fails: omega_s / (2 * T)},
+            subject=one_off,
         ),
     ),
 )
@@ -209,7 +245,8 @@ at("eq98", "eq. (98) and (99)", "Logarithm that the deviation of a Hessian needs
     (
         Severity.CONSTANT,
         "The norm needs 2d: with the printed t the probability is omega'/4. log(16d/omega') for log(8d/omega'), in t "
-        "and in the condition, repairs it.",
+        "and in the condition, repairs it for a fixed point; for that which "
+        "is chosen out of T, log(16 T d/omega') (thm4.union).",
         log(16 * d / omega_s),
     ),
 )

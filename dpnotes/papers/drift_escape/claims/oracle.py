@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import sympy
 from sympy import Add, Eq, Integer, Max, Mod, Piecewise, Rational, Sum, log, sqrt
 
 from dpnotes.papers.drift_escape.calculators import RATE, ROOT, SAMPLES
@@ -154,6 +153,7 @@ at("lemma8", "Lemma 8", "Number of fresh gradients")(
         logs=(ell,),
     ),
     "R kappa/(6 eta) - 5 T eta chi^2 <= U, with T of (72). The lemma says O, but T carries logarithms: O~.",
+    premises=("lemma8.resets",),
 )
 fall = 4 * chi * radius + M * radius**2 / 2
 total_decrease = SYMBOLS.symbol("total decrease", "sum of the decreases of all pieces of the path", LOSS)
@@ -337,6 +337,9 @@ def balanced_threshold(count: Any, scale: Any) -> Any:
     return G**2 * U * eta / (count * alpha**2) + G * sqrt(d) * U * eta / (scale * alpha)
 
 
+PROOF_OF_RATES = ("lemma8", "thm2.noise")  # the number of fresh gradients, and noise that is fresh in every step
+
+
 def rates(
     at: Section, place: str, appendix: str, count: Any, scale: Any, clients: Any, rate: Calculator, samples: Calculator
 ) -> None:
@@ -374,6 +377,7 @@ def rates(
             printed + (d / (count * scale**2)) ** Rational(2, 17),
         ),
         calculation=rate,
+        premises=PROOF_OF_RATES,
     )
     at(f"{place}.kappa.sampling", f"Theorem {number}", "First member of kappa")(
         Crossover(members[0], members[2], kappa, sampling),
@@ -389,6 +393,7 @@ def rates(
         "G and M >= sqrt(rho alpha)." + reading,
         (Severity.RATE, f"The term (G^2 M^4 U^3/sqrt(rho))^(2/17) {third} is lost.", full + mixed_error(count, scale)),
         calculation=samples,
+        premises=PROOF_OF_RATES,
     )
     at(f"{place}.parameters", f"Theorem {number}", f"Parameters of Theorem {number}")(
         choice(count, scale, clients, full, Max(sampling, privacy)),
@@ -401,6 +406,7 @@ def rates(
             choice(count, scale, clients, full + mixed_error(count, scale), balanced_threshold(count, scale)),
         ),
         calculation=rate,
+        premises=PROOF_OF_RATES,
     )
 
 
@@ -439,16 +445,12 @@ at("thm2.noise", "eq. (3) and Condition 1, as Theorem 2 uses them", "Correlation
 
 all_steps = Rational(5, 4) * U * s**2 * mu**4 * ell / (chi**2 * eta)
 counted = 6 * eta / kappa * (U + 5 * all_steps * eta * chi**2)
-used = sympy.expand((b1 * counted + b2 * all_steps).xreplace(batches))
+used = (b1 * counted).xreplace(batches), (b2 * all_steps).xreplace(batches)
 used_examples = SYMBOLS.symbol("n_used", "examples that are used", latex="n_{used}")
 at("thm2.budget", "Appendix E.3, first lines", "Examples that are used")(
-    Inequality(used, n, {n: (1, 1e9), ell: (1, 100)}, example={n: 10**6, s: 10, mu: 3, ell: 20}, subject=used_examples),
+    Rate(used_examples, n, {"fresh gradients": used[0], "differences": used[1]}, logs=(ell, mu), normalised=(s,)),
     "b_1 R + b_2 T with T of (72), where ell stands for its logarithm, and R = (6 eta/kappa)(U + 5 T eta chi^2) of "
-    "Lemma 8's proof; the paper counts O(n), and says that no example is used twice.",
-    (
-        Severity.CONSTANT,
-        "The count is ((75/4 + 5/8) s^2 mu^4 ell + 3) n, more than there are. Batches n/(2 R_max) and n/(2 T_max), "
-        "with a guard that stops when the examples run out, use n; examples used twice would break privacy.",
-        Identity(used_examples, n, (b1 * fresh + b2 * T), where={b1: n / (2 * fresh), b2: n / (2 * T)}),
-    ),
+    "Lemma 8's proof, at the printed batches; the paper counts O(n). In numbers it is ((75/4 + 5/8) s^2 mu^4 ell + 3) "
+    "n: batches smaller by that, n/(2 R_max) and n/(2 T_max), use n, and a guard stops where the examples run out.",
+    premises=("lemma8",),
 )

@@ -6,6 +6,7 @@ from dpnotes.papers.drift_escape.calculators import PARAMETERS, RATE, REPEATS
 from dpnotes.papers.drift_escape.claims.descent import by_error, effective_steps
 from dpnotes.papers.drift_escape.claims.escape import by_iota, by_radius, by_steps, one_fifth, one_third
 from dpnotes.papers.drift_escape.claims.oracle import (
+    PROOF_OF_RATES,
     mixed_error,
     ones,
     private_error,
@@ -33,6 +34,7 @@ at.own("rate", "Rate of the adaptive oracle, with constants and logarithms")(
     ),
     "The terms of Theorem 2 with the logarithms of (4), Lemma 7 and (72), each written as ell.",
     calculation=RATE,
+    premises=PROOF_OF_RATES,
 )
 
 sampling, privacy, mixed = n**-one_third, p ** Rational(2, 5), (p**2 / n) ** Rational(2, 17)
@@ -63,6 +65,7 @@ at.own("step_one_over_M", "Rate with step size 1/M and the same oracle")(
     ),
     "The terms of Theorem 2 with eta <= 1/M in place of (4). The exponent 3/7 of prior work comes from the step size "
     "alone; a third term appears here as well.",
+    premises=PROOF_OF_RATES,
 )
 
 saddles = {**rate_terms(), "fresh gradients at saddles": b1 * U * sqrt(rho) / (alpha ** Rational(3, 2) * n)}
@@ -71,6 +74,7 @@ at.own("restarts", "Rate with a fresh gradient at each saddle")(
         alpha, n ** Rational(-2, 7) + share ** Rational(2, 5), {"alpha": alpha}, tuned, saddles, plain, normalised=ones
     ),
     "The terms of Theorem 2, and U sqrt(rho)/alpha^(3/2) more fresh gradients, one at each saddle.",
+    premises=("thm2.noise",),
 )
 
 third = (d / n**3) ** Rational(2, 17)

@@ -27,6 +27,26 @@ log_ratio = SYMBOLS.symbol(
     "log ratio", "log(2d/omega)/log(2/omega)", latex="\\frac{\\log(2d/\\omega)}{\\log(2/\\omega)}"
 )
 example = {d: 2, omega: 0.5}
+unsigned = SYMBOLS.symbol("|sum v_i|", "norm of a sum of p random vectors", LOSS / LENGTH, latex="\\|\\sum_i v_i\\|")
+variances = SYMBOLS.symbol("V", "max of the sum of the squared scales and b", (LOSS / LENGTH) ** 2)
+failing = SYMBOLS.symbol("p", "probability that a bound fails")
+at("lemma12.root", "Lemma 12, eq. (15)", "Logarithm of a sum with random scales")(
+    Identity(
+        unsigned,
+        C * sqrt(variances) * iota,
+        C * sqrt(variances * log(1 / failing)),
+        {failing: exp(-iota)},
+        example={C: 1, variances: 1, iota: 4},
+    ),
+    "Lemma 11 for fixed scales, with log(1/p) for log(2d/p), at p = e^-iota: where the scales do not vary, Lemma 12 is "
+    "that lemma. (40) and eq. (4) use it with iota under the root.",
+    (
+        Severity.TYPOGRAPHICAL,
+        "iota belongs under the root, as in Lemma 11, in the source, and where the lemma is used. As printed it is "
+        "true for iota >= 1, but gives sqrt(iota) more than (40) takes from it.",
+        C * sqrt(variances * iota),
+    ),
+)
 at("cor3", "proof of Corollary 3", "Logarithm in the scale of a sum")(
     Inequality(
         log(2 * d / omega) / log(2 / omega), 2 * log(d), {omega: (1e-9, 0.999)}, example=example, subject=log_ratio
@@ -107,6 +127,34 @@ at("def7", "Definition 7, first sentence", "Privacy loss of the Gaussian mechani
 )
 
 noisy = {multiplier: 2 * epsilon / sqrt(c1 * log(1 / delta))}
+released = {multiplier: 2 * epsilon * sqrt((1 / c1 + 1 / c2) / log(1 / delta))}
+enough_of = SYMBOLS.symbol("epsilon_all", "privacy loss of all releases that is not exceeded", latex="\\epsilon_{all}")
+at("thm4.privacy", "Theorem 4, with Algorithm 4, lines 3 and 4", "Privacy of the selection for every epsilon")(
+    Inequality(
+        least_epsilon(multiplier),
+        epsilon,
+        {epsilon: (0.01, 1e5), c1: (1, 100), c2: (1, 100)},
+        where=released,
+        example={epsilon: 1000, delta: 1e-5, c1: 10, c2: 10},
+        subject=epsilon_min,
+    ),
+    "T gradients of sensitivity 2G/n and T Hessians of 2M sqrt(d)/n, released with the printed noise, are one Gaussian "
+    "of z = 2 epsilon sqrt((1/c_1 + 1/c_2)/log(1/delta)); the theorem asks for epsilon > 0 only.",
+    (
+        Severity.EDGE,
+        "As in Theorem 2: no constants c_1, c_2 serve for all epsilon. For epsilon <= log(1/delta) the constant 12 + 8 "
+        "sqrt(2) = 23.3 is enough for both.",
+        Inequality(
+            multiplier**2 / 2 + multiplier * sqrt(2 * log(1 / delta)),
+            epsilon,
+            {epsilon: (0.01, 30)},
+            where={multiplier: released[multiplier].xreplace(dict.fromkeys((c1, c2), 12 + 8 * sqrt(2)))},
+            conditions=(epsilon <= log(1 / delta),),
+            subject=enough_of,
+        ),
+    ),
+)
+
 enough = SYMBOLS.symbol("epsilon_enough", "privacy loss that is not exceeded", latex="\\epsilon_{enough}")
 at("thm2.privacy", "Theorem 2, with Algorithm 2, line 5", "Privacy of a fresh gradient for every epsilon")(
     Inequality(

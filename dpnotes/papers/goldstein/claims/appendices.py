@@ -120,7 +120,7 @@ at("thmB.5.rate", "Theorem B.5", "Sample size with Lasry-Lions smoothing")(
     "Proposition B.4 with L0 = L and L1 = 1/lambda at most beta, and 3 lambda L at most alpha; for R >= "
     "alpha/sqrt(d), since x_0 within alpha of a minimiser is stationary.",
     (
-        Severity.CONSTANT,
+        Severity.RATE,
         "Inherits Fact B.2 (iv), whose smoothness L/lambda should be 1/lambda: L^(4/3) should be L, as the units show.",
         n_b5,
     ),

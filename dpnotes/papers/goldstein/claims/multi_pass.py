@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from sympy import Expr, Integer, Max, Min, Rational, expand, sign, sqrt
+from sympy import Expr, Integer, Max, Min, Rational, expand, log, sign, sqrt
 
 from dpnotes.papers.goldstein import calculators as calculate
 from dpnotes.papers.goldstein.claims.introduction import general, multi_origin, n31, sample_size
@@ -67,7 +67,7 @@ at("thm4.1.parameters", "Theorem 4.1, and its proof", "Parameters of many passes
     multi_parameters(alpha * move, steps / alpha, m41, fine),
     "The terms of the proof at the printed parameters and n, against beta.",
     (
-        Severity.RATE,
+        Severity.TYPOGRAPHICAL,
         "D = alpha^2 beta^2/L^2 is no length, and T = Phi L^2/(alpha^2 beta^3) no number: from L sqrt(D/alpha) = beta "
         "and Phi/(D T) = beta follow D = alpha beta^2/L^2 and T = Phi L^2/(alpha beta^3). In units with alpha > 1 the "
         "printed D misses beta (alpha = 4, beta = 0.1, L = 1: the second term is 0.2); for alpha < 1 it takes 1/alpha "
@@ -136,6 +136,26 @@ at("lemma4.3.sigma2", "Lemma 4.3", "Noise of increments")(
         {"composition": sqrt(T) * (root * L / alpha * 2 * D / n) / sigma2 * sqrt(ell) / epsilon},
     ),
     "T Gaussian releases of sensitivity L sqrt(d) D/(alpha n).",
+)
+
+resets = T / period
+at("lemma4.3.epsilon", "Lemma 4.3, and Theorem 4.1", "Noise of resets for a large privacy loss")(
+    Inequality(
+        sqrt(resets) * 2 * L / n / sqrt(2 * epsilon),
+        c * L * sqrt(T * log(1 / delta) / period) / (n * epsilon),
+        {epsilon: (1, 1e6), c: (1, 100), n: (1, 1e6), T: (1, 1e6), period: (1, 1e6)},
+        example={T: 1, period: 1, L: 1, n: 1, epsilon: 1000, delta: 1e-6, c: 10},
+        subject=sigma1,
+    ),
+    "T/Sigma Gaussian releases of sensitivity 2L/n have the ratio mu = sqrt(T/Sigma) (2L/n)/sigma_1; as in "
+    "prop2.5.epsilon, delta <= 1/4 at epsilon >= 1 takes mu < sqrt(2 epsilon). The O is taken with a constant c.",
+    (
+        Severity.EDGE,
+        "No constant serves for every epsilon > 0, which Theorem 4.1 allows: with the constant 10 and T/Sigma = 1, "
+        "delta is 1.0 at epsilon = 1,000. Assume epsilon <= log(1/delta), or take sqrt(T/Sigma) (2L/n) (sqrt(l + "
+        "epsilon) + sqrt(l))/(epsilon sqrt 2) with l = ln(1/delta), which always suffices.",
+        sqrt(2 * resets) * L / n * (sqrt(log(1 / delta) + epsilon) + sqrt(log(1 / delta))) / epsilon,
+    ),
 )
 
 multi_sensitivity = {
@@ -262,10 +282,9 @@ at("lemma6.3.reset", "Lemma 6.3, first case", "Sensitivity of a reset with gradi
     "One of B1 gradients, of norm u L, is replaced by another of norm v L, which may be opposite.",
     (
         Severity.CONSTANT,
-        "The exact bound L/B1 should be 2L/B1: f = L x_1 and f = -L x_1. With the logarithms of "
-        "Proposition 2.5 to base 2, as those of Algorithm 1, its constant 4 makes up for the factor: at delta = 1e-6 "
-        "nothing breaks for epsilon up to 20, whatever the period. (With ln, it would not at a period of 2, from epsilon "
-        "= 2 on.)",
+        "The exact bound L/B1 should be 2L/B1: f = L x_1 and f = -L x_1. With the logarithms of Proposition 2.5 to "
+        "base 2, as those of Algorithm 1, its constant 4 makes up for the factor: at delta = 1e-6 nothing breaks for "
+        "epsilon up to 20, whatever the period. (With ln, it would not at a period of 2, from epsilon = 2 on.)",
         2 * L / B1,
     ),
 )

@@ -18,7 +18,7 @@ from dpnotes.papers.noisy_sgd.notation import SCALES
 from dpnotes.theory.claims import Breach, Severity
 from dpnotes.theory.inequalities import Inequality, Monotone
 from dpnotes.theory.rates import Choice, Rate
-from dpnotes.theory.statements import Identity
+from dpnotes.theory.statements import Identity, Reason, Uncheckable
 
 at, CLAIMS = PAPER.section()
 
@@ -379,4 +379,12 @@ at("sec4.monotone", "Section 4", "A larger epsilon gives a better solution")(
     ),
     "alpha^2 = sqrt(L f_max d) (C + alpha sqrt(ell))/(n epsilon), solved for alpha; C is the part of the gradient "
     "bound without alpha.",
+)
+at("sec4.figures", "Section 4 and Appendix A", "What the figures are cited for")(
+    Uncheckable(
+        "Figure 3(a) verifies that gradients are at most 2.5 long; Figure 3(b) compares with Figure 2(a); one A100",
+        Reason.NO_FORMULA,
+    ),
+    "Figure 3(a) shows training accuracy, by its caption, and no norms. Figure 3(b) is of CIFAR-10, as Figure 1(a), "
+    "and Figure 2(a) of CIFAR-100. Section 4 names an A100, Appendix A an RTX A5000.",
 )

@@ -462,6 +462,7 @@ at("thmB.13.share", "Theorem B.13", "Share of second-order stationary points")(
         where={first_share: Rational(1, 4), second_share: Rational(1, 4)},
     ),
     "At most a quarter of large gradients (Lemma B.3), and at most a quarter of saddle points (Lemma B.12).",
+    premises=("lemmaB.12.probability",),
 )
 
 # ---------------------------------------------------------------- Lemma C.1
@@ -483,6 +484,28 @@ at("lemmaC.1.cross", "Lemma C.1, proof", "Cross term of gradients and minibatch 
     "The mean inequality at nu = 16; 4 in place of 16 before the variance is enough.",
 )
 
+too_large = SYMBOLS.symbol(
+    "P[cross > eta*sqrt(S*sigma**2/(delta_t*B))]",
+    "probability of a large cross term, against the sum as it turns out",
+    latex="P[\\mathrm{cross} > \\eta \\sqrt{S \\sigma^2/(\\tilde\\delta B)}]",
+)
+rarely = {delta_t: (1e-6, 0.5), t: (1, 300)}
+at("lemmaC.1.chebyshev", "Lemma C.1, proof", "Chebyshev's inequality with a random sum")(
+    Inequality(1 - (1 - delta_t) ** t, delta_t, rarely, example={t: 10, delta_t: 0.01}, subject=too_large),
+    "S is the sum of the squared gradients as they turn out, where Chebyshev's inequality has its mean. Noise that is "
+    "large, sigma/sqrt(B delta_t), with probability delta_t, else 0, and gradients that grow by a large factor until "
+    "it strikes: the last gradient is nearly all of S, and the bound fails once the noise strikes in one of t "
+    "iterations.",
+    (
+        Severity.PROOF,
+        "With the sum as it turns out the failure is up to t delta_t, not delta_t, and no more: the cross term is at "
+        "most sqrt(S) times the root of the sum of the squared noises (Cauchy and Schwarz, Markov). The condition "
+        "would be d Delta^2 > t sigma^2/(delta_t B). Nothing is known to break: on a smooth objective gradients cannot "
+        "grow that fast.",
+        t * delta_t,
+    ),
+)
+
 name = SYMBOLS.symbol("least", "what d Delta^2 has to exceed", GRADIENT**2)
 example = {sigma: 1, B: 100, delta_t: 0.01, d: 10, Delta: 1}
 at("lemmaC.1.condition", "Lemma C.1, proof, last line", "Condition on the noise, as it is used")(
@@ -491,8 +514,7 @@ at("lemmaC.1.condition", "Lemma C.1, proof, last line", "Condition on the noise,
     (
         Severity.TYPOGRAPHICAL,
         "'using d Delta^2/(delta_t B)' should be 'using d Delta^2 > sigma^2/(delta_t B)', the condition of the lemma. "
-        "(Chebyshev's inequality is applied with the sum of the squared gradients as they turn out, where it needs "
-        "their mean; and Lemma C.2 argues 'by B', which Appendix C does not assume.)",
+        "(Lemma C.2 argues 'by B', which Appendix C does not assume.)",
         sigma**2 / (delta_t * B),
     ),
 )

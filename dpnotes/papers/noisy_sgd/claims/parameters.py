@@ -96,7 +96,7 @@ at("defB.1.constants", "Definition B.1 and the proofs of B.5, B.8 to B.12", "The
     "at least 16 by its proof; B.10 with B.11 needs 2 c c_R c_I <= 1/20 with the c of Lemma B.9, at least 1; B.8, and "
     "with it B.9, needs I >= 2/(eta gamma), that is c_I >= 2.",
     (
-        Severity.CONSTANT,
+        Severity.PROOF,
         "c_I, c_R and c_F cannot be chosen as the proofs ask with T = 64 f_max/(eta alpha^2): together they give "
         "c_I^4 <= 0.002 (for constants c of 1), but escaping takes c_I >= 2, and in fact a logarithm. T must be "
         "longer by a factor of about c_I^4, that is polylogarithmically.",
@@ -209,6 +209,35 @@ at("lemmaB.12.share", "Lemma B.12, proof", "Share of the buckets that decrease t
         "1/10 should be at most 1/24 - 1/100 = 19/600, about 1/32, even if exactly a third of the escapes succeed. T "
         "is then longer by the factor 3.2.",
         Rational(19, 600),
+    ),
+)
+
+tried = SYMBOLS.symbol("k", "number of buckets with a saddle point that may escape", domain=COUNT)
+none_escapes = SYMBOLS.symbol("P[no escape]", "probability that no bucket escapes", latex="P[\\mathrm{no~escape}]")
+at("lemmaB.12.probability", "Lemma B.12, with its proof", "Probability that enough buckets escape")(
+    Inequality(
+        Rational(2, 3) ** tried,
+        T * delta_t,
+        {tried: (1, 100), T: (1, 1e6), delta_t: (1e-9, 1e-3)},
+        example={tried: 8, T: 1000, delta_t: 1e-6},
+        subject=none_escapes,
+    ),
+    "Each bucket with a saddle point escapes with probability 1/3 (Lemma B.11), here independently: none of k does "
+    "with (2/3)^k, which does not depend on delta_t.",
+    (
+        Severity.PROOF,
+        "The chance of 1/3 for a bucket becomes 1 - T delta_t for a share of all of them without a step of "
+        "concentration, and no least number of buckets is asked for: of 8, none escapes with probability 0.039. One in "
+        "k escapes where k >= log(1/(T delta_t))/log(3/2); one in six of k does with probability 1 - exp(-k/18), by "
+        "Hoeffding's inequality for martingales. For alpha small against f_max there are enough, T/I of the order "
+        "sqrt(rho) f_max/alpha^(3/2).",
+        Inequality(
+            Rational(2, 3) ** tried,
+            T * delta_t,
+            {tried: (1, 100), T: (1, 1e6), delta_t: (1e-9, 1e-3)},
+            conditions=(tried >= log(1 / (T * delta_t)) / log(Rational(3, 2)),),
+            subject=none_escapes,
+        ),
     ),
 )
 

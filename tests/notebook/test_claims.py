@@ -139,7 +139,8 @@ def test_every_row_of_every_paper_can_be_opened(checked):
 def test_counts_add_up(checked):
     verdicts = {one.id: checked.of(one) for one in CLAIMS}
     table = counts_table(CLAIMS, verdicts)
-    *kinds, total = table.rows
+    *kinds, total, conditional = table.rows
+    assert conditional[0] == "confirmed conditionally" and 0 < int(conditional[-1]) < int(total[-1])
     assert int(total[-1]) == len(CLAIMS) == sum(int(row[-1]) for row in kinds)
     assert table.columns == ["verdict", "budget_schedules", "drift_escape", "all papers"]
     (contradicted,) = [row for row in kinds if row[0] == "contradicted"]

@@ -11,6 +11,8 @@ from dpnotes.papers import claim, paper
 from dpnotes.papers.budget_schedules import calculators
 from dpnotes.papers.budget_schedules import notation as s
 from dpnotes.papers.budget_schedules.claims import rates
+from dpnotes.theory.cache import Verdicts
+from dpnotes.theory.statements import Reason
 
 
 @pytest.mark.parametrize(
@@ -24,6 +26,9 @@ from dpnotes.papers.budget_schedules.claims import rates
         ("lemma4.4.gap", "at T = 4, q_1 = 1, q_2 = 4, q_3 = 9, q_4 = 16: stated 516, derived 20"),
         ("lemmaC.7.sum", "at beta = 0.9, i = 3, t = 5: stated -0.9, derived 6.431"),
         ("thm4.11", "at G = 1, N = 1000000, mu = 1, p = 0.1, r = 1: quantity 0.5, bound 0.00104"),
+        ("thm4.9.sampling", "at D = 1, n = 627, sigma_g = 1: quantity 0.001595, bound 2.544e-06"),
+        ("thm4.14", "at G = 1, N = 100, T = 45, eta = 0.5, u = 1, v = 1: quantity 0.45, bound 0.225"),
+        ("thm4.6.absorbed", "stated in F x^-1, derived in F^2 x^-2"),
         ("lemmaC.5", "at N = 2, theta = 0.5, u = 1, v = 1: quantity 0.75, bound 0.625"),
         (
             "thm4.8.rate",
@@ -200,3 +205,49 @@ def test_gain_in_the_papers_experiments():
 def test_calculators_refuse_what_is_outside(name, numbers, error, message):
     with pytest.raises(error, match=message):
         calculate(name, **numbers)
+
+
+# ---------------------------------------------------------------- what was missing, or too mild
+def test_stability_of_gradient_descent_on_data_of_one_size():
+    """Theorem 4.14, by running gradient descent on f = G x theta: twice the print, while the gap is the print."""
+    G, N, T, eta = 1.0, 100, 45, 0.5
+
+    def descended(data):
+        theta = 0.0
+        for _ in range(T):
+            theta -= eta * G * float(np.mean(data))
+        return theta
+
+    data = np.ones(N)
+    other = data.copy()
+    other[0] = -1
+    assert G * abs(descended(data) - descended(other)) == pytest.approx(0.450)
+    left_out = (np.sum(data) - data[0]) / N  # of a mean over a fixed N
+    assert G * T * eta * G * abs(np.mean(data) - left_out) == pytest.approx(0.225), "G^2 T eta/N, as printed"
+    # E of population loss (0) minus empirical loss, over samples of +-1: the use below the theorem is not refuted.
+    draws = np.random.default_rng(0).choice([-1.0, 1.0], size=(20_000, N)).mean(axis=1)
+    assert np.mean(T * eta * G**2 * draws**2) == pytest.approx(0.225, rel=0.05)
+
+
+def test_the_sampling_error_of_a_batch_falls_like_its_root():
+    """Section 4.3: 627 times what sigma_g xi/n says with replacement, 234 times without, at N = 1,000."""
+    N, n, generator = 1000, 627, np.random.default_rng(0)
+    data = generator.standard_normal(N)
+    data = (data - data.mean()) / data.std()
+    means = {True: [], False: []}
+    for replace, found in means.items():
+        found += [generator.choice(data, n, replace=replace).mean() for _ in range(4000)]
+    factors = {replace: np.mean(np.square(found)) * n**2 for replace, found in means.items()}
+    assert factors[True] == pytest.approx(627, rel=0.08) and factors[False] == pytest.approx(234, rel=0.08)
+    assert round(n * (N - n) / (N - 1)) == 234 and round(N * math.sqrt(0.3927)) == n
+
+
+def test_what_rests_on_the_sampling_error_is_conditional():
+    with Verdicts() as known:
+        assert known.word(claim("budget_schedules.thm4.9.bound")) == "exact, given thm4.9.sampling"
+        assert not known.of(claim("budget_schedules.thm4.9.conclusions")).confirms
+
+
+def test_an_empirical_sentence_is_no_erratum():
+    sentence = claim("budget_schedules.intro.stricter")
+    assert sentence.erratum is None and sentence.check().evidence == Reason.EMPIRICAL

@@ -533,3 +533,33 @@ def test_selection_sizes():
 def test_calculators_refuse_what_is_outside(name, numbers, message):
     with pytest.raises(ValueError, match=message):
         calculate(name, **numbers)
+
+
+# ---------------------------------------------------------------- chances
+def test_eight_buckets_may_all_fail_to_escape():
+    """Lemma B.12: each escapes with probability 1/3, so that none does with (2/3)^8; enough buckets mend it."""
+    assert stats.binom.pmf(0, 8, 1 / 3) == pytest.approx(0.039, abs=5e-4)
+    for delta in (1e-3, 1e-6):
+        buckets = math.ceil(18 * math.log(1 / delta))
+        assert stats.binom.cdf(math.floor(buckets / 6), buckets, 1 / 3) <= delta, "one in six, by Hoeffding"
+
+
+def test_chebyshev_with_the_sum_as_it_turns_out():
+    """Lemma C.1: gradients that grow until the noise strikes, against sqrt(S sigma^2/(delta B)) with this S."""
+    delta, t, growth = 0.01, 10, 1e3
+    struck = np.random.default_rng(0).random((200_000, t)) < delta
+    noise = np.where(struck, np.random.default_rng(1).choice([-1.0, 1.0], struck.shape), 0) / np.sqrt(delta)
+    noise *= 1 + 1e-3  # so that it is over the line; sigma^2/B = 1.002
+    before = np.cumsum(struck, axis=1) - struck > 0
+    gradients = np.where(before, 0, growth ** np.arange(t))
+    cross, squares = np.abs(np.sum(gradients * noise, axis=1)), np.sum(gradients**2, axis=1)
+    failed = np.mean(cross > np.sqrt(squares / delta))
+    assert failed == pytest.approx(1 - (1 - delta) ** t, rel=0.05) and failed > 9 * delta
+    mean = np.mean(cross > np.sqrt(np.mean(squares) / delta))
+    assert mean <= 1.1 * delta, "control: Chebyshev's own inequality, with the mean"
+
+
+def test_the_gaps_of_the_proofs_are_called_gaps():
+    for name in ("lemmaB.12.probability", "lemmaC.1.chebyshev", "defB.1.constants"):
+        erratum = claim(f"noisy_sgd.{name}").erratum
+        assert erratum is not None and erratum.severity == Severity.PROOF, name

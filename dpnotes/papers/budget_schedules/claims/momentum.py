@@ -118,7 +118,9 @@ def momentum_bound(
     )
 
 
-absorbed = SYMBOLS.symbol("Var(nu_t)", "variance of a coordinate of the absorbed noise", (LOSS / LENGTH) ** 2)
+absorbed = SYMBOLS.symbol(
+    "Var(nu_t)", "variance of a coordinate of the absorbed noise", (LOSS / LENGTH) ** 2, latex="\\mathrm{Var}(\\nu_t)"
+)
 at("thm4.6.absorbed", "Appendix D.2, first line", "Noise with its scale absorbed")(
     Identity(absorbed, G * sigma**2 / N, (G * sigma / N) ** 2, example={G: 2, sigma: 1, N: 10}),
     "nu_t times C sigma_t/N, where the appendix writes C for G.",
@@ -129,7 +131,11 @@ at("thm4.6.absorbed", "Appendix D.2, first line", "Noise with its scale absorbed
     ),
 )
 
-averaged = SYMBOLS.symbol("E|sum beta^(t-i) nu_i|^2", "mean squared norm of the averaged noise, over D (G/N)^2")
+averaged = SYMBOLS.symbol(
+    "E|sum beta^(t-i) nu_i|^2",
+    "mean squared norm of the averaged noise, over D (G/N)^2",
+    latex="\\mathbb{E}\\|\\sum_i \\beta^{t-i} \\nu_i\\|^2",
+)
 by_recursion = noise[1] * beta**4 + noise[2] * beta**2 + noise[3]  # beta times the average so far, plus new noise
 squared_powers = Sum(beta ** (2 * (t - i)) * noise[i], (i, 1, t))
 at("thm4.6.powers", "Appendix D.2, before the expectation is written out", "Variance of the averaged noise")(

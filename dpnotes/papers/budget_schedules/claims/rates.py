@@ -145,7 +145,11 @@ at("thm4.9.conclusions", "Section 4.3, below Theorem 4.10", "What stochastic gra
         "O",
         where={R: Rational(2, 5)},
         example={horizon: 1e6},
-        subject=SYMBOLS.symbol("ERUB - ERUB(full batch)", "what sampling adds to the excess risk bound"),
+        subject=SYMBOLS.symbol(
+            "ERUB - ERUB(full batch)",
+            "what sampling adds to the excess risk bound",
+            latex="\\mathrm{ERUB} - \\mathrm{ERUB}(\\text{full batch})",
+        ),
     ),
     "The section says that the sampling adds alpha_g sigma_g^2 of the order D/(N^2 R), which fits the dynamic "
     "schedule, so that its conclusions remain the same. Here the variance of a mean of n gradients, sigma_g^2 D/n, at "

@@ -182,7 +182,12 @@ at("prop2.6", "Proposition 2.6", "Online to nonconvex")(
     (Severity.CONSTANT, saw_wording, proof_26),
     calculation=calculate.CONVERSION,
 )
-block_norm = SYMBOLS.symbol("E|mean of grad h|", "mean norm of a block's mean gradient", norm.unit)
+block_norm = SYMBOLS.symbol(
+    "E|mean of grad h|",
+    "mean norm of a block's mean gradient",
+    norm.unit,
+    latex="\\mathbb{E}\\|\\frac{1}{M} \\sum_m \\nabla h(z_m)\\|",
+)
 at("eq18", "Appendix A, eq. (18)", "Mean norm of a block's gradients")(
     Inequality(sawtooth, printed_26, long_run, where=far_in, example=saw_example, subject=block_norm),
     saw_origin + "With teeth of whole blocks, 2 G0 (G0 + G1)/(2 G0 + G1) is the mean over the blocks.",

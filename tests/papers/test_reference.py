@@ -947,10 +947,64 @@ def eighth_term_has_no_noise(module: Any, printed: set[int]) -> bool:
     return eighth.blocks == seventh.blocks != [] and bool((eighth.private_noise == seventh.private_noise).all())
 
 
+def largest_block_is_not_paid_for(module: Any, printed: set[int]) -> bool:
+    assert module.held(6, 8, printed) == ({6} if printed else {6, 8}) and module.held(7, 7, printed) == {7}
+    assert module.held(1, 9, printed) == {1, 2, 4, 8}, "of nine leaves that is no largest block"
+    return module.held(1, 8, printed) == {1, 2, 4}
+
+
 def no_term_has_noise(module: Any, printed: set[int]) -> bool:
     terms = list(sums(module, printed))
     bare = all(bool((each.released == each.private_sum).all()) and each.blocks == [] for each in terms)
     return bare and {each.paid for each in terms} == {math.inf}
+
+
+def numbers_are_published(module: Any, printed: set[int]) -> bool:
+    """Two questions a point, with noise C/(n epsilon) = 1/8 and L/(n epsilon) = 1/4; the last is at both limits."""
+    noise = {0: 1.0, 1: 0.0, 2: 0.5, 3: -1.0, 4: 0.5, 5: 1.0, 6: 0.5, 7: 0.5}
+    norms, eigenvalues = [0.1875, 0.125, 0.125, 0.1875], [0.0, -0.125, -0.625, -0.375]
+
+    def asked(count: int) -> list[Record]:
+        found = module.select_stationary_point(
+            range(count), norms.__getitem__, eigenvalues.__getitem__, 2.0, 0.25, 0.25, 2.0, 4.0, 8, 3, 0.05,
+            lambda purpose, i: noise.get(i, 0.0) if not printed else noise[i], printed=printed,
+        )  # fmt: skip
+        return list(walked(found, "i", "yes", "paid", "left", "private_value", "private_threshold"))
+
+    rows = [(i, i == 3, math.inf, 0.0, norms[i], 0.25) for i in range(4)]
+    names = ("i", "yes", "paid", "left", "private_value", "private_threshold")
+    expected = [dict(zip(names, row, strict=True)) for row in rows]
+    return asked(3) == [*expected, {"end": ("FINISHED", 2)}] and asked(2) == [
+        *expected[:2],
+        {"end": ("FINISHED", None)},
+    ]
+
+
+def least_cost(leaf: int, reset: int, blocks: list[list[tuple[int, int]]]) -> float:
+    """The least sum of squared shifts of noises that make up for an example of a leaf, until the sum forgets it.
+
+    Args:
+      leaf: whose example is replaced by one that is a unit apart.
+      reset: the leaf at which the sum is begun anew.
+      blocks: of the release at each leaf, 1, 2, ...
+
+    Returns:
+      Twice the zCDP, in units of the noise's variance; infinite where no noise makes up for it.
+    """
+    used = sorted({block for some in blocks for block in some})
+    design = torch.tensor([[float(block in some) for block in used] for some in blocks]).double()
+    shift = torch.tensor([float(leaf <= t < reset) for t in range(1, len(blocks) + 1)]).double()
+    if not used:
+        return math.inf
+    needed = torch.linalg.pinv(design) @ shift
+    return float(needed.square().sum()) if torch.allclose(design @ needed, shift, atol=1e-9) else math.inf
+
+
+@cache
+def worst_cost(leaf: int, Sigma: int) -> float:
+    """The same at the worst leaf for a reset, of a tree that goes on; the last one is none."""
+    blocks = [adaptive_reference.node(t, Sigma) for t in range(1, Sigma + 1)]
+    return max(least_cost(leaf, reset, blocks) for reset in range(leaf + 1, Sigma + 2))
 
 
 def examples_are_taken_that_are_not_there(module: Any, printed: set[int]) -> bool:
@@ -973,7 +1027,13 @@ def drift_is_forgotten(module: Any, printed: set[int]) -> bool:
 
 
 def first_release_is_the_private_mean(module: Any, printed: set[int]) -> bool:
-    first, second, *_ = spider_steps(module, DATA, frozenset(printed), sigma=2.0)
+    """And, of one tree for the whole run, an example pays for the worst step at which its sum is begun anew."""
+    first, second, *later = spider_steps(module, DATA, frozenset(printed), sigma=2.0)
+    asked = [step for step in later if step.fresh and step.blocks and step.blocks[-1][1] == step.t]
+    for step in asked if printed else ():
+        assert step.paid == pytest.approx(worst_cost(step.t, 13) * (2 * 1.0 / step.batch / 2.0) ** 2 / 2)
+    assert asked or not printed
+    assert all(step.paid == math.inf for step in later if step.t > 13) or not printed, "the tree has no such leaf"
     assert not printed or torch.allclose(second.estimate - second.private_grad, 2 * normal("tree mechanism", 0))
     bare = bool((first.estimate - first.private_grad == 0).all())
     return first.blocks == [] and bare and first.paid == math.inf > second.paid
@@ -1119,7 +1179,9 @@ LINES: dict[tuple[ModuleType, str, int], Check] = {
     (schedules_reference, "private_gradient_descent", 2): last_step_is_lost,
     (noisy_reference, "clipped_noisy_sgd", 4): lone_example_moves_the_mean_by_C("clipped_noisy_sgd"),
     (noisy_reference, "noisy_sgd", 3): lone_example_moves_the_mean_by_C("noisy_sgd"),
+    (noisy_reference, "select_stationary_point", 1): numbers_are_published,
     (adaptive_reference, "node", 12): eighth_term_has_no_noise,
+    (adaptive_reference, "held", 12): largest_block_is_not_paid_for,
     (adaptive_reference, "node", 14): no_term_has_noise,
     (adaptive_reference, "stochastic_spider", 3): examples_are_taken_that_are_not_there,
     (adaptive_reference, "stochastic_spider", 9): saddle_where_the_estimate_is_large,
@@ -1150,6 +1212,30 @@ LINES: dict[tuple[ModuleType, str, int], Check] = {
         "single_pass_from_gradients", "gradients"
     ),
 }
+
+
+# ---------------------------------------------------------------- what is paid, against the exact cost
+@pytest.mark.parametrize("Sigma", [7, 8, 13, 16])
+@pytest.mark.parametrize("printed", [frozenset(), frozenset({12}), frozenset({14})], ids=str)
+def test_what_a_term_of_a_sum_pays_is_the_exact_cost(Sigma: int, printed: frozenset[int]):
+    terms, noise = torch.zeros(Sigma, 1).double(), lambda end: normal("tree mechanism", end)
+    sums = [*adaptive_reference.tree_mechanism(terms, Sigma, 2.0, 0.3, noise, printed)]
+    for each in sums:
+        exact = least_cost(each.t, Sigma + 1, [one.blocks for one in sums])
+        assert each.paid == pytest.approx(exact * (0.3 / 2.0) ** 2 / 2), each.t
+
+
+@pytest.mark.parametrize("Sigma", [8, 13, 16])
+def test_what_an_example_of_one_tree_pays_is_the_exact_cost_at_the_worst_reset(Sigma: int):
+    for leaf in range(1, Sigma + 1):
+        assert adaptive_reference.shifted(leaf, Sigma) == pytest.approx(worst_cost(leaf, Sigma)), leaf
+
+
+def test_control_a_reset_costs_more_than_the_blocks_of_the_leaf():
+    blocks = [adaptive_reference.node(t, 16) for t in range(1, 17)]
+    assert adaptive_reference.touched(8, 16) == 2 < least_cost(8, 9, blocks) == pytest.approx(4)
+    ratios = [adaptive_reference.shifted(leaf, 64) / adaptive_reference.touched(leaf, 64) for leaf in range(1, 65)]
+    assert max(ratios) == pytest.approx(3)
 
 
 @pytest.mark.parametrize(("module", "function", "line"), LINES, ids=lambda part: getattr(part, "__package__", None))
@@ -1183,6 +1269,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("noisy_sgd", "private_value + nu >= private_threshold", "(private_value + nu) > (private_threshold)"): NO_TIE,
     ("adaptive_batch", "lengths > longest", "(lengths) >= (longest)"): "scaled to the length that it has",
     ("adaptive_batch", "0", "(0 + 1)"): "tau, which the first step sets",
+    ("adaptive_batch", "2", "(2 + 1)"): "a leaf after the last one is in no block, and the next one is neither",
     ("adaptive_batch", "0.0", "(0.0 + 1)"): "private_grad, which the first step sets",
     (
         "adaptive_batch",
@@ -1231,7 +1318,7 @@ def is_noticed(module: ModuleType, function: str, mutant: Mutant) -> bool:
             except Exception:  # whatever a mutant raises, it is seen
                 return True
     for (of, name, line), check in LINES.items():
-        if of is module and (name == function or function in ("clipped", "touched")):
+        if of is module and (name == function or function in ("clipped", "touched", "held", "shifted")):
             try:
                 if not check(broken, {line}) or check(broken, set()):
                     return True

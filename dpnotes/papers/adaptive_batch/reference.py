@@ -36,7 +36,7 @@ class Step(NamedTuple):
     saddle: bool  # whether x_t is taken for one
     x: Tensor  # (d,), x_{t+1}
     drift: float  # drift_{t+1}, in units of loss over length
-    paid: float  # zCDP of the examples of this step; infinite without noise
+    paid: float  # zCDP of the examples of this step, one of which is replaced; infinite without noise
     left: int  # examples
 
 
@@ -59,26 +59,47 @@ def node(t, Sigma, printed=frozenset()):
       Sigma: length of the longest sum.
       printed: {12}: without the largest block; {14}: `k' <= k`, which is never so.
 
-    >>> node(13, 16), node(8, 8), node(8, 8, printed={12}), node(13, 16, printed={14})
-    ([(1, 8), (9, 12), (13, 13)], [(1, 8)], [(1, 4), (5, 6), (7, 7)], [])
+    >>> node(13, 16), node(8, 8), node(8, 8, printed={12}), node(13, 16, printed={14}), node(14, 13)[-1]
+    ([(1, 8), (9, 12), (13, 13)], [(1, 8)], [(1, 4), (5, 6), (7, 7)], [], (13, 13))
     """
     S, k = [], 0  # 11
     levels = (Sigma - 1).bit_length() if 12 in printed else Sigma.bit_length()  # printed: ceil(log2 Sigma)
     for level in reversed(range(levels)):  # 12
         end = k + 2**level  # 13: k'
-        if end <= (k if 14 in printed else t):  # 14
+        if end <= (k if 14 in printed else min(t, Sigma)):  # 14
             S, k = [*S, (k + 1, end)], end  # 15
     return S  # ours: printed without
 
 
-def touched(leaf, Sigma):
-    """How many of the blocks in NODE(1) ... NODE(Sigma) hold this leaf: so often its examples pay.
+def held(leaf, Sigma, printed=frozenset()):
+    """Last leaves of the blocks in NODE(1) ... NODE(Sigma) that hold this leaf; no two such blocks end at one leaf.
+
+    >>> sorted(held(1, 8)), sorted(held(6, 8)), sorted(held(1, 8, printed={12}))
+    ([1, 2, 4, 8], [6, 8], [1, 2, 4])
+    """
+    levels = (Sigma - 1).bit_length() if 12 in printed else Sigma.bit_length()
+    numbers = [(2**level, math.ceil(leaf / 2**level)) for level in range(levels)]
+    return {number * size for size, number in numbers if number % 2 == 1 and number * size <= Sigma}  # even: no NODE
+
+
+def touched(leaf, Sigma, printed=frozenset()):
+    """How many blocks the examples of a leaf shift, and pay for, in a sum that is never begun anew.
 
     >>> [touched(leaf, 8) for leaf in range(1, 9)], touched(1, 7)
     ([4, 3, 3, 2, 3, 2, 2, 1], 3)
     """
-    numbers = [(2**level, math.ceil(leaf / 2**level)) for level in range(Sigma.bit_length())]
-    return sum(number % 2 == 1 and number * size <= Sigma for size, number in numbers)  # an even one is never a NODE
+    return len(held(leaf, Sigma, printed))
+
+
+def shifted(leaf, Sigma):
+    """The same, where the sum may be begun anew at a later leaf while the tree goes on: at the worst leaf.
+
+    The sum is shifted from this leaf until that one, so that blocks that hold one of the two are.
+
+    >>> [shifted(leaf, 8) for leaf in range(1, 9)], touched(8, 16), shifted(8, 16)
+    ([5, 4, 4, 3, 3, 2, 2, 1], 2, 4)
+    """
+    return max(len(held(leaf, Sigma) ^ held(later, Sigma)) for later in range(leaf + 1, Sigma + 2))  # the last: never
 
 
 def hidden(leaf, blocks):
@@ -115,7 +136,7 @@ def tree_mechanism(terms, Sigma, sigma, s, noise, printed=frozenset()):
         private_noise = sum((zeta[block] for block in blocks), torch.zeros_like(term))  # 5: TREE(t)
         private_sum = private_sum + term
         released = private_sum + private_noise
-        paid = touched(t, Sigma) * (s / sigma) ** 2 / 2 if hidden(t, blocks) else math.inf
+        paid = touched(t, Sigma, printed) * (s / sigma) ** 2 / 2 if hidden(t, blocks) else math.inf
         yield Sum(t, blocks, private_sum, private_noise, released, paid, Sigma - t)
     return "FINISHED", released  # 7
 
@@ -146,7 +167,11 @@ def stochastic_spider(
       kick: from t to a draw of N(0, I_d), for the perturbation.
       printed: {3}: more than b examples have to be left, whatever the batch is; {9}: the last direction is compared,
         not the estimate at x_t; {10}: the drift is forgotten, although O1 was not asked; {13}: one tree for the whole
-        run, in which step 0 has no leaf, nor a step beyond Sigma: they have no noise, and `paid` is infinite.
+        run, in which step 0 has no leaf, nor a step beyond Sigma: they have no noise, and `paid` is infinite. An
+        example leaves the sum where O1 begins it anew, which shifts blocks again: `paid` is for the worst such step.
+
+    Ours throughout: gradients longer than G are scaled down, and so are differences longer than M |x_t - x_{t-1}|. The
+    paper presumes that none is. Neighbours replace one example.
 
     Yields:
       A `Step`. The generator's value is why it ended, and the last point; the theorem is about the list of all.
@@ -180,7 +205,7 @@ def stochastic_spider(
         direction = estimate + zeta / math.sqrt(len(x)) * kick(t) if saddle else estimate  # 11: no data in the kick
         before, x, last = x, x - direction / M, direction.norm()  # 15
         drift = drift + M * (x - before).norm()  # 15: |direction|
-        paid = touched(leaf, Sigma) * (2 * longest / batch / sigma) ** 2 / 2  # an example that is replaced moves by 2
-        paid = float(paid) if hidden(leaf, blocks) else math.inf
+        shifts = (shifted if 13 in printed else touched)(leaf, Sigma) if hidden(leaf, blocks) else math.inf
+        paid = float(shifts * (2 * longest / batch / sigma) ** 2 / 2)  # an example that is replaced moves by 2
         yield Step(t, fresh, batch, blocks, private_grad, estimate, saddle, x, float(drift), paid, n - used)
     return "FINISHED", x  # 17: printed: x_1 ... x_T, which were yielded

@@ -19,7 +19,7 @@ class Step(NamedTuple):
     g: Tensor  # (D,), released
     m: Tensor  # (D,), m_{t+1}
     x: Tensor  # (D,), theta_{t+1}
-    paid: float  # rho_t, in units of R: twice the zCDP
+    paid: float  # rho_t, in units of R: twice the zCDP, where an example is put to zero
     left: float  # R_{t+1}, in units of R
 
 
@@ -35,6 +35,9 @@ def clipped(rows: Tensor, longest: float) -> Tensor:
 
 def private_gradient_descent(gradients, x, sigmas, R, G, eta, noise, beta=0.0, printed=frozenset()):
     """Algorithm 1 "Privatizing Gradients" in the loop of equation (1).
+
+    The budget is the paper's: it charges for a mean that moves by G / N, as it does where an example of N is put to
+    zero. Where one is replaced, as in the paper's Section 3, it moves by 2 G / N, and four times as much is spent.
 
     Args:
       gradients: from x to `(N, D)`, a row an example, in units of loss over length.

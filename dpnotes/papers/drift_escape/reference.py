@@ -113,6 +113,9 @@ def adaptive_dp_spider(
         taken to be `eta |g|` long, which a jump back is not. (In print lines 12 and 13 stand inside the else branch, so
         that a fresh gradient is overwritten at once; they always follow both here, claim drift_escape.alg2.update.)
 
+    Ours throughout: gradients longer than G are scaled down, and so are differences longer than M times the move. The
+    paper presumes that none is.
+
     Yields:
       A `Release`. The generator's value is why it ended.
 
@@ -164,6 +167,8 @@ def distributed_adaptive_dp_spider(
       noise: from t = 1, 2, ... and a client to a draw of N(0, I_d).
       printed: {6}, {13}: an example that is replaced is taken to move a client's mean by half of what it does; {17}:
         moves are taken to be `eta |g|` long.
+
+    Ours throughout: clipped as there.
 
     Yields:
       A `Round`. The generator's value is why it ended.

@@ -49,7 +49,8 @@ def clipped_noisy_sgd(gradients, x, minibatch, B, T, C, Delta, eta, noise, moves
       Delta: standard deviation of each coordinate of the noise, in units of loss over length.
       eta: step size, in units of length squared over loss.
       noise: from t to a draw of N(0, I_d).
-      moves: how far a neighbour moves the sum, over C: 2 if an example is replaced, 1 if one is left out.
+      moves: how far a neighbour moves the sum, over C: 2 if an example is replaced, 1 if one is put to zero (left
+        out of the sum, while B stays).
       printed: {4}: the average is over the batch's own size, which of a Poisson batch is no public number.
 
     Yields:
@@ -131,12 +132,13 @@ def above_threshold(values, T, D, epsilon, laplace):
     return "FINISHED", None
 
 
-def select_stationary_point(points, norm, eigenvalue, epsilon, alpha, rho, C, L, n, k, beta, laplace, moves=2.0):
+def select_stationary_point(
+    points, norm, eigenvalue, epsilon, alpha, rho, C, L, n, k, beta, laplace, moves=2.0, printed=frozenset()
+):
     """Section 3.4: the first of some released points that is, up to noise, a second-order stationary point.
 
     Both questions of the paper are one, the smaller margin over its sensitivity, which is how AboveThreshold pays for
-    the yes alone. Printed are noises Lap(C / (n epsilon)) and Lap(L / (n epsilon)), which are those of a number that is
-    published once, and none on the threshold.
+    the yes alone.
 
     Args:
       points: `(d,)` each, at most k, drawn at random from the released iterates.
@@ -151,7 +153,11 @@ def select_stationary_point(points, norm, eigenvalue, epsilon, alpha, rho, C, L,
       k: number of candidates that the slack is for.
       beta: probability that an answer is further off than the slack.
       laplace: as for `above_threshold`.
-      moves: as for `clipped_noisy_sgd`.
+      moves: how far a neighbour moves the mean, over C / n: 2 if an example is replaced, 1 if one is put to zero (a
+        mean over the others moves by 2, too).
+      printed: {1}: two questions a point, with the noises Lap(C / (n epsilon)) and Lap(L / (n epsilon)) of numbers that
+        are published once, and none on the thresholds alpha and -sqrt(rho alpha); `paid` is infinite, as no bound on
+        the number of answers is known.
 
     Yields:
       An `Answer`. The generator's value is why it ended, and which point is published.
@@ -170,4 +176,13 @@ def select_stationary_point(points, norm, eigenvalue, epsilon, alpha, rho, C, L,
         convex = (eigenvalue(x) + math.sqrt(rho * alpha) + slack * of_eigenvalue) / of_eigenvalue
         return min(small, convex)  # at least 0: both are so
 
-    return (yield from above_threshold(map(margin, points), 0.0, 1.0, epsilon, laplace))
+    if 1 not in printed:
+        return (yield from above_threshold(map(margin, points), 0.0, 1.0, epsilon, laplace))
+    for i, x in enumerate(points):
+        length = norm(x) + C / (n * epsilon) * laplace("question", 2 * i)
+        least = eigenvalue(x) + L / (n * epsilon) * laplace("question", 2 * i + 1)
+        yes = length <= alpha and least >= -math.sqrt(rho * alpha)
+        yield Answer(i, norm(x), alpha, yes, math.inf, 0.0)
+        if yes:
+            return "FINISHED", i
+    return "FINISHED", None

@@ -154,7 +154,11 @@ at("lemma4.3.epsilon", "Lemma 4.3, and Theorem 4.1", "Noise of resets for a larg
         "No constant serves for every epsilon > 0, which Theorem 4.1 allows: with the constant 10 and T/Sigma = 1, "
         "delta is 1.0 at epsilon = 1,000. Assume epsilon <= log(1/delta), or take sqrt(T/Sigma) (2L/n) (sqrt(l + "
         "epsilon) + sqrt(l))/(epsilon sqrt 2) with l = ln(1/delta), which always suffices.",
-        sqrt(2 * resets) * L / n * (sqrt(log(1 / delta) + epsilon) + sqrt(log(1 / delta))) / epsilon,
+        Identity(
+            sigma1,
+            sqrt(2 * resets) * L / n * (sqrt(log(1 / delta) + epsilon) + sqrt(log(1 / delta))) / epsilon,
+            sqrt(2 * resets) * L / n / (sqrt(log(1 / delta) + epsilon) - sqrt(log(1 / delta))),  # by zCDP
+        ),
     ),
 )
 

@@ -127,7 +127,7 @@ def test_the_inventory_has_every_number():
         ("eq70", "at U = 1, chi = 1, iota = 1, rho = 1, s = 1: stated 8, derived 1"),
         ("thm1.probability", "at N = 100, iota = 10, omega = 0.1: stated 0.0005, derived 0.0004092"),
         ("thm2.budget", "the best balance, and what meets: n: differences; ell, mu put to 1"),
-        ("thm4.union", "at T = 100, omega_s = 0.1: quantity 0.9941, bound 0.05"),
+        ("thm4.union", "at T = 100, omega_s = 0.1: bound 0.05, quantity 0.0005128"),
         ("lemma12.root", "at C = 1, V = 1, iota = 4: stated 4, derived 2"),
         ("thm2.noise", "at k = 1, r = 1, sigma = 1: stated 0, derived 0.8165"),
         ("eq32.hessian", "at alpha = 1, iota = 4, rho = 1: quantity 1, bound 0.125"),

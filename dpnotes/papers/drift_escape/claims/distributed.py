@@ -167,33 +167,25 @@ at(
 )
 
 # ---------------------------------------------------------------- Theorem 4, second part
-one_off = SYMBOLS.symbol(
-    "P[a bound fails]", "probability that a bound of x_o fails", latex="P[\\mathrm{a~bound~fails}]"
-)
+may_fail = SYMBOLS.symbol("p_o", "how often a bound may fail for one candidate, so that all hold with 1 - omega'/2")
 at("thm4.union", "Appendix F.3, (114) to (121)", "Bounds of a point that is chosen by its noise")(
     Inequality(
-        1 - (1 - fails) ** T,
+        1 - (1 - omega_s / 2) ** (1 / T),
         omega_s / 2,
         {omega_s: (1e-9, 0.5), T: (1, 1000)},
-        where={fails: omega_s / 2},
+        ">=",
         example={omega_s: 0.1, T: 100},
-        subject=one_off,
+        subject=may_fail,
     ),
     "(114) to (117) follow 'the same arguments as for x_p', a fixed point, with probability 1 - omega'/2. But x_o is "
     "the first of T candidates whose noisy values pass: where a bound fails with probability p for each of them, "
-    "independently, it fails for some with 1 - (1 - p)^T.",
+    "independently, it fails for some with 1 - (1 - p)^T, which is to be at most omega'/2.",
     (
         Severity.PROOF,
         "A union bound over the T candidates is missing: omega'/(2T) for omega'/2, so that log(T/omega') stands for "
         "log(1/omega') in (114) to (121), with data S_j that the candidates do not depend on. The thresholds of "
         "Algorithm 4 serve the fixed x_p of the first part, and may stay; (10) hides the logarithm.",
-        Inequality(
-            1 - (1 - fails) ** T,
-            omega_s / 2,
-            {omega_s: (1e-9, 0.5), T: (1, 1000)},
-            where={fails: omega_s / (2 * T)},
-            subject=one_off,
-        ),
+        omega_s / (2 * T),
     ),
 )
 

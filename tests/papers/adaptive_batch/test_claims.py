@@ -66,7 +66,7 @@ def test_counterexamples_of_the_paper(name, evidence):
 def test_an_accusation_stands_for_either_base_of_the_logarithm(name):
     """log as ln and to base 2, as Algorithm 1 counts its levels."""
     statement = named(name).statement
-    in_base_2 = statement.restate(statement.bound.replace(sympy.log, lambda x: sympy.log(x) / sympy.log(2)))
+    in_base_2 = statement.restate(statement.printed[0].replace(sympy.log, lambda x: sympy.log(x) / sympy.log(2)))
     assert not statement.verdict().confirms and not in_base_2.verdict().confirms
 
 

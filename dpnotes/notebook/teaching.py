@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpnotes.notebook import markup
+from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.claims import Claim
+from dpnotes.theory.premises import word
 
 RIGHT = "Right."
 _NUMBER = re.compile(r"\d[\d.]*(?:e-\d+|(?:-\d+)+)")  # 5.6e-05, 2018-06-14: a browser breaks them at the hyphen
@@ -335,7 +337,7 @@ def claims_table(claims: Iterable[Claim]) -> Table:
     """Each claim with the verdict computed now, the evidence in words, and only then the formula.
 
     Below what is printed stands what we would print, with its own verdict. What is derived here, and printed nowhere,
-    is ours from the beginning.
+    is ours from the beginning. A claim that is confirmed, but rests on one that falls, says so: "exact, given ...".
 
     Args:
       claims: of one paper or of several.
@@ -344,14 +346,14 @@ def claims_table(claims: Iterable[Claim]) -> Table:
     >>> claims_table(CLAIMS[1:2]).rows[0][:2]
     ['zCDP of the Gaussian mechanism (Lemma C.3)', 'exact']
     """
-    rows = []
+    rows, known = [], Verdicts()
     for claim in claims:
-        verdict, correction = claim.check(), claim.correction()
+        verdict, correction, fallen = claim.check(), claim.correction(), known.fallen(claim)
         parts = [*([verdict.evidence] if verdict.evidence else [])]
         parts.append(f"{'ours' if claim.derived_here else 'printed'}: ${claim.printed}$")
         if correction is not None:
-            parts.append(f"ours, {correction.check().kind}: ${correction.printed}$")
+            parts.append(f"ours, {word(correction.check(), fallen)}: ${correction.printed}$")
         elif claim.erratum is not None:
             parts.append("ours: to be left out")
-        rows.append([f"{claim.title} ({claim.locator})", str(verdict.kind), parts])
+        rows.append([f"{claim.title} ({claim.locator})", word(verdict, fallen), parts])
     return Table(["claim", "verdict", "evidence, and the statement"], rows)

@@ -141,6 +141,14 @@ def test_check_prints_a_line_a_claim_and_the_counts_last():
     assert last.startswith(f"{len(lines)} claims: ")
 
 
+def test_check_says_on_what_a_verdict_rests():
+    first, last = call("check", "adaptive_batch.remark3.12").stdout.splitlines()
+    assert "up to logs, given lemma3.3.decrease" in first and last == "1 claim: 1 up to logs (conditional)"
+    (entry,) = json.loads(call("check", "adaptive_batch.remark3.12", "--json").stdout)["claims"]
+    assert entry["verdict"] == "up to logs" and entry["given"] == ["adaptive_batch.lemma3.3.decrease"]
+    assert "mechanism  private selection of Section 3.4" in call("check", "--errata", "noisy_sgd.sec3.4").stdout
+
+
 def test_check_counts_by_paper_where_there_are_several(monkeypatch: pytest.MonkeyPatch):
     few = [claim for paper in papers.PAPERS for claim in papers.claims(paper)[:2]]
     monkeypatch.setattr(papers, "claims", lambda *names: tuple(few))

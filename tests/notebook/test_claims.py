@@ -19,6 +19,7 @@ from dpnotes.notebook.claims_table import (
     details,
     errata_counts,
 )
+from dpnotes.notebook.teaching import claims_table
 from dpnotes.papers import claim, claims
 from dpnotes.theory.cache import Verdicts
 from dpnotes.theory.claims import Severity
@@ -118,6 +119,18 @@ def test_the_evidence_shown_is_that_of_the_verdict_given():
     one = claim(INVERSION)
     assert "made up" in details(one, Verdict(Kind.CONTRADICTED, "made up"), None)
     assert "81.49, derived" not in details(one, Verdict(Kind.CONTRADICTED, "made up"), None)
+
+
+def test_a_claim_whose_premise_falls_is_shown_as_conditional(checked):
+    one = claim("adaptive_batch.prop3.4.T")
+    said = "up to logs, given lemma3.3.decrease"
+    table = ClaimsTable([one, claim("adaptive_batch.lemma3.3.window")], checked, severity=EVERY)
+    assert f"(✓) {said}" in table._rows[0].summary.value and said in table.details(one)
+    assert "rests on" in table.details(one) and "adaptive_batch.lemma3.3.decrease" in table.details(one)
+    assert said in table._repr_mimebundle_()["text/html"]
+    assert claims_table([one]).rows[0][1] == said
+    counted = counts_table([one, claim("adaptive_batch.lemma3.3.decrease")], {c.id: checked.of(c) for c in claims()})
+    assert counted.rows[-1] == ["confirmed conditionally", "1", "1"]
 
 
 def test_what_is_ours_is_called_so(table):

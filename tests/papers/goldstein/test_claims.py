@@ -92,6 +92,14 @@ SEVERITIES = {
 }
 
 
+@pytest.mark.parametrize("name", ["prop2.5.sigma", "prop2.5.epsilon", "lemma4.3.epsilon"])
+def test_a_noise_that_is_too_small_is_so_for_either_base_of_the_logarithm(name):
+    statement = claim(f"goldstein.{name}").statement
+    for base in (sympy.E, 2):
+        printed = statement.printed[0].replace(sympy.log, lambda x, base=base: sympy.log(x) / sympy.log(base))
+        assert not statement.restate(printed).verdict().confirms, base
+
+
 def test_proposition_2_6_and_eq_18_fail_on_a_saw():
     """Algorithm 2, as the reference has it, on h with slopes 1 up and -2 down, rounded; G0 = G1 = D = 1, M = 100.
 

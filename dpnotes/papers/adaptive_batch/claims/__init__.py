@@ -2,6 +2,9 @@
 
 Letters are the paper's; what it writes as the norm of the noisy gradient is `g` here, and `p = sqrt(d)/(n epsilon)`
 stands in rates. Lengths of gradients, the drift threshold kappa among them, are measured in [F/x].
+
+log is the natural logarithm, except where levels of a tree are counted: to base 2, as in Algorithm 1. The paper names
+no base; what is said to break does so with either.
 """
 
 from dpnotes.papers.adaptive_batch.calculators import CROSSOVER, THEOREM

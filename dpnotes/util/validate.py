@@ -35,9 +35,10 @@ def real(**named: object) -> None:
     TypeError: Expected epsilon='1' to be a real number.
     """
     for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise TypeError(f"Expected {shown(name, value)} to be a real number.")
-        _as_wide_as_python(name, value)
+        if type(value) is not float:  # which most are
+            if isinstance(value, bool) or not isinstance(value, Real):
+                raise TypeError(f"Expected {shown(name, value)} to be a real number.")
+            _as_wide_as_python(name, value)
         if not _finite(value):
             raise ValueError(f"Expected {shown(name, value)} to be finite.")
 
@@ -48,7 +49,7 @@ def _as_wide_as_python(name: str, value: object) -> None:
         raise TypeError(f"Expected {shown(name, value)} to be a number of Python's, or a float64 or int64.")
 
 
-def _finite(value: Real) -> bool:
+def _finite(value: Real | float) -> bool:
     try:
         return math.isfinite(value)
     except OverflowError:  # a whole number that no floating-point number comes near
@@ -111,9 +112,10 @@ def at_least(minimum: int, /, **named: object) -> None:
 
 def _integer(**named: object) -> None:
     for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, Integral):
-            raise TypeError(f"Expected {shown(name, value)} to be an integer.")
-        _as_wide_as_python(name, value)
+        if type(value) is not int:
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise TypeError(f"Expected {shown(name, value)} to be an integer.")
+            _as_wide_as_python(name, value)
 
 
 def or_infinite(check: Callable[..., None], /, *limits: Any, **named: object) -> None:
@@ -255,7 +257,8 @@ Finite = Annotated[float, real]
 Positive = Annotated[float, positive]
 NonNegative = Annotated[float, non_negative]
 PositiveOrInfinite = Annotated[float, partial(or_infinite, positive)]
-Probability = Annotated[float, partial(between, 0, 1)]  # 0 and 1 are refused
+Probability = Annotated[float, partial(between, 0, 1)]
+UnitInterval = Annotated[float, partial(between, 0, 1)]  # as for a probability, 0 and 1 are refused
 AtLeastZero = Annotated[int, partial(at_least, 0)]
 AtLeastOne = Annotated[int, partial(at_least, 1)]
 AtLeastTwo = Annotated[int, partial(at_least, 2)]

@@ -194,6 +194,7 @@ class _Wave:
         return self.amplitude
 
 
+@checked
 @dataclass(frozen=True)
 class Cosine(_Wave):
     """`amplitude cos(frequency t)`: a hill of curvature `-amplitude frequency^2` at 0; all derivatives are bounded."""
@@ -208,6 +209,7 @@ class Cosine(_Wave):
         return -self.smoothness * torch.cos(self.frequency * t)
 
 
+@checked
 @dataclass(frozen=True)
 class Sine(_Wave):
     """`amplitude sin(frequency t)`; as a feature of `VirtualData` it is noise that varies from place to place."""

@@ -8,7 +8,7 @@ mask over runs. Prices add up in a `Ledger`; a `Guarantee` is computed from it (
 
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any, Protocol, get_args
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from dpnotes.guarantees import FRESH, WHOLE, Basis, Noise, Relation, Sampling, c
 from dpnotes.guarantees import Assumption as Assumption
 from dpnotes.guarantees import Guarantee as Guarantee
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
+from dpnotes.util.validate import Finite, checked
 
 
 class Status(IntEnum):
@@ -30,17 +30,14 @@ class Status(IntEnum):
     DATA_EXHAUSTED = 4  # the next batch would need more fresh examples than are left
 
 
+@checked
 @dataclass(frozen=True)
 class Constant:
     """A number that a theorem needs (a Lipschitz constant, ...), what it rests on, and where that is shown."""
 
-    value: float
+    value: Finite
     basis: Basis
     where: str
-
-    def __post_init__(self) -> None:
-        validate.real(value=self.value)
-        validate.one_of(get_args(Basis), basis=self.basis)
 
 
 class ExampleGradients(Protocol):

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, Literal, get_args
 
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, checked
 
 Basis = Literal["proved", "enforced", "checked", "measured", "assumed"]
 
@@ -25,6 +26,7 @@ class Relation(StrEnum):
     ZERO_OUT = "zero-out-one"  # one example's contribution becomes zero; the number of examples is public
 
 
+@checked
 @dataclass(frozen=True)
 class Assumption:
     """What a guarantee rests on; `holds` is None where nothing in the run could check it."""
@@ -33,11 +35,8 @@ class Assumption:
     basis: Basis
     holds: bool | None = None
 
-    def __post_init__(self) -> None:
-        validate.one_of(get_args(Basis), basis=self.basis)
-        validate.or_none(validate.flag, holds=self.holds)
 
-
+@checked
 @dataclass(frozen=True)
 class Guarantee:
     """What may be claimed, for which neighbours, computed by whom, resting on what, and leaving out what.
@@ -66,7 +65,7 @@ class Guarantee:
     """
 
     nominal_epsilon: float
-    delta: float
+    delta: NonNegative
     relation: Relation
     accountant: str
     assumptions: tuple[Assumption, ...] = ()
@@ -74,8 +73,6 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         validate.or_infinite(validate.non_negative, nominal_epsilon=self.nominal_epsilon)
-        validate.non_negative(delta=self.delta)
-        validate.instance(Relation, relation=self.relation)
         validate.instance(tuple, assumptions=self.assumptions, not_covered=self.not_covered)
         for assumption in self.assumptions:
             validate.instance(Assumption, assumptions=assumption)
@@ -320,6 +317,7 @@ class CombinationError(ValueError):
     """Sampling, neighbouring relation, sensitivity, mechanism and accountant do not go together."""
 
 
+@checked
 @dataclass(frozen=True)
 class Sampling:
     """Which examples a release touches.
@@ -342,13 +340,10 @@ class Sampling:
     """
 
     scheme: Scheme
-    rate: float = 1.0
-    num_examples: int = 1
+    rate: Positive = 1.0
+    num_examples: AtLeastOne = 1
 
     def __post_init__(self) -> None:
-        validate.one_of(get_args(Scheme), scheme=self.scheme)
-        validate.positive(rate=self.rate)
-        validate.at_least(1, num_examples=self.num_examples)
         if self.rate > 1:
             raise ValueError(f"Expected 0 < rate={self.rate!r} <= 1.")
         if self.scheme in ("whole", "fresh") and self.rate != 1:

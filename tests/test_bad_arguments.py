@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -65,6 +65,7 @@ from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Evaluation
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.train.plan import TrainingPlan
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 from tests.points import drawn
 
 # Whose arguments nobody types: what calls them has checked.
@@ -896,6 +897,34 @@ def test_zero_and_what_is_negative_are_refused_by_name_or_give_numbers(name: str
                 if found_nan(result):
                     wrong.append(f"{argument}={value}: a result with NaN")
     assert not wrong, "\n" + "\n".join(wrong)
+
+
+def domains_left(function: Callable[..., Any]) -> list[str]:
+    """The arguments that are annotated with a domain which nothing checks: `checked` leaves the plain types."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return []
+    return [p.name for p in parameters if "dpnotes.util.validate" in modules_of(p.annotation)]
+
+
+def modules_of(annotation: Any) -> set[str]:
+    """The modules of the checks in an annotation."""
+    checks = getattr(annotation, "__metadata__", ()) + sum((get_args(part)[1:] for part in get_args(annotation)), ())
+    return {getattr(check, "func", check).__module__ for check in checks if callable(check)}
+
+
+def test_every_domain_is_checked():
+    left = [f"{name}: {argument}" for name, function in callables() for argument in domains_left(function)]
+    assert not left, f"Expected @checked, for a subclass of its own, too: {left}"
+
+
+def test_control_a_domain_that_is_not_checked_is_seen():
+    def plain(epsilon: Positive, steps: AtLeastOne | None = None, delta: float = 0.1) -> float:
+        return epsilon
+
+    assert domains_left(plain) == ["epsilon", "steps"]
+    assert domains_left(checked(plain)) == []
 
 
 # ---------------------------------------------------------------- what is no number

@@ -31,6 +31,7 @@ from dpnotes.core import Problem
 from dpnotes.measure.curvature import Interval
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, AtLeastZero, Positive, checked
 
 Gradient = Callable[[Tensor], Tensor]  # from points `(points, dim)` to gradients of one function, `(points, dim)`
 
@@ -164,14 +165,15 @@ class GoldsteinCertificate:
         return torch.stack([torch.linalg.vector_norm(element) for element in elements])
 
 
+@checked
 def certify_goldstein(
     gradient: Gradient,
     x: Tensor,
     streams: Streams,
     *,
-    radius: float,
-    num_samples: int = 100,
-    num_rounds: int = 200,
+    radius: Positive,
+    num_samples: AtLeastOne = 100,
+    num_rounds: AtLeastZero = 200,
     call: int = 0,
 ) -> GoldsteinCertificate:
     """Upper bounds on the Goldstein norms of one function at a batch of points.
@@ -211,9 +213,6 @@ def certify_goldstein(
       >>> certify_goldstein(gradient, x, streams, radius=1.0).norm.round(decimals=6)
       tensor([0., 1.], dtype=torch.float64)
     """
-    validate.positive(radius=radius)
-    validate.at_least(1, num_samples=num_samples)
-    validate.at_least(0, num_rounds=num_rounds)
     if x.dim() != 2 or not x.is_floating_point() or not bool(torch.isfinite(x).all()):
         raise ValueError(f"Expected x, {x.dtype} of shape {tuple(x.shape)}, to be finite and of shape (runs, dim).")
     if radius < _COARSE * torch.finfo(x.dtype).eps * float(x.abs().max()):
@@ -437,7 +436,8 @@ def _is_within_reach(slopes: Tensor, values: Tensor, piece: int) -> bool:
     return bool(rest[-1] > 0.25 and np.linalg.norm(rest[:-1]) <= (1 + _TIE) * rest[-1])
 
 
-def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:
+@checked
+def norm_of_distance(distance: Tensor, radius: Positive, dim: AtLeastOne) -> Tensor:
     """The Goldstein norm of the distance to a point, `|y - c|`, in closed form.
 
     The gradients in the ball are unit vectors, in a cone whose half angle has the sine `radius / distance`, around the
@@ -455,8 +455,6 @@ def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:
       >>> norm_of_distance(torch.tensor([0.9, 1.25, 2.0]), radius=1.0, dim=3)
       tensor([0.0000, 0.6000, 0.8660])
     """
-    validate.positive(radius=radius)
-    validate.at_least(1, dim=dim)
     if not bool((distance >= 0).all()):
         raise ValueError("Expected distance >= 0, without NaN.")
     beyond = 1 - (radius / distance) ** 2 if dim > 1 else torch.ones_like(distance)

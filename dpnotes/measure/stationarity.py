@@ -15,6 +15,7 @@ from torch import Tensor
 from dpnotes.measure.curvature import Interval, Product, smallest_eigenvalue
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import EachPositive, Positive, checked
 
 
 class NotSmoothError(ValueError):
@@ -65,14 +66,15 @@ class Certificate:
         return self.verdict == Verdict.UNDECIDED
 
 
+@checked
 def certify_sosp(
     hvp: Product,
     gradient_norm: Tensor | Interval,
     dim: int,
     streams: Streams,
     *,
-    alpha: float | Tensor,
-    hessian_lipschitz: float,
+    alpha: EachPositive[float | Tensor],
+    hessian_lipschitz: Positive,
     smooth: bool,
     num_products: int,
     failure_probability: float,
@@ -116,21 +118,18 @@ def certify_sosp(
       >>> [Verdict(int(v)).name for v in certificate.verdict]
       ['YES', 'NO']
     """
-    validate.flag(smooth=smooth)
     if not smooth:
         raise NotSmoothError(
             "Expected a loss that has a Hessian (smooth=True): with ReLU or max-pooling it has none at the kinks, and "
             "second-order stationarity says nothing. Use a smooth activation (tanh, softplus, GELU) and average "
             "pooling, or report the gradient norm alone."
         )
-    validate.positive(hessian_lipschitz=hessian_lipschitz)
     given = gradient_norm if isinstance(gradient_norm, Interval) else Interval(gradient_norm, gradient_norm)
     shape = call.shape if isinstance(call, Tensor) else (len(streams),)
     if given.lower.shape != shape or given.upper.shape != shape:
         raise ValueError(f"Expected gradient_norm, {tuple(given.lower.shape)}, to be of shape {tuple(shape)}.")
     if bool((given.upper < 0).any()):
         raise ValueError(f"Expected gradient_norm={float(given.upper.min()):g} >= 0.")
-    validate.every(validate.positive, alpha=alpha)
     accuracy = torch.as_tensor(alpha, dtype=torch.float64, device=streams.keys.device)
     if accuracy.shape not in ((), shape):
         raise ValueError(f"Expected alpha of shape {tuple(accuracy.shape)} to be () or {tuple(shape)}.")

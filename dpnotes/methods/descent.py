@@ -9,8 +9,8 @@ from torch import Tensor
 from dpnotes.core import Estimate, Oracle
 from dpnotes.methods.step import arrive, ask
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
 from dpnotes.util.states import select
+from dpnotes.util.validate import EachPositive, NonNegative, checked
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class DescentState:
     oracle: Any
 
 
+@checked
 @dataclass(frozen=True)
 class Descent:
     """`x <- x - step_size * m`, where m is the gradient estimate or its bias-corrected moving average.
@@ -40,14 +41,12 @@ class Descent:
       ValueError: outside these domains.
     """
 
-    step_size: float | Tensor
-    momentum: float = 0.0
+    step_size: EachPositive[float | Tensor]
+    momentum: NonNegative = 0.0
 
     def __post_init__(self) -> None:
-        validate.every(validate.positive, step_size=self.step_size)
         if isinstance(self.step_size, Tensor) and (self.step_size.dim() != 1 or not len(self.step_size)):
             raise ValueError(f"Expected step_size of shape {tuple(self.step_size.shape)} to be (num_steps,).")
-        validate.non_negative(momentum=self.momentum)
         if self.momentum >= 1:
             raise ValueError(f"Expected 0 <= momentum={self.momentum!r} < 1.")
 

@@ -12,6 +12,7 @@ from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
 from dpnotes.util.per_run import norms, rows
 from dpnotes.util.states import select
+from dpnotes.util.validate import EachAtLeastOne, EachPositive, checked
 
 Repeat = Literal["restore", "refresh", "go on"]
 
@@ -58,6 +59,7 @@ class DriftEscapeState:
     saved: Any
 
 
+@checked
 @dataclass(frozen=True)
 class DriftEscape:
     """Algorithm 1 of "Private Stochastic Optimization for Achieving Second-Order Stationary Points" (arXiv:2505.15647).
@@ -113,20 +115,16 @@ class DriftEscape:
       ([1], True)
     """
 
-    step_size: float | Tensor
-    threshold: float | Tensor
+    step_size: EachPositive[float | Tensor]
+    threshold: EachPositive[float | Tensor]
     attempt_length: int | Tensor
-    radius: float | Tensor
-    attempts: int | Tensor
+    radius: EachPositive[float | Tensor]
+    attempts: EachAtLeastOne[int | Tensor]
     repeat: Repeat = "refresh"
     return_tested: bool = True
 
     def __post_init__(self) -> None:
-        validate.every(validate.positive, step_size=self.step_size, threshold=self.threshold, radius=self.radius)
         validate.every(validate.at_least, 2, attempt_length=self.attempt_length)
-        validate.every(validate.at_least, 1, attempts=self.attempts)
-        validate.one_of(("restore", "refresh", "go on"), repeat=self.repeat)
-        validate.flag(return_tested=self.return_tested)
 
     def init(self, x: Tensor, oracle: Oracle) -> DriftEscapeState:
         """Start every run at its row of `x`, `(runs, dim)`."""

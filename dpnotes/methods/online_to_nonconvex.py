@@ -9,9 +9,10 @@ from torch import Tensor
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.methods.step import arrive, ask
 from dpnotes.random.streams import Streams
-from dpnotes.util import checks, validate
+from dpnotes.util import checks
 from dpnotes.util.per_run import norms, rows
 from dpnotes.util.states import select
+from dpnotes.util.validate import EachAtLeastOne, EachPositive, checked
 
 _POINT_PURPOSE = "online to nonconvex: point of a move"
 _WINDOW_PURPOSE = "online to nonconvex: window"
@@ -50,6 +51,7 @@ class OnlineToNonconvexState:
     oracle: Any
 
 
+@checked
 @dataclass(frozen=True)
 class OnlineToNonconvex:
     """Algorithm 2 "O2NC" of Kornowski, Liu and Talwar (ICML 2025), arXiv:2410.05880, with any oracle.
@@ -110,16 +112,13 @@ class OnlineToNonconvex:
       True
     """
 
-    num_steps: int | Tensor
-    step_size: float | Tensor
-    largest_move: float | Tensor
-    window: int | Tensor
+    num_steps: EachAtLeastOne[int | Tensor]
+    step_size: EachPositive[float | Tensor]
+    largest_move: EachPositive[float | Tensor]
+    window: EachAtLeastOne[int | Tensor]
     restart: bool = False
 
     def __post_init__(self) -> None:
-        validate.every(validate.at_least, 1, num_steps=self.num_steps, window=self.window)
-        validate.every(validate.positive, step_size=self.step_size, largest_move=self.largest_move)
-        validate.flag(restart=self.restart)
         if bool(torch.as_tensor(self.num_steps < self.window).any()):
             raise ValueError(f"Expected num_steps={self.num_steps} >= window={self.window}: no window would be whole.")
 

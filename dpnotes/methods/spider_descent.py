@@ -9,9 +9,10 @@ from torch import Tensor
 from dpnotes.core import Estimate, Oracle, Status
 from dpnotes.methods.step import arrive, ask
 from dpnotes.random.streams import Streams
-from dpnotes.util import checks, validate
+from dpnotes.util import checks
 from dpnotes.util.per_run import norms, rows
 from dpnotes.util.states import select
+from dpnotes.util.validate import EachAtLeastOne, EachNonNegative, EachPositive, checked
 
 _PURPOSE = "spider descent: saddle perturbation"
 
@@ -53,6 +54,7 @@ class SpiderDescentState:
     oracle: Any
 
 
+@checked
 @dataclass(frozen=True)
 class StochasticSpider:
     """Algorithm 2 "Stochastic Spider" of Liu and Talwar (2024), arXiv:2410.07502v1: what is not the oracle's.
@@ -110,18 +112,12 @@ class StochasticSpider:
       ([1], [40], True)
     """
 
-    num_steps: int | Tensor
-    step_size: float | Tensor
-    threshold: float | Tensor
-    window: float | Tensor
-    perturbation: float | Tensor
+    num_steps: EachAtLeastOne[int | Tensor]
+    step_size: EachPositive[float | Tensor]
+    threshold: EachPositive[float | Tensor]
+    window: EachPositive[float | Tensor]
+    perturbation: EachNonNegative[float | Tensor]
     as_printed: bool = False
-
-    def __post_init__(self) -> None:
-        validate.every(validate.at_least, 1, num_steps=self.num_steps)
-        validate.every(validate.positive, step_size=self.step_size, threshold=self.threshold, window=self.window)
-        validate.every(validate.non_negative, perturbation=self.perturbation)
-        validate.flag(as_printed=self.as_printed)
 
     def init(self, x: Tensor, oracle: Oracle) -> SpiderDescentState:
         """Start every run at its row of `x`, `(runs, dim)`."""

@@ -25,6 +25,7 @@ from dpnotes.util import checks, files, per_run, validate
 from dpnotes.util.lineage import Lineage
 from dpnotes.util.processes import ProcessLost, agree, common_facts
 from dpnotes.util.states import flatten, map_state, restore
+from dpnotes.util.validate import AtLeastOne, checked
 
 CLIENT_PURPOSE = "client"  # of the draws that make a client's key out of a seeded run's
 OWN_RECORDS = Assumption("no record is with two clients", "assumed")
@@ -72,6 +73,7 @@ class ClientsPlan:
     oracle: "Clients | None" = field(default=None, init=False)  # of a plan that somebody has put together or altered
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Clients:
     """The mean of what clients send, each the estimate of an oracle on its own examples, with its own noise.
@@ -119,7 +121,7 @@ class Clients:
 
     oracles: tuple[Any, ...]
     blocks: Blocks
-    num_runs: int
+    num_runs: AtLeastOne
     record: Path | None = None
     rows: tuple[int, ...] = ()
 
@@ -130,9 +132,6 @@ class Clients:
         return Clients(tuple(map(oracle_of, blocks.members)), blocks, num_runs, record=record)
 
     def __post_init__(self) -> None:
-        validate.instance(Blocks, blocks=self.blocks)
-        validate.at_least(1, num_runs=self.num_runs)
-        validate.or_none(validate.instance, Path, record=self.record)
         if not self.rows:
             object.__setattr__(self, "rows", tuple(range(self.num_runs)))
         validate.same_length(rows=self.rows, runs=range(self.num_runs))

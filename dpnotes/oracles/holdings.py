@@ -13,9 +13,11 @@ from dpnotes.guarantees import Basis, examples_apart
 from dpnotes.oracles.samples import Batch, DataSetSamples, Samples
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 
-def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed: str | int) -> list[Tensor]:
+@checked
+def dirichlet_split(labels: Tensor, num_clients: AtLeastOne, concentration: Positive, seed: str | int) -> list[Tensor]:
     """Who gets which examples, if each label is dealt out in shares of its own, Dirichlet's.
 
     The split of Hsu, Qi and Brown ("Measuring the effects of non-identical data distribution", arXiv:1909.06335), by
@@ -39,9 +41,6 @@ def dirichlet_split(labels: Tensor, num_clients: int, concentration: float, seed
       >>> sorted(torch.cat(parts).tolist()) == list(range(100)), [len(part) for part in parts]
       (True, [53, 3, 44])
     """
-    validate.instance(Tensor, labels=labels)
-    validate.at_least(1, num_clients=num_clients)
-    validate.positive(concentration=concentration)
     if labels.dim() != 1 or len(labels) < num_clients:
         raise ValueError(f"Expected labels of shape {tuple(labels.shape)} to be (examples,), one a client or more.")
     rng = np.random.default_rng(int(Streams.of(seed, ["split"]).words("split", 0, 1)[0]))

@@ -15,6 +15,7 @@ from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import flushed
+from dpnotes.util.validate import AtLeastZero, checked
 
 _PURPOSE = "minibatch: examples"
 
@@ -28,6 +29,7 @@ class Augmentable(Protocol):
         ...
 
 
+@checked
 @dataclass(frozen=True)
 class MinibatchGradient(OnDesk):
     """The gradient in Algorithms 1 and 2 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), arXiv:2410.06878.
@@ -98,17 +100,13 @@ class MinibatchGradient(OnDesk):
     relation: Relation = Relation.REPLACE_ONE
     clipped: bool = False
     bound_basis: Basis = "assumed"
-    check: int = 1
+    check: AtLeastZero = 1
     augment: bool = False
     divisor: float | None = None
     mechanism: Mechanism = Gaussian()
 
     def __post_init__(self) -> None:
         validate.provides("gradients", "num_examples", problem=self.problem)
-        validate.instance(Sampling, sampling=self.sampling)
-        validate.instance(Relation, relation=self.relation)
-        validate.flag(clipped=self.clipped, augment=self.augment)
-        validate.at_least(0, check=self.check)
         validate.one_of(("whole", "fixed-size", "poisson"), sampling=self.sampling.scheme)
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
         if self.sampling.scheme == "fixed-size" and self.sampling.num_examples != self.problem.num_examples:

@@ -11,7 +11,7 @@ variance reduction.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.per_run import Number, rows
 from dpnotes.util.precision import full_precision
+from dpnotes.util.validate import AtLeastOne, EachPositive, checked
 
 Order = Literal["zeroth", "first"]
 Points = tuple[Tensor, ...]  # one or two, (rows, dim) each
@@ -166,6 +167,7 @@ def _from_gradients(problem: Problem, asked: Tensor, points: Points, steps: Tens
     return total(points[0]) if len(points) == 1 else total(points[0]) - total(points[1])
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class SmoothedSamples:
     """The examples of a data set, each once, whose losses are smoothed over a ball: what Algorithms 3 to 5 draw.
@@ -222,21 +224,16 @@ class SmoothedSamples:
     """
 
     problem: Any  # PointLosses, or Problem
-    radius: Number
-    directions: int
+    radius: EachPositive[Number]
+    directions: AtLeastOne
     order: Order = "zeroth"
-    first_directions: int | None = None
+    first_directions: AtLeastOne | None = None
     independent: bool = False
     clipped: bool = True
-    numbers_at_once: int = 2**20
+    numbers_at_once: AtLeastOne = 2**20
 
     def __post_init__(self) -> None:
-        validate.one_of(get_args(Order), order=self.order)
         validate.provides("num_examples", "losses" if self.order == "zeroth" else "gradients", problem=self.problem)
-        validate.every(validate.positive, radius=self.radius)
-        validate.at_least(1, directions=self.directions, numbers_at_once=self.numbers_at_once)
-        validate.or_none(validate.at_least, 1, first_directions=self.first_directions)
-        validate.flag(independent=self.independent, clipped=self.clipped)
 
     @property
     def total(self) -> Tensor:

@@ -16,6 +16,7 @@ from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.per_run import Number, norms, rows
 from dpnotes.util.states import select
+from dpnotes.util.validate import AtLeastOne, AtLeastZero, EachNonNegative, EachPositive, checked
 
 # Relative. The noise is that much more than its multiplier says, so that no rounding makes a release dearer.
 _MARGIN = 2.0**-40
@@ -23,6 +24,7 @@ _LEAST_SENSITIVITY = 1e-150  # noise is scaled to: of a move of 0 the answer is 
 _LARGEST_BATCH = 2e18  # more than any source has
 
 
+@checked
 @dataclass(frozen=True)
 class Refresh:
     """When a fresh gradient is asked for: as soon as the drift of the points that were asked reaches a threshold.
@@ -46,16 +48,13 @@ class Refresh:
     """
 
     threshold: Number
-    scale: Number = 1.0
-    power: int = 2
-    longest: int | None = None
+    scale: EachNonNegative[Number] = 1.0
+    power: AtLeastZero = 2
+    longest: AtLeastOne | None = None
 
     def __post_init__(self) -> None:
         if self.longest is None or isinstance(self.threshold, Tensor) or self.threshold != float("inf"):
             validate.every(validate.positive, threshold=self.threshold)
-        validate.or_none(validate.at_least, 1, longest=self.longest)
-        validate.every(validate.non_negative, scale=self.scale)
-        validate.at_least(0, power=self.power)
         if self.power > 2:
             raise ValueError(f"Expected power={self.power} to be 0, 1 or 2.")
 
@@ -90,6 +89,7 @@ class Refresh:
         return part_of(self, index)
 
 
+@checked
 @dataclass(frozen=True)
 class BatchSizes:
     """How many examples a release gets: public numbers, as the moves are.
@@ -110,13 +110,9 @@ class BatchSizes:
       BatchSizes(first=1000, least=1.0, per_gradient=50.0)
     """
 
-    first: Number
-    least: Number = 1.0
-    per_gradient: Number = 0.0
-
-    def __post_init__(self) -> None:
-        validate.every(validate.positive, first=self.first, least=self.least)
-        validate.every(validate.non_negative, per_gradient=self.per_gradient)
+    first: EachPositive[Number]
+    least: EachPositive[Number] = 1.0
+    per_gradient: EachNonNegative[Number] = 0.0
 
     def wanted(self, bound: Tensor, new: Tensor) -> Tensor:
         """Sizes before rounding up, `(runs,)`: for a difference whose examples' are at most `bound`, or a new sum."""
@@ -143,6 +139,7 @@ class Belief:
     noise: Any
 
 
+@checked
 @dataclass(frozen=True)
 class Spider(OnDesk):
     """Two oracles in one: Algorithms 2 and 3 of Liu and Talwar (2024), and adaptive DP-SPIDER of drift escape.
@@ -230,32 +227,24 @@ class Spider(OnDesk):
 
     samples: Samples
     mechanism: Mechanism
-    noise_multiplier: Number
+    noise_multiplier: EachNonNegative[Number]
     budget: Tensor
     refresh: Refresh
     batches: BatchSizes
-    gradient_bound: Number
-    smoothness: Number
-    term_sensitivity: Number | None = None
+    gradient_bound: EachPositive[Number]
+    smoothness: EachPositive[Number]
+    term_sensitivity: EachPositive[Number] | None = None
     relation: Relation = Relation.REPLACE_ONE
     sampling: Sampling = FRESH
-    difference_multiplier: Number | None = None
-    least_move: Number | None = None
+    difference_multiplier: EachNonNegative[Number] | None = None
+    least_move: EachPositive[Number] | None = None
 
     def __post_init__(self) -> None:
         validate.provides("batch", "total", samples=self.samples)
         validate.provides("release", "cost", mechanism=self.mechanism)
-        validate.instance(Tensor, budget=self.budget)
         validate.provides("drift", "due", refresh=self.refresh)
         validate.provides("wanted", batches=self.batches)
-        validate.instance(Relation, relation=self.relation)
-        validate.every(validate.positive, gradient_bound=self.gradient_bound, smoothness=self.smoothness)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
-        validate.or_none(validate.every, validate.positive, term_sensitivity=self.term_sensitivity)
-        validate.or_none(validate.every, validate.positive, least_move=self.least_move)
-        validate.every(validate.non_negative, noise_multiplier=self.noise_multiplier)
-        validate.or_none(validate.every, validate.non_negative, difference_multiplier=self.difference_multiplier)
-        validate.instance(Sampling, sampling=self.sampling)
         validate.one_of(("fresh", "whole"), sampling=self.sampling.scheme)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:
             raise ValueError(f"Expected budget={self.budget} to be (runs,) and float64: one a run.")

@@ -42,6 +42,7 @@ from dpnotes.privacy import pld
 from dpnotes.privacy.events import Event, clipped_sensitivity, events_of, merged, to_dp_event
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import NonNegative, Positive, Probability, checked
 
 Conversion = Literal["classic", "tight", "exact"]
 CONVERSIONS: tuple[Conversion, ...] = ("classic", "tight", "exact")
@@ -51,7 +52,8 @@ _LEAST_RHO = 1e-18
 _LITTLE_RHO = 1e-9
 
 
-def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -> float:
+@checked
+def rho_to_epsilon(rho: NonNegative, delta: Probability, conversion: Conversion = "exact") -> float:
     """The epsilon of a rho-zCDP mechanism ("exact": of Gaussian releases that cost rho).
 
     Double precision lets the delta that is reached be above it, by a millionth of itself at most, and below a rho of
@@ -66,9 +68,6 @@ def rho_to_epsilon(rho: float, delta: float, conversion: Conversion = "exact") -
       >>> [round(rho_to_epsilon(1.0, 1e-5, c), 3) for c in CONVERSIONS]
       [7.786, 7.077, 6.573]
     """
-    validate.non_negative(rho=rho)
-    validate.between(0, 1, delta=delta)
-    validate.one_of(CONVERSIONS, conversion=conversion)
     if rho == 0:
         return 0.0
     if conversion == "classic" or rho < _LEAST_RHO:
@@ -103,7 +102,8 @@ def _tight_epsilon(rho: float, delta: float) -> float:
     return max(0.0, float(best.fun))
 
 
-def epsilon_to_rho(epsilon: float, delta: float, conversion: Conversion = "exact") -> float:
+@checked
+def epsilon_to_rho(epsilon: Positive, delta: Probability, conversion: Conversion = "exact") -> float:
     """The largest zCDP budget that a conversion allows, on the private side of the root.
 
     Args:
@@ -118,9 +118,6 @@ def epsilon_to_rho(epsilon: float, delta: float, conversion: Conversion = "exact
       >>> round(epsilon_to_rho(4.0, 1e-8, "classic"), 6)
       0.196352
     """
-    validate.positive(epsilon=epsilon)
-    validate.between(0, 1, delta=delta)
-    validate.one_of(CONVERSIONS, conversion=conversion)
     if conversion == "classic":  # the root in closed form, written so that nothing cancels
         log = math.log(1 / delta)
         root = (epsilon / (math.sqrt(epsilon + log) + math.sqrt(log))) ** 2

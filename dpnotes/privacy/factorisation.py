@@ -27,6 +27,7 @@ from dpnotes.privacy.mechanisms import rounded_to_grid
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
+from dpnotes.util.validate import AtLeastOne, checked
 
 Scheme = Literal["terms", "sums", "tree", "optimal tree", "square root"]
 SCHEMES: tuple[Scheme, ...] = ("terms", "sums", "tree", "optimal tree", "square root")
@@ -185,7 +186,8 @@ def factors(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> tup
     return linalg.solve_triangular(encoder, total.T, trans="T", lower=True).T, encoder
 
 
-def noise_of_sums(scheme: Scheme, num_steps: int, bandwidth: int | None = None) -> NDArray[np.float64]:
+@checked
+def noise_of_sums(scheme: Scheme, num_steps: AtLeastOne, bandwidth: AtLeastOne | None = None) -> NDArray[np.float64]:
     """Standard deviation of each running sum when the whole costs what one Gaussian release of multiplier 1 costs.
 
     For examples in one term each, in units of that term's sensitivity; in closed form, so a million steps will do.
@@ -202,9 +204,6 @@ def noise_of_sums(scheme: Scheme, num_steps: int, bandwidth: int | None = None) 
       >>> noise_of_sums("tree", 4).round(3)
       array([1.732, 1.732, 2.449, 1.732])
     """
-    validate.one_of(SCHEMES, scheme=scheme)
-    validate.at_least(1, num_steps=num_steps)
-    validate.or_none(validate.at_least, 1, bandwidth=bandwidth)
     t = np.arange(1, num_steps + 1)
     if scheme == "terms":
         return np.sqrt(t)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Sampling
-from dpnotes.util import validate
+from dpnotes.util.validate import NonNegative, checked
 
 _LARGEST_TOLERANCE = 1e-6
 
@@ -41,6 +41,7 @@ class Spent:
         return self.reused + self.fresh
 
 
+@checked
 @dataclass(frozen=True)
 class Filter:
     """A zCDP filter for a batch of runs.
@@ -68,11 +69,9 @@ class Filter:
     """
 
     budget: Tensor
-    tolerance: float = 0.0
+    tolerance: NonNegative = 0.0
 
     def __post_init__(self) -> None:
-        validate.instance(Tensor, budget=self.budget)
-        validate.non_negative(tolerance=self.tolerance)
         if self.tolerance > _LARGEST_TOLERANCE:
             raise ValueError(f"Expected tolerance={self.tolerance!r} <= {_LARGEST_TOLERANCE}: it is for rounding.")
         if self.budget.dim() != 1:

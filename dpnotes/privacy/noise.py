@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dpnotes.privacy.schedules import NoiseSchedule
 from dpnotes.util import validate
+from dpnotes.util.validate import Finite, checked
 
 # Rounding allowance, relative, when the running sum of a fixed schedule's costs is compared with its budget. Schedules
 # are built on the private side, so this lets their last step happen; it does not let a further one happen.
@@ -53,6 +54,7 @@ class NoisePlan(Protocol):
         ...
 
 
+@checked
 @dataclass(frozen=True)
 class FixedNoise:
     """Schedules fixed in advance, one a run; equal ones are kept once.
@@ -75,9 +77,6 @@ class FixedNoise:
     budget: Tensor
     fixed: bool = True
     rows: Tensor | None = None
-
-    def __post_init__(self) -> None:
-        validate.flag(fixed=self.fixed)
 
     @staticmethod
     def of(schedules: Sequence[NoiseSchedule], device: torch.device | str = "cpu") -> "FixedNoise":
@@ -135,6 +134,7 @@ class LossAdaptiveState:
     last_loss: Tensor
 
 
+@checked
 @dataclass(frozen=True)
 class LossAdaptiveNoise:
     """Spend more on the next gradient whenever the released loss did not fall.
@@ -153,7 +153,7 @@ class LossAdaptiveNoise:
 
     budget: Tensor
     first_cost: Tensor
-    growth: float
+    growth: Finite
     loss_multiplier: Tensor
     fixed: bool = False
 
@@ -161,8 +161,6 @@ class LossAdaptiveNoise:
         validate.same_length(budget=self.budget, first_cost=self.first_cost, loss_multiplier=self.loss_multiplier)
         for name in ("budget", "first_cost", "loss_multiplier"):
             validate.positive(**{name: float(getattr(self, name).min())})
-        validate.flag(fixed=self.fixed)
-        validate.real(growth=self.growth)
         if not self.growth > 1:
             raise ValueError(f"Expected growth={self.growth!r} > 1.")
 

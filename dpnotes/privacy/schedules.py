@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, UnitInterval, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +150,8 @@ def from_influence(influence: ArrayLike, rho: float, name: str = "dynamic") -> N
     return from_shares(np.sqrt(values), rho, name)
 
 
-def exponential(rate: float, rho: float, num_steps: int) -> NoiseSchedule:
+@checked
+def exponential(rate: UnitInterval, rho: float, num_steps: AtLeastOne) -> NoiseSchedule:
     """Optimal for the influence `q_t = rate^(T - t)`: noise variance decays by the factor `sqrt(rate)` a step.
 
     Args:
@@ -162,13 +164,12 @@ def exponential(rate: float, rho: float, num_steps: int) -> NoiseSchedule:
       >>> (schedule.noise_multipliers[1:] ** 2 / schedule.noise_multipliers[:-1] ** 2).round(6)
       array([0.9, 0.9])
     """
-    validate.between(0, 1, rate=rate)
-    validate.at_least(1, num_steps=num_steps)
     steps_left = np.arange(num_steps - 1, -1, -1)
     return from_shares(np.exp(0.5 * steps_left * math.log(rate)), rho, f"exponential {rate:g}")
 
 
-def step_decay(factor: float, period: int, rho: float, num_steps: int) -> NoiseSchedule:
+@checked
+def step_decay(factor: UnitInterval, period: AtLeastOne, rho: float, num_steps: AtLeastOne) -> NoiseSchedule:
     """The noise multiplier falls by `factor` every `period` steps (step decay of Yu et al. 2019, arXiv:1904.02200v1).
 
     Args:
@@ -181,6 +182,4 @@ def step_decay(factor: float, period: int, rho: float, num_steps: int) -> NoiseS
       >>> step_decay(factor=0.5, period=1, rho=2.5, num_steps=2).costs.round(3)
       array([0.5, 2. ])
     """
-    validate.between(0, 1, factor=factor)
-    validate.at_least(1, period=period, num_steps=num_steps)
     return from_shares(factor ** (-2.0 * (np.arange(num_steps) // period)), rho, f"step decay {factor:g}/{period}")

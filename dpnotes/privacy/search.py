@@ -18,6 +18,7 @@ from dpnotes.privacy.events import Event, clipped_sensitivity
 from dpnotes.privacy.selection import AboveThreshold, SelectionState
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, Probability, checked
 
 _PURPOSE = "search: stationary point"
 
@@ -41,6 +42,7 @@ def random_steps(streams: Streams, num_iterates: int, num_candidates: int) -> Te
     return (streams.uniform(f"{_PURPOSE}: steps", 0, num_candidates) * num_iterates).long().T
 
 
+@checked
 @dataclass(frozen=True)
 class Search:
     """Which points count as found, how precisely that can be asked, and what the answers cost.
@@ -72,24 +74,18 @@ class Search:
       (9.6e-05, 0.0102, -0.1002)
     """
 
-    epsilon: float
-    alpha: float
-    hessian_lipschitz: float
-    norm_bound: float
-    smoothness: float
-    num_examples: int
-    num_candidates: int
-    failure: float
-    eigenvalue_error: float = 0.0
+    epsilon: Positive
+    alpha: Positive
+    hessian_lipschitz: Positive
+    norm_bound: Positive
+    smoothness: Positive
+    num_examples: AtLeastOne
+    num_candidates: AtLeastOne
+    failure: Probability
+    eigenvalue_error: NonNegative = 0.0
     relation: Relation = Relation.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        validate.instance(Relation, relation=self.relation)
-        validate.positive(epsilon=self.epsilon, norm_bound=self.norm_bound)
-        validate.between(0, 1, failure=self.failure)
-        validate.positive(alpha=self.alpha, hessian_lipschitz=self.hessian_lipschitz, smoothness=self.smoothness)
-        validate.non_negative(eigenvalue_error=self.eigenvalue_error)
-        validate.at_least(1, num_examples=self.num_examples, num_candidates=self.num_candidates)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         _ = self.gradient_slack, self.mechanism
 

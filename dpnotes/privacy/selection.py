@@ -16,6 +16,7 @@ from dpnotes.privacy.mechanisms import grid_of, laplace, noisy_on_grid
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
 from dpnotes.util.lineage import Lineage
+from dpnotes.util.validate import AtLeastOne, Finite, Positive, Probability, checked
 
 _SLACK = 1e-12  # relative: of a question's sensitivity above the declared one, by rounding
 _FARTHEST = 2.0**51  # steps that a value may be from 0: a sum of noise and a longer one is not exact
@@ -37,6 +38,7 @@ class SelectionState:
     lineage: Lineage
 
 
+@checked
 @dataclass(frozen=True)
 class AboveThreshold:
     """Algorithm 1 "AboveThreshold" of Dwork and Roth (2014), doi:10.1561/0400000042, Section 3.6, over a batch of runs.
@@ -79,17 +81,14 @@ class AboveThreshold:
       ([False, False, True, False], [3], 1250.0)
     """
 
-    epsilon: float
-    threshold: float
-    sensitivity: float
+    epsilon: Positive
+    threshold: Finite
+    sensitivity: Positive
     relation: Relation
     sampling: Sampling = WHOLE
     purpose: str = "above threshold"
 
     def __post_init__(self) -> None:
-        validate.positive(epsilon=self.epsilon, sensitivity=self.sensitivity)
-        validate.real(threshold=self.threshold)
-        validate.instance(Sampling, sampling=self.sampling)
         if self.sampling not in (WHOLE, FRESH):
             raise CombinationError(
                 f"Expected sampling=whole or fresh for AboveThreshold, got {self.sampling.scheme}: its questions share "
@@ -187,7 +186,8 @@ class AboveThreshold:
         longer = times * sensitivity / self.epsilon
         return noisy_on_grid("laplace", steps[:, None], longer, longer > 0, step)[:, 0]
 
-    def accuracy(self, num_questions: int, beta: float) -> float:
+    @checked
+    def accuracy(self, num_questions: AtLeastOne, beta: Probability) -> float:
         """How far answers may be wrong: `8 D (ln k + ln(2 / beta)) / epsilon` (Theorem 3.24).
 
         With probability at least `1 - beta` every value answered yes is at least `threshold - accuracy`, and every
@@ -203,8 +203,6 @@ class AboveThreshold:
           >>> round(AboveThreshold(1.0, 0.0, 1.0, Relation.REPLACE_ONE).accuracy(100, 0.05), 2)
           66.35
         """
-        validate.at_least(1, num_questions=num_questions)
-        validate.between(0, 1, beta=beta)
         return 8 * self.sensitivity * (math.log(num_questions) + math.log(2 / beta)) / self.epsilon
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, AtLeastTwo, Finite, checked
 
 Norm = Literal["batch", "group"]
 Activation = Literal["relu", "gelu", "silu", "tanh"]
@@ -45,9 +45,9 @@ class Residual(nn.Module):
 class Scale(nn.Module):
     """`factor * x`."""
 
-    def __init__(self, factor: float) -> None:
+    @checked
+    def __init__(self, factor: Finite) -> None:
         super().__init__()
-        validate.real(factor=factor)
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
@@ -59,14 +59,15 @@ class Scale(nn.Module):
         return f"{self.factor}"
 
 
+@checked
 def conv_net(
-    num_classes: int = 10,
+    num_classes: AtLeastTwo = 10,
     *,
     norm: Norm = "batch",
     activation: Activation = "relu",
     pooling: Pooling = "max",
     conv_bias: bool = False,
-    width: int = 64,
+    width: AtLeastOne = 64,
 ) -> nn.Sequential:
     """The ConvNet for 3 x 32 x 32 images of Avdiukhin, Dinitz, Fan and Yaroslavtsev, arXiv:2410.06878, section 4.
 
@@ -94,12 +95,6 @@ def conv_net(
       >>> conv_net(width=4, norm="group")(torch.zeros(2, 3, 32, 32)).shape
       torch.Size([2, 10])
     """
-    validate.at_least(2, num_classes=num_classes)
-    validate.at_least(1, width=width)
-    validate.one_of(("batch", "group"), norm=norm)
-    validate.one_of(_ACTIVATIONS, activation=activation)
-    validate.one_of(_POOLINGS, pooling=pooling)
-    validate.flag(conv_bias=conv_bias)
 
     def block(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, padding: int = 1) -> nn.Sequential:
         convolution = nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=conv_bias)
@@ -121,8 +116,9 @@ def conv_net(
     )
 
 
+@checked
 def small_conv_net(
-    num_classes: int = 10, *, in_channels: int = 1, width: int = 8, activation: Activation = "silu"
+    num_classes: AtLeastTwo = 10, *, in_channels: AtLeastOne = 1, width: AtLeastOne = 8, activation: Activation = "silu"
 ) -> nn.Sequential:
     """A ConvNet for tests and for experiments on a CPU: two convolutions, group normalisation, average pooling.
 
@@ -142,9 +138,6 @@ def small_conv_net(
       >>> small_conv_net()(torch.zeros(5, 1, 8, 8)).shape
       torch.Size([5, 10])
     """
-    validate.at_least(2, num_classes=num_classes)
-    validate.at_least(1, in_channels=in_channels, width=width)
-    validate.one_of(_ACTIVATIONS, activation=activation)
     return nn.Sequential(
         nn.Conv2d(in_channels, width, 3, padding=1, bias=False),
         _group_norm(width),
@@ -162,11 +155,11 @@ def small_conv_net(
 class BasicBlock(nn.Module):
     """Two convolutions and a shortcut, which is a convolution where the shape changes."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int, norm: Norm, activation: Activation) -> None:
+    @checked
+    def __init__(
+        self, inputs: AtLeastOne, outputs: AtLeastOne, stride: AtLeastOne, norm: Norm, activation: Activation
+    ) -> None:
         super().__init__()
-        validate.at_least(1, inputs=inputs, outputs=outputs, stride=stride)
-        validate.one_of(("batch", "group"), norm=norm)
-        validate.one_of(_ACTIVATIONS, activation=activation)
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
         self.bn1 = _norm(norm, outputs)
         self.relu = _ACTIVATIONS[activation]()
@@ -183,13 +176,14 @@ class BasicBlock(nn.Module):
         return self.relu(self.bn2(self.conv2(x)) + shortcut)
 
 
+@checked
 def resnet18(
-    num_classes: int = 1000,
+    num_classes: AtLeastTwo = 1000,
     *,
     norm: Norm = "batch",
     activation: Activation = "relu",
     stem: Literal["imagenet", "cifar"] = "imagenet",
-    width: int = 64,
+    width: AtLeastOne = 64,
 ) -> nn.Sequential:
     """ResNet-18 of He, Zhang, Ren and Sun, "Deep residual learning for image recognition", arXiv:1512.03385, Table 1.
 
@@ -213,11 +207,6 @@ def resnet18(
       >>> network(torch.zeros(2, 3, 32, 32)).shape
       torch.Size([2, 10])
     """
-    validate.at_least(2, num_classes=num_classes)
-    validate.at_least(1, width=width)
-    validate.one_of(("batch", "group"), norm=norm)
-    validate.one_of(_ACTIVATIONS, activation=activation)
-    validate.one_of(("imagenet", "cifar"), stem=stem)
     imagenet = stem == "imagenet"
     parts: OrderedDict[str, nn.Module] = OrderedDict()
     parts["conv1"] = nn.Conv2d(3, width, *((7, 2, 3) if imagenet else (3, 1, 1)), bias=False)

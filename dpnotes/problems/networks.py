@@ -20,6 +20,7 @@ from dpnotes.problems.examples import check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
+from dpnotes.util.validate import AtLeastOne, AtLeastTwo, checked
 
 Activation = Literal["tanh", "relu"]
 
@@ -106,6 +107,7 @@ class NetworkGradients:
         return total
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class TwoLayerNetwork:
     """Softmax cross-entropy of `activation(inputs @ W1 + b1) @ W2 + b2`, a `core.Problem`.
@@ -137,17 +139,14 @@ class TwoLayerNetwork:
 
     inputs: Tensor
     labels: Tensor
-    num_hidden: int
-    num_classes: int = 2
+    num_hidden: AtLeastOne
+    num_classes: AtLeastTwo = 2
     activation: Activation = "tanh"
     _extended: Tensor = field(init=False, repr=False)  # inputs with a column of ones, (1 or runs, examples, inputs + 1)
     _norms: Tensor = field(init=False, repr=False)
     _labels: Tensor = field(init=False, repr=False)  # (1 or runs, examples)
 
     def __post_init__(self) -> None:
-        validate.at_least(1, num_hidden=self.num_hidden)
-        validate.at_least(2, num_classes=self.num_classes)
-        validate.one_of(_ACTIVATIONS, activation=self.activation)
         extended = _extend(self.inputs, self.labels, self.num_classes)
         object.__setattr__(self, "_extended", extended)
         object.__setattr__(self, "_norms", row_norms(extended))

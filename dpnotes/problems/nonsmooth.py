@@ -18,6 +18,7 @@ from dpnotes.problems.examples import check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
+from dpnotes.util.validate import AtLeastOne, NonNegative, Seed, checked
 
 _LOWER_BOUND = Constant(0.0, "proved", "no loss is negative")
 
@@ -227,7 +228,8 @@ class MinOfNorms:
         validate.same_length(coordinates_of_centers=self.centers[0], coordinates_of_shifts=self.shifts[0])
 
     @staticmethod
-    def sample(centers: Tensor, num_examples: int, spread: float, seed: str | int) -> "MinOfNorms":
+    @checked
+    def sample(centers: Tensor, num_examples: AtLeastOne, spread: NonNegative, seed: Seed) -> "MinOfNorms":
         """Normal shifts, of norm about `spread` in any dimension, in the type of the centers.
 
         Args:
@@ -237,9 +239,6 @@ class MinOfNorms:
           seed: of the draw.
         """
         check_data(centers, ("centers", "dim"), centers=centers)
-        validate.at_least(1, num_examples=num_examples)
-        validate.non_negative(spread=spread)
-        validate.text_or_whole(seed=seed)
         dim = centers.shape[1]
         normal = Streams.of("min of norms", [seed], centers.device).normal("shifts", 0, num_examples * dim)
         return MinOfNorms(centers, (spread / dim**0.5 * normal).view(num_examples, dim).to(centers))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 UNACCOUNTED = (
     "The mean, the principal components, the standard deviations and the largest norm of the preprocessing "
@@ -38,7 +38,8 @@ class Projection:
         return ((inputs.double() - mean) @ directions).to(inputs.dtype)
 
 
-def fit(inputs: Tensor, num_components: int, max_norm: float = 10.0) -> Projection:
+@checked
+def fit(inputs: Tensor, num_components: AtLeastOne, max_norm: Positive = 10.0) -> Projection:
     """Principal components with mean 0 and standard deviation 1 each, scaled so that the largest norm is `max_norm`.
 
     Hong, Wang and Zhou (FAccT 2022), section 5: 60 components, then mean 0 and standard deviation 1, then the "data
@@ -60,8 +61,6 @@ def fit(inputs: Tensor, num_components: int, max_norm: float = 10.0) -> Projecti
       >>> float(fit(inputs, 3).apply(inputs).norm(dim=1).max().round(decimals=4))
       10.0
     """
-    validate.at_least(1, num_components=num_components)
-    validate.positive(max_norm=max_norm)
     if inputs.dim() != 2 or len(inputs) < 2:
         raise ValueError(
             f"Expected inputs.shape={tuple(inputs.shape)} to be (examples, features), two examples or more."

@@ -15,17 +15,17 @@ from dpnotes.core import Constant
 from dpnotes.problems.examples import check_points, rows
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, AtLeastTwo, Finite, NonNegative, Positive, Seed, checked
 
 
-def log_spectrum(dim: int, condition_number: float, smoothness: float = 1.0) -> Tensor:
+@checked
+def log_spectrum(dim: AtLeastTwo, condition_number: Positive, smoothness: Positive = 1.0) -> Tensor:
     """Eigenvalues spaced evenly in the logarithm, from `smoothness` down to `smoothness / condition_number`, float64.
 
     Example:
       >>> log_spectrum(3, condition_number=100.0)
       tensor([1.0000, 0.1000, 0.0100], dtype=torch.float64)
     """
-    validate.at_least(2, dim=dim)
-    validate.positive(condition_number=condition_number, smoothness=smoothness)
     if condition_number < 1:
         raise ValueError(f"Expected condition_number={condition_number} >= 1.")
     return smoothness * torch.logspace(0, -np.log10(condition_number), dim, dtype=torch.float64)
@@ -102,7 +102,8 @@ class Quadratic:
             )
 
     @staticmethod
-    def sample(spectrum: Tensor, num_examples: int, spread: float, seed: str | int) -> "Quadratic":
+    @checked
+    def sample(spectrum: Tensor, num_examples: AtLeastTwo, spread: NonNegative, seed: Seed) -> "Quadratic":
         """Random offsets, the longest of norm `spread`, around the center 0; in the type of `spectrum`.
 
         Args:
@@ -111,9 +112,6 @@ class Quadratic:
           spread: the largest norm of an offset, >= 0; 0 makes all examples equal.
           seed: of the draw.
         """
-        validate.at_least(2, num_examples=num_examples)
-        validate.non_negative(spread=spread)
-        validate.text_or_whole(seed=seed)
         dim = len(spectrum)
         offsets = Streams.of("quadratic", [seed]).normal("offsets", 0, num_examples * dim).view(num_examples, dim)
         offsets = offsets - offsets.mean(0)
@@ -229,16 +227,14 @@ class Quadratic:
     def _eigenvalues(self) -> NDArray[np.float64]:
         return np.asarray(self.spectrum.cpu(), dtype=np.float64)
 
+    @checked
     def _responses(
-        self, step_size: float, num_steps: int, momentum: float
+        self, step_size: Positive, num_steps: AtLeastOne, momentum: Finite
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Derivatives of the last point by the noise of each step, `(num_steps, dim)`, and by the first one, `(dim,)`.
 
         Backwards through `v <- momentum v + (1 - momentum) (A x + noise)`, `x <- x - step_size v / (1 - momentum^t)`.
         """
-        validate.positive(step_size=step_size)
-        validate.at_least(1, num_steps=num_steps)
-        validate.real(momentum=momentum)
         if not 0 <= momentum < 1:
             raise ValueError(f"Expected 0 <= momentum={momentum} < 1.")
         eigenvalues = self._eigenvalues

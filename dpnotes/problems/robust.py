@@ -14,6 +14,7 @@ from dpnotes.problems.sensing import SensingGradients
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 from dpnotes.util.precision import full_precision, row_norms
+from dpnotes.util.validate import AtLeastOne, NonNegative, Seed, checked
 
 Link = Literal["identity", "relu", "absolute"]
 
@@ -72,13 +73,14 @@ class RobustRegression:
         object.__setattr__(self, "_weights", weights)
 
     @staticmethod
+    @checked
     def sample(
         signal: Tensor,
-        num_examples: int,
-        seed: str | int,
+        num_examples: AtLeastOne,
+        seed: Seed,
         link: Link = "identity",
         output_weights: Tensor | None = None,
-        noise_std: float = 0.0,
+        noise_std: NonNegative = 0.0,
     ) -> "RobustRegression":
         """Inputs uniform on the unit sphere, and what the signal makes of them, `y_i = sum_j s_j link(...) + noise`.
 
@@ -94,9 +96,6 @@ class RobustRegression:
           noise_std: >= 0, of Gaussian noise of the targets.
         """
         check_data(signal, ("m", "units"), signal=signal)
-        validate.at_least(1, num_examples=num_examples)
-        validate.non_negative(noise_std=noise_std)
-        validate.text_or_whole(seed=seed)
         streams = Streams.of("robust regression", [seed], signal.device)
         normal = streams.normal("inputs", 0, num_examples * len(signal)).view(num_examples, -1)
         inputs = (normal / torch.linalg.vector_norm(normal, dim=1, keepdim=True)).to(signal)

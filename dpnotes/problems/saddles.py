@@ -13,6 +13,7 @@ from torch import Tensor
 from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Saddle, check_points, hessian_by_columns
 from dpnotes.util import validate
+from dpnotes.util.validate import NonNegative, Positive, checked
 
 
 def _within(
@@ -25,6 +26,7 @@ def _within(
     }
 
 
+@checked
 @dataclass(frozen=True)
 class MonkeySaddle:
     """`F(x, y) = cubic (x^3 - 3 x y^2) + quartic (x^2 + y^2)^2 / 4 - tilt (x^2 + y^2) / 2`, of two numbers.
@@ -50,13 +52,9 @@ class MonkeySaddle:
       tensor(-1.4248, dtype=torch.float64)
     """
 
-    cubic: float = 1.0
-    quartic: float = 1.0
-    tilt: float = 0.0
-
-    def __post_init__(self) -> None:
-        validate.positive(cubic=self.cubic, quartic=self.quartic)
-        validate.non_negative(tilt=self.tilt)
+    cubic: Positive = 1.0
+    quartic: Positive = 1.0
+    tilt: NonNegative = 0.0
 
     @property
     def dim(self) -> int:

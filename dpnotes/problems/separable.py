@@ -16,6 +16,7 @@ from torch import Tensor
 from dpnotes.core import Constant
 from dpnotes.problems.landscapes import Saddle, check_points
 from dpnotes.util import validate
+from dpnotes.util.validate import Finite, NonNegative, Positive, checked
 
 
 class Profile(Protocol):
@@ -40,14 +41,12 @@ class Profile(Protocol):
     def second(self, t: Tensor) -> Tensor: ...
 
 
+@checked
 @dataclass(frozen=True)
 class Linear:
     """`slope t`; as a feature of `VirtualData` it is additive noise of standard deviation `slope`."""
 
-    slope: float
-
-    def __post_init__(self) -> None:
-        validate.non_negative(slope=self.slope)
+    slope: NonNegative
 
     @property
     def lipschitz(self) -> float:
@@ -120,6 +119,7 @@ class Parabola:
         return torch.full_like(t, self.curvature)
 
 
+@checked
 @dataclass(frozen=True)
 class LogCosh:
     """`curvature width^2 log cosh(t / width)`: a bowl whose slope levels off at `curvature width`.
@@ -128,11 +128,8 @@ class LogCosh:
     `tanh^2 = 1/3`.
     """
 
-    curvature: float
-    width: float = 1.0
-
-    def __post_init__(self) -> None:
-        validate.positive(curvature=self.curvature, width=self.width)
+    curvature: Positive
+    width: Positive = 1.0
 
     @property
     def lipschitz(self) -> float:
@@ -168,15 +165,13 @@ class LogCosh:
         return self.curvature * (1 - torch.tanh(t / self.width).square())
 
 
+@checked
 @dataclass(frozen=True)
 class _Wave:
     """What a sine and a cosine have in common."""
 
-    amplitude: float
-    frequency: float = 1.0
-
-    def __post_init__(self) -> None:
-        validate.positive(amplitude=self.amplitude, frequency=self.frequency)
+    amplitude: Positive
+    frequency: Positive = 1.0
 
     @property
     def lipschitz(self) -> float:
@@ -199,6 +194,7 @@ class _Wave:
         return self.amplitude
 
 
+@checked
 @dataclass(frozen=True)
 class Cosine(_Wave):
     """`amplitude cos(frequency t)`: a hill of curvature `-amplitude frequency^2` at 0; all derivatives are bounded."""
@@ -213,6 +209,7 @@ class Cosine(_Wave):
         return -self.smoothness * torch.cos(self.frequency * t)
 
 
+@checked
 @dataclass(frozen=True)
 class Sine(_Wave):
     """`amplitude sin(frequency t)`; as a feature of `VirtualData` it is noise that varies from place to place."""
@@ -227,6 +224,7 @@ class Sine(_Wave):
         return -self.smoothness * torch.sin(self.frequency * t)
 
 
+@checked
 @dataclass(frozen=True)
 class DoubleWell:
     """`gamma (t^4 / (4 width^2) - t^2 / 2)` up to `radius`, and beyond it the parabola that continues it.
@@ -241,16 +239,13 @@ class DoubleWell:
       radius: at least `width`, which it is if None; then the smoothness is `2 gamma`.
     """
 
-    gamma: float
-    width: float = 1.0
-    radius: float | None = None
+    gamma: Positive
+    width: Positive = 1.0
+    radius: Finite | None = None
 
     def __post_init__(self) -> None:
-        validate.positive(gamma=self.gamma, width=self.width)
-        if self.radius is not None:
-            validate.real(radius=self.radius)
-            if self.radius < self.width:
-                raise ValueError(f"Expected radius={self.radius} >= width={self.width}: the minima lie within it.")
+        if self.radius is not None and self.radius < self.width:
+            raise ValueError(f"Expected radius={self.radius} >= width={self.width}: the minima lie within it.")
 
     @property
     def lipschitz(self) -> float:

@@ -19,13 +19,14 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Finite, Positive, checked
 
 # Beyond c = 10 the terms fall fast, some `6 sqrt(dim)` of them; below they do not, and scipy (1.17) does not fail yet.
 _LONG_SERIES = 10.0
 
 
-def smoothing_constant(dim: int) -> float:
+@checked
+def smoothing_constant(dim: AtLeastOne) -> float:
     """kappa: the mean of a 1-Lipschitz function over a ball of radius alpha is `kappa / alpha`-smooth.
 
     `|x_1|` attains it. It is `2 Gamma(dim/2 + 1) / (sqrt(pi) Gamma((dim + 1)/2))`, twice the density at 0 of a
@@ -38,7 +39,6 @@ def smoothing_constant(dim: int) -> float:
       >>> [round(smoothing_constant(dim), 6) for dim in (1, 2, 3, 100)]
       [1.0, 1.27324, 1.5, 7.998817]
     """
-    validate.at_least(1, dim=dim)
     return 2 / math.sqrt(math.pi) * math.exp(math.lgamma(dim / 2 + 1) - math.lgamma((dim + 1) / 2))
 
 
@@ -130,19 +130,17 @@ def _check_finite(t: Tensor) -> None:
         raise ValueError("Expected numbers without NaN or infinite entries.")
 
 
-def _scaled(t: Tensor, radius: float, dim: int) -> np.ndarray:
+@checked
+def _scaled(t: Tensor, radius: Positive, dim: AtLeastOne) -> np.ndarray:
     """Absolute values in units of the radius, float64, of arguments that are in their domains."""
-    validate.positive(radius=radius)
-    validate.at_least(1, dim=dim)
     _check_finite(t)
     return (t.double().abs() / radius).cpu().numpy()
 
 
 # ---------------------------------------------------------------- envelopes
-def _check_envelope(t: Tensor, parameter: float, slope: float) -> None:
+@checked
+def _check_envelope(t: Tensor, parameter: Positive, slope: Finite) -> None:
     """Refuse what is out of its domain, and what the type of `t` cannot tell from 0 or infinity."""
-    validate.positive(parameter=parameter)
-    validate.real(slope=slope)
     if not t.is_floating_point():
         raise TypeError(f"Expected values of a floating-point type, got {t.dtype}.")
     _check_finite(t)
@@ -180,7 +178,8 @@ def moreau_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Te
     return derivative * t - parameter / 2 * derivative.square(), derivative
 
 
-def lasry_lions_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tuple[Tensor, Tensor]:
+@checked
+def lasry_lions_absolute(t: Tensor, parameter: float, slope: Finite = 1.0) -> tuple[Tensor, Tensor]:
     """The double envelope `max_z min_y slope |y| + (z - y)^2 / (4 parameter) - (z - t)^2 / (2 parameter)`.
 
     `-M(-M'(h))` with Moreau's envelopes M of this parameter and M' of twice it (Lasry and Lions, "A remark on
@@ -203,12 +202,12 @@ def lasry_lions_absolute(t: Tensor, parameter: float, slope: float = 1.0) -> tup
       >>> lasry_lions_absolute(torch.tensor([0.0, 0.25, 3.0]), parameter=0.5, slope=-4.0)
       (tensor([ -8.0000,  -8.0625, -16.0000]), tensor([-0.0000, -0.5000, -4.0000]))
     """
-    validate.real(slope=slope)
     value, derivative = moreau_absolute(t, parameter, abs(slope))
     return (value, derivative) if slope > 0 else (-value - parameter * slope**2, -derivative)
 
 
-def lasry_lions_phase(t: Tensor, target: float, parameter: float) -> tuple[Tensor, Tensor]:
+@checked
+def lasry_lions_phase(t: Tensor, target: Positive, parameter: Positive) -> tuple[Tensor, Tensor]:
     """The double envelope of `||t| - target|`, robust phase retrieval along one form, and its derivative.
 
     M' is Huber's function of `|t| - target`, since a minimum of functions has the least of their envelopes; for
@@ -230,7 +229,6 @@ def lasry_lions_phase(t: Tensor, target: float, parameter: float) -> tuple[Tenso
       >>> lasry_lions_phase(torch.tensor([0.0, 0.5, 2.0, 4.0]), target=2.0, parameter=1.0)
       (tensor([1.0000, 0.8750, 0.0000, 1.5000]), tensor([-0.0000, -0.5000,  0.0000,  1.0000]))
     """
-    validate.positive(parameter=parameter, target=target)
     if target < 2 * parameter:
         raise ValueError(f"Expected target={target:g} >= 2 parameter={parameter:g}.")
     peak, peak_slope = lasry_lions_absolute(t, parameter, -1.0)

@@ -16,6 +16,7 @@ from dpnotes.problems.landscapes import Landscape
 from dpnotes.problems.separable import Separable
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
+from dpnotes.util.validate import Finite, Positive, Probability, checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +107,9 @@ class VirtualData:
         """The same, in the ball of this radius around the origin."""
         return self._with_noise(self.landscape.constants_within(radius))
 
+    @checked
     def example_constants(
-        self, num_examples: float, failure_probability: float, radius: float | None = None
+        self, num_examples: Finite, failure_probability: Probability, radius: Positive | None = None
     ) -> dict[str, Constant]:
         """Constants of every example among `num_examples`, with probability `1 - failure_probability` over their draw.
 
@@ -128,11 +130,8 @@ class VirtualData:
           >>> {name: round(c.value, 2) for name, c in data.example_constants(1e14, 1e-3).items()}
           {'lipschitz': 7.46, 'smoothness': 5.54, 'hessian_lipschitz': 5.54}
         """
-        validate.real(num_examples=num_examples)
         if num_examples < 1:
             raise ValueError(f"Expected num_examples={num_examples!r} >= 1.")
-        validate.or_none(validate.positive, radius=radius)
-        validate.between(0, 1, failure_probability=failure_probability)
         base = self.landscape.constants if radius is None else self.landscape.constants_within(radius)
         noisy = self._noisy_coordinates
         per_example = 2 * num_examples / failure_probability

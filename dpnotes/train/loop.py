@@ -21,10 +21,12 @@ from dpnotes.problems.modules import ModuleProblem, OutOfMemory
 from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, checked
 
 METRICS = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 
 
+@checked
 @dataclass(frozen=True)
 class Evaluation:
     """On what networks are evaluated, and how often.
@@ -44,12 +46,9 @@ class Evaluation:
     """
 
     data: Dataset
-    every: int
+    every: AtLeastOne
     statistics_from: Tensor | None = None
     norms: ExampleNorms | None = None
-
-    def __post_init__(self) -> None:
-        validate.at_least(1, every=self.every)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,6 +64,7 @@ class Evaluation:
         return found if self.norms is None else torch.cat([found, self.norms.measure(x).to(found)], dim=1)
 
 
+@checked
 @dataclass(frozen=True)
 class Checkpoint:
     """Where and how often a training is kept, so that it goes on after a crash.
@@ -79,11 +79,8 @@ class Checkpoint:
     """
 
     path: Path
-    every: int
+    every: AtLeastOne
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        validate.at_least(1, every=self.every)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from dpnotes.guarantees import Assumption, Relation, Sampling
 from dpnotes.privacy.calibration import noise_multiplier
 from dpnotes.privacy.events import Event, clipped_sensitivity
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrInfinite, Probability, checked
 
 
+@checked
 @dataclass(frozen=True)
 class NoiseChoice:
     """How much noise a run gets, and what it was chosen for.
@@ -24,26 +25,22 @@ class NoiseChoice:
       ValueError: outside these domains.
     """
 
-    std: float
-    epsilon: float
-    delta: float
+    std: NonNegative
+    epsilon: PositiveOrInfinite
+    delta: Probability
     origin: str
     premises: tuple[Assumption, ...] = ()
 
-    def __post_init__(self) -> None:
-        validate.non_negative(std=self.std)
-        validate.or_infinite(validate.positive, epsilon=self.epsilon)
-        validate.between(0, 1, delta=self.delta)
 
-
+@checked
 def calibrated_noise(
     epsilon: float,
     delta: float,
     *,
-    norm_bound: float,
+    norm_bound: Positive,
     sampling: Sampling,
     relation: Relation,
-    num_steps: int,
+    num_steps: AtLeastOne,
     divisor: float,
 ) -> NoiseChoice:
     """The least noise at which Algorithm 1 is (epsilon, delta)-DP by the accountant, on the private side.
@@ -67,8 +64,6 @@ def calibrated_noise(
       >>> round(choice.std * 512 / 2.5, 2)
       0.84
     """
-    validate.positive(norm_bound=norm_bound)
-    validate.at_least(1, num_steps=num_steps)
     sensitivity = clipped_sensitivity(norm_bound, divisor, relation, sampling)
     level = noise_multiplier(lambda z: [Event(z, relation, sampling, num_steps)], epsilon, delta)
     # Rounded up, so that the product divided by the sensitivity is not less than the level.

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from dpnotes.problems.modules import ModuleProblem
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 NORMS = ("gradient_median", "gradient_99", "gradient_largest", "gradient_above", "batch_gradient")
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ExampleNorms:
     """Quantiles of the norms of examples' gradients, the share of them that is above a bound, and that of a batch.
@@ -47,12 +48,8 @@ class ExampleNorms:
     inputs: Tensor
     labels: Tensor
     batches: Tensor
-    bound: float
-    examples_at_once: int | None = None
-
-    def __post_init__(self) -> None:
-        validate.positive(bound=self.bound)
-        validate.or_none(validate.at_least, 1, examples_at_once=self.examples_at_once)
+    bound: Positive
+    examples_at_once: AtLeastOne | None = None
 
     def measure(self, x: Tensor) -> Tensor:
         """The `NORMS` at the points `x` `(runs, dim)`, `(runs, 5)`; what is not finite is above the bound."""

@@ -22,6 +22,7 @@ from dpnotes.random.streams import Streams
 from dpnotes.train.loop import Checkpoint, Evaluation, Training, train
 from dpnotes.train.noise import NoiseChoice, calibrated_noise, no_noise
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, PositiveOrInfinite, Probability, checked
 
 _CLAIMS = "dpnotes_claims"  # an attribute of each part of a trained network, that goes where the part goes
 
@@ -41,6 +42,7 @@ class Trained:
     training: Training
 
 
+@checked
 @dataclass(frozen=True)
 class TrainingPlan:
     """What a private training may cost: noise, batches, clipping and the claim all follow from it.
@@ -74,31 +76,24 @@ class TrainingPlan:
       (1.39, 4.0, True)
     """
 
-    epsilon: float
-    delta: float
-    num_examples: int
-    batch_size: int
-    num_steps: int
-    norm_bound: float
+    epsilon: PositiveOrInfinite
+    delta: Probability
+    num_examples: AtLeastOne
+    batch_size: AtLeastOne
+    num_steps: AtLeastOne
+    norm_bound: Positive
     sampling: Literal["poisson", "fixed-size"] = "poisson"
     relation: Relation = Relation.ADD_OR_REMOVE
 
     def __post_init__(self) -> None:
-        validate.or_infinite(validate.positive, epsilon=self.epsilon)
-        validate.between(0, 1, delta=self.delta)
-        validate.at_least(1, batch_size=self.batch_size, num_steps=self.num_steps)
-        validate.at_least(1, num_examples=self.num_examples)
         if self.batch_size > self.num_examples:
             raise ValueError(f"Expected batch_size={self.batch_size} <= num_examples={self.num_examples}.")
-        validate.positive(norm_bound=self.norm_bound)
-        validate.one_of(("poisson", "fixed-size"), sampling=self.sampling)
-        validate.instance(Relation, relation=self.relation)
         _ = self.noise
         if self.epsilon < math.inf and self.delta * self.num_examples >= 1:
             warnings.warn(
                 f"Expected {validate.shown('delta', self.delta)} to be well below 1 / {self.num_examples}: to publish"
                 " one of the examples, drawn at random, is as private as that.",
-                stacklevel=3,
+                stacklevel=4,  # one of them is of `checked`
             )
 
     @cached_property
@@ -148,9 +143,10 @@ class TrainingPlan:
             warnings.warn(
                 f"Expected num_examples={self.num_examples} to be near that of the data, {count}: batches are far"
                 " smaller or larger than batch_size, by which their sums are divided.",
-                stacklevel=3,
+                stacklevel=4,  # one of them is of `checked`
             )
 
+    @checked
     def train(
         self,
         module: nn.Module,
@@ -201,14 +197,9 @@ class TrainingPlan:
           ValueError: outside these domains; for data of another number than a fixed-size plan has; for a checkpoint of
             other settings; for a network that was trained for other neighbours.
         """
-        validate.instance(nn.Module, module=module)
         parts = inputs if isinstance(inputs, tuple) else (inputs,)
-        validate.instance(Tensor, labels=labels, **{f"inputs[{i}]": part for i, part in enumerate(parts)})
-        validate.or_none(validate.instance, Streams, streams=streams)
-        validate.or_none(validate.instance, Evaluation, evaluation=evaluation)
-        validate.or_none(validate.instance, Checkpoint, checkpoint=checkpoint)
+        validate.instance(Tensor, **{f"inputs[{i}]": part for i, part in enumerate(parts)})
         validate.instance(tuple, not_covered=not_covered)  # the letters of a text would be a tuple too
-        validate.flag(start_is_public=start_is_public)
         try:
             before = () if start_is_public else tuple(map(from_json, _remembered(module)))
         except ValueError as error:

@@ -25,8 +25,10 @@ from dpnotes.privacy.mechanisms import shared
 from dpnotes.privacy.tree import Tree
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrInfinite, Probability, checked
 
 
+@checked
 @dataclass(frozen=True)
 class Parameters:
     """All numbers of a run.
@@ -52,30 +54,23 @@ class Parameters:
       ValueError: outside these domains, saying by how much.
     """
 
-    accuracy: float
-    gradient_bound: float
-    smoothness: float
-    hessian_lipschitz: float
-    drift_threshold: float
-    first_batch: float
-    batch_per_gradient: float
-    noise_multiplier: float
-    num_steps: int
-    step_size: float
-    threshold: float
-    window: float
-    perturbation: float
-    max_leaves: int
+    accuracy: Positive
+    gradient_bound: Positive
+    smoothness: Positive
+    hessian_lipschitz: Positive
+    drift_threshold: Positive
+    first_batch: Positive
+    batch_per_gradient: Positive
+    noise_multiplier: NonNegative
+    num_steps: AtLeastOne
+    step_size: Positive
+    threshold: Positive
+    window: Positive
+    perturbation: NonNegative
+    max_leaves: AtLeastOne
     origin: str
 
     def __post_init__(self) -> None:
-        for name in (
-            "accuracy", "gradient_bound", "smoothness", "hessian_lipschitz", "drift_threshold", "first_batch",
-            "batch_per_gradient", "step_size", "threshold", "window",
-        ):  # fmt: skip
-            validate.positive(**{name: getattr(self, name)})
-        validate.non_negative(noise_multiplier=self.noise_multiplier, perturbation=self.perturbation)
-        validate.at_least(1, num_steps=self.num_steps, max_leaves=self.max_leaves)
         check_smoothness(self.smoothness, self.hessian_lipschitz, self.accuracy, self.step_size)
 
     @property
@@ -117,17 +112,18 @@ def check_smoothness(smoothness: float, hessian_lipschitz: float, accuracy: floa
         )
 
 
+@checked
 def theorem_3_11(
-    num_examples: float,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    num_examples: Positive,
+    dim: AtLeastOne,
+    epsilon: Positive,
+    delta: Probability,
     *,
-    gradient_bound: float,
-    smoothness: float,
-    hessian_lipschitz: float,
-    initial_gap: float,
-    failure: float = 0.01,
+    gradient_bound: Positive,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    initial_gap: Positive,
+    failure: Probability = 0.01,
     constants: str = "paper",
 ) -> Parameters:
     """The parameters of Theorem 3.11 at its accuracy.
@@ -158,10 +154,6 @@ def theorem_3_11(
       (0.00504, 3.9, True)
     """
     THEOREM.choose(constants)
-    validate.positive(num_examples=num_examples, epsilon=epsilon, gradient_bound=gradient_bound)
-    validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz, initial_gap=initial_gap)
-    validate.at_least(1, dim=dim)
-    validate.between(0, 1, delta=delta, failure=failure)
     found = theorem(
         float(num_examples), dim, epsilon, delta, gradient_bound, smoothness, hessian_lipschitz, initial_gap, failure,
         constants,
@@ -188,21 +180,22 @@ def theorem_3_11(
     )
 
 
+@checked
 def practical(
-    accuracy: float,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    accuracy: Positive,
+    dim: AtLeastOne,
+    epsilon: PositiveOrInfinite,
+    delta: Probability,
     *,
-    gradient_bound: float,
-    smoothness: float,
-    hessian_lipschitz: float,
-    initial_gap: float,
-    error_share: float = 0.25,
-    threshold_factor: float = 2.0,
-    window_factor: float = 5.0,
-    steps_factor: float = 4.0,
-    max_leaves: int = 2**16,
+    gradient_bound: Positive,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    initial_gap: Positive,
+    error_share: Positive = 0.25,
+    threshold_factor: Positive = 2.0,
+    window_factor: Positive = 5.0,
+    steps_factor: Positive = 4.0,
+    max_leaves: AtLeastOne = 2**16,
 ) -> Parameters:
     """Parameters that have the theorem's exponents, with numbers in place of its logarithms.
 
@@ -237,12 +230,6 @@ def practical(
       >>> round(found.first_batch), found.num_steps, round(found.window, 1)
       (406273, 40000, 50.0)
     """
-    validate.positive(accuracy=accuracy, gradient_bound=gradient_bound, smoothness=smoothness)
-    validate.positive(hessian_lipschitz=hessian_lipschitz, initial_gap=initial_gap, error_share=error_share)
-    validate.positive(threshold_factor=threshold_factor, window_factor=window_factor, steps_factor=steps_factor)
-    validate.at_least(1, dim=dim, max_leaves=max_leaves)
-    validate.or_infinite(validate.positive, epsilon=epsilon)
-    validate.between(0, 1, delta=delta)
     error = error_share * accuracy
     multiplier = private = 0.0
     if epsilon < math.inf:

@@ -23,8 +23,10 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random import draws
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, UnitInterval, checked
 
 
+@checked
 def private_gradient_descent(
     problem: Problem,
     noise: Sequence[NoiseSchedule] | NoisePlan,
@@ -32,11 +34,11 @@ def private_gradient_descent(
     streams: Streams,
     *,
     clip: float,
-    step_size: float,
+    step_size: Positive,
     delta: float,
     momentum: float = 0.0,
     relation: Relation = Relation.ZERO_OUT,
-    max_steps: int = 10_000,
+    max_steps: AtLeastOne = 10_000,
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
@@ -96,8 +98,6 @@ def private_gradient_descent(
       >>> int(runs.state.steps[0]), round(runs.guarantees[0].epsilon, 3)
       (5, 3.491)
     """
-    validate.at_least(1, max_steps=max_steps)
-    validate.positive(step_size=step_size)
     if isinstance(noise, Sequence):
         plan = FixedNoise.of(noise, x.device)
         max_steps = int(plan.num_steps.max()) + 1  # with the last one, the longest run notices that it has finished
@@ -122,7 +122,8 @@ def bytes_per_run(problem: TwoLayerNetwork) -> int:
     return problem.bytes_per_run + (32 + draws.backend(problem.inputs.device).bytes_a_number) * problem.dim
 
 
-def theorem_4_5_schedule(gamma: float, rho: float, num_steps: int) -> NoiseSchedule:
+@checked
+def theorem_4_5_schedule(gamma: UnitInterval, rho: Positive, num_steps: AtLeastOne) -> NoiseSchedule:
     """The dynamic schedule in the closed form of Theorem 4.5.
 
     `sigma_t^2 = ((1/gamma)^{T/2} - 1) / (1 - sqrt(gamma)) * gamma^{t/2} / R` for t = 1..T. It is `exponential` with
@@ -137,9 +138,6 @@ def theorem_4_5_schedule(gamma: float, rho: float, num_steps: int) -> NoiseSched
       >>> theorem_4_5_schedule(gamma=0.81, rho=0.5, num_steps=2).noise_multipliers.round(4)
       array([1.453 , 1.3784])
     """
-    validate.between(0, 1, gamma=gamma)
-    validate.positive(rho=rho)
-    validate.at_least(1, num_steps=num_steps)
     t = np.arange(1, num_steps + 1)
     root = np.sqrt(gamma)
     # gamma^{(t - T)/2} (1 - gamma^{T/2}) is the printed product without its overflow at large T.
@@ -221,8 +219,7 @@ def momentum_schedule(momentum: float, gamma: float, rho: float, num_steps: int)
     return from_influence(momentum_influence(momentum, gamma, num_steps), rho, f"momentum {momentum:g}")
 
 
-def _check_momentum(momentum: float, gamma: float, num_steps: int) -> None:
-    validate.between(0, 1, momentum=momentum, gamma=gamma)
-    validate.at_least(1, num_steps=num_steps)
+@checked
+def _check_momentum(momentum: UnitInterval, gamma: UnitInterval, num_steps: AtLeastOne) -> None:
     if momentum >= gamma:
         raise ValueError(f"Expected momentum={momentum!r} < gamma={gamma!r}.")

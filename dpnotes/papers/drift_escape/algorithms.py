@@ -25,8 +25,10 @@ from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.random.streams import Streams
 from dpnotes.util import per_run, validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrInfinite, Probability, checked
 
 
+@checked
 @dataclass(frozen=True)
 class Escape:
     """The parameters of Algorithm 1.
@@ -47,21 +49,18 @@ class Escape:
       ValueError: outside these domains, saying by how much.
     """
 
-    accuracy: float
-    smoothness: float
-    hessian_lipschitz: float
-    step_size: float
-    threshold: float
-    attempt_length: int
-    radius: float
-    attempts: int
-    num_steps: int
+    accuracy: Positive
+    smoothness: Positive
+    hessian_lipschitz: Positive
+    step_size: Positive
+    threshold: Positive
+    attempt_length: AtLeastOne
+    radius: Positive
+    attempts: AtLeastOne
+    num_steps: AtLeastOne
     origin: str
 
     def __post_init__(self) -> None:
-        for name in ("accuracy", "smoothness", "hessian_lipschitz", "step_size", "threshold", "radius"):
-            validate.positive(**{name: getattr(self, name)})
-        validate.at_least(1, attempt_length=self.attempt_length, attempts=self.attempts, num_steps=self.num_steps)
         curvature = math.sqrt(self.hessian_lipschitz * self.accuracy)
         if self.smoothness < curvature:
             raise ValueError(
@@ -75,18 +74,19 @@ class Escape:
             )
 
 
+@checked
 def theorem_1(
-    sigma: float,
-    r: float,
-    dim: int,
+    sigma: Positive,
+    r: Positive,
+    dim: AtLeastOne,
     *,
-    smoothness: float,
-    hessian_lipschitz: float,
-    risk_range: float,
-    failure: float = 0.1,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    risk_range: Positive,
+    failure: Probability = 0.1,
     constants: str = "paper",
-    C: float = 1.0,
-    s: float = 1.0,
+    C: Positive = 1.0,
+    s: Positive = 1.0,
 ) -> Escape:
     """The parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
 
@@ -113,10 +113,6 @@ def theorem_1(
       >>> f"{found.accuracy:.1e} {found.attempt_length:.1e} {found.num_steps:.1e}"
       '2.4e-04 7.7e+08 2.4e+22'
     """
-    validate.positive(sigma=sigma, r=r, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
-    validate.positive(risk_range=risk_range, C=C, s=s)
-    validate.at_least(1, dim=dim)
-    validate.between(0, 1, failure=failure)
     found = PARAMETERS(
         C=C, s=s, sigma=sigma, r=r, d=dim, M=smoothness, rho=hessian_lipschitz, U=risk_range, omega=failure,
         constants=constants,
@@ -136,17 +132,18 @@ def theorem_1(
     )
 
 
+@checked
 def practical_escape(
-    accuracy: float,
+    accuracy: Positive,
     *,
-    smoothness: float,
-    hessian_lipschitz: float,
-    risk_range: float,
-    step_size: float | None = None,
-    length_factor: float = 8.0,
-    radius_factor: float = 0.3,
-    attempts: int = 8,
-    steps_factor: float = 4.0,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    risk_range: Positive,
+    step_size: Positive | None = None,
+    length_factor: Positive = 8.0,
+    radius_factor: Positive = 0.3,
+    attempts: AtLeastOne = 8,
+    steps_factor: Positive = 4.0,
 ) -> Escape:
     """Parameters that have the theorem's exponents, with numbers in place of its logarithms (s and iota are 1).
 
@@ -174,11 +171,6 @@ def practical_escape(
       >>> found.step_size, found.attempt_length, round(found.radius, 3), found.num_steps
       (0.2, 200, 0.06, 200000)
     """
-    validate.positive(accuracy=accuracy, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz)
-    validate.positive(risk_range=risk_range, length_factor=length_factor, radius_factor=radius_factor)
-    validate.positive(steps_factor=steps_factor)
-    validate.or_none(validate.positive, step_size=step_size)
-    validate.at_least(1, attempts=attempts)
     curvature, chi = math.sqrt(hessian_lipschitz * accuracy), accuracy / 4
     eta = min(curvature / smoothness, 1.0) / smoothness if step_size is None else step_size
     return Escape(
@@ -195,6 +187,7 @@ def practical_escape(
     )
 
 
+@checked
 @dataclass(frozen=True)
 class Parameters:
     """All numbers of a run: those of Algorithm 1, and of Algorithm 2.
@@ -213,18 +206,12 @@ class Parameters:
     """
 
     escape: Escape
-    gradient_bound: float
-    drift_threshold: float
-    first_batch: float
-    batch: float
-    noise_multiplier: float
+    gradient_bound: Positive
+    drift_threshold: Positive
+    first_batch: Positive
+    batch: Positive
+    noise_multiplier: NonNegative
     origin: str
-
-    def __post_init__(self) -> None:
-        validate.instance(Escape, escape=self.escape)
-        validate.positive(gradient_bound=self.gradient_bound, drift_threshold=self.drift_threshold)
-        validate.positive(first_batch=self.first_batch, batch=self.batch)
-        validate.non_negative(noise_multiplier=self.noise_multiplier)
 
     @property
     def budget(self) -> float:
@@ -232,17 +219,18 @@ class Parameters:
         return 0.5 / self.noise_multiplier**2 if self.noise_multiplier else math.inf
 
 
+@checked
 def theorem_2(
-    num_examples: float,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    num_examples: Positive,
+    dim: AtLeastOne,
+    epsilon: Positive,
+    delta: Probability,
     *,
-    gradient_bound: float,
-    smoothness: float,
-    hessian_lipschitz: float,
-    risk_range: float,
-    failure: float = 0.1,
+    gradient_bound: Positive,
+    smoothness: Positive,
+    hessian_lipschitz: Positive,
+    risk_range: Positive,
+    failure: Probability = 0.1,
     constants: str = "paper",
 ) -> Parameters:
     """The parameters of Theorem 2, with those of Theorem 1 at the noise that its oracle then has and draws.
@@ -276,10 +264,6 @@ def theorem_2(
       >>> round(theorem_2(1e20, 100, 1.0, 1e-6, **sizes).escape.accuracy, 3)
       0.06
     """
-    validate.positive(num_examples=num_examples, epsilon=epsilon, gradient_bound=gradient_bound)
-    validate.positive(smoothness=smoothness, hessian_lipschitz=hessian_lipschitz, risk_range=risk_range)
-    validate.at_least(1, dim=dim)
-    validate.between(0, 1, delta=delta, failure=failure)
     sizes = {"G": gradient_bound, "M": smoothness, "rho": hessian_lipschitz, "U": risk_range}
     found = PLAN(n=num_examples, d=dim, epsilon=epsilon, delta=delta, **sizes, constants=constants)
     kappa, first, later = float(found["kappa"]), float(found["b_1"]), float(found["b_2"])
@@ -302,16 +286,17 @@ def theorem_2(
     )
 
 
+@checked
 def practical(
     escape: Escape,
-    dim: int,
-    epsilon: float,
-    delta: float,
+    dim: AtLeastOne,
+    epsilon: PositiveOrInfinite,
+    delta: Probability,
     *,
-    gradient_bound: float,
-    error_share: float = 0.25,
-    private_drift: float = 64.0,
-    sampling_drift: float = 16.0,
+    gradient_bound: Positive,
+    error_share: Positive = 0.25,
+    private_drift: Positive = 64.0,
+    sampling_drift: Positive = 16.0,
 ) -> Parameters:
     """An oracle for an escape, with the exponents of Theorem 2 and numbers in place of its logarithms.
 
@@ -340,12 +325,6 @@ def practical(
       >>> round(found.first_batch), round(found.batch), round(found.drift_threshold, 4)
       (160000, 6046, 0.032)
     """
-    validate.positive(gradient_bound=gradient_bound, error_share=error_share)
-    validate.positive(private_drift=private_drift, sampling_drift=sampling_drift)
-    validate.instance(Escape, escape=escape)
-    validate.at_least(1, dim=dim)
-    validate.or_infinite(validate.positive, epsilon=epsilon)
-    validate.between(0, 1, delta=delta)
     chi = escape.threshold / 3
     error, step = error_share * chi, escape.step_size * chi
     multiplier = gaussian_std(epsilon, delta) if epsilon < math.inf else 0.0

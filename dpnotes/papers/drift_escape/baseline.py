@@ -15,20 +15,21 @@ from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, Positive, checked
 
 
+@checked
 def distributed_noisy_sgd(
     problem_of: Callable[[range], Problem],
     x: Tensor,
     streams: Streams,
     *,
     blocks: Blocks,
-    epsilon: float,
+    epsilon: Positive,
     delta: float,
-    norm_bound: float,
-    step_size: float,
-    num_steps: int,
+    norm_bound: Positive,
+    step_size: Positive,
+    num_steps: AtLeastOne,
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
@@ -69,9 +70,6 @@ def distributed_noisy_sgd(
       >>> round(runs.guarantees[0].epsilon, 6), runs.state.oracle.meter.calls.tolist()
       (2.0, [[10, 10, 10, 10, 10]])
     """
-    validate.instance(Blocks, blocks=blocks)
-    validate.positive(epsilon=epsilon, norm_bound=norm_bound, step_size=step_size)
-    validate.at_least(1, num_steps=num_steps)
 
     def oracle_of(members: range) -> MinibatchGradient:
         problem = problem_of(members)

@@ -23,19 +23,21 @@ from dpnotes.privacy.mechanisms import Gaussian, shared
 from dpnotes.random.streams import Streams
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.util import per_run, validate
+from dpnotes.util.validate import AtLeastOne, Positive, Probability, checked
 
 
 # ---------------------------------------------------------------- how much noise
+@checked
 def theorem_3_1_noise(
-    epsilon: float,
-    delta: float,
+    epsilon: Positive,
+    delta: Probability,
     *,
-    norm_bound: float,
-    batch_size: int,
-    num_examples: int,
-    num_steps: int,
-    c_1: float,
-    c_2: float,
+    norm_bound: Positive,
+    batch_size: AtLeastOne,
+    num_examples: AtLeastOne,
+    num_steps: AtLeastOne,
+    c_1: Positive,
+    c_2: Positive,
 ) -> NoiseChoice:
     """The noise of Theorems 3.1 and 3.3, `Delta = c_2 C sqrt(T ln(1/delta)) / (n epsilon)`.
 
@@ -63,9 +65,6 @@ def theorem_3_1_noise(
       >>> round(choice.std, 6), choice.premises[0].holds
       (0.002589, False)
     """
-    validate.positive(epsilon=epsilon, norm_bound=norm_bound, c_1=c_1, c_2=c_2)
-    validate.between(0, 1, delta=delta)
-    validate.at_least(1, batch_size=batch_size, num_examples=num_examples, num_steps=num_steps)
     window = c_1 * num_steps * (batch_size / num_examples) ** 2
     found = PRIVACY_NOISE(
         n=num_examples,

@@ -18,6 +18,7 @@ from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import LEAST_NOISE
 from dpnotes.train.noise import NoiseChoice
 from dpnotes.util import validate
+from dpnotes.util.validate import Positive, Probability, checked
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Reading:
         return self.accounted.delta >= 1 or math.isinf(self.accounted.epsilon)
 
 
+@checked
 @dataclass(frozen=True)
 class Premises:
     """What is known of a problem, for the arguments about unclipped runs; None where it is not known.
@@ -52,16 +54,9 @@ class Premises:
       ValueError: outside these domains.
     """
 
-    sigma: float | None = None
-    smoothness: float | None = None
-    failure: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("sigma", "smoothness"):
-            if getattr(self, name) is not None:
-                validate.positive(**{name: getattr(self, name)})
-        if self.failure is not None:
-            validate.between(0, 1, failure=self.failure)
+    sigma: Positive | None = None
+    smoothness: Positive | None = None
+    failure: Probability | None = None
 
 
 NOT_KNOWN = Premises()

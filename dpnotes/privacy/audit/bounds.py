@@ -18,8 +18,10 @@ from torch import Tensor
 from dpnotes.core import Guarantee, Relation
 from dpnotes.guarantees import CombinationError
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, NonNegative, Probability, checked
 
 
+@checked
 @dataclass(frozen=True)
 class LowerBound:
     """What an audit says: epsilon is at least this, unless something of probability `level` happened.
@@ -40,18 +42,15 @@ class LowerBound:
       epsilon >= 1.25 at delta = 1e-05, zero-out-one, confidence 99%, from 2,000 runs by Clopper-Pearson
     """
 
-    epsilon: float
+    epsilon: NonNegative
     delta: float
     relation: Relation
     level: float
-    runs: int
+    runs: AtLeastOne
     method: str
 
     def __post_init__(self) -> None:
-        validate.non_negative(epsilon=self.epsilon)
         _check(self.delta, self.level)
-        validate.instance(Relation, relation=self.relation)
-        validate.at_least(1, runs=self.runs)
 
     def exceeds(self, claim: Guarantee) -> bool:
         """Whether the claim is refuted.
@@ -239,6 +238,7 @@ def power(
     return float(np.minimum(1.0, binom.pmf(false_hits, runs, false_hit_rate) @ caught))
 
 
+@checked
 def runs_for_power(
     hit_rate: float,
     false_hit_rate: float,
@@ -246,8 +246,8 @@ def runs_for_power(
     epsilon: float,
     delta: float,
     level: float = 0.01,
-    at_least: float = 0.99,
-    most: int = 10_000_000,
+    at_least: Probability = 0.99,
+    most: AtLeastOne = 10_000_000,
 ) -> int:
     """The number of runs on each side with which an audit refutes the claim with probability `at_least`.
 
@@ -271,8 +271,6 @@ def runs_for_power(
       >>> runs_for_power(1.0, 0.0, epsilon=1.0, delta=1e-5)
       17
     """
-    validate.between(0, 1, at_least=at_least)
-    validate.at_least(1, most=most)
 
     def enough(runs: int) -> bool:
         return power(hit_rate, false_hit_rate, runs, epsilon=epsilon, delta=delta, level=level) >= at_least
@@ -299,11 +297,10 @@ def _numbers(name: str, value: object) -> NDArray[np.float64]:
         raise TypeError(f"Expected {validate.shown(name, value)} to be numbers.") from None
 
 
-def _check(delta: float, level: float) -> None:
-    validate.non_negative(delta=delta)
+@checked
+def _check(delta: NonNegative, level: Probability) -> None:
     if delta >= 1:
         raise ValueError(f"Expected 0 <= delta={delta!r} < 1.")
-    validate.between(0, 1, level=level)
 
 
 def _scores(**named: Tensor) -> NDArray[np.float64]:

@@ -23,7 +23,7 @@ from dpnotes.privacy.audit import (
     runs_for_power,
 )
 from dpnotes.random.streams import Streams
-from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, checked
 
 LEVEL = 0.01  # of the audits
 POWER = 0.99  # that their number of runs is chosen for, at least
@@ -33,6 +33,7 @@ _FRUITLESS = 10_000  # runs where no number of them refutes the claim
 Release = Callable[..., Tensor]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Setting:
     """Two neighbouring data sets, and what a release is asked to do with them.
@@ -49,14 +50,10 @@ class Setting:
 
     without: Tensor
     included: Tensor
-    num_draws: int
+    num_draws: AtLeastOne
     options: dict[str, Any]
     outcomes: tuple[Tensor, Tensor] | None = None
     scaled: bool = False
-
-    def __post_init__(self) -> None:
-        validate.at_least(1, num_draws=self.num_draws)
-        validate.flag(scaled=self.scaled)
 
     def pair(self, release: Release) -> Pair:
         """The outputs on both data sets, in closed form."""
@@ -75,10 +72,9 @@ class Setting:
             self.num_draws,
         )
 
-    def scores(self, release: Release, pair: Pair, included: bool, runs: int, streams: Streams) -> Tensor:
+    @checked
+    def scores(self, release: Release, pair: Pair, included: bool, runs: AtLeastOne, streams: Streams) -> Tensor:
         """The attack's score of `runs` independent runs on one of the data sets, `(runs,)`; drawn in chunks."""
-        validate.flag(included=included)
-        validate.at_least(1, runs=runs)
         data = self.included if included else self.without
         chunk = max(1, _CHUNK // (self.num_draws + data.numel()))
         parts = []
@@ -173,9 +169,9 @@ class Exhibit:
             exec(inspect.getsource(self.correct), names)  # so that it calls the broken part
         return names[self.correct.__name__]
 
+    @checked
     def pair(self, broken: bool) -> Pair:
         """What the two neighbours give, in closed form."""
-        validate.flag(broken=broken)
         return self.setting.pair(self.broken if broken else self.correct)
 
     def exact(self, broken: bool) -> float:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
+from dpnotes.util.validate import AtLeastOne, AtLeastTwo, Seed, checked
 
 # Channel means and standard deviations of ImageNet, as networks that torchvision trained on it expect them. They are
 # public constants, whatever data they are applied to.
@@ -182,7 +183,8 @@ def permutation(purpose: str, seed: str | int, size: int) -> Tensor:
     return Streams.of(purpose, [seed]).uniform("permutation", 0, size)[0].argsort()
 
 
-def gaussian_like(num_examples: int, dim: int, num_classes: int, seed: str | int) -> Dataset:
+@checked
+def gaussian_like(num_examples: AtLeastOne, dim: AtLeastOne, num_classes: AtLeastTwo, seed: Seed) -> Dataset:
     """An auxiliary data set on which hyper-parameters may be tuned at no privacy cost: it is drawn from no one's data.
 
     Hong, Wang and Zhou (FAccT 2022), section 5, tune on a set "randomly sampled from Gaussian distribution" of the
@@ -201,9 +203,6 @@ def gaussian_like(num_examples: int, dim: int, num_classes: int, seed: str | int
       >>> gaussian_like(100, 60, 2, seed=0).train_inputs.shape
       torch.Size([100, 60])
     """
-    validate.at_least(1, num_examples=num_examples, dim=dim)
-    validate.at_least(2, num_classes=num_classes)
-    validate.text_or_whole(seed=seed)
     streams = Streams.of("gaussian_like", [seed])
     teacher = streams.normal("teacher", 0, dim * num_classes).view(dim, num_classes)
 

@@ -275,7 +275,7 @@ class Streams:
         return self._elements(kind, self._keys, purpose, calls, size, start)
 
     def _elements(self, kind: str, keys: Tensor, purpose: str, calls: Tensor, size: int, start: int) -> Tensor:
-        first = start // 2  # two numbers per block
+        first = start // 2  # two numbers a block
         blocks = self._blocks(kind, keys, purpose, calls, first, (start + size + 1) // 2 - first)
         return blocks.flatten(1)[:, start % 2 : start % 2 + size]
 

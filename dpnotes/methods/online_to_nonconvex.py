@@ -182,5 +182,5 @@ class OnlineToNonconvex:
         return new, estimate
 
     def output(self, state: OnlineToNonconvexState) -> Tensor:
-        """The average of a random window for runs that ended with a complete one, else the query point, `(runs, dim)`."""
+        """The average of a random window for runs that ended with a complete one, else the next query point."""
         return state.x

@@ -232,8 +232,8 @@ def power(
     upper = np.where(
         false_hits < runs, betaincinv(false_hits + 1, np.maximum(runs - false_hits, 1), 1 - level / 2), 1.0
     )
-    # The claim is refuted if the lower confidence limit of the hit rate exceeds this: so many hits have probability below
-    # level/2 under it.
+    # The claim is refuted if the lower confidence limit of the hit rate exceeds this, that is, if so many hits have
+    # probability below level/2 under it.
     needed = delta + math.exp(min(epsilon, 700.0)) * upper
     fewest = binom.isf(level / 2, runs, np.minimum(needed, 1.0)) + 1
     caught = np.where(needed < 1, binom.sf(fewest - 1, runs, hit_rate), 0.0)

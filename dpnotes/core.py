@@ -124,7 +124,7 @@ class Price:
 
 @dataclass
 class Ledger:
-    """All prices of a batch of runs: releases on fresh data compose in parallel (maximum), others add up."""
+    """The prices of a batch of runs: releases on fresh data compose in parallel (maximum), others add up."""
 
     prices: list[Price] = field(default_factory=list)
 

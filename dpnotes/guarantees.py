@@ -183,7 +183,7 @@ def examples_apart(problem: Any) -> tuple[Assumption, ...]:
         Assumption(f"{name} treats each example by itself and keeps nothing of it (vouched for by name)", "assumed")
         for name in getattr(problem, "vouched", ())
     )
-    if getattr(problem, "keeps_examples_apart", False):  # without the attribute nothing is known
+    if getattr(problem, "keeps_examples_apart", False):  # a problem without the attribute may mix its examples
         return vouched
     if getattr(problem, "mixes_examples", False):
         return (EXAMPLES_MIX,)

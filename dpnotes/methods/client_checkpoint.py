@@ -81,7 +81,7 @@ def save(folder: Path, state: Any, oracle: Any, streams: Streams, settings: Mapp
     if streams.secret and oracle.record is None:
         raise ValueError(
             "Expected oracle.record=None to be a folder on secret streams: pass Clients(..., record=folder), so that "
-            "what is sent after this checkpoint is counted."
+            "messages sent after this checkpoint are counted."
         )
     about, own = _about(blocks, settings), blocks.clients(processes.rank)
     number = processes.gather_json(secrets.randbits(62))[0]

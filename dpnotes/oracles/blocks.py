@@ -119,7 +119,7 @@ class Blocks:
         """The text that names the clients of these processes, for error messages."""
         each = [self.clients(rank) for rank in ranks]
         if not each:
-            return "nobody knows whose clients"
+            return "with unknown clients"
         return "clients " + ", ".join(f"{clients.start} to {clients.stop - 1}" for clients in each)
 
     def sum(self, sent: list[Tensor], calls: Tensor) -> tuple[Tensor, Tensor]:

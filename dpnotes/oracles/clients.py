@@ -459,7 +459,7 @@ class Clients:
         try:
             claims = [from_json(text) for text in sent]
         except (ValueError, TypeError) as error:
-            raise ProcessLost((rank,), f"sent what is no claim ({error})") from None
+            raise ProcessLost((rank,), f"sent no valid guarantee ({error})") from None
         if len(claims) != self.num_runs:
             raise ProcessLost((rank,), f"sent {len(claims)} claims for {self.num_runs} runs")
         return claims

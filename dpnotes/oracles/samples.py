@@ -195,7 +195,7 @@ class DataSetBatch:
     examples_at_once: int
 
     def term(self, x: Tensor, previous: Tensor, new: Tensor, bound: Tensor) -> Tensor:
-        """The next term, as for `Batch.term`; runs with a new sum, whose batch size differs, are computed separately."""
+        """The next term, as for `Batch.term`; runs with a new sum, whose batch size differs, come separately."""
         found = x.new_zeros(len(x), x.shape[-1])
         for first in (True, False):
             index = ((new == first) & (self.count > 0)).nonzero()[:, 0]

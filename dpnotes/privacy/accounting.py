@@ -158,7 +158,7 @@ def readings(rho: float, delta: float) -> tuple[Guarantee, Guarantee, Guarantee]
 
 
 def event(ledger: Ledger, run: int) -> Any:
-    """One run's releases as a `dp_accounting.DpEvent`: equal noise merged, fresh releases as their costliest.
+    """The releases of one run as a `dp_accounting.DpEvent`, with equal ones merged, and the costliest fresh one.
 
     Args:
       ledger: releases with noise.

@@ -89,7 +89,7 @@ class DiscreteGaussian:
 
 
 def _measurement(scale: float) -> Any:
-    """OpenDP's discrete Gaussian on vectors of integers; `scale` in steps."""
+    """The discrete Gaussian of OpenDP on vectors of integers, with `scale` in grid steps."""
     try:
         from opendp.domains import atom_domain, vector_domain  # type: ignore
         from opendp.measurements import make_gaussian  # type: ignore

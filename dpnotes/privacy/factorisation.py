@@ -102,7 +102,7 @@ class BandedSquareRoot(SumMechanism):
         return state.after(term, request, active, reach, Layers.of(shifted, end)), released, term.price
 
     def max_cost(self, noise_multiplier: float) -> float:
-        """The zCDP that the worst-placed example, the first, pays when every example is in one term.
+        """The largest zCDP that an example pays, that of the first term, when every example is in one term.
 
         Example:
           >>> round(BandedSquareRoot(1000, 1000).max_cost(1.0), 3)

@@ -24,8 +24,8 @@ from dpnotes.privacy.events import LEAST_NOISE, Event
 from dpnotes.util import validate
 
 _POINTS = 2**17  # the most points of one level; fewer where there are hundreds of levels
-_ALL_POINTS = 2**25  # of all levels
-_COMPOSED_POINTS = 2**22  # of a composition of them
+_ALL_POINTS = 2**25  # the most points of all levels together
+_COMPOSED_POINTS = 2**22  # the most points of a composition
 _LEAST_TAIL = math.exp(-50)  # mass cut off a single level; it is counted as lost privacy
 _TAIL = 1e-15  # mass cut off a composition, counted likewise; half of it for each of several levels
 # The mass per release that rounding in a convolution may move, counted likewise. Compared with sums over binomials
@@ -198,7 +198,7 @@ def _interval(levels: Sequence[_Level], tail: float) -> tuple[float, bool]:
     if larger, a ten-thousandth of that deviation, at most 0.1. Where that would take too many points the grid is
     coarser, and the second value returned is False.
     """
-    # Connecting the dots adds at most a quarter, on average a sixth, of a squared interval to each level's variance.
+    # The "connect the dots" grid adds at most 1/4, on average 1/6, of a squared interval to each release's variance.
     variance = math.fsum(level.count * _variance(level) for level in levels)
     releases = sum(level.count for level in levels)
     coarsest = 1e-4 if all(level.noise != "gaussian" for level in levels) else 1e-3

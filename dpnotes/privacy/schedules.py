@@ -55,7 +55,7 @@ class NoiseSchedule:
 
     @property
     def num_steps(self) -> int:
-        """T, the number of steps."""
+        """The number of steps, T."""
         return len(self.noise_multipliers)
 
     @property

@@ -171,8 +171,8 @@ class Search:
         alone = account(events, claim.delta).epsilon if events else 0.0
         if claim.nominal_epsilon > alone * (1 + 1e-9):
             raise ValueError(
-                f"Expected claim={claim.nominal_epsilon:.6g}, at delta={claim.delta:g}, to be at most {alone:.6g}, as "
-                "the accountant says of released: a part of its delta is spent on failures, or there was no noise."
+                f"Expected claim={claim.nominal_epsilon:.6g}, at delta={claim.delta:g}, to be at most {alone:.6g}, "
+                "the epsilon of released: a part of the claim's delta is spent on failures, or there was no noise."
             )
         events += [self.event] * searches
         return account(events, claim.delta, assumptions=rests, not_covered=claim.not_covered)
@@ -255,7 +255,7 @@ def select_stationary_point(
     least_eigenvalue = -math.sqrt(search.hessian_lipschitz * search.alpha) - search.eigenvalue_slack
     for place, x in enumerate(candidates):
         if place >= search.num_candidates:
-            raise ValueError(f"Expected at most num_candidates={search.num_candidates}, which the slack is for.")
+            raise ValueError(f"Expected at most num_candidates={search.num_candidates}: the slack holds for no more.")
         if bool(state.halted.all()):
             break
         gradient = (most_norm - gradient_norm(x).double()) / search.gradient_sensitivity

@@ -25,7 +25,7 @@ LOG_SERIES = tuple(-4 / (2 * k + 1) for k in range(10))  # -2 ln((1 + s) / (1 - 
 SINE_SERIES = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))  # sin(a) / a in powers of a^2
 CENTRE = math.sqrt(0.5)
 MINUS_TWO_LOG_TWO = -2 * math.log(2)
-ANGLE_STEP = 2.0 ** (1 - BITS) * math.pi  # of 2^50 steps to a right angle
+ANGLE_STEP = 2.0 ** (1 - BITS) * math.pi  # with 2^50 steps to a right angle
 EIGHTH_TURN = math.pi / 4
 
 

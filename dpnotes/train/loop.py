@@ -164,7 +164,7 @@ def train(
       report: called with one line after each evaluation.
 
     Returns:
-      The training; a run that diverged says so in its `status`.
+      The training; `status` shows the runs that diverged.
 
     Raises:
       DamagedFileError: if the checkpoint's content is not what was written (`dpnotes.util.files`).
@@ -262,7 +262,7 @@ def _line(step: int, num_steps: int, metrics: Tensor, speed: float) -> str:
 @contextmanager
 def _memory(checkpoint: Checkpoint | None) -> Iterator[None]:
     """Add advice to out-of-memory errors of the device; a batch that is too large has a message of its own."""
-    goes_on = "" if checkpoint is None else f" The same call goes on from {checkpoint.path}, if it is there by then."
+    goes_on = "" if checkpoint is None else f" The same call resumes from {checkpoint.path}, if that file exists."
     try:
         yield
     except OutOfMemory as error:

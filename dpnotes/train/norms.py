@@ -80,7 +80,7 @@ class ExampleNorms:
         module = copy.deepcopy(self.module).to(inputs.device)
         layers = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.training]
         for layer in layers:
-            # With this momentum the running statistics are the last batch's.
+            # With momentum 1 the running statistics are those of the last batch.
             layer.track_running_stats, layer.momentum = True, 1.0
             layer.running_mean = torch.zeros_like(layer.bias)
             layer.running_var = torch.ones_like(layer.bias)

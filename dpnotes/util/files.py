@@ -132,7 +132,7 @@ def unsealed_json(path: Path, **about: Any) -> dict[str, Any]:
             f"Expected {path} to match its own sha256; it was changed or cut short, or is of an older version."
         )
     if other := [name for name, expected in about.items() if body.get(name) != expected]:
-        raise DamagedFileError(f"Expected {path} to be what belongs here; it is that of another {', '.join(other)}.")
+        raise DamagedFileError(f"Expected {path} to be the file for this use; it has another {', '.join(other)}.")
     return body
 
 

@@ -111,7 +111,7 @@ class Lineage:
           ValueError: if the lineages have different origins.
         """
         if any(other._count is not self._count for other in others):
-            raise ValueError("Expected states of one beginning: what other runs have released is not known to these.")
+            raise ValueError("Expected states of one beginning: these states do not share a release count.")
         return Lineage(self._count, function(self._rows, *(other._rows for other in others)))
 
     def renewed(self) -> "Lineage":
@@ -125,4 +125,4 @@ class Lineage:
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("Expected a state that is stored by states.flatten or methods.checkpoint: a pickle forgets.")
+        raise TypeError("Expected a state to be stored by states.flatten or methods.checkpoint, not by pickle.")

@@ -78,7 +78,7 @@ def flushed(weights: Tensor) -> Tensor:
       >>> flushed(torch.tensor([1.0, 1e-38, 1e-44]))  # float32's least number with all bits is 1.2e-38
       tensor([1., 0., 0.])
     """
-    return nn.functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)  # one kernel
+    return nn.functional.threshold(weights, torch.finfo(weights.dtype).tiny, 0.0)  # a single kernel
 
 
 def row_norms(rows: Tensor) -> Tensor:

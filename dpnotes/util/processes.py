@@ -100,7 +100,7 @@ class Together:
         self._store = dist.distributed_c10d._get_default_store()  # noqa: SLF001
 
     def gather(self, values: Tensor) -> Tensor:
-        """As `Processes.gather`.
+        """Gather tensors as `Processes.gather`.
 
         Raises:
           ProcessLost: naming the processes that did not send, or sent another kind of message.
@@ -111,7 +111,7 @@ class Together:
         return torch.stack([each.view(values.dtype).view(values.shape) for each in found]).to(values.device)
 
     def gather_json(self, value: Any) -> list[Any]:
-        """As `Processes.gather_json`; errors as `gather`."""
+        """Gather values as `Processes.gather_json`, with the errors of `gather`."""
         sent = torch.frombuffer(bytearray(_json(value)), dtype=torch.uint8)
         found = self._exchanged("JSON", sent, range(_LONGEST))
         values = []

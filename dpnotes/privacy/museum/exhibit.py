@@ -131,7 +131,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Exhibit:
-    """One mistake: the correct release, the wrong version of one line, and the claimed guarantee.
+    """A mistake: the correct release, the wrong version of one line, and the claimed guarantee.
 
     Args:
       name: the name of the mistake.

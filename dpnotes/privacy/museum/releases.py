@@ -166,7 +166,7 @@ def single_pass(values: Tensor, noise: Tensor, noise_std: float, batch_size: int
 
 
 def shared_values(values: Tensor, noise: Tensor, num_shared: int, noise_std: float) -> Tensor:
-    """The first `num_shared` of the values clipped to [-1, 1], each with noise; zeros instead of the others.
+    """The first `num_shared` values, clipped to [-1, 1] and with noise, and zeros in place of the others.
 
     Example:
       >>> shared_values(torch.tensor([[0.5, 0.7, -3.0]]), torch.zeros(1, 1), num_shared=1, noise_std=1.0)
@@ -203,7 +203,7 @@ def clipped_sum(values: Tensor, noise: Tensor, clip: float, noise_multiplier: fl
 
 
 def averaged_sum(values: Tensor, noise: Tensor, batch_size: int, noise_multiplier: float) -> Tensor:
-    """The noisy sum of all examples, vectors clipped to norm 1, over the expected size of a batch.
+    """The noisy sum of all examples, each a vector clipped to norm 1, divided by the expected size of a batch.
 
     Values are `(runs, examples, outputs)`.
 

@@ -1,4 +1,4 @@
-"""Gradient descent and its momentum variant on whatever gradient an oracle gives."""
+"""Gradient descent, with or without momentum, on the gradient estimates of any oracle."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from dpnotes.util.validate import EachPositive, NonNegative, checked
 
 @dataclass(frozen=True)
 class DescentState:
-    """Point and average `(runs, dim)`, steps taken and status `(runs,)`, and the oracle's state."""
+    """The point and the moving average `(runs, dim)`, steps taken and status `(runs,)`, and the oracle's state."""
 
     x: Tensor
     average: Tensor
@@ -27,14 +27,14 @@ class DescentState:
 @checked
 @dataclass(frozen=True)
 class Descent:
-    """`x <- x - step_size * m`, where m is the gradient estimate or its bias-corrected moving average.
+    """The method `x <- x - step_size * m`, with m the gradient estimate or its bias-corrected moving average.
 
     Equations (1) to (3) of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070: with `b_t = 1 - momentum^t`,
     `m_t = (momentum b_{t-1} m_{t-1} + (1 - momentum) g_t) / b_t`, which is g_t when `momentum` is 0.
 
     Args:
-      step_size: in units of length squared over loss, above 0; of every step, or `(num_steps,)`, one a step, of which
-        the last goes on.
+      step_size: in units of length squared over loss, above 0; one number, or one per step, `(num_steps,)`; after the
+        last entry it stays constant.
       momentum: in [0, 1).
 
     Raises:
@@ -57,7 +57,7 @@ class Descent:
         return DescentState(x, average, steps, steps, oracle.init(x))
 
     def step(self, state: DescentState, oracle: Oracle, streams: Streams) -> tuple[DescentState, Estimate]:
-        """One step of the runs whose status is OK; the others stay where they are."""
+        """Make one step in the runs whose status is OK; the other runs do not move."""
         oracle_state, estimate, moves = ask(state, oracle, streams)
         direction = estimate.gradient
         average = state.average

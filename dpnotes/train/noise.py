@@ -1,4 +1,4 @@
-"""The noise of a run, and what it was chosen for."""
+"""The noise of a run, and the privacy target that it was chosen for."""
 
 import math
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrI
 @checked
 @dataclass(frozen=True)
 class NoiseChoice:
-    """How much noise a run gets, and what it was chosen for.
+    """The noise of a run, with its privacy target and its origin.
 
     Args:
       std: Delta, at least 0, in the units of a gradient; 0 for a run without privacy.
       epsilon: the nominal privacy, above 0, infinite without noise.
-      delta: in (0, 1), with it.
-      origin: where the number comes from.
-      premises: what that rests on, with whether it holds.
+      delta: in (0, 1), that goes with epsilon.
+      origin: how the noise was chosen, in words.
+      premises: the assumptions behind that choice, and whether each holds.
 
     Raises:
       ValueError: outside these domains.
@@ -43,7 +43,7 @@ def calibrated_noise(
     num_steps: AtLeastOne,
     divisor: float,
 ) -> NoiseChoice:
-    """The least noise at which Algorithm 1 is (epsilon, delta)-DP by the accountant, on the private side.
+    """The least noise at which Algorithm 1 is (epsilon, delta)-DP by the accountant, rounded up.
 
     Args:
       epsilon: above 0.
@@ -52,7 +52,7 @@ def calibrated_noise(
       sampling: how batches are drawn.
       relation: which data sets are neighbours.
       num_steps: T.
-      divisor: what the sum over the batch is divided by: its (expected) size.
+      divisor: the number by which the sum over the batch is divided: its (expected) size.
 
     Raises:
       CombinationError: if no accountant knows this sampling under this relation.
@@ -71,7 +71,7 @@ def calibrated_noise(
 
 
 def no_noise() -> NoiseChoice:
-    """For a baseline without privacy.
+    """The zero noise of a baseline without privacy.
 
     Example:
       >>> no_noise().epsilon

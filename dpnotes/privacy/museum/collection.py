@@ -1,4 +1,4 @@
-"""The mistakes that the museum shows."""
+"""The museum's exhibits, with the wrong line of each."""
 
 import math
 from functools import lru_cache
@@ -23,7 +23,7 @@ from dpnotes.privacy.museum.releases import (
 
 
 def gaussian_claim(mu: float, delta: float, relation: Relation) -> Guarantee:
-    """What a Gaussian release claims whose answer moves by `mu` standard deviations of its noise.
+    """The guarantee of a Gaussian release whose sensitivity is `mu` standard deviations of its noise.
 
     >>> round(gaussian_claim(1.0, 1e-5, Relation.ZERO_OUT).epsilon, 2)
     4.38
@@ -50,12 +50,12 @@ def numbers(*values: float) -> Tensor:
 
 
 def _increments(length: int, step: int) -> Tensor:
-    """Zeros, and a 1 at `step`, counted from 0: the increment that the neighbour changes."""
+    """A tensor of zeros with a 1 at `step`, counted from 0: the increment that differs between the neighbours."""
     return torch.eye(length, dtype=torch.float64)[step]
 
 
 def _batches_of_equals(others: int, rate: float) -> tuple[Tensor, Tensor]:
-    """Which examples a coin chooses, up to the order of the `others`, who are all alike; the last one is not."""
+    """The coins' outcomes and probabilities, up to the order of the `others`, which are equal unlike the last one."""
     from scipy.stats import binom
 
     coins, weights = [], []
@@ -69,20 +69,20 @@ def _batches_of_equals(others: int, rate: float) -> tuple[Tensor, Tensor]:
 
 
 def _cuts(*places: float) -> tuple[Tensor, Tensor]:
-    """A coin of each kind, where only the places in (0, 1) matter that it may fall between, in order."""
+    """The outcomes and probabilities of a uniform coin of which only the interval between sorted `places` matters."""
     ends = numbers(0, *places, 1)
     return (ends[1:] + ends[:-1]) / 2, ends[1:] - ends[:-1]
 
 
 def _sentences(shortest: float) -> Tensor:
-    """Lengths and values of 56 examples: all values are a half but that of the shortest, which is the last."""
+    """The lengths and values of 56 examples: all values are 1/2 except that of the shortest, which comes last."""
     lengths = torch.arange(56, dtype=torch.float64).roll(-1) + 1
     return torch.stack([lengths, torch.where(lengths == 1, shortest, 0.5)], 1)
 
 
 @lru_cache
 def exhibits() -> tuple[Exhibit, ...]:
-    """The collection.
+    """The exhibits of the collection.
 
     Example:
       >>> for exhibit in exhibits()[:2]:

@@ -1,7 +1,7 @@
-"""Bugs in the wild: mistakes of public code, each told from its thread, and in a few lines of ours.
+"""Bugs in public code, each described from its public discussion and reproduced in a few lines of our own.
 
-The lines are not the projects' own; what they keep of a bug and what they leave out is said with each. Every project
-here told of its mistake in the open, and that is why it can be shown.
+The code is not the projects' own; each exhibit says which parts of the bug it reproduces and which it omits. All these
+projects discussed their mistakes in public, and so they can be shown here.
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from dpnotes.privacy.museum.releases import averaged_sum, clipped_sum, layers, r
 
 @lru_cache
 def wild() -> tuple[Exhibit, ...]:
-    """The bugs, by date. The last one costs accuracy and no privacy: no audit finds it.
+    """The exhibits of bugs in public code, by date. The last bug costs accuracy and no privacy: no audit finds it.
 
     Example:
       >>> for exhibit in wild():

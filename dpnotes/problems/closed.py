@@ -1,4 +1,4 @@
-"""Code that provably keeps examples apart: layers of torch.nn and operations of torch, and nothing else.
+"""Code that keeps examples apart by construction: layers of torch.nn and operations of torch, and nothing else.
 
 A module's `forward`, or a loss, is arbitrary code. It may store something of one example and use it for another, in a
 list, a class, a file, or beneath torch's transforms, and no inspection can show that it never does. So this code never

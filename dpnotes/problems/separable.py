@@ -201,7 +201,7 @@ class _Wave:
 
 @dataclass(frozen=True)
 class Cosine(_Wave):
-    """`amplitude cos(frequency t)`: a hill of curvature `-amplitude frequency^2` at 0; all derivatives are bounded."""
+    """The profile `amplitude cos(frequency t)`: at 0 a hill of curvature `-amplitude frequency^2`; all bounded."""
 
     def value(self, t: Tensor) -> Tensor:
         return self.amplitude * torch.cos(self.frequency * t)

@@ -1,4 +1,4 @@
-"""Limits, and orders of magnitude of what is no posynomial: two-sided ratios over many decades."""
+"""Statements about limits, and about the order of magnitude of quantities that are no posynomials."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -27,16 +27,16 @@ from dpnotes.theory.verdicts import Kind, Verdict
 
 @dataclass(frozen=True)
 class Limit:
-    """The limit of `quantity` as `variable` goes to `point` is `value`.
+    """The statement that `quantity` tends to `value` as `variable` goes to `point`.
 
     Args:
-      quantity: in `variable`.
-      variable: what moves.
-      point: where to, `sympy.oo` allowed.
+      quantity: an expression in `variable`.
+      variable: the symbol that varies.
+      point: the value that the variable goes to, `sympy.oo` allowed.
       value: the limit as printed.
-      where: definitions put in first.
-      example: values of the other symbols and of `variable`, at which evidence shows the quantity.
-      subject: what the quantity is called.
+      where: definitions, substituted first.
+      example: values of the other symbols and of `variable`, at which the evidence shows the quantity.
+      subject: the name of the quantity.
     """
 
     quantity: sympy.Expr
@@ -54,7 +54,7 @@ class Limit:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.value, *(sympy.sympify(v) for v in self.where.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Limit":
@@ -93,19 +93,19 @@ class Limit:
 
 @dataclass(frozen=True)
 class Ratio:
-    """`quantity` is of the order of `rate`, in both directions (Theta) or from above (O), far out along the given axes.
+    """The statement that `quantity` is of the order of `rate` (Theta or O), asymptotically along the given axes.
 
     The ratio is evaluated to 200 digits on a grid in the logarithms of the symbols, over 16, 32 and 64 decades: its
-    extremes settle (up to constants), or go on by ever smaller factors (up to logs), or run away.
+    extremes converge (up to constants), or change by ever smaller factors (up to logs), or diverge.
 
     Args:
       quantity: the true quantity.
       rate: as printed.
-      axes: for each symbol where it starts and whether it grows (+1) or shrinks (-1).
+      axes: for each symbol its starting value and whether it grows (+1) or shrinks (-1).
       sense: Theta or O.
-      where: definitions put in first.
-      example: a point that evidence shows when the ratio runs away.
-      subject: what the quantity is called.
+      where: definitions, substituted first.
+      example: a point that the evidence shows if the ratio diverges.
+      subject: the name of the quantity.
     """
 
     quantity: sympy.Expr
@@ -123,7 +123,7 @@ class Ratio:
 
     @property
     def expressions(self) -> tuple[sympy.Basic, ...]:
-        """What it is made of, for checks of symbols and units."""
+        """All its expressions, for checks of symbols and units."""
         return (self.quantity, self.rate, *(sympy.sympify(v) for v in self.where.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Ratio":
@@ -196,12 +196,13 @@ class Ratio:
 
 
 def _growth(first: float, second: float, third: float) -> Literal["none", "log", "power"]:
-    """How a logarithm grows when the number of decades doubles, and doubles again.
+    """The growth of a ratio, from its logarithm after 16, 32 and 64 decades: none, log or power.
 
-    A constant adds nothing, a power of a logarithm adds the same again, a power twice as much.
+    From doubling to doubling a constant adds nothing, a power of a logarithm the same again, a power twice as much.
     """
     early, late = second - first, third - second
-    # What settles, settles: a twelfth power of a logarithm adds as little at first, but does not add less and less.
+    # A ratio that converges adds less and less; a logarithm to the power 1/12 adds as little at first, but not less and
+    # less.
     if late < 0.01 or (late < 0.05 and late < 0.9 * early):
         return "none"
     return "power" if late > 1.5 * max(early, 1e-9) else "log"

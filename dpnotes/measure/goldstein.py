@@ -272,7 +272,7 @@ class _Ball:
         return points[kept], gradients[kept]
 
     def search(self, start: Tensor, direction: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """What is met on the way from an offset to a gradient with a large inner product with a direction."""
+        """The points and gradients of a search from an offset for gradients with a large part along a direction."""
         met, offset = [], start
         for exponent in (_NEAREST + (_FARTHEST - _NEAREST) * self.uniform(_SEARCH_STEPS)).tolist():
             step = 10**exponent * direction

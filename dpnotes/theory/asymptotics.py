@@ -49,7 +49,7 @@ class Limit:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The limit."""
+        """The printed limit."""
         return (self.value,)
 
     @property
@@ -58,20 +58,20 @@ class Limit:
         return (self.quantity, self.value, *(sympy.sympify(v) for v in self.where.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Limit":
-        """With another limit."""
+        """Return the statement with another printed limit."""
         return replace(self, value=printed[0])
 
     def latex(self) -> str:
-        """A limit."""
+        """Return the statement as printed, in LaTeX."""
         target = f"{sympy.latex(self.variable)} \\to {sympy.latex(self.point)}"
         return f"\\lim_{{{target}}} {sympy.latex(name_of(self.quantity, self.subject))} = {sympy.latex(self.value)}"
 
     def plain(self) -> str:
-        """A limit."""
+        """Return the statement as printed, as one line of plain text."""
         return f"limit of {name_of(self.quantity, self.subject)} for {self.variable} -> {self.point} = {self.value}"
 
     def verdict(self) -> Verdict:
-        """Exact, contradicted or units differ."""
+        """The verdict: exact, contradicted or units differ."""
         if self.value.is_finite is not False and (problem := compare_units(self.value, self.quantity)):
             return problem
         quantity = substitute(self.quantity, self.where)
@@ -118,7 +118,7 @@ class Ratio:
 
     @property
     def printed(self) -> tuple[sympy.Expr, ...]:
-        """The rate."""
+        """The printed rate."""
         return (self.rate,)
 
     @property
@@ -127,20 +127,20 @@ class Ratio:
         return (self.quantity, self.rate, *(sympy.sympify(v) for v in self.where.values()))
 
     def restate(self, *printed: sympy.Expr) -> "Ratio":
-        """With another rate."""
+        """Return the statement with another printed rate."""
         return replace(self, rate=printed[0])
 
     def latex(self) -> str:
-        """`quantity = Theta(rate)`."""
+        """Return the statement as printed, in LaTeX."""
         order = "\\Theta" if self.sense == "Theta" else "\\mathcal{O}"
         return f"{sympy.latex(name_of(self.quantity, self.subject))} = {order}\\left({sympy.latex(self.rate)}\\right)"
 
     def plain(self) -> str:
-        """`quantity = Theta(rate)`."""
+        """Return the statement as printed, as one line of plain text."""
         return f"{name_of(self.quantity, self.subject)} = {self.sense}({self.rate})"
 
     def verdict(self) -> Verdict:
-        """Up to constants, up to logs, improvable, not implied, contradicted or units differ."""
+        """The verdict: up to constants, up to logs, improvable, not implied, contradicted or units differ."""
         if problem := compare_units(self.quantity, self.rate):
             return problem
         quantity, rate = substitute(self.quantity, self.where), substitute(self.rate, self.where)

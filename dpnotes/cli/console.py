@@ -1,4 +1,4 @@
-"""Registration of commands, and the form of what they print."""
+"""Registration of commands, and the format of their output."""
 
 import functools
 import json
@@ -24,7 +24,7 @@ ExperimentName = Annotated[str, typer.Argument(metavar="PAPER.EXPERIMENT")]
 
 
 def fail(message: object) -> NoReturn:
-    """End with one line on standard error and exit status 2."""
+    """Exit with one line on standard error and status 2."""
     typer.echo(f"dpnotes: {in_one_line(message)}", err=True)
     raise typer.Exit(2)
 
@@ -35,7 +35,7 @@ def in_one_line(text: object) -> str:
 
 
 def columns(*parts: tuple[str, int] | str) -> str:
-    """Parts of one line, two spaces apart; a pair is padded to a width."""
+    """One line of parts, two spaces apart; a pair of text and width is padded to the width."""
     padded = [f"{part[0]:<{part[1]}}" if isinstance(part, tuple) else in_one_line(part) for part in parts]
     return "  ".join(padded).rstrip()
 

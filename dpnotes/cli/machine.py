@@ -1,4 +1,4 @@
-"""Commands about this machine: what it lacks, JupyterLab on copies of the notebooks, a session on a GPU."""
+"""Commands about this machine: checks of its state, JupyterLab on copies of the notebooks, a session on a GPU."""
 
 import importlib.util
 import os
@@ -77,7 +77,7 @@ def lab(
 
 @command("doctor")
 def doctor(as_json: Json = False) -> None:
-    """Is this machine ready, and what to do if not."""
+    """Check whether this machine is ready, with advice if it is not."""
     from dpnotes.cli.doctor import examine
 
     findings = [*examine(), *_standing_of_results()]
@@ -94,7 +94,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def _standing_of_results() -> "Iterable[Finding]":
-    """How many results are stored, and how many are not what they should be."""
+    """A finding with the number of results that are stored, and of results in any other state."""
     from dpnotes.cli.doctor import Finding
 
     try:

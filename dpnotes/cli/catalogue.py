@@ -1,4 +1,4 @@
-"""Papers and experiments that the commands may name."""
+"""The papers and experiments that commands can name."""
 
 import difflib
 import importlib
@@ -19,7 +19,7 @@ INDEX = "experiments.json"  # beside the results, so that reading names and titl
 
 
 def all_experiments() -> "list[Experiment]":
-    """The experiments of all papers that have some; loads torch."""
+    """The experiments of all papers; loads torch."""
     names = [f"dpnotes.papers.{paper}.experiments" for paper in papers.PAPERS]
     modules = [importlib.import_module(name) for name in names if importlib.util.find_spec(name) is not None]
     return [experiment for module in modules for experiment in module.EXPERIMENTS]

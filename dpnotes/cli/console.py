@@ -30,7 +30,7 @@ def fail(message: object) -> NoReturn:
 
 
 def in_one_line(text: object) -> str:
-    """The text in one line."""
+    """The text on one line."""
     return " ".join(str(text).split())
 
 
@@ -46,13 +46,13 @@ def print_json(value: object) -> None:
 
 
 def counted(total: int, one: str, many: str, counts: Counter[str]) -> str:
-    """A number of things in words, with the counts of their kinds."""
+    """The text of a number of things, with the counts of their kinds."""
     listed = ", ".join(f"{count} {name}" for name, count in counts.most_common())
     return f"{total} {one if total == 1 else many}{': ' if listed else ''}{listed}"
 
 
 def command(name: str, of: typer.Typer = app) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a function a command whose expected errors are one line and exit status 2."""
+    """Register a function as a command whose expected errors print one line and exit with status 2."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)

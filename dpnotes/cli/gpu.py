@@ -151,7 +151,7 @@ def _program(
             os.killpg(process.pid, signal.SIGINT)  # a run then reports its finished cells
             time.sleep(min(_LAST, seconds) / 2)
         finally:
-            if process.poll() is None or state == "cut":  # its children, too
+            if process.poll() is None or state == "cut":  # the process and its children
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

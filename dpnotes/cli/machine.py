@@ -102,7 +102,7 @@ def _standing_of_results() -> "Iterable[Finding]":
 
         results = experiments.status(catalogue.all_experiments())
     except (ImportError, FileNotFoundError):
-        return  # a package that is missing was named before; not every installation has results
+        return  # a missing package was reported before; some installations have no results
     counts = Counter(standing.state for standing in results)
     listed = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     if {*counts} - {"stored", "missing"}:

@@ -157,7 +157,7 @@ def _joined(timeout: float) -> "Iterator[Processes]":
 
 
 def _leave(status: int) -> NoReturn:
-    """End this process without waiting for others, which may be gone."""
+    """End this process without waiting for the other processes, which may be dead."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

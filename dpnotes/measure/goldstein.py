@@ -44,7 +44,7 @@ _OUTSIDE = 4.0  # decades beyond the ball in which leads are looked for
 _NEAREST, _FARTHEST = -4.0, 0.7  # decades of the radius: range of the search's probe distances, beyond the ball too
 _COARSE = 1e3  # machine epsilons of the largest coordinate: a smaller ball has too few points of x's type
 _RANK = 16.0  # machine epsilons of the largest eigenvalue: a smaller eigenvalue is rounding error
-_TIE = 1e-12  # of the radius: rounding of the distance to a piece
+_TIE = 1e-12  # of the radius: tolerance for rounding of the distance to a piece
 _ZERO = 1e-9  # of the longest gradient: an element this short is not shortened further
 
 
@@ -53,7 +53,7 @@ class Outcome(IntEnum):
 
     SETTLED = 0  # further rounds did not shorten the element
     STOPPED = 1  # the rounds ran out while the element became shorter
-    NOT_FINITE = 2  # no gradient was finite: nothing is known
+    NOT_FINITE = 2  # no gradient was finite, so the norm is unknown
 
 
 # ---------------------------------------------------------------- the shortest element of a convex hull
@@ -153,7 +153,7 @@ class GoldsteinCertificate:
     weights: tuple[Tensor, ...]
 
     def check(self, gradient: Gradient) -> Tensor:
-        """The norm of the same combination of other gradients, `(runs,)` float64.
+        """The norm of the same combination of other gradients, as a check on fresh data, `(runs,)` float64.
 
         If gradients are means over a sample, the quadratic programme picks combinations whose sampling errors cancel,
         so `norm` is too small for the population; on a fresh sample they do not cancel.
@@ -361,7 +361,7 @@ def mean_gradient(problem: Problem, numbers_at_once: int = 2**24) -> Gradient:
 
     Args:
       problem: a problem whose runs share their examples.
-      numbers_at_once: at least 1; a call has at most so many points that `points examples dim` is below it, or one.
+      numbers_at_once: at least 1; a call has one point, or more while `points examples dim` is at most this number.
 
     Example:
       >>> from dpnotes.problems.nonsmooth import AbsoluteDeviations
@@ -469,7 +469,7 @@ def norm_of_distance(distance: Tensor, radius: float, dim: int) -> Tensor:
 
 
 def component_norm(directions: Tensor, lower: Tensor, upper: Tensor) -> Interval:
-    """The least norm of `mean_i s_i a_i` with each `s_i` between bounds of its own: component-wise stationarity.
+    """The least norm of `mean_i s_i a_i` with each `s_i` in its own interval: component-wise stationarity.
 
     A point is component-wise (alpha, beta)-Goldstein stationary if the mean over examples of elements of the examples'
     own Goldstein subdifferentials is at most beta long (Kornowski, Liu and Talwar, Definition B.1). The subdifferential

@@ -97,7 +97,7 @@ def certify_sosp(
       alpha: accuracy, > 0, one for all or `(...)`.
       hessian_lipschitz: rho, the Lipschitz constant of the Hessian, > 0.
       smooth: whether the loss has a Hessian everywhere, as the caller declares. ReLU and max-pooling have none.
-      num_products: the most products to compute; `curvature.sufficient_products` says how many decide.
+      num_products: the most products to compute; `curvature.sufficient_products` computes how many suffice.
       failure_probability: for the eigenvalue's lower end, in (0, 1); that of the gradient's bounds is added to it.
       call: number of the draw, or `(runs, iterates)`; its shape is the shape of the batch.
       smoothness: a proved bound on the spectral norm; a bound below `sqrt(rho alpha)` decides the eigenvalue.

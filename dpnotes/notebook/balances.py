@@ -28,7 +28,7 @@ HEIGHT = 3.0  # decades shown above and below the limit
 
 # ---------------------------------------------------------------- in words
 def latex_of(expression: Any) -> str:
-    """LaTeX with powers written as powers: d^{2/17} is easier to read than a seventeenth root.
+    """The LaTeX of an expression with powers written as powers: d^{2/17} is easier to read than a seventeenth root.
 
     >>> latex_of(sympy.Symbol("d", positive=True) ** sympy.Rational(2, 17))
     'd^{2/17}'
@@ -169,14 +169,14 @@ class Numbers:
         Args:
           values: the values of the kept symbols.
           symbol: a tuned symbol.
-          at: the values it is held at, an array or a sequence.
+          at: the values at which the symbol is held, an array or a sequence.
         """
         logs = self._logs(values)
         held = [self._linear_program(logs, (self.balance.tuned.index(symbol), float(np.log10(v))))[1] for v in at]
         return 10 ** np.array(held)
 
     def numeric_rate(self, values: Mapping[sympy.Symbol, float]) -> float:
-        """The best rate by a linear program in floating point, which knows nothing of vertices."""
+        """The best rate by a linear program in floating point, without the vertices."""
         return float(10 ** self._linear_program(self._logs(values))[1])
 
     def _linear_program(self, logs: np.ndarray, held: tuple[int, float] | None = None) -> tuple[np.ndarray, float]:
@@ -415,7 +415,7 @@ def rate_map(
       comparable: reading ("printed", "corrected", ...) to the rates of each paper, the largest of which counts; in
         symbols called n, d, epsilon, all others are set to 1.
       own_units: name to its quantity and a function of n (an array), d and epsilon, shown on the right only.
-      subject: what the comparable rates bound, in one word.
+      subject: the quantity that the comparable rates bound, in one word.
 
     Returns:
       The widget. Its `.data` has the rates at the marked point, the share of the map of each leader, and slopes.
@@ -469,7 +469,7 @@ def rate_map(
                 area.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=1.1)
             if region.sum() > 360:
                 rows, columns = np.nonzero(region)
-                column = int(np.clip(np.median(columns), 28, 122))  # room for the words
+                column = int(np.clip(np.median(columns), 28, 122))  # room for the text
                 inside = rows[np.abs(columns - column) <= 3]
                 row = int(np.clip(np.median(inside if len(inside) else rows), 6, 114))
                 area.text(x[column], y[row], "\n= ".join(_named(code, papers)), ha="center", va="center", fontsize=9,

@@ -1,6 +1,6 @@
 """The claims of papers as a table to search: each row opens the printed statement, its origin, and the evidence.
 
-Claims and their verdicts are passed in; nothing here knows a paper.
+Claims and their verdicts are passed in; nothing here depends on a paper.
 """
 
 import html
@@ -252,7 +252,7 @@ def _summary(claim: Claim, verdict: Verdict) -> str:
 
 
 def details(claim: Claim, verdict: Verdict, correction: Verdict | None) -> str:
-    """All that is known about a claim: HTML, with mathematics between dollar signs.
+    """The details of a claim and of its verdicts: HTML, with mathematics between dollar signs.
 
     Args:
       claim: the claim.
@@ -292,7 +292,7 @@ def details(claim: Claim, verdict: Verdict, correction: Verdict | None) -> str:
 
 
 def _formula(latex: str, statement: Statement) -> str:
-    # Words typeset as mathematics do not wrap.
+    # Words that are typeset as mathematics do not wrap.
     if latex.startswith("\\text{"):
         return html.escape(statement.plain())
     return _math(latex)
@@ -370,7 +370,7 @@ def _balanced(statement: Rate) -> list[tuple[str, str]]:
 
 
 def _still(claims: Sequence[Claim], verdicts: Mapping[str, Verdict]) -> str:
-    """The table for readers without a kernel."""
+    """The static table for readers without a kernel."""
     head = "".join(f'<th style="text-align: left">{name}</th>' for name in ("claim", "what", "verdict", "severity"))
     rows = []
     for claim in claims:

@@ -4,7 +4,7 @@
 
 A notebook with exercises must follow these rules, else it is refused:
 
-* `NAME = teaching.Exercise(question, mistake, hints=..., solution=..., wrong=...)` stands at the top of a cell, with
+* `NAME = teaching.Exercise(question, mistake, hints=..., solution=..., wrong=...)` is at the top level of a cell, with
   `answer=` where the solution is words; a solution that is code is a function called `_solution_...`;
 * code that only solutions and wrong answers use is in top-level functions called `_solution_...` or `_wrong_...`;
 * the reader's cell ends with `NAME.check(...)`, and the notebook has `teaching.proved(globals())` in a cell of its own.
@@ -162,7 +162,7 @@ def _is_proved(statement: ast.stmt) -> bool:
 
 
 def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
-    """The exercises at the top of a cell."""
+    """The exercises at the top level of a cell."""
     for statement in tree.body:
         if (
             isinstance(statement, ast.Assign)
@@ -345,7 +345,7 @@ def _stripped(text: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write handouts; the exit status is 1 if a notebook was refused, and nothing is written then.
+    """Write handouts; the exit status is 1 if a notebook was refused, and then nothing is written.
 
     Args:
       arguments: as on the command line.

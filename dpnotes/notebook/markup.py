@@ -34,7 +34,7 @@ def image(png: bytes, words: str, width: int | None = None) -> str:
 
 
 def plain(words: str) -> str:
-    r"""Words without HTML and without the marks of mathematics.
+    r"""The text without HTML and without the marks of mathematics.
 
     >>> plain("<i>n</i> = 1 &amp; $\\varepsilon \\leq \\frac{1}{2}$")
     'n = 1 & ε ≤ frac 1 2'
@@ -45,7 +45,7 @@ def plain(words: str) -> str:
 
 
 def wrapped(text: str) -> str:
-    r"""The mathematics of a text, between dollar signs, in pieces between which a line may break.
+    r"""The mathematics of a text, between dollar signs, cut into pieces between which a line may break.
 
     A browser does not break a formula; with its sides and terms as separate formulas, lines break between these.
 
@@ -75,7 +75,7 @@ def pieces(latex: str) -> list[str]:
 
 
 def _opened(piece: str) -> list[str]:
-    """A long piece cut inside its outermost brackets, which get one size and need not stand in one formula."""
+    """A long piece cut inside its outermost brackets, which get a fixed size and may be in different formulas."""
     outer = re.fullmatch(r"(?s)(.*?)\\left([(\[])(.*)\\right([)\]])(.*?)", piece)
     if len(piece) <= _LONG or outer is None or not all(map(_whole, (outer[1], outer[3], outer[5]))):
         return [piece]
@@ -104,7 +104,7 @@ def _cut(latex: str) -> Iterator[str]:
         depth += (token in ("{", "(", "[", "\\left", "\\begin", "\\{")) - (
             token in ("}", ")", "]", "\\right", "\\end", "\\}")
         )
-        # The bracket after \left or \right counts once, with its word.
+        # The bracket after \left or \right counts once, with its command.
         if piece.endswith(("\\left", "\\right")):
             depth -= (token in ("(", "[", "\\{")) - (token in (")", "]", "\\}"))
         piece += token

@@ -72,7 +72,7 @@ def make_room(figure: Figure) -> None:
 
 
 def png(figure: Figure) -> bytes:
-    """Draw `figure` and return it as PNG: the same figure gives the same bytes, there is no date in them.
+    """Draw `figure` and return it as PNG: the same figure gives the same bytes, without a date.
 
     Args:
       figure: a figure of `new_figure`.
@@ -86,13 +86,13 @@ def png(figure: Figure) -> bytes:
         raise TypeError(f"Expected figure.canvas={type(canvas).__name__} to be FigureCanvasAgg; use new_figure.")
     canvas.draw()
     buffer = io.BytesIO()
-    # Little compression: this is for redraws.
+    # Little compression, since redraws must be fast.
     Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").save(buffer, "png", compress_level=1)
     return buffer.getvalue()
 
 
 def for_storing(picture: bytes) -> bytes:
-    """A PNG in its 256 most needed colours, which takes less than half the room in a notebook and looks the same.
+    """A PNG reduced to 256 colours, which takes less than half the room in a notebook and looks the same.
 
     Args:
       picture: a PNG of `png`.
@@ -110,7 +110,7 @@ def for_storing(picture: bytes) -> bytes:
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A still picture for the end of a cell, with words for those who cannot see it.
+    """A still picture for the end of a cell, with a description for readers who cannot see it.
 
     Args:
       figure: the figure to show.
@@ -159,7 +159,7 @@ def _legend_below(axes: Axes) -> None:
     handles, names = axes.get_legend_handles_labels()
     if figure is None or not names:
         return
-    entry = 0.5 + 0.065 * max(map(len, names))  # inches, of a line with its name
+    entry = 0.5 + 0.065 * max(map(len, names))  # inches, for a line with its name
     columns = max(1, int(figure.get_figwidth() * axes.get_position().width / entry))
     below = ScaledTranslation(0, -0.52 if axes.get_xlabel() else -0.28, figure.dpi_scale_trans)
     axes.legend(
@@ -298,7 +298,7 @@ def _keep_whole(axes: Axes, marks: Line2D) -> None:
 
 
 def look(style: int) -> tuple[str, Any, str]:
-    """Colour, line style and marker: no two of 49 styles share both colour and marker, nor colour and line.
+    """The colour, line style and marker of a style; no two of 49 share both colour and marker, nor colour and line.
 
     >>> look(0), look(7)
     (('#0072B2', '-', 'o'), ('#0072B2', '--', 's'))
@@ -409,7 +409,7 @@ def wipe(axes: Axes) -> None:
     for kind in ("collections", "lines", "images", "patches", "texts"):  # contours take their labels with them
         for artist in [*getattr(axes, kind)]:
             artist.remove()
-    axes.containers.clear()  # of bars: each would keep its place in the legend
+    axes.containers.clear()  # containers of bars would stay in the legend
     axes.relim()
 
 

@@ -45,7 +45,7 @@ class Results:
     def show(self, name: str) -> store.Result:
         """Show the question, the outcome, the decision rule and the origin of an experiment's result.
 
-        The result is that of the largest profile that is stored: paper, else cpu, else quick.
+        The result is that of the largest profile with a result to show: paper, else cpu, else quick.
 
         Raises:
           KeyError: no such experiment.
@@ -65,7 +65,7 @@ class Results:
         return Table(["experiment", "profile", "outcome"], rows)
 
     def outstanding(self) -> Table:
-        """Profiles without a stored result, and the command that computes it."""
+        """A table of the profiles without a stored result, and the commands that compute them."""
         found = [store.load(one, profile) for one in self._experiments.values() for profile in one.specs]
         rows = [[one.experiment.title, one.spec.profile, stamp] for one in found if (stamp := store.stamp(one))]
         return Table(["experiment", "profile", "state"], rows or [["none", "–", "every profile has a stored result"]])
@@ -153,7 +153,7 @@ def provenance(result: store.Result) -> str:
     """The origin of a result, in lines to print under its figure or table.
 
     Args:
-      result: as loaded from the store; one that is missing, mismatched or disputed says so first.
+      result: as loaded from the store; a missing, mismatched or disputed result is marked so first.
     """
     stamp = store.stamp(result)
     lines = [stamp] if stamp else []

@@ -18,7 +18,7 @@ from typing import Any
 import ipywidgets
 
 MARK = "background: #FFE69C; color: #000000; margin-left: -2ch"  # 4.5:1 and more, whatever the theme
-_POINTER = '<span style="display: inline-block; width: 2ch; user-select: none">▸</span>'  # a copy leaves it behind
+_POINTER = '<span style="display: inline-block; width: 2ch; user-select: none">▸</span>'  # not copied with the text
 _NONE_OF_YOURS = "None of its lines is yours alone: look at what they call, at the names in them, and at the arguments."
 _PANES = ("private: for the data holder alone", "released, or follows from it", "budget")
 
@@ -117,7 +117,7 @@ def trace(steps: Iterator[Any], functions: Sequence[Callable[..., Any]] = (), mo
 def _numbers(code: Any) -> Iterator[int]:
     yield from (n for _, _, n in code.co_lines() if n)
     yield code.co_firstlineno
-    for part in code.co_consts:  # functions and comprehensions in it
+    for part in code.co_consts:  # nested functions and comprehensions
         if inspect.iscode(part):
             yield from _numbers(part)
 
@@ -240,7 +240,7 @@ class Stepper:
             blocks.append("\n".join(marked))
         label = f"the listing of {', '.join(function.__name__ for function in self._functions)}; ▸ marks what ran"
         named = f'role="region" aria-label="{html.escape(label)}" tabindex="0"'
-        style = "overflow-x: auto; padding-left: 2ch; word-break: normal"  # words, not letters, go to the next line
+        style = "overflow-x: auto; padding-left: 2ch; word-break: normal"  # lines break between words, not letters
         return f'<pre {named} style="{style}">' + "\n\n".join(filter(None, blocks)) + "</pre>"
 
     def _words(self, number: int, frame: Frame) -> str:

@@ -14,7 +14,7 @@ Block = tuple[int, int]
 
 
 def blocks_of(num_leaves: int) -> list[Block]:
-    """All blocks of a tree, as first and last leaf: those of 1, 2, 4, ... leaves that end by the last leaf.
+    """All blocks of a tree, as first and last leaf: blocks of 1, 2, 4, ... leaves that end by the last leaf.
 
     Args:
       num_leaves: at least 1.

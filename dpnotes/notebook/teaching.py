@@ -57,7 +57,7 @@ class Exercise:
         self._mistake, self._hints, self._solution, self._hinted = mistake, hints, solution, 0
 
     def check(self, answer: Any) -> None:
-        """Say whether `answer` is right and, if not, what is wrong with it; `...` stands for no answer."""
+        """Print whether `answer` is right and, if not, the mistake in it; `...` means no answer."""
         print(self._said_of(answer))
 
     def _said_of(self, answer: Any) -> str:
@@ -65,7 +65,7 @@ class Exercise:
             return "Not answered yet: put your answer in place of the dots."
         try:
             mistake = self._mistake(answer)
-        except Exception as error:  # the reader's answer may be anything, and so may what it raises
+        except Exception as error:  # a reader's answer may be anything, and so may the error that it raises
             mistake = f"it raises {type(error).__name__}: {error}"
         return f"Not yet: {mistake}" if mistake else RIGHT
 
@@ -200,7 +200,7 @@ class Prediction:
             still=self._repr_html_(),
             **options,
         )
-        asked.layout.width = "100%"  # choices are sentences
+        asked.layout.width = "100%"  # choices are whole sentences
 
     def run(self) -> None:
         """Run the computation, if a choice was made."""
@@ -212,7 +212,7 @@ class Prediction:
 
     @property
     def controls(self) -> dict[str, Any]:
-        """The choices, as "prediction"."""
+        """The control with the choices, named "prediction"."""
         return self.explorer.controls
 
     @property

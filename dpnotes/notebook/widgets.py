@@ -1,7 +1,7 @@
 """Interactive pictures: controls, a readout in words, and an image, which are kept in step.
 
-An `Explorer` computes data from the values of its controls, draws them on one persistent figure and says in words what
-the picture shows. It is redrawn by writing traits from `observe`, never through an output area, so it neither flickers
+An `Explorer` computes data from the values of its controls, draws them on one persistent figure and describes the
+picture in words. It is redrawn by writing traits from `observe`, never through an output area, so it neither flickers
 nor moves, it works wherever ipywidgets do, and a test drives it without a browser: set `.value` of a control, then read
 `.data`. A reader without a kernel sees the picture as it was stored.
 """
@@ -39,7 +39,7 @@ class Explorer:
       button: the label of a button that starts the work; controls then only announce a change.
       hidden: with a `button`, nothing is computed or drawn before it is first pressed.
       columns: the number of controls side by side, if there is room.
-      still: HTML for readers without a kernel; "": the picture and the readout as they stand.
+      still: HTML for readers without a kernel; "": the present picture and readout.
 
     Attributes:
       controls: as given.
@@ -114,7 +114,7 @@ class Explorer:
             self.run()
 
     def run(self) -> None:
-        """Follow the controls as they stand. With a button, they rest meanwhile; interrupting the kernel stops it."""
+        """Compute and draw for the controls' values; with a button, controls are disabled during the computation."""
         if self.run_button is None:
             return self._update()
         parts = [*self.controls.values(), self.run_button]
@@ -162,7 +162,7 @@ class Explorer:
         if not self._laid_out:
             plots.make_room(self.figure)
         picture = plots.png(self.figure)
-        if not self._laid_out:  # from here on the axes stay where they are: cheaper, and nothing jumps
+        if not self._laid_out:  # from now on the axes keep their places: cheaper, and nothing moves
             self.figure.set_layout_engine("none")
             self._laid_out = True
         return picture
@@ -249,7 +249,7 @@ class OneOf:
 
 
 def slider(description: str, low: float, high: float, value: float, step: float = 1) -> Any:
-    """A linear slider; integers all through give an integer slider.
+    """A linear slider; if all numbers are integers, an integer slider.
 
     Args:
       description: the label beside it.

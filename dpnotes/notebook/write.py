@@ -37,7 +37,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 # Outputs that nbval does not compare; in the other kinds it ignores the texts that the rules of its file replace.
 UNCOMPARED = {"image/png", "image/jpeg", WIDGET}
 RULES = Path(__file__).parents[2] / "tests" / "nbval.cfg"
-# For cells that draw, and outputs that would give a prediction away: JupyterLab unfolds them when the cell is run.
+# The folds of cells that draw, and of outputs that would give a prediction away until the cell is run.
 FOLDS = ("source_hidden", "outputs_hidden")
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -83,7 +83,7 @@ def execute(
         record_timing=False,
         store_widget_state=False,
         resources={"metadata": {"path": str(folder)}},
-        # Without it ipykernel warns at each start that it talks over plain TCP.
+        # Without this, ipykernel warns at each start that it uses plain TCP.
         config=Config({"KernelManager": {"transport_encryption": "auto"}}),
     )
     done = client.execute(env={**environment(), **(another or {})})
@@ -224,7 +224,7 @@ def _compared(cell: NotebookNode) -> dict[str, str]:
 
 
 def _in_words(error: Exception) -> str:
-    return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip()  # without colours: this goes into logs
+    return re.sub(r"\x1b\[[\d;]*m", "", str(error)).strip()  # without colour codes, since the text goes into logs
 
 
 def hold(notebook: NotebookNode, folder: Path, another: Mapping[str, str]) -> list[str]:

@@ -72,9 +72,9 @@ def conv_net(
 
     Eight times convolution, normalisation and activation, four of these in two residual blocks; then a linear layer
     without bias, and outputs times 0.2. With 10 classes it has 2,274,880 parameters, with biases of the convolutions
-    2,276,224; the paper does not say which. Its batch normalisation mixes examples: to clip gradients by example take
-    `norm="group"`. Its ReLU and its maxima have kinks: for certificates of second order take a smooth activation and
-    `pooling="average"`.
+    2,276,224; the paper does not specify which. Its batch normalisation mixes examples: to clip gradients by example
+    take `norm="group"`. Its ReLU and its maxima have kinks: for certificates of second order take a smooth activation
+    and `pooling="average"`.
 
     Args:
       num_classes: at least 2.

@@ -3,10 +3,11 @@
 A module's `forward`, or a loss, is arbitrary code. It may store something of one example and use it for another, in a
 list, a class, a file, or beneath torch's transforms, and no inspection can show that it never does. So this code never
 receives an example. `torch.fx` runs it once, on symbols in place of its arguments, and records the layers and
-operations that it applies; passes then run this list. The list may contain only what torch's own schemas show to be
-harmless: no operation writes to its arguments or reads memory beneath its tensors; random draws are refused when they
-happen. In-place operations on computed values, such as `x.mul_(y)`, are replaced by their out-of-place versions.
-Numbers and tensors that the code reads from elsewhere keep the values that they have while it is traced.
+operations that it applies; passes then run this list. The list may contain only operations that torch's own lists and
+schemas show to be harmless: no operation writes to its arguments or reads memory beneath its tensors; random draws are
+refused when they happen. In-place operations on computed values, such as `x.mul_(y)`, are replaced by their
+out-of-place versions. Numbers and tensors that the code reads from elsewhere keep the values that they have while it is
+traced.
 
 The list is compared with the code on stand-ins: synthetic examples of the data's shape and type. Outputs and gradients
 must agree. If there is no such list, or it differs, the code is *open*: it receives one example at a time

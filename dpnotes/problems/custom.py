@@ -27,12 +27,12 @@ class MaterialisedGradients:
     each: Tensor
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return row_norms(self.each)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         each = self.each
         if not (weights.is_cpu and bool(weights.all())):  # 0 times an infinite gradient is not 0
             each = torch.where(weights[..., None] == 0, 0, each)
@@ -88,7 +88,7 @@ class CustomProblem:
 
     @property
     def dim(self) -> int:
-        """Number of parameters."""
+        """The number of parameters."""
         return self._dim
 
     @property
@@ -116,7 +116,7 @@ class CustomProblem:
         return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> MaterialisedGradients:
-        """Losses and gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the gradients by example at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.
@@ -135,7 +135,7 @@ class CustomProblem:
         return MaterialisedGradients(losses, each)
 
     def losses(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
-        """Losses by example, without gradients, at several points of each run.
+        """The losses by example, without gradients, at several points of each run.
 
         Args:
           x: `(runs, points, dim)`.

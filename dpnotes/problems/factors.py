@@ -158,7 +158,7 @@ class Patches:
     layer: nn.Conv2d
 
     def costs(self) -> tuple[int, int, int, int]:
-        """See `Outer.costs`."""
+        """The costs of an example, as in `Outer.costs`."""
         groups, kernel = self.layer.groups, math.prod(self.layer.kernel_size)
         c, p = self.inputs.shape[1] // groups, self.errors.shape[1] // groups
         pixels, positions = self.inputs[0, 0].numel(), self.errors[0, 0].numel()
@@ -193,7 +193,7 @@ class Patches:
         return _with_room(squares, _lengths(self.inputs), _lengths(self.errors), times)
 
     def _patch_products(self, images: Tensor) -> Tensor:
-        """Inner products of all pairs of patches of each image, `(batch, positions, positions)`.
+        """The inner products of all pairs of patches of each image, `(batch, positions, positions)`.
 
         Patches at t and s have the product sum_{i, j} <pixel t + (i, j), pixel s + (i, j)>: a sum along i, then one
         along j. Strides of more than one pixel split the image into parts, and only pixels of one part ever meet.
@@ -290,14 +290,14 @@ class Factors:
         self.small = Written(torch.cat([each.reshape(len(each), -1) for each in small.values()], 1)) if small else None
 
     def norms(self) -> Tensor:
-        """Norms of the gradients by example of all these parameters together, `(batch,)`."""
+        """The norms of the per-example gradients of all these parameters together, `(batch,)`."""
         if not self.large and self.small is None:
             raise ValueError("Expected a loss that depends on a trainable parameter.")
         return norms(gradient for gradient in (*self.large.values(), self.small) if gradient is not None)
 
     @full_precision()
     def weighted_sums(self, weights: Tensor) -> dict[str, Tensor]:
-        """Each parameter's weighted sum; an example of weight 0 takes no part, whatever its gradient."""
+        """Each parameter's weighted sum; an example of weight 0 contributes nothing, whatever its gradient."""
         absent = weights == 0
 
         def summed(gradient: FactoredGradient) -> Tensor:
@@ -314,7 +314,7 @@ class Factors:
 
 @full_precision()
 def norms(gradients: Iterable[FactoredGradient]) -> Tensor:
-    """Norms of the gradients by example of some parameters together, `(batch,)`.
+    """The norms of the per-example gradients of several parameters together, `(batch,)`.
 
     Example:
       >>> norms([Outer(torch.tensor([[[3e19, 4e19]]]), torch.tensor([[[2e-24]]]))])  # 4e-48 is less than any float32
@@ -435,7 +435,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _inner_products(columns: Tensor) -> Tensor:
-    """Inner products of the columns of each matrix, `(batch, columns, columns)`.
+    """The inner products of the columns of each matrix, `(batch, columns, columns)`.
 
     Long columns are summed in parts: one sum of thousands of float32 numbers loses small terms beside a large one,
     which would exceed the margin for rounding in the norms.

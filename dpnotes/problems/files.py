@@ -21,7 +21,7 @@ class DataCorrupt(OSError):
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """A file whose content is known.
+    """A published file, with the sha256 of its content.
 
     Args:
       name: its file name, without folders.

@@ -138,7 +138,7 @@ class Reflected:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.landscape.dim
 
     @property
@@ -157,15 +157,15 @@ class Reflected:
         return Saddle(self._reflect(saddle.point), self._reflect(saddle.direction), saddle.gamma)
 
     def value(self, x: Tensor) -> Tensor:
-        """`F(Q x)`, `(...)`."""
+        """The value `F(Q x)`, `(...)`."""
         return self.landscape.value(self._reflect(x))
 
     def gradient(self, x: Tensor) -> Tensor:
-        """`Q grad F(Q x)`, `(..., dim)`."""
+        """The gradient `Q grad F(Q x)`, `(..., dim)`."""
         return self._reflect(self.landscape.gradient(self._reflect(x)))
 
     def hessian(self, x: Tensor) -> Tensor:
-        """`Q hess F(Q x) Q`, `(..., dim, dim)`."""
+        """The Hessian `Q hess F(Q x) Q`, `(..., dim, dim)`."""
         return self._reflect(self._reflect(self.landscape.hessian(self._reflect(x))).mT)
 
     def hessian_vector(self, x: Tensor, v: Tensor) -> Tensor:

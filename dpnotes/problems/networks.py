@@ -66,7 +66,7 @@ class NetworkGradients:
     scales: Tensor | None = None
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return self._norms
 
     @cached_property
@@ -80,7 +80,7 @@ class NetworkGradients:
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`.
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`.
 
         An example of weight 0 contributes nothing, whatever its gradient.
         """
@@ -110,7 +110,7 @@ class NetworkGradients:
 
 @dataclass(frozen=True, eq=False)
 class TwoLayerNetwork:
-    """Softmax cross-entropy of `activation(inputs @ W1 + b1) @ W2 + b2`, a `core.Problem`.
+    """The softmax cross-entropy of `activation(inputs @ W1 + b1) @ W2 + b2`, a `core.Problem`.
 
     A point `(runs, dim)` holds, flat, two matrices `(inputs + 1, outputs)`, each with its bias as the last row;
     `layers` gives them as views. With `n` examples, `h` hidden units and `r` runs one call of `gradients` creates two
@@ -215,7 +215,7 @@ class TwoLayerNetwork:
         return unit.to(self.inputs)
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> NetworkGradients:
-        """Losses and factored gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the factored per-example gradients at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.
@@ -247,7 +247,7 @@ class TwoLayerNetwork:
         return NetworkGradients(losses, inputs, input_norms, hidden, hidden_errors, errors)
 
     def evaluate(self, x: Tensor, inputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean loss and accuracy, each `(runs,)`, at the points `x` on other examples, in blocks of `num_examples`.
+        """The mean loss and accuracy, `(runs,)` each, at the points `x` on other examples, in blocks of `num_examples`.
 
         Args:
           x: `(runs, dim)`.

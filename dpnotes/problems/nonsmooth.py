@@ -56,7 +56,7 @@ class AbsoluteDeviations:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.targets.shape[1]
 
     @property
@@ -135,7 +135,7 @@ class MaxOfLinear:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.slopes.shape[1]
 
     @property
@@ -188,12 +188,12 @@ class ChosenSlopes:
     slope_norms: Tensor
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return self.slope_norms[self.pieces]
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         # A matrix product, since a GPU's scatter adds in no fixed order.
         chosen = torch.nn.functional.one_hot(self.pieces, len(self.slopes)).to(weights)
         return torch.bmm(weights[:, None], chosen)[:, 0] @ self.slopes
@@ -246,7 +246,7 @@ class MinOfNorms:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.centers.shape[1]
 
     @property

@@ -33,7 +33,7 @@ def log_spectrum(dim: int, condition_number: float, smoothness: float = 1.0) -> 
 
 @dataclass(frozen=True, eq=False)
 class QuadraticGradients:
-    """Gradients `common + offsets[i]` of a `Quadratic`; none is written out.
+    """The gradients `common + offsets[i]` of a `Quadratic`, which are never materialised.
 
     Args:
       losses: `(runs, examples)`.
@@ -46,13 +46,13 @@ class QuadraticGradients:
     offsets: Tensor
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         # Not by |a|^2 + 2 a.b + |b|^2, which cancels near the minimum of an example.
         common = -self.common if self.offsets.dim() == 2 else -self.common[:, None]
         return torch.cdist(common, self.offsets, compute_mode="donot_use_mm_for_euclid_dist").view_as(self.losses)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         offsets = weights @ self.offsets if self.offsets.dim() == 2 else (weights[:, None] @ self.offsets)[:, 0]
         return self.common * weights.sum(1, keepdim=True) + offsets
 
@@ -122,7 +122,7 @@ class Quadratic:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return len(self.spectrum)
 
     @property
@@ -137,7 +137,7 @@ class Quadratic:
 
     @property
     def constants(self) -> dict[str, Constant]:
-        """Smoothness, Polyak-Lojasiewicz constant and minimum; for a Lipschitz constant see `lipschitz_within`."""
+        """The smoothness, Polyak-Lojasiewicz constant and minimum; for a Lipschitz constant see `lipschitz_within`."""
         return {
             "smoothness": Constant(float(self.spectrum.max()), "proved", "largest eigenvalue of the Hessian"),
             "polyak_lojasiewicz": Constant(float(self.spectrum.min()), "proved", "smallest eigenvalue of the Hessian"),
@@ -155,7 +155,7 @@ class Quadratic:
         return 0.5 * ((x - self.center).square() @ self.spectrum)
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> QuadraticGradients:
-        """Losses and gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the gradients by example at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.

@@ -134,7 +134,7 @@ class RobustRegression:
         return self
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> SensingGradients:
-        """Losses and factored gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the factored per-example gradients at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.
@@ -188,7 +188,7 @@ class RobustRegression:
             )
         forms, reach = x @ self.inputs.mT, radius * self._norms
         low, high = forms - reach, forms + reach
-        # The loss is linear between its kinks: where the form is 0, or the prediction is the target.
+        # The loss is linear between its kinks, which are where the form is 0 or the prediction is the target.
         level = self.targets / torch.where(self._weights == 0, 1, self._weights)
         kinks = torch.stack([torch.zeros_like(level), level, -level], -1)
         inner = kinks.clamp(low[..., None], high[..., None])

@@ -27,7 +27,7 @@ def _within(
 
 @dataclass(frozen=True)
 class MonkeySaddle:
-    """`F(x, y) = cubic (x^3 - 3 x y^2) + quartic (x^2 + y^2)^2 / 4 - tilt (x^2 + y^2) / 2`, of two numbers.
+    """The landscape `F(x, y) = cubic (x^3 - 3 x y^2) + quartic (x^2 + y^2)^2 / 4 - tilt (x^2 + y^2) / 2`.
 
     With `tilt = 0` the origin is the monkey saddle: gradient and Hessian vanish, so it counts as second-order
     stationary at any accuracy, and no guarantee says that a method leaves it. The tilt makes it a hill of curvature
@@ -75,7 +75,7 @@ class MonkeySaddle:
         return {"minimum": Constant(value, "proved", "the least of the critical values, in polar coordinates")}
 
     def constants_within(self, radius: float) -> dict[str, Constant]:
-        """Smoothness and the Hessian's Lipschitz constant, both attained on the positive x axis.
+        """The smoothness and the Hessian's Lipschitz constant, both attained on the positive x axis.
 
         Proof: at distance r the cubic part's Hessian has the eigenvalues `+-6 cubic r`, the quartic's `quartic r^2`
         and `3 quartic r^2`; sums of largest and of smallest ones bound F's, and there the eigenvectors agree. The
@@ -104,7 +104,7 @@ class MonkeySaddle:
         return Saddle(point, direction, 9 * self.cubic * r)
 
     def value(self, x: Tensor) -> Tensor:
-        """`F(x)`, `(...)`."""
+        """The value `F(x)`, `(...)`."""
         x, y, square = self._coordinates(x)
         return self.cubic * x * (x * x - 3 * y * y) + square * (self.quartic * square / 4 - self.tilt / 2)
 
@@ -145,7 +145,7 @@ class MonkeySaddle:
 
 @dataclass(frozen=True, eq=False)
 class PopulationSensing:
-    """`F(U) = E (|U'a|^2 - |S'a|^2)^2 / 4` over standard normal `a`: the mean of all quadratic measurements of S.
+    """The landscape `F(U) = E (|U'a|^2 - |S'a|^2)^2 / 4` over standard normal `a`, of quadratic measurements of S.
 
     With one column this is phase retrieval of a real signal, whose sign is lost (Sun, Qu and Wright 2016,
     arXiv:1602.06664, where every local minimum is shown to be global); with more, quadratic sensing (Li, Ma, Chen and
@@ -202,7 +202,7 @@ class PopulationSensing:
         return {"minimum": Constant(0.0, "proved", "a mean of squares, 0 at the signal")}
 
     def constants_within(self, radius: float) -> dict[str, Constant]:
-        """Smoothness and the Hessian's Lipschitz constant, for U of Frobenius norm up to `radius`.
+        """The smoothness and the Hessian's Lipschitz constant, for U of Frobenius norm up to `radius`.
 
         Proof: `D^2 F[V, V] = |U V' + V U'|^2 + 2 <D, V V'> + 2 <U, V>^2 + tr(D) |V|^2` lies between
         `-2 l_max - tr S S'` (at U = 0) and `9 |U|^2 - 2 l_min - tr S S'`, and the third derivative,
@@ -225,7 +225,7 @@ class PopulationSensing:
         return Saddle(torch.zeros_like(direction), direction, gamma)
 
     def value(self, x: Tensor) -> Tensor:
-        """`F(U)`, `(...)`."""
+        """The value `F(U)`, `(...)`."""
         u, signal = self._matrices(x)
         # 2 D = A B' + B A' with A = U - S and B = U + S: a form that neither cancels near S nor needs m^2 entries.
         a, b = u - signal, u + signal

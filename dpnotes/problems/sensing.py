@@ -37,12 +37,12 @@ class SensingGradients:
     measurement_norms: Tensor
 
     def norms(self) -> Tensor:
-        """Euclidean norms of the examples' gradients, `(runs, examples)`."""
+        """The Euclidean norms of the examples' gradients, `(runs, examples)`."""
         return self.residuals.abs() * self.measurement_norms * row_norms(self.projections)
 
     @full_precision()
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """`sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
+        """The weighted sum `sum_i weights[:, i] * gradient_i`, `(runs, dim)`, for weights `(runs, examples)`."""
         factors = (weights * self.residuals)[..., None] * self.projections
         if not (weights.is_cpu and bool(weights.all())):  # 0 times an infinite gradient is not 0
             factors = torch.where(weights[..., None] == 0, 0, factors)
@@ -102,7 +102,7 @@ class QuadraticSensing:
             if not bool(torch.isfinite(tensor).all()):
                 raise ValueError(f"Expected {name} without NaN or infinite entries.")
         validate.same_length(measurements=self.measurements, targets=self.targets)
-        # In blocks: on a GPU a norm in float64 holds a copy of all of its rows in float64.
+        # In blocks, since on a GPU a float64 norm makes a float64 copy of all of its rows.
         blocks = self.measurements.split(_rows_at_once(self.measurements.shape[1]))
         object.__setattr__(self, "_norms", torch.cat([row_norms(rows) for rows in blocks]))
 
@@ -174,7 +174,7 @@ class QuadraticSensing:
         return (radius * normal / torch.linalg.vector_norm(normal, dim=1, keepdim=True)).to(self.measurements)
 
     def gradients(self, x: Tensor, examples: Tensor | None = None) -> SensingGradients:
-        """Losses and factored gradients by example at the points `x`, `(runs, dim)`.
+        """The losses and the factored per-example gradients at the points `x`, `(runs, dim)`.
 
         Args:
           x: `(runs, dim)`.

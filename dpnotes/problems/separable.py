@@ -326,7 +326,7 @@ class Separable:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return sum(count for _, count in self.parts)
 
     @property
@@ -376,7 +376,7 @@ class Separable:
         return self._each([profile.second for profile, _ in self.parts], x)
 
     def value(self, x: Tensor) -> Tensor:
-        """`F(x)`, `(...)`."""
+        """The value `F(x)`, `(...)`."""
         return self.terms(x).sum(-1)
 
     def gradient(self, x: Tensor) -> Tensor:
@@ -392,7 +392,7 @@ class Separable:
         return self.curvatures(x) * v
 
     def smallest_eigenvalue(self, x: Tensor) -> Tensor:
-        """The least entry of the diagonal, `(...)`."""
+        """The smallest eigenvalue of the Hessian, the least entry of its diagonal, `(...)`."""
         return self.curvatures(x).amin(-1)
 
     def _each(self, functions: list[Callable[[Tensor], Tensor]], x: Tensor) -> Tensor:

@@ -91,7 +91,7 @@ def bert_tokenizer() -> Tokenizer:
 
     Raises:
       ModuleNotFoundError: when transformers is not installed.
-      DataNotFound: when a file is not here and cannot be downloaded; the message says which goes where.
+      DataNotFound: when a file is not on this machine and cannot be downloaded; the message says where to put it.
       DataCorrupt: when a file is not the published one.
     """
     transformers = _transformers()
@@ -118,7 +118,7 @@ def tokenise(
       tokenizer: `character_tokenizer`, or `bert_tokenizer()` for the published weights.
       length: pieces a sentence; longer sentences are cut off, shorter ones padded.
       test: the development sentences that are the test examples. GLUE uses both parts, as is the default: Avdiukhin et
-        al. report a test accuracy and do not say on which sentences; the labels of the test parts are not public.
+        al. report a test accuracy without naming its sentences; the labels of the test parts are not public.
 
     Raises:
       ValueError: outside these domains.
@@ -179,7 +179,7 @@ TINY_BERT = BertSize(len(CHARACTER_PIECES), 16, 2, 2, 32, 64)  # 7,586 parameter
 
 
 class Bert(nn.Module):
-    """BERT with a classifier on its first piece: `(batch, 2, length)` int64, as a `Tokenizer` makes it, to logits.
+    """BERT with a classifier on its first piece: it maps a `Tokenizer`'s `(batch, 2, length)` int64 to logits.
 
     Dropout, 0.1 in the published settings, is off: the loss of an example is a function of the parameters and the
     example, as the theorems and per-example gradients require. The logits are `(batch, num_classes)`. Attention holds
@@ -218,7 +218,7 @@ class Bert(nn.Module):
         self.classifier = nn.Linear(hidden, num_classes)
 
     def forward(self, packed: Tensor) -> Tensor:
-        """Logits `(batch, num_classes)` of packed sentences `(batch, 2, length)`."""
+        """Return logits `(batch, num_classes)` for packed sentences `(batch, 2, length)`."""
         if packed.dim() != 3 or packed.shape[1] != 2 or packed.shape[2] > self.size.max_length:
             raise ValueError(
                 f"Expected packed.shape={tuple(packed.shape)} to be (batch, 2, length) with "
@@ -309,7 +309,7 @@ def pretrained_bert(seed: str | int, num_classes: int = 2) -> Bert:
 
     Raises:
       ModuleNotFoundError: when transformers is not installed.
-      DataNotFound: when a file is not here and cannot be downloaded; the message says which goes where.
+      DataNotFound: when a file is not on this machine and cannot be downloaded; the message says where to put it.
       DataCorrupt: when a file is not the published one, or lacks a parameter.
     """
     transformers = _transformers()

@@ -35,12 +35,12 @@ class FreshBatch:
     mean: Tensor
 
     def value(self, x: Tensor) -> Tensor:
-        """Mean loss over the batch at `x` `(runs, dim)`, `(runs,)`."""
+        """The mean loss over the batch at `x` `(runs, dim)`, `(runs,)`."""
         self._check(x)
         return self.data.landscape.value(x) + (self.mean.to(x) * self.data.features.terms(x)).sum(-1)
 
     def gradient(self, x: Tensor) -> Tensor:
-        """Mean gradient over the batch at `x` `(runs, dim)`, `(runs, dim)`."""
+        """The mean gradient over the batch at `x` `(runs, dim)`, `(runs, dim)`."""
         self._check(x)
         return torch.addcmul(self.data.landscape.gradient(x), self.mean.to(x), self.data.features.gradient(x))
 
@@ -87,7 +87,7 @@ class VirtualData:
 
     @property
     def dim(self) -> int:
-        """Number of coordinates."""
+        """The number of coordinates."""
         return self.landscape.dim
 
     @property
@@ -109,7 +109,7 @@ class VirtualData:
     def example_constants(
         self, num_examples: float, failure_probability: float, radius: float | None = None
     ) -> dict[str, Constant]:
-        """Constants of every example among `num_examples`, with probability `1 - failure_probability` over their draw.
+        """The constants of all examples among `num_examples`, with probability `1 - failure_probability` over the draw.
 
         Proof: `P(|z_k| > q) <= exp(-q^2 / 2)` and `P(|z| > sqrt(dim) + q) <= exp(-q^2 / 2)`, with half of the failure
         probability for each, shared by a union bound.
@@ -169,7 +169,7 @@ class VirtualData:
         Args:
           batch_size: whole numbers from 1 to 1e18, one for all runs or `(runs,)`; floats are accepted.
           streams: the runs' streams, on the device of the points.
-          purpose: what the batch is for.
+          purpose: the name of the use of the batch.
           call: the number of the batch, one for all runs or `(runs,)`, from 0 to 2^32 - 1.
 
         Raises:
@@ -201,7 +201,7 @@ class VirtualData:
         if "lipschitz" in noise:
             where = "the features' slopes"
             found["variance"] = Constant(noise["lipschitz"].value ** 2, "proved", f"sum of squares of {where}")
-            # E exp(|N(0, s^2 I_k)|^2 / sigma^2) = (1 - 2 s^2 / sigma^2)^(-k / 2), and less where a slope is below s.
+            # E exp(|N(0, s^2 I_k)|^2 / sigma^2) = (1 - 2 s^2 / sigma^2)^(-k / 2), and less if a slope is below s.
             slope = max(profile.lipschitz for profile, _ in self.features.parts)
             sigma = slope * math.sqrt(-2 / math.expm1(-2 / self._noisy_coordinates)) if slope else 0.0
             found["norm_subgaussian"] = Constant(sigma, "proved", f"the normal law with the largest of {where}")

@@ -170,6 +170,6 @@ def _read(paper: str, digest: str | None) -> dict[str, Verdict]:
 
 def _write(paper: str, digest: str | None, found: dict[str, Verdict]) -> None:
     kept = {name: [str(verdict.kind), verdict.evidence] for name, verdict in found.items()}
-    # A read-only or full disk only costs the time to check again.
+    # With a read-only or full disk the claims are just checked again.
     with contextlib.suppress(OSError):
         files.write({folder() / f"{paper}.json": files.sealed_json({"key": digest, "verdicts": kept})})

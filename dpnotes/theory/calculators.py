@@ -19,7 +19,7 @@ class Role(StrEnum):
 
     ACCURACY = "accuracy"
     SAMPLE_SIZE = "sample size"
-    EVALUATIONS = "evaluations"  # of gradients or of the loss, or steps of them
+    EVALUATIONS = "evaluations"  # of gradients or of the loss, or steps
     PARAMETER = "parameter"
 
 
@@ -63,7 +63,7 @@ class Output:
 
 
 def accuracies(measure: Measure, meanings: Mapping[str, str], *, floor: bool = False) -> dict[str, Output]:
-    """Outputs that are accuracies of one measure.
+    """Outputs with the role of accuracies, of one measure.
 
     >>> print(accuracies(Measure.SECOND_ORDER, {"alpha": "accuracy"})["alpha"])
     accuracy [accuracy: second-order stationarity for the population]
@@ -72,7 +72,7 @@ def accuracies(measure: Measure, meanings: Mapping[str, str], *, floor: bool = F
 
 
 def sample_sizes(meanings: Mapping[str, str]) -> dict[str, Output]:
-    """Outputs that are sample sizes.
+    """Outputs with the role of sample sizes.
 
     >>> str(sample_sizes({"n": "a number"})["n"].role)
     'sample size'
@@ -165,7 +165,7 @@ class Calculator:
 
     @property
     def parameters(self) -> dict[str, PaperSymbol]:
-        """The parameters by name; each knows its meaning, unit and domain."""
+        """The parameters by name; each carries its meaning, unit and domain."""
         return {symbol.name: symbol for symbol in self.symbols}
 
     def choose(self, constants: Any) -> str:

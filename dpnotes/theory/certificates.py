@@ -32,7 +32,7 @@ Point = Mapping[Any, Any]
 
 # ---------------------------------------------------------------- texts
 def plain_name(name: str) -> str:
-    """A name that Python's parser reads.
+    """The name in a form that Python's parser accepts.
 
     >>> plain_name("lambda'"), plain_name("lambda"), plain_name("q_1")
     ('lambda_prime', 'lambda_', 'q_1')
@@ -42,7 +42,7 @@ def plain_name(name: str) -> str:
 
 
 def text(expression: Any) -> str:
-    """An expression in Python's syntax.
+    """The text of an expression in Python's syntax.
 
     >>> x = sympy.Symbol("lambda", positive=True)
     >>> text(sympy.sqrt(x) / 3 + sympy.log(2 * x))
@@ -69,7 +69,7 @@ def _named(group: Named) -> dict[str, str]:
 
 
 def domains(*expressions: sympy.Basic) -> dict[str, Data]:
-    """The domains of the symbols of expressions; an end that is infinite is None.
+    """The domains of the symbols of expressions; an infinite end is None.
 
     >>> from dpnotes.theory.symbols import PaperSymbols
     >>> domains(PaperSymbols("example").symbol("x", "a length"))

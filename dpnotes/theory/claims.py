@@ -1,7 +1,7 @@
 """Claims of papers, with verdicts that are computed and never stored.
 
-A `Claim` is a place in a paper, a statement that can check itself, and, where the statement does not stand, an
-`Erratum` with the corrected statement, which is checked by the same engine.
+A `Claim` is a place in a paper, a statement that can check itself, and, if the statement is wrong, an `Erratum` with
+the corrected statement, which is checked by the same engine.
 """
 
 import difflib
@@ -105,7 +105,7 @@ class Breach:
 
 @dataclass(frozen=True)
 class Erratum:
-    """A correction, worded so that one could send it to the authors.
+    """The correction of a claim, worded so that it could be sent to the authors.
 
     Args:
       severity: its severity.
@@ -133,7 +133,7 @@ class Erratum:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """One statement of a paper.
+    """A statement of a paper, with its place and its correction.
 
     Args:
       id: paper, then place, for example `budget_schedules.thm4.5.schedule`.
@@ -179,22 +179,22 @@ class Claim:
 
     @property
     def printed(self) -> str:
-        """The statement as printed, LaTeX."""
+        """The statement as printed, in LaTeX."""
         return self.statement.latex()
 
     @property
     def corrected(self) -> str | None:
-        """The corrected statement, LaTeX, or None where there is nothing to correct."""
+        """The corrected statement in LaTeX, or None if there is no correction."""
         return self.erratum.corrected.latex() if self.erratum and self.erratum.corrected else None
 
     @property
     def printed_text(self) -> str:
-        """The statement as printed, plain text on one line."""
+        """The statement as printed, as one line of plain text."""
         return self.statement.plain()
 
     @property
     def corrected_text(self) -> str | None:
-        """The corrected statement, plain text on one line, or None where there is nothing to correct."""
+        """The corrected statement as one line of plain text, or None if there is no correction."""
         return self.erratum.corrected.plain() if self.erratum and self.erratum.corrected else None
 
     def __str__(self) -> str:
@@ -202,7 +202,7 @@ class Claim:
         return f"{self.id}: {self.title} ({self.locator})\n{self.printed_text}"
 
     def check(self) -> Verdict:
-        """Check the statement as printed; the same verdict in every run."""
+        """Check the statement as printed; every run gives the same verdict."""
         return self.statement.verdict()
 
     def correction(self) -> "Claim | None":
@@ -256,7 +256,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Heading:
-    """Place, locator and title of a claim; a call states it.
+    """The place, locator and title of a claim; a call with the statement adds the claim.
 
     Args:
       section: the section that collects the claim.
@@ -279,7 +279,7 @@ class Heading:
         correction: tuple[Severity, str, Corrected] | tuple[Severity, str, Corrected, Breach] | None = None,
         calculation: Calculator | None = None,
     ) -> None:
-        """State the claim.
+        """Add the claim to the section.
 
         Args:
           statement: the statement to check.

@@ -166,7 +166,7 @@ def crossing(first: Curve, second: Curve, along: CommonName, low: float, high: f
             f"{second.paper}."
         )
     logarithms = np.linspace(math.log(low), math.log(high), _POINTS)
-    # The ends as they were given: exp(log(x)) may be outside a domain that x is in.
+    # The ends are kept exact: exp(log(x)) may be outside a domain that contains x.
     grid = np.concatenate([[low], np.exp(logarithms[1:-1]), [high]])
     found = [curve._numbers({**common, along: grid}) for curve in (first, second)]
     values = [numbers[curve._output] for numbers, curve in zip(found, (first, second), strict=True)]

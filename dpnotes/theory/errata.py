@@ -171,7 +171,7 @@ def _section(entry: Entry) -> list[str]:
 
 
 def _mark(claim: Claim) -> str:
-    """The permanent anchor: a heading's own link follows its wording, and drops the dots of an id."""
+    """The permanent anchor, since a heading's own link changes with its wording and drops the dots of an id."""
     return f'<a id="{claim.anchor}"></a>'
 
 

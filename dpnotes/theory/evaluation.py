@@ -35,7 +35,7 @@ def substitute(expression: sympy.Basic, where: Values) -> Any:
 
 
 def number(value: Any) -> str:
-    """A number as evidence shows it: four digits.
+    """The text of a number in evidence: four digits.
 
     >>> number(1 / 3), number(10**6), number(1e6), number(2 + 0.5j)
     ('0.3333', '1000000', '1e+06', '2+0.5i')
@@ -49,7 +49,7 @@ def number(value: Any) -> str:
 
 
 def place_text(point: Values) -> str:
-    """A point as evidence shows it.
+    """The text of a point in evidence.
 
     >>> place_text({sympy.Symbol("n"): 100, sympy.Symbol("d"): 2.0})
     'd = 2, n = 100'
@@ -78,7 +78,7 @@ def evaluator(symbols: Sequence[sympy.Symbol], expression: sympy.Basic) -> Calla
 
 
 def to_mpf(value: Any) -> Any:
-    """A number at the working precision; floats mean what they print.
+    """A number at the working precision; a float stands for the decimal that it prints.
 
     >>> with mpmath.workdps(30):
     ...     print(to_mpf(0.1))
@@ -216,7 +216,7 @@ def held_for(conditions: Sequence[str], latex: bool = False) -> str:
 
 
 def relations(conditions: Sequence[Relational], latex: bool = False) -> list[str]:
-    """Relations as text.
+    """The texts of relations.
 
     >>> relations([sympy.Symbol("x") < 2])
     ['x < 2']
@@ -225,7 +225,7 @@ def relations(conditions: Sequence[Relational], latex: bool = False) -> list[str
 
 
 def at_most_one(monomials: Iterable[sympy.Expr], latex: bool = False) -> list[str]:
-    """Monomials that are at most 1, as text: numerator at most denominator.
+    """The texts of monomials that are at most 1, as numerator at most denominator.
 
     >>> d, m = sympy.symbols("d m", positive=True)
     >>> at_most_one([d / m])

@@ -34,7 +34,7 @@ from dpnotes.theory.symbols import POSITIVE, Interval, expand, symbols_of
 from dpnotes.theory.verdicts import Kind, Verdict
 
 _DRAWS = 4000
-_SPECIAL = (sympy.erf, sympy.erfc, sympy.gamma, sympy.loggamma)  # which numpy lacks, and scipy has
+_SPECIAL = (sympy.erf, sympy.erfc, sympy.gamma, sympy.loggamma)  # functions that scipy has and numpy lacks
 _SHARP = 1.005  # a bound this close to the quantity somewhere counts as attained
 
 

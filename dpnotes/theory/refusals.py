@@ -24,7 +24,7 @@ class OutsideRegime(ValueError):
         return np.broadcast_shapes(self.refused.shape, *(np.shape(value) for value in self._values.values()))
 
     def reasons(self, shape: tuple[int, ...]) -> Iterator[tuple[int, str]]:
-        """The line of each cell that is refused, with the cell's place in a flattened array of this shape."""
+        """The line of each refused cell, with the cell's place in a flattened array of this shape."""
         spread = {name: np.broadcast_to(value, shape).reshape(-1) for name, value in self._values.items()}
         for place in np.flatnonzero(np.broadcast_to(self.refused, shape)):
             yield int(place), self._text.format(**{name: value[place] for name, value in spread.items()})

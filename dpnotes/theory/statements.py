@@ -52,7 +52,7 @@ class Statement(Protocol):
         ...
 
     def restate(self, *printed: sympy.Expr) -> "Statement":
-        """The same statement about other printed expressions."""
+        """Return the same statement with other printed expressions."""
         ...
 
     def latex(self) -> str:
@@ -406,7 +406,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Uncheckable:
-    """A statement that is listed, but not checked, with the reason."""
+    """A statement that is listed with the reason why it is not checked."""
 
     text: str
     reason: Reason

@@ -71,7 +71,7 @@ class Domain:
         """A mask of the entries of an array that are in the domain.
 
         Raises:
-          TypeError: it is no array of real numbers.
+          TypeError: `values` is no array of real numbers.
         """
         array = np.asarray(values)
         if array.dtype.kind not in "iuf":
@@ -192,7 +192,7 @@ class PaperSymbols:
     def sequence(
         self, name: str, meaning: str, unit: Unit = NONE, domain: Domain = POSITIVE, usual: Interval | None = None
     ) -> IndexedBase:
-        """A sequence, indexed as `q[t]`."""
+        """A sequence of the paper, indexed as `q[t]`."""
         return IndexedBase(self.symbol(name, meaning, unit, domain, usual=usual))
 
 

@@ -16,8 +16,8 @@ class Kind(StrEnum):
     UP_TO_CONSTANTS = "up to constants"
     UP_TO_LOGS = "up to logs"
     IMPROVABLE = "improvable"  # true, but a better bound follows from the same terms
-    NOT_IMPLIED = "not implied"  # better than what the terms give
-    CONTRADICTED = "contradicted"  # a numeric counterexample stands in the evidence
+    NOT_IMPLIED = "not implied"  # better than the terms allow
+    CONTRADICTED = "contradicted"  # the evidence has a numeric counterexample
     UNITS_DIFFER = "units differ"
     RESTATED = "restated"  # printed and derived side are one formula: nothing is balanced, so nothing is proved
     NOT_CHECKABLE = "not checkable"

@@ -1,7 +1,7 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky, "Learning multiple layers of features from tiny images", 2009).
 
-The published archives hold pickles of Python 2. A pickle can run any code, so they are read by an unpickler that knows
-nothing but dictionaries, lists, strings, numbers and arrays of bytes, and calls neither numpy nor anything else.
+The published archives hold pickles of Python 2. A pickle can run any code, so they are read by an unpickler that builds
+only dictionaries, lists, strings, numbers and arrays of bytes, and calls neither numpy nor other code.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ def load_cifar10() -> Dataset:
 
     Raises:
       DataNotFound: when the archive is not here and cannot be downloaded.
-      DataCorrupt: when it is not the published one.
+      DataCorrupt: when the archive is not the published one.
     """
     folder = "cifar-10-batches-py"
     batches = _read_archive(
@@ -142,7 +142,7 @@ def unpickle(content: bytes, name: str) -> Any:
       name: for the error message.
 
     Raises:
-      DataCorrupt: when it is no pickle, or asks for anything else.
+      DataCorrupt: when the content is no pickle, or needs anything else.
 
     Example:
       >>> unpickle(pickle.dumps({"labels": [3, 5]}), "example")
@@ -259,11 +259,11 @@ def _decoded(packed_path: Path, official_labels: Sequence[np.ndarray]) -> np.nda
     try:
         return np.load(io.BytesIO(files.unsealed(cached)), allow_pickle=False)
     except (OSError, files.DamagedFileError):
-        pass  # not there, or damaged: decode
+        pass  # the cached file is missing or damaged: decode
     with np.load(packed_path, allow_pickle=False) as packed:
         index = np.concatenate(official_order(packed["train"], packed["labels"], official_labels))
         images = decode_jpegs(packed["jpeg"].tobytes(), packed["offsets"])[index]
     np.save(buffer := io.BytesIO(), images)
-    with contextlib.suppress(OSError):  # a full or read-only cache costs time and nothing else
+    with contextlib.suppress(OSError):  # a full or read-only cache only costs time
         files.write({cached: files.sealed(buffer.getvalue())})
     return images

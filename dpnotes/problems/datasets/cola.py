@@ -22,7 +22,7 @@ _SOURCE = "A. Warstadt, A. Singh and S. Bowman, CoLA 1.1, arXiv:1805.12471, http
 
 @dataclass(frozen=True, eq=False)
 class Sentences:
-    """Sentences and a label each.
+    """Sentences with a label for each.
 
     Args:
       texts: the sentences.

@@ -11,8 +11,8 @@ from torch import Tensor
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 
-# Channel means and standard deviations of ImageNet, as networks that torchvision trained on it expect them. They are
-# public constants, whatever data they are applied to.
+# Channel means and standard deviations of ImageNet, as networks that torchvision trained on it expect. They are public
+# constants for all data to which they are applied.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -69,11 +69,11 @@ class Dataset:
 
     @cached_property
     def fingerprint(self) -> str:
-        """The sha256 of the content (types, shapes, numbers), whatever the name: part of a result's key."""
+        """The sha256 of the content (types, shapes, numbers) without the name: part of a result's key."""
         digest = hashlib.sha256(str(self.num_classes).encode())
         for tensor in (self.train_inputs, self.train_labels, self.test_inputs, self.test_labels):
             digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.cpu().contiguous().reshape(-1).numpy().data)  # the bytes themselves, not a copy
+            digest.update(tensor.cpu().contiguous().reshape(-1).numpy().data)  # the tensor's own memory, without a copy
         return digest.hexdigest()
 
 
@@ -177,7 +177,7 @@ def normalise(dataset: Dataset, mean: Sequence[float], std: Sequence[float]) -> 
 
 
 def permutation(purpose: str, seed: str | int, size: int) -> Tensor:
-    """A random order of `0 ... size - 1`, `(size,)` int64: always the same for a purpose, a seed and a size."""
+    """A random order of `0 ... size - 1`, `(size,)` int64: a function of purpose, seed and size."""
     validate.text_or_whole(seed=seed)
     return Streams.of(purpose, [seed]).uniform("permutation", 0, size)[0].argsort()
 

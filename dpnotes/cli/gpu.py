@@ -131,7 +131,7 @@ def _streams(root: Path) -> dict[str, Any]:
 def _program(
     folder: Path, name: str, words: Sequence[str], root: Path, seconds: float, report: Callable[[str], None]
 ) -> str:
-    """Run a program, unless an earlier call finished it; if it takes too long, it is interrupted, for the next call."""
+    """Run a program, unless an earlier call finished it; one that takes too long is stopped, to be run again."""
     record, started = folder / "steps" / f"{name.replace(' ', '_')}.json", time.monotonic()
     if record.exists() and (before := files.unsealed_json(record, name=name)["state"]) != "cut" and name != "results":
         report(f"{name}: {before} before")

@@ -27,7 +27,8 @@ def gpu(
 ) -> None:
     """On a GPU: tests, benchmarks, and cells of missing paper results, in the order of OUTSTANDING.md.
 
-    Each cell is kept as it ends; what was interrupted goes on. Carry the folder back: dpnotes cells import FOLDER.
+    Each cell is stored when it ends; an interrupted session continues. Carry the folder back: dpnotes cells import
+    FOLDER.
     """
     from dpnotes.cli.gpu import session
 

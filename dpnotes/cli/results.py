@@ -61,8 +61,8 @@ def run(
 ) -> None:
     """Run experiments and store their results.
 
-    What was interrupted goes on where it stopped, and ends in the same bytes. Clients of drift_escape may be shared out
-    over processes: torchrun --nproc-per-node 4 -m dpnotes run drift_escape.clients.
+    An interrupted run continues where it stopped, and ends with the same bytes. Clients of drift_escape may be shared
+    out over processes: torchrun --nproc-per-node 4 -m dpnotes run drift_escape.clients.
     """
     from dpnotes import experiments as parts
 
@@ -323,7 +323,7 @@ def _pairs(names: Sequence[str] | None, profile: str | None) -> "list[tuple[Expe
 def keep(names: Names = None, profile: OneProfile = None) -> None:
     """Put finished cells of results that are not complete beside the results, in parts of at most 1 MB to commit.
 
-    `run` goes on from them, here and in another clone; they go when the result is stored.
+    `run` continues from them, here and in another clone; they are removed when the result is stored.
     """
     from dpnotes import experiments
     from dpnotes.experiments.cells import parts_folder
@@ -353,7 +353,7 @@ def export(
 
 @command("import", cells)
 def import_(file: Annotated[Path, typer.Argument(metavar="FILE", help="Or a folder of dpnotes gpu.")]) -> None:
-    """Take cells from another machine; `run` goes on from them.
+    """Take cells from another machine; `run` continues from them.
 
     Refused are cells of other parameters or other data; then the exit status is 1.
     """

@@ -267,7 +267,7 @@ class _Text:
 
 # ---------------------------------------------------------------- all notebooks
 def write(folder: Path, originals: Mapping[str, bytes] | None = None) -> list[str]:
-    """Write `students/` and `instructor/` into a folder, all or nothing, after running both copies.
+    """Write `students/` and `instructor/` into a folder, both or neither, after running all copies.
 
     Args:
       folder: made if it is missing; existing files of the same names are replaced.

@@ -1,8 +1,8 @@
 """Pictures in one style: a few drawing functions for matplotlib axes, and PNG bytes out of a figure.
 
-Colours are those of Okabe and Ito, which readers with any colour vision tell apart, and no two series that share one
-share their line style or marker. Data on log scales are drawn as log10 on linear axes: that redraws three times as fast
-as a log axis. Nothing here touches pyplot or a global setting, so a figure is the same wherever it is drawn.
+Colours are those of Okabe and Ito, which readers with any colour vision tell apart, and no two series that share a
+colour share their line style or marker. Data on log scales are drawn as log10 on linear axes: that redraws three times
+as fast as a log axis. Nothing here touches pyplot or a global setting, so a figure is the same wherever it is drawn.
 """
 
 import io

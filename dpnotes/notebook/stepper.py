@@ -170,7 +170,7 @@ class Stepper:
 
     Attributes:
       controls: "step" and, by number, the checkboxes.
-      data: of the step shown: "step" (None at the end), "end", and "lines", the text of those that ran.
+      data: for the step shown: "step" (None at the end), "end", and "lines", the texts of the lines that ran.
       code, readout, box: the ipywidgets it consists of.
 
     >>> import torch

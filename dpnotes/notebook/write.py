@@ -2,7 +2,8 @@
 
     python -m dpnotes.notebook.write [--once | --check | --as-another-processor] [FILE ...]
 
-Without files, all of `notebooks/`. `--check` runs nothing and only looks whether each file is as this would write it.
+Without files, all of `notebooks/`. `--check` runs nothing and only checks that each file has the form in which it would
+be written.
 
 A second run gives the stored outputs again, to the byte: kernels get one thread and a fixed hash seed, streams are
 joined, and all that changes from run to run (times, cell ids, widget models that die with their kernel) is left out. A

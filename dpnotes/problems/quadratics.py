@@ -181,10 +181,10 @@ class Quadratic:
     def noise_influence(self, step_size: float, num_steps: int, momentum: float = 0.0) -> NDArray[np.float64]:
         """The influence of each step's noise, `dE[f(x_T+1)] / d variance_t`, `(num_steps,)`, exact.
 
-        The variance is that of one coordinate of the noise added to the gradient at step t. The method is descent,
-        `x_t+1 = x_t - step_size m_t`, where `m_t` is the average of the noisy gradients with weights `momentum^(t-i)`
-        that sum to 1 (Hong, Wang and Zhou, FAccT 2022, equations (3) and (13)). Without momentum the influence is
-        `step_size^2 / 2 sum_j spectrum_j (1 - step_size spectrum_j)^(2(T-t))`. No gradient is clipped.
+        `variance_t` is the variance of one coordinate of the noise added to the gradient at step t. The method is
+        descent, `x_t+1 = x_t - step_size m_t`, where `m_t` is the average of the noisy gradients with weights
+        `momentum^(t-i)` that sum to 1 (Hong, Wang and Zhou, FAccT 2022, equations (3) and (13)). Without momentum the
+        influence is `step_size^2 / 2 sum_j spectrum_j (1 - step_size spectrum_j)^(2(T-t))`. No gradient is clipped.
 
         Example:
           >>> one = Quadratic(torch.tensor([0.5]), torch.zeros(1, 1), torch.zeros(1))

@@ -78,8 +78,9 @@ class MonkeySaddle:
         """The smoothness and the Hessian's Lipschitz constant, both attained on the positive x axis.
 
         Proof: at distance r the cubic part's Hessian has the eigenvalues `+-6 cubic r`, the quartic's `quartic r^2`
-        and `3 quartic r^2`; sums of largest and of smallest ones bound F's, and there the eigenvectors agree. The
-        third derivatives have the norms `6 cubic` and `6 quartic r`, attained along x at `(r, 0)`.
+        and `3 quartic r^2`; the sums of the largest and of the smallest eigenvalues bound those of F, and on the
+        positive x axis the eigenvectors agree. The third derivatives have the norms `6 cubic` and `6 quartic r`,
+        attained along x at `(r, 0)`.
         """
         validate.positive(radius=radius)
         a, b = self.cubic, self.quartic

@@ -407,9 +407,9 @@ def hard_instance(accuracy: float, dim: int, amplitude: float = 1.0) -> tuple[Se
     """A landscape with a long ramp along a ridge, which shows the sample complexity of finding a stationary point.
 
     `F(x) = B cos(k x_1) + A cos(x_2) + sum_i>2 log cosh x_i` with `k = 4 accuracy / B` and `A = 2 sqrt(accuracy)`. The
-    ramp has the slope `4 accuracy sin(k x_1)`, so descent gains about `accuracy^2` a step and needs as many steps as a
-    theorem allows. On the ridge `x_2 = 0` the smallest eigenvalue is `-2 sqrt(accuracy)`, and the Hessian's Lipschitz
-    constant rho is below 2: no point of the ridge is second-order stationary, since the bound for that is
+    ramp has the slope `4 accuracy sin(k x_1)`, so descent gains about `accuracy^2` in each step and needs as many steps
+    as a theorem allows. On the ridge `x_2 = 0` the smallest eigenvalue is `-2 sqrt(accuracy)`, and the Hessian's
+    Lipschitz constant rho is below 2: no point of the ridge is second-order stationary, since the bound for that is
     `-sqrt(rho accuracy)`. Easier landscapes give steeper curves than the theorems predict. This instance is not from a
     paper.
 

@@ -58,7 +58,7 @@ def character_tokenizer(sentences: Sequence[str], length: int) -> Tensor:
 
     Args:
       sentences: the sentences to tokenise.
-      length: pieces a sentence, [CLS] and [SEP] included, at least 2.
+      length: pieces in a sentence, [CLS] and [SEP] included, at least 2.
 
     Example:
       >>> numbers, present = character_tokenizer(["Go on."], length=9)[0]
@@ -116,7 +116,7 @@ def tokenise(
     Args:
       corpus: sentences, such as `datasets.load_cola()`.
       tokenizer: `character_tokenizer`, or `bert_tokenizer()` for the published weights.
-      length: pieces a sentence; longer sentences are cut off, shorter ones padded.
+      length: pieces in a sentence; longer sentences are cut off, shorter ones padded.
       test: the development sentences that are the test examples. GLUE uses both parts, as is the default: Avdiukhin et
         al. report a test accuracy without naming its sentences; the labels of the test parts are not public.
 

@@ -24,7 +24,7 @@ class Curve:
     Counts may be real numbers, since two curves need not cross at a whole number.
 
     Args:
-      calculator: with one accuracy, or several, of which `output` names one.
+      calculator: a calculator with one accuracy, or several, of which `output` names one.
       own: numbers for the letters that have no common name.
       constants: the set of constants, if the calculator has sets. "one" is for comparisons: two papers' own constants
         would compare their conventions.

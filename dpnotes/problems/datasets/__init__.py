@@ -1,8 +1,8 @@
 """Data sets: found, verified by sha256, parsed, and cut down to classes and sizes.
 
-`digits` comes with scikit-learn and is always there. The files of the others are looked for, in this order, in
-`$DPNOTES_DATA/<folder>`, `$DPNOTES_DATA` and the cache (`$DPNOTES_CACHE`, by default pooch's folder for this package),
-then downloaded into the cache. A file is used only if its sha256 is the published one. The list is in
+`digits` comes with scikit-learn and is always available. The files of the other data sets are searched for, in this
+order, in `$DPNOTES_DATA/<folder>`, `$DPNOTES_DATA` and the cache (`$DPNOTES_CACHE`, by default pooch's folder for this
+package), then downloaded into the cache. A file is used only if its sha256 is the published one. The list is in
 docs/experiments.md.
 """
 

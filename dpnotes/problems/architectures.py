@@ -21,7 +21,7 @@ _POOLINGS: dict[str, tuple[type[nn.Module], type[nn.Module]]] = {
 
 
 def _group_norm(channels: int) -> nn.GroupNorm:
-    """With 32 groups, the default of Wu and He, or the most (a power of 2) of at least two channels each."""
+    """A group normalisation with up to 32 groups (Wu and He's default), a power of 2, of at least two channels each."""
     groups = max((g for g in (2, 4, 8, 16, 32) if channels % g == 0 and channels >= 2 * g), default=1)
     return nn.GroupNorm(groups, channels)
 
@@ -31,19 +31,19 @@ def _norm(norm: Norm, channels: int) -> nn.Module:
 
 
 class Residual(nn.Module):
-    """`x + body(x)`."""
+    """A residual connection: `x + body(x)`."""
 
     def __init__(self, *body: nn.Module) -> None:
         super().__init__()
         self.body = nn.Sequential(*body)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of inputs `(batch, ...)`."""
+        """Return the outputs for inputs `(batch, ...)`."""
         return x + self.body(x)
 
 
 class Scale(nn.Module):
-    """`factor * x`."""
+    """A multiplication by a constant: `factor * x`."""
 
     @checked
     def __init__(self, factor: Finite) -> None:
@@ -51,11 +51,11 @@ class Scale(nn.Module):
         self.factor = factor
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of inputs `(batch, ...)`."""
+        """Return the outputs for inputs `(batch, ...)`."""
         return self.factor * x
 
     def extra_repr(self) -> str:
-        """The factor."""
+        """Return the factor as text."""
         return f"{self.factor}"
 
 
@@ -73,9 +73,9 @@ def conv_net(
 
     Eight times convolution, normalisation and activation, four of these in two residual blocks; then a linear layer
     without bias, and outputs times 0.2. With 10 classes it has 2,274,880 parameters, with biases of the convolutions
-    2,276,224; the paper does not say which. Its batch normalisation mixes examples: to clip gradients by example take
-    `norm="group"`. Its ReLU and its maxima have kinks: for certificates of second order take a smooth activation and
-    `pooling="average"`.
+    2,276,224; the paper does not specify which. Its batch normalisation mixes examples: to clip gradients by example
+    take `norm="group"`. Its ReLU and its maxima have kinks: for certificates of second order take a smooth activation
+    and `pooling="average"`.
 
     Args:
       num_classes: at least 2.
@@ -127,7 +127,7 @@ def small_conv_net(
 
     Args:
       num_classes: at least 2.
-      in_channels: of the images.
+      in_channels: channels of the images.
       width: channels of the first convolution, at least 1; the second has twice as many.
       activation: as in `conv_net`.
 
@@ -170,7 +170,7 @@ class BasicBlock(nn.Module):
             self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), _norm(norm, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of inputs `(batch, ...)`."""
+        """Return the outputs for inputs `(batch, ...)`."""
         shortcut = x if self.downsample is None else self.downsample(x)
         x = self.relu(self.bn1(self.conv1(x)))
         return self.relu(self.bn2(self.conv2(x)) + shortcut)
@@ -228,7 +228,7 @@ def resnet18(
 
 
 def load_pretrained(module: nn.Module, state: Mapping[str, Tensor], head: str = "fc") -> bool:
-    """Load a state dict, torchvision's for instance, but for a head of another number of classes, which stays.
+    """Load a state dict, such as torchvision's; a head with another number of classes keeps its own weights.
 
     Draw such a head with `ModuleProblem.initial(streams, only=["fc."])`.
 
@@ -238,10 +238,10 @@ def load_pretrained(module: nn.Module, state: Mapping[str, Tensor], head: str = 
       head: the name of the last layer.
 
     Returns:
-      Whether the head was loaded too.
+      True if the head was loaded too.
 
     Raises:
-      ValueError: for names that are missing or too many, or other shapes than those of the head; nothing is loaded.
+      ValueError: if names are missing or unknown, or a shape outside the head differs; then nothing is loaded.
 
     Example:
       >>> load_pretrained(resnet18(100, width=2), resnet18(1000, width=2).state_dict())

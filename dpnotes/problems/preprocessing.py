@@ -1,4 +1,4 @@
-"""Principal components, standardised, scaled to a largest norm: fitted once, then frozen."""
+"""A projection to standardised principal components, scaled to a largest norm: fitted once, then frozen."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,7 @@ UNACCOUNTED = (
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """`(inputs - mean) @ directions`; what `fit` learned, frozen.
+    """The projection `(inputs - mean) @ directions` that `fit` computed.
 
     Args:
       mean: `(features,)` float64.
@@ -40,7 +40,7 @@ class Projection:
 
 @checked
 def fit(inputs: Tensor, num_components: AtLeastOne, max_norm: Positive = 10.0) -> Projection:
-    """Principal components with mean 0 and standard deviation 1 each, scaled so that the largest norm is `max_norm`.
+    """Fit a projection to principal components with mean 0 and standard deviation 1, scaled to largest norm `max_norm`.
 
     Hong, Wang and Zhou (FAccT 2022), section 5: 60 components, then mean 0 and standard deviation 1, then the "data
     scale" `max_n ||x_n|| = 10`. These statistics depend on private data and **are not accounted for** (`UNACCOUNTED`):

@@ -72,6 +72,7 @@ NOT_DOORS = {
     "dpnotes.random.draws": "kernels, which `Streams` calls",
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
     "dpnotes.util.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
+    "dpnotes.oracles.asks": "what an oracle hands to its desk",
     "dpnotes.oracles.release": "what an oracle hands to its desk; the oracles are the doors, with all they have of it",
     "dpnotes.notebook": "pictures and cells of our notebooks",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
@@ -84,7 +85,7 @@ INSIDE = (
     "cli.doctor.Finding",
     "util.files.write",
     "cli.gpu.session",  # which asks for a GPU; its minutes are tested in test_gpu.py
-    "measure.curvature.Tridiagonal",
+    "measure.lanczos.Tridiagonal",
     "measure.goldstein.GoldsteinCertificate",
     "measure.stationarity.Certificate",
     "util.per_run.rows",
@@ -342,7 +343,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "guarantees.assumptions_of_runs": lambda: {"secret_seed": False},
     "guarantees.Guarantee": lambda: {"nominal_epsilon": 1.0},
     "guarantees.bound_was_checked": lambda: {"bound": 1.0, "exceeded": 1, "checked": 5},
-    "measure.curvature.lanczos": lambda: {
+    "measure.lanczos.lanczos": lambda: {
         "hvp": eigenvalue_question()["hvp"],
         "start": torch.ones(2, 30, dtype=torch.float64),
         "num_products": 8,

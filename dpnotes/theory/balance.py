@@ -52,7 +52,7 @@ class Witness:
 
 
 def regime_of(symbols: Iterable[sympy.Symbol]) -> dict[str, sympy.Expr]:
-    """What the domains of paper symbols say about them, as monomials that are at most 1.
+    """The domains of paper symbols as monomials that are at most 1.
 
     >>> from dpnotes.theory.symbols import COUNT, PaperSymbols
     >>> regime_of([PaperSymbols("example").symbol("d", "dimension", domain=COUNT)])
@@ -69,7 +69,7 @@ def regime_of(symbols: Iterable[sympy.Symbol]) -> dict[str, sympy.Expr]:
 
 
 def at_most(smaller: sympy.Expr, larger: Sequence[sympy.Expr], regime: Named | None = None) -> Certificate | Witness:
-    """Whether one monomial is at most the largest of others, up to constants, wherever all of `regime` are at most 1.
+    """Prove or refute that one monomial is at most the largest of others, up to constants, where `regime` is at most 1.
 
     Floating point proposes the multipliers or the direction, rationals verify them, or decide where they cannot.
 

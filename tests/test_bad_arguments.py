@@ -36,7 +36,8 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
 from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
-from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection, VirtualDerivatives
+from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives
+from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection
 from dpnotes.papers.goldstein.algorithms import Parameters as GoldsteinParameters
 from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
 from dpnotes.privacy import pld
@@ -105,11 +106,11 @@ INSIDE = (
     "oracles.smoothed.on_sphere",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
-    "papers.drift_escape.selection.ExampleDerivatives.mean",
+    "papers.drift_escape.derivatives.ExampleDerivatives.mean",
     "papers.drift_escape.selection.GradientAndHessian.bounds",
-    "papers.drift_escape.selection.VirtualDerivatives.mean",
-    "papers.drift_escape.selection.apart_again",
-    "papers.drift_escape.selection.with_triangle",
+    "papers.drift_escape.derivatives.VirtualDerivatives.mean",
+    "papers.drift_escape.derivatives.apart_again",
+    "papers.drift_escape.derivatives.with_triangle",
     "util.processes.ProcessLost",
     "util.processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
@@ -472,7 +473,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "blocks": Blocks(3, 3),
         "max_steps": 3,
     },
-    "papers.drift_escape.selection.ExampleDerivatives": lambda: {
+    "papers.drift_escape.derivatives.ExampleDerivatives": lambda: {
         "loss": lambda point, example: point @ example,
         "data": ((torch.ones(3, 2),),),
         "examples_at_once": 2,

@@ -36,7 +36,8 @@ from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.papers.adaptive_batch.algorithms import practical as adaptive_practical
 from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
-from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection, VirtualDerivatives
+from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives
+from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection
 from dpnotes.papers.goldstein.algorithms import Parameters as GoldsteinParameters
 from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
 from dpnotes.privacy import pld
@@ -76,6 +77,7 @@ NOT_DOORS = {
     ),
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
     "dpnotes.util.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
+    "dpnotes.oracles.asks": "what an oracle hands to its desk",
     "dpnotes.oracles.release": "what an oracle hands to its desk; the oracles are the doors, with all they have of it",
     "dpnotes.notebook": "pictures and cells of our notebooks",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
@@ -89,7 +91,7 @@ INSIDE = (
     "cli.doctor.Finding",
     "util.files.write",
     "cli.gpu.session",  # which asks for a GPU; its minutes are tested in test_gpu.py
-    "measure.curvature.Tridiagonal",
+    "measure.lanczos.Tridiagonal",
     "measure.goldstein.GoldsteinCertificate",
     "measure.stationarity.Certificate",
     "util.per_run.rows",
@@ -109,11 +111,11 @@ INSIDE = (
     "oracles.smoothed.on_sphere",
     *(f"oracles.{name}.bounds" for name in ("clipped.ClippedGradient", "fresh.FreshGradient")),
     *(f"oracles.{name}.bounds" for name in ("minibatch.MinibatchGradient", "spider.Spider")),
-    "papers.drift_escape.selection.ExampleDerivatives.mean",
+    "papers.drift_escape.derivatives.ExampleDerivatives.mean",
     "papers.drift_escape.selection.GradientAndHessian.bounds",
-    "papers.drift_escape.selection.VirtualDerivatives.mean",
-    "papers.drift_escape.selection.apart_again",
-    "papers.drift_escape.selection.with_triangle",
+    "papers.drift_escape.derivatives.VirtualDerivatives.mean",
+    "papers.drift_escape.derivatives.apart_again",
+    "papers.drift_escape.derivatives.with_triangle",
     "util.processes.ProcessLost",
     "util.processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
@@ -347,7 +349,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "guarantees.assumptions_of_runs": lambda: {"secret_seed": False},
     "guarantees.Guarantee": lambda: {"nominal_epsilon": 1.0},
     "guarantees.bound_was_checked": lambda: {"bound": 1.0, "exceeded": 1, "checked": 5},
-    "measure.curvature.lanczos": lambda: {
+    "measure.lanczos.lanczos": lambda: {
         "hvp": eigenvalue_question()["hvp"],
         "start": torch.ones(2, 30, dtype=torch.float64),
         "num_products": 8,
@@ -476,7 +478,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "blocks": Blocks(3, 3),
         "max_steps": 3,
     },
-    "papers.drift_escape.selection.ExampleDerivatives": lambda: {
+    "papers.drift_escape.derivatives.ExampleDerivatives": lambda: {
         "loss": lambda point, example: point @ example,
         "data": ((torch.ones(3, 2),),),
         "examples_at_once": 2,

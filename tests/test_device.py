@@ -46,12 +46,8 @@ from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
 from dpnotes.papers.drift_escape.clients import practical as clients_practical
-from dpnotes.papers.drift_escape.selection import (
-    ExampleDerivatives,
-    Selection,
-    distributed_selection,
-    trusted_selection,
-)
+from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_selection
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.noisy_sgd.algorithms import (
     clipped_noisy_sgd,

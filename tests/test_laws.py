@@ -19,7 +19,7 @@ from dpnotes.core import Oracle
 from dpnotes.methods import descent, spider_descent, step
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.spider_descent import StochasticSpider
-from dpnotes.oracles import clipped, minibatch, release, spider
+from dpnotes.oracles import asks, clipped, minibatch, release, spider
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.oracles.spider import Spider
@@ -430,7 +430,7 @@ def test_control_of_every_oracle_a_sensitivity_is_noticed_that_is_a_tenth_too_sm
     made: type, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = "moved = (1.0 if span else turned) * longest / divisor"
-    make = patched(laws.ORACLES[made][name], release.Bound, "of", release, line, f"{line} * 0.9")(monkeypatch)
+    make = patched(laws.ORACLES[made][name], asks.Bound, "of", asks, line, f"{line} * 0.9")(monkeypatch)
     with pytest.raises(AssertionError, match="Expected l2_sensitivity to be"):
         laws.sensitivity(make)
 

@@ -18,8 +18,9 @@ from matplotlib.colors import ListedColormap
 from dpnotes.notebook import plots
 from dpnotes.notebook.teaching import Table
 from dpnotes.notebook.widgets import Explorer, OneOf, log_slider
-from dpnotes.theory.balance import Balance, Vertex, monomials, powers_of
+from dpnotes.theory.balance import Balance, Vertex
 from dpnotes.theory.claims import Claim
+from dpnotes.theory.monomials import monomials, powers_of
 from dpnotes.theory.rates import Rate
 
 SPAN = 2.0  # decades shown on each side of the optimum

@@ -1,24 +1,23 @@
 """The desk: the one part that meters, filters, releases and claims. Every oracle stands on it.
 
-An oracle says what it asks for (`Ask`: public numbers), answers it with exact means (`Answer`), and says what its
-bounds rest on and what it believes afterwards. `OnDesk` makes two acts of that:
+An oracle asks in public numbers (`Ask`), answers with exact means (`Answer`), and says which assumptions its bounds
+rest on. `OnDesk` does this in two acts:
 
-* *plan*: what a release would cost, who is refused it and why. Nothing is drawn, paid or looked at, and a refusal
-  follows from public numbers, never from the size that a random batch turned out to have.
-* *release*: examples are drawn and averaged, the meter moves, and what the mechanism lets out is handed over.
+* *plan*: the cost of a release, and which runs are refused and why. Nothing is drawn, paid or looked at, and a refusal
+  follows from public numbers, never from the size of a random batch.
+* *release*: examples are drawn and averaged, the meter moves, and the output of the mechanism is handed over.
 
 A plan belongs to one desk and one state, may be void for some of the runs (`Plan.only`), and is released once. So is a
 state: asked a second time, seeded streams would draw the noise of the first again, and the difference of the two
 answers would be exact. Its meter counts the releases, and shares the count with every copy, part and later state
-(`lineage`), whatever belief stands beside it. A state that is restored (`states.restore`) begins a lineage of its own,
-so a run on seeded streams can be replayed from a checkpoint; that one copy alone goes on is then up to whoever copied
-it.
+(`lineage`). A restored state (`states.restore`) begins a lineage of its own, so that a run on seeded streams can be
+replayed from a checkpoint; whoever copied it then sees to it that one copy alone goes on.
 """
 
 import hashlib
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -35,134 +34,23 @@ from dpnotes.guarantees import (
     Sampling,
     bound_was_checked,
 )
+from dpnotes.oracles.asks import Answer, Ask, Bound
 from dpnotes.privacy.accounting import Accountant, account, assumptions_of
-from dpnotes.privacy.events import LEAST_NOISE, Event, clipped_sensitivity
+from dpnotes.privacy.events import LEAST_NOISE, Event
 from dpnotes.privacy.filter import Filter, Spent
 from dpnotes.privacy.mechanisms import is_exact, says_gaussian
 from dpnotes.privacy.noise import TOLERANCE
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, validate
 from dpnotes.util.lineage import Lineage
-from dpnotes.util.per_run import Number, norms
+from dpnotes.util.per_run import Number, part_of
 from dpnotes.util.states import select
-
-Rules = TypeVar("Rules")
-
-# Relative: how much longer than its bound a mean may be by its own rounding, in float32.
-_ROUNDING = 1e-5
-
-
-# ---------------------------------------------------------------- what is asked for, and what is answered
-@dataclass(frozen=True, eq=False)
-class Bound:
-    """How far one example can move a sum that is divided by a public number.
-
-    Args:
-      longest: at least 0: how long an example's term may be (a radius: replaced, it moves the sum by twice that); or,
-        as a `span`, how far a neighbour moves it, as of a loss in `[0, longest]`.
-      divisor: above 0 and public.
-      sensitivity: `(runs,)`, how far a neighbour moves the mean.
-      span: which of the two `longest` is.
-      slack: how much longer than `longest` a mean may be by the rounding of its terms.
-    """
-
-    longest: Number
-    divisor: Number
-    sensitivity: Tensor
-    span: bool = False
-    slack: Number = 0.0
-
-    @staticmethod
-    def of(
-        longest: Number, divisor: Number, like: Tensor, relation: Relation, sampling: Sampling, *,
-        span: bool = False, slack: Number = 0.0,
-    ) -> "Bound":  # fmt: skip
-        """With the sensitivity that follows, one a row of `like` `(runs,)`.
-
-        Raises:
-          CombinationError: if no accountant knows this sampling under this relation.
-
-        Example:
-          >>> like = torch.zeros(1, dtype=torch.float64)
-          >>> Bound.of(1.0, 50, like, Relation.REPLACE_ONE, FRESH).sensitivity
-          tensor([0.0400], dtype=torch.float64)
-          >>> Bound.of(1.0, 50, like, Relation.REPLACE_ONE, FRESH, span=True).sensitivity
-          tensor([0.0200], dtype=torch.float64)
-        """
-        turned = clipped_sensitivity(1.0, 1.0, relation, sampling)
-        moved = (1.0 if span else turned) * longest / divisor
-        return Bound(
-            longest, divisor, moved if isinstance(moved, Tensor) else torch.full_like(like, moved), span, slack
-        )
-
-    def covers(self, mean: Tensor, size: Number | None) -> Tensor:
-        """Whether no term is shown to be too long by the mean `(runs, dim)` of `size` of them (None: `divisor`)."""
-        length = norms(mean)
-        most = self.longest * (1 + _ROUNDING) if size is None else self.longest / self.divisor * (1 + _ROUNDING) * size
-        if isinstance(self.slack, Tensor) or self.slack:
-            most = most + self.slack
-        return length <= most
-
-
-@dataclass(frozen=True, eq=False)
-class Ask:
-    """A mean that an oracle asks to be released, in public numbers, `(runs,)` each or one for all runs.
-
-    Args:
-      bound: how far an example can move it.
-      noise_std: `(runs,)`, of each coordinate of the noise.
-      noise_multiplier: `(runs,)`, noise over sensitivity. `with_std` and `with_multiplier` make one of the other.
-      gradients: of single examples, that the answers of a step take; said by the first ask of it, as is all below.
-      evaluations: of losses of single examples beside them; None: none.
-      exists: `(runs,)` bool, whether the oracle's schedule has this step; None: it has.
-      examples: `(runs,)` int64, how many it uses up; None: none.
-      restart: `(runs,)` bool, whether the answer begins a new sum; None: of no run.
-      mechanism: of an ask beside the first, one without memory and with a purpose of its own; None: the desk's.
-      note: what the oracle hands to itself.
-    """
-
-    bound: Bound
-    noise_std: Tensor
-    noise_multiplier: Tensor
-    gradients: Number = 0
-    evaluations: Number | None = None
-    exists: Tensor | None = None
-    examples: Tensor | None = None
-    restart: Tensor | None = None
-    mechanism: Mechanism | None = None
-    note: Any = None
-
-    @staticmethod
-    def with_std(bound: Bound, noise_std: Tensor, **more: Any) -> "Ask":
-        """With this noise."""
-        return Ask(bound, noise_std, noise_std / bound.sensitivity, **more)
-
-    @staticmethod
-    def with_multiplier(bound: Bound, noise_multiplier: Tensor, **more: Any) -> "Ask":
-        """With so many times the sensitivity for noise."""
-        return Ask(bound, noise_multiplier * bound.sensitivity, noise_multiplier, **more)
-
-
-@dataclass(frozen=True, eq=False)
-class Answer:
-    """An exact mean, and what was seen of the lengths of its terms; none of it leaves but through a mechanism.
-
-    Args:
-      mean: `(runs, dim)`, the sum divided by the public number.
-      size: how many terms it is the sum of, which may be secret; None: `divisor`.
-      seen: in which of the granted runs every term was compared with the bound, `(runs,)` bool; how many were longer,
-        and of how many, `(runs,)` int64; None: in none.
-    """
-
-    mean: Tensor
-    size: Number | None = None
-    seen: tuple[Tensor, Tensor, Tensor] | None = None
 
 
 # ---------------------------------------------------------------- states
 @dataclass(frozen=True, eq=False)
 class Meter:
-    """What never goes back, `(runs,)` each: releases, examples used up, sums begun, and what the filter let through.
+    """The counts that never go back, `(runs,)` each: releases, examples used up, sums begun, and cost in the filter.
 
     `exceeded` of the `checked` terms were longer than the bound. Both are exact counts over the data: they belong to
     whoever may see the data, and are covered by no guarantee. By `terms` `(runs, 4)` a desk knows the meter as
@@ -186,7 +74,7 @@ class Meter:
 
 @dataclass(frozen=True)
 class Belief:
-    """What may be restored: `noise`, the memory of the mechanism. An oracle that remembers more has one of its own."""
+    """The restorable part of a state: `noise`, the memory of the mechanism. An oracle may have a larger one."""
 
     noise: Any
 
@@ -200,7 +88,7 @@ class State:
 
 
 def _on_time(late: Tensor | None, asked: Tensor) -> Tensor:
-    """Those who go on from the newest state of their run; others are an error (on a device: `dpnotes.util.checks`)."""
+    """The runs that go on from their newest state; others are an error (on a device: `dpnotes.util.checks`)."""
     if late is None:
         return asked
     error = ValueError("Expected state to have released nothing yet: go on from the one that its release returned.")
@@ -210,12 +98,12 @@ def _on_time(late: Tensor | None, asked: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a release would cost and whom it refuses, `(runs,)` each; made by a desk, and released or voided once.
+    """The cost of a release and the runs that it refuses, `(runs,)` each; made by a desk, and released or voided once.
 
     Args:
-      state: what it was made for.
+      state: that it was made for.
       x: `(runs, dim)`.
-      asks: what is asked for.
+      asks: the means asked for.
       granted: bool, the runs that get it.
       status: a `Status`, of those that asked and do not, why.
       spent: what the filter will have let through.
@@ -272,14 +160,14 @@ class Plan:
 
 
 def _described(mechanism: Mechanism) -> tuple[Any, ...]:
-    """By class, purpose, whether its noise is claimed as Gaussian, and the plain ones of its parameters."""
+    """Class, purpose, whether the noise is claimed as Gaussian, and the plain parameters of a mechanism."""
     names = [each.name for each in fields(mechanism)] if is_dataclass(mechanism) else []
     plain = [(name, value) for name in names if isinstance(value := getattr(mechanism, name), bool | int | float | str)]
     return type(mechanism).__name__, getattr(mechanism, "purpose", None), says_gaussian(mechanism), plain
 
 
 def _together(prices: list[Price]) -> Price:
-    """What answers to the same runs cost as one."""
+    """The price of several answers to the same runs as one."""
     price = prices[0]
     for other in prices[1:]:
         both = (price.noise_multiplier**-2 + other.noise_multiplier**-2) ** -0.5
@@ -290,7 +178,7 @@ def _together(prices: list[Price]) -> Price:
 # ---------------------------------------------------------------- the desk
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """On which terms a batch of runs is answered, and what they may claim for it.
+    """The terms on which a batch of runs is answered, and the claims that follow.
 
     What is claimed is the budget, whatever noise a run chose under the filter: Gaussian releases, chosen by what was
     released before, whose costs never add up to more are together no worse than one Gaussian release of that cost
@@ -367,9 +255,7 @@ class Desk:
         validate.positive(norm_bound=norm_bound, divisor=divisor)
         valid = (noise_std >= 0) & noise_std.isfinite()
         if noise_std.dim() != 1 or noise_std.dtype != torch.float64 or not bool(valid.all()):
-            raise ValueError(
-                f"Expected noise_std={noise_std} to be finite numbers >= 0, (runs,) and float64: one a run."
-            )
+            raise ValueError(f"Expected noise_std={noise_std} to be finite numbers >= 0, (runs,) float64: one a run.")
         bound = Bound.of(norm_bound, divisor, noise_std, relation, sampling)
         ask = Ask.with_std(bound, noise_std.clone(), gradients=gradients)
         one = 0.5 / ask.noise_multiplier**2
@@ -378,12 +264,12 @@ class Desk:
 
     @cached_property
     def is_gaussian(self) -> bool:
-        """Whether its mechanism says that its noise is Gaussian; of one that does not, zCDP is claimed."""
+        """Return whether its mechanism says that its noise is Gaussian; if not, zCDP is claimed."""
         return says_gaussian(self.mechanism)
 
     @cached_property
     def filter(self) -> Filter:
-        """What refuses a release that would overspend."""
+        """The filter that refuses a release that would overspend."""
         return Filter(self.budget, self.tolerance)
 
     @cached_property
@@ -391,7 +277,7 @@ class Desk:
         return self.basis if self.basis in ("enforced", "proved") and not self.apart else "assumed"
 
     def rests_on(self, streams: Streams) -> tuple[Assumption, ...]:
-        """What claims of releases on these streams rest on, whatever the data."""
+        """The assumptions of any claim for releases on these streams, whatever the data."""
         return assumptions_of(streams, rounded_once=is_exact(self.mechanism))
 
     def bound(self, longest: Number, divisor: Number, *, span: bool = False, slack: Number = 0.0) -> Bound:
@@ -400,7 +286,7 @@ class Desk:
 
     @cached_property
     def terms(self) -> Tensor:
-        """What the claims of each run follow from, `(runs, 4)` float64.
+        """Fingerprint of the settings that each run's guarantee depends on, `(runs, 4)` float64.
 
         A hash, the budget, the noise multiplier, and how many examples there are: of more, others would be used again.
         """
@@ -432,7 +318,7 @@ class Desk:
         return Meter(zeros[0], zeros[1], zeros[2], self.filter.init(), zeros[3], zeros[4], self.terms, lineage)
 
     def plan(self, state: State, x: Tensor, asks: tuple[Ask, ...], active: Tensor) -> Plan:
-        """Who gets all answers of a step, and who none; nothing is drawn, paid or looked at.
+        """Grant each run all answers of a step, or none; nothing is drawn, paid or looked at.
 
         Args:
           state: with a belief that has the mechanism's memory, `noise`.
@@ -474,7 +360,7 @@ class Desk:
         return found[1:]
 
     def _as_claimed(self, asks: tuple[Ask, ...], active: Tensor) -> Tensor:
-        """Those of the active runs that ask for one answer, with at least the noise that is claimed."""
+        """The active runs that ask for one answer, with at least the noise that is claimed."""
         level, given = self.claimed[0].noise_multiplier, asks[0].noise_multiplier
         if len(asks) > 1:
             raise ValueError(f"Expected num_asks={len(asks)} to be 1, as is claimed.")
@@ -517,8 +403,7 @@ class Desk:
             if not self.is_gaussian and price.noise == "gaussian":
                 price = replace(price, noise="zcdp")
             error = ValueError("Expected the price of a release to be at most the cost that its mechanism said before.")
-            as_planned = price.rho() <= plan.cost * (1 + TOLERANCE)
-            as_planned = as_planned >= granted  # that is, where granted: in one kernel
+            as_planned = (price.rho() <= plan.cost * (1 + TOLERANCE)) >= granted  # where granted, in one kernel
             checks.require(as_planned, lambda: error)
             if not as_planned.is_cpu:  # where the error comes later, and nothing may leave until then
                 values = [torch.where(as_planned[:, None], value, 0) for value in values]
@@ -542,7 +427,7 @@ class Desk:
 
     # ------------------------------------------------------------ what may be claimed
     def accountable(self, run: int) -> bool:
-        """Whether a run has the least noise that any accountant knows; without it nothing is claimed."""
+        """Return whether a run has the least noise that an accountant knows; without it nothing is claimed."""
         return self._multiplier(run) >= LEAST_NOISE
 
     def _multiplier(self, run: int) -> float:
@@ -565,7 +450,7 @@ class Desk:
 
 
 class OnDesk(Protocol):
-    """An oracle that says `ask`, `answer`, `bounds`, and what else it remembers: the rest follows here."""
+    """An oracle that defines `ask`, `answer` and `bounds`, and its belief: the rest follows here."""
 
     @property
     def desk(self) -> Desk:
@@ -573,7 +458,7 @@ class OnDesk(Protocol):
         ...
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
-        """What it asks for at `x` `(runs, dim)`, from public numbers."""
+        """The means asked for at `x` `(runs, dim)`, from public numbers."""
         ...
 
     def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
@@ -581,15 +466,15 @@ class OnDesk(Protocol):
         ...
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
-        """What the sensitivity of a run rests on, with what the run saw of it."""
+        """The assumptions behind the sensitivity of a run, with the violations that it observed."""
         ...
 
     def begin(self, x: Tensor) -> Any:
-        """What it believes before the first release."""
+        """The belief before the first release."""
         return Belief(self.desk.mechanism.init(x))
 
     def believe(self, plan: Plan, noise: Any, values: list[Tensor]) -> tuple[Any, Tensor]:
-        """What it believes after a release of these values, and its gradient estimate; zeros in runs without one."""
+        """The belief after a release of these values, and the gradient estimate; zeros in runs without one."""
         return Belief(noise), values[0]
 
     def init(self, x: Tensor) -> State:
@@ -597,7 +482,7 @@ class OnDesk(Protocol):
         return State(self.begin(x), self.desk.init(x))
 
     def plan(self, state: State, x: Tensor, active: Tensor) -> Plan:
-        """What an estimate at `x` would cost, and who is refused it; arguments and errors as `estimate`."""
+        """The cost of an estimate at `x`, and the runs that are refused it; arguments and errors as `estimate`."""
         runs = len(self.desk.budget)
         if x.dim() != 2 or len(x) != runs:
             raise ValueError(f"Expected x of shape {tuple(x.shape)} to be ({runs}, dim), a row a run.")
@@ -657,7 +542,7 @@ class OnDesk(Protocol):
         not_covered: tuple[str, ...] = (),
         accountant: Accountant | None = None,
     ) -> tuple[Guarantee, ...]:
-        """What each run may claim for all its releases, whenever it stopped.
+        """The guarantee of each run for all its releases, whenever it stopped.
 
         Args:
           state: after the run.
@@ -696,20 +581,8 @@ class OnDesk(Protocol):
         return part_of(self, index)
 
 
-def part_of(rules: Rules, index: Tensor) -> Rules:
-    """A dataclass of what each run is given, for some of the runs: its tensors' rows, and the parts of its parts."""
-    parts: Any = {f.name: getattr(rules, f.name) for f in fields(rules)}  # type: ignore[arg-type]
-    for name, value in parts.items():
-        if isinstance(value, Tensor):
-            parts[name] = value[index] if value.dim() else value
-        elif hasattr(value, "take"):
-            parts[name] = value.take(index)
-    return replace(rules, **parts)  # type: ignore[type-var]
-
-
-# ---------------------------------------------------------------- what bounds rest on
 def norms_within(norm_bound: float, basis: Basis, meter: Meter, run: int) -> tuple[Assumption, ...]:
-    """What it rests on that no gradient is longer than `norm_bound`, with what a run saw of it.
+    """The assumptions behind the gradient-norm bound, with the violations that a run observed.
 
     Example:
       >>> norms_within(2.0, "enforced", None, 0)

@@ -18,11 +18,10 @@ from torch import Tensor
 
 from dpnotes.core import Problem
 from dpnotes.guarantees import Basis, examples_apart
-from dpnotes.oracles.release import part_of
 from dpnotes.oracles.samples import DIRECTIONS_PURPOSE, PREVIOUS_PURPOSE, DataSetBatch, DataSetSamples, WrittenOut
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
-from dpnotes.util.per_run import Number, rows
+from dpnotes.util.per_run import Number, part_of, rows
 from dpnotes.util.precision import full_precision
 from dpnotes.util.validate import AtLeastOne, EachPositive, checked
 

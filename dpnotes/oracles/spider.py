@@ -9,12 +9,12 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Mechanism, Relation, Sampling
 from dpnotes.guarantees import Assumption
-from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, part_of
+from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State
 from dpnotes.oracles.samples import PURPOSES, Samples
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
-from dpnotes.util.per_run import Number, norms, rows
+from dpnotes.util.per_run import Number, norms, part_of, rows
 from dpnotes.util.states import select
 from dpnotes.util.validate import AtLeastOne, AtLeastZero, EachNonNegative, EachPositive, checked
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import mpmath
 import sympy
 
-from dpnotes.theory.balance import Balance, Certificate, Named, Witness, at_most, monomial_of, powers_of
+from dpnotes.theory.balance import Balance, Certificate, Named, Witness, at_most
+from dpnotes.theory.monomials import monomial_of, powers_of
 from dpnotes.theory.symbols import expand, symbols_of
 from dpnotes.theory.units import Unit, UnitsDiffer, unit_of
 

@@ -14,19 +14,15 @@ import sympy
 from dpnotes.theory import certificates
 from dpnotes.theory.balance import (
     Balance,
-    Branch,
     Named,
     Witness,
     at_most,
     balance,
-    branches,
-    monomial_of,
-    monomials,
-    powers_of,
     regime_of,
     require_room,
 )
 from dpnotes.theory.evaluation import Values, at_most_one, evaluator, held_for, number, place_text
+from dpnotes.theory.monomials import Branch, branches, monomial_of, monomials, powers_of
 from dpnotes.theory.symbols import symbols_of
 from dpnotes.theory.units import NONE, Unit, UnitsDiffer, equal_modulo, unit_of
 from dpnotes.theory.verdicts import Kind, Verdict

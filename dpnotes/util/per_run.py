@@ -1,11 +1,14 @@
 """Per-run numbers: parameters given once or per run, and norms."""
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 Number = float | Tensor  # one for all runs, or (runs,)
+Rules = TypeVar("Rules")
 
 
 def rows(value: Number, like: Tensor, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -43,3 +46,20 @@ def norms(vectors: Tensor) -> Tensor:
       tensor([5.], dtype=torch.float64)
     """
     return torch.linalg.vector_norm(vectors, dim=1, dtype=torch.float64)
+
+
+def part_of(rules: Rules, index: Tensor) -> Rules:
+    """A dataclass of settings for some of the runs: the rows of its tensors, and the parts of its parts.
+
+    Example:
+      >>> from dataclasses import make_dataclass
+      >>> part_of(make_dataclass("Settings", ["clip"])(torch.tensor([1.0, 2.0])), torch.tensor([1])).clip
+      tensor([2.])
+    """
+    parts: Any = {f.name: getattr(rules, f.name) for f in fields(rules)}  # type: ignore[arg-type]
+    for name, value in parts.items():
+        if isinstance(value, Tensor):
+            parts[name] = value[index] if value.dim() else value
+        elif hasattr(value, "take"):
+            parts[name] = value.take(index)
+    return replace(rules, **parts)  # type: ignore[type-var]

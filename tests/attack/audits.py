@@ -39,13 +39,8 @@ from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
-from dpnotes.papers.drift_escape.selection import (
-    ExampleDerivatives,
-    Selection,
-    distributed_selection,
-    trusted_search,
-    trusted_selection,
-)
+from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_search, trusted_selection
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
 from dpnotes.privacy import accounting, discrete

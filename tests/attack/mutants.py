@@ -37,6 +37,7 @@ _SHORTEST_LIMIT = 60.0  # seconds, beside five times what the tests take without
 # The tests of a part, the quickest first; the module's own examples run before them. A folder stands for what it holds.
 PARTS: dict[str, tuple[str, ...]] = {
     "oracles/clipped": ("oracles/clipped", "papers/budget_schedules/algorithms", "privacy/audit", "laws"),
+    "oracles/asks": ("oracles/release", "oracles/minibatch", "oracles/clipped", "laws"),
     "oracles/batches": ("oracles/batches", "oracles/minibatch", "laws"),
     "oracles/minibatch": ("oracles/minibatch", "papers/noisy_sgd/algorithms", "train/loop", "laws"),
     "oracles/release": ("oracles/release", "oracles/minibatch", "oracles/spider", "oracles/clipped", "laws"),

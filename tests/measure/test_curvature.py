@@ -109,7 +109,7 @@ def test_lanczos_stays_semi_orthogonal_when_ritz_values_converge(
     assert int((matrix.ritz_values() > 0.05).sum()) == 10
     assert matrix.diagonal.dtype == torch.float64
     torch.testing.assert_close((basis * spectrum * basis).sum(1), matrix.diagonal[0], rtol=0, atol=10 * tolerance)
-    monkeypatch.setattr(curvature, "_SEMI", math.inf)
+    monkeypatch.setattr("dpnotes.measure.lanczos._SEMI", math.inf)
     never = lanczos(lambda v: spectrum * v, starts(1, dim).to(dtype), num_products=30)
     assert int((never.ritz_values() > 0.05).sum()) > 10, "control: without it there are ghosts"
 
@@ -351,7 +351,7 @@ def test_vectors_stay_semi_orthogonal(monkeypatch: pytest.MonkeyPatch, family: s
         return float(products.abs().max()) / math.sqrt(4 / math.sqrt(dim) * matrix.rounding)
 
     assert lost() < 0.3
-    monkeypatch.setattr(curvature, "_SEMI", math.inf)
+    monkeypatch.setattr("dpnotes.measure.lanczos._SEMI", math.inf)
     rounded_apart = family == "clustered" and dtype == torch.float32  # to two numbers, and two products
     assert rounded_apart or lost() > 10, "control"
 
@@ -417,7 +417,7 @@ def test_what_saves_time_changes_no_interval(monkeypatch: pytest.MonkeyPatch, fa
     found = intervals()
     assert found[-1].num_products is not None and int(found[-1].num_products.max()) <= 4
     with monkeypatch.context() as orthogonal:
-        orthogonal.setattr(curvature, "_SEMI", 0.0)
+        orthogonal.setattr("dpnotes.measure.lanczos._SEMI", 0.0)
         differing(intervals(), 1e-13 if dtype == torch.float64 else 1e-6)
     with monkeypatch.context() as searched:
         searched.setattr(curvature._Search, "_is_good_enough", searched_at_each_look)

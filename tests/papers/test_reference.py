@@ -41,6 +41,7 @@ from dpnotes.papers.adaptive_batch import reference as adaptive_reference
 from dpnotes.papers.budget_schedules import algorithms as schedules
 from dpnotes.papers.budget_schedules import reference as schedules_reference
 from dpnotes.papers.drift_escape import algorithms as escape
+from dpnotes.papers.drift_escape import derivatives as model_derivatives
 from dpnotes.papers.drift_escape import reference as escape_reference
 from dpnotes.papers.drift_escape import selection as model_selection
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape
@@ -717,9 +718,9 @@ def library_chooses(as_printed: bool) -> Path:
         0.2, DIM, HELD, 4, 8.0, 1e-5, gradient_bound=1.1, smoothness=1.25, hessian_lipschitz=1.5, failure=0.1
     )
 
-    def derivatives(members: range) -> model_selection.ExampleDerivatives:
+    def derivatives(members: range) -> model_derivatives.ExampleDerivatives:
         own = tuple((data.a[holding(client)],) for client in members)
-        return model_selection.ExampleDerivatives(lambda x, a: (x.cos() + a * x.sin()).sum(), own, 700)
+        return model_derivatives.ExampleDerivatives(lambda x, a: (x.cos() + a * x.sin()).sum(), own, 700)
 
     found = model_selection.distributed_selection(
         SPECIMENS[:, None], derivatives, chosen, STREAMS, blocks=Blocks(3, 2), as_printed=as_printed
@@ -1336,10 +1337,10 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
     ("clients, from a slope", holdings, "HeldExamples.gradients",
      "return self.problem.gradients(x, self.table if examples is None else self.table.gather(1, examples))",
      "return self.problem.gradients(x, self.table if examples is None else examples)"),
-    ("model selection", model_selection, "with_triangle",
+    ("model selection", model_derivatives, "with_triangle",
      "return torch.cat([gradient, weight * hessian[..., rows, columns]], -1)",
      "return torch.cat([gradient, weight * hessian[..., columns, rows] * 1.1], -1)"),
-    ("model selection", model_selection, "ExampleDerivatives._sum",
+    ("model selection", model_derivatives, "ExampleDerivatives._sum",
      "weights = (longest / lengths).clamp_max(1).to(terms)", "weights = (longest / lengths).clamp_max(1.1).to(terms)"),
     ("model selection", model_selection, "Selection.noise_multiplier",
      "return gaussian_std(self.epsilon, self.delta) * math.sqrt(self.num_models)",

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from dpnotes.core import Relation
 from dpnotes.guarantees import SHOWN_ALONE, examples_apart
 from dpnotes.oracles.clipped import ClippedGradient
-from dpnotes.papers.drift_escape.selection import ExampleDerivatives
+from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net

@@ -15,13 +15,10 @@ from dpnotes.theory.balance import (
     Witness,
     at_most,
     balance,
-    branches,
-    monomial_of,
-    monomials,
-    powers_of,
     regime_of,
     solve_for,
 )
+from dpnotes.theory.monomials import branches, monomial_of, monomials, powers_of
 from dpnotes.theory.symbols import COUNT, UNIT_INTERVAL, PaperSymbols
 
 X = sympy.symbols("x0:7", positive=True)

@@ -1,4 +1,4 @@
-"""Which model to publish: Algorithm 4 of arXiv:2505.15647, and what a trusted server does in its place.
+"""Selection of a model to publish: Algorithm 4 of arXiv:2505.15647, and a trusted server in its place.
 
 Each client has examples that no model was trained on, and sends a noisy gradient and a noisy Hessian of each model.
 What `distributed_drift_escape` returns needs neither: it was tested on the way.
@@ -6,247 +6,30 @@ What `distributed_drift_escape` returns needs neither: it was tested on the way.
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dpnotes.core import WHOLE, Estimate, Guarantee, Relation, Status
-from dpnotes.guarantees import SHOWN_ALONE, Assumption, Basis
+from dpnotes.guarantees import Assumption
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients, ClientsState
 from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
+from dpnotes.papers.drift_escape.derivatives import Derivatives, apart_again, smallest_eigenvalues
 from dpnotes.privacy import search
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Exact, Gaussian
 from dpnotes.privacy.noise import TOLERANCE
-from dpnotes.problems.closed import Open, closed, compare_losses, refuse_code_of_tensors
-from dpnotes.problems.passes import nothing_beneath, refuse_what_sees_all
-from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
-from dpnotes.util.precision import full_precision
-
-
-# ---------------------------------------------------------------- a gradient and a Hessian as one vector
-def with_triangle(gradient: Tensor, hessian: Tensor, weight: float) -> Tensor:
-    """A gradient `(..., dim)`, then the upper triangle of `(..., dim, dim)` times the weight, row by row.
-
-    Example:
-      >>> with_triangle(torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0], [4.0, 5.0]]), 0.5)
-      tensor([1.0000, 2.0000, 1.5000, 2.0000, 2.5000])
-    """
-    rows, columns = torch.triu_indices(hessian.shape[-1], hessian.shape[-1], device=hessian.device)
-    return torch.cat([gradient, weight * hessian[..., rows, columns]], -1)
-
-
-def apart_again(vector: Tensor, dim: int, weight: float) -> tuple[Tensor, Tensor]:
-    """The gradient and the symmetric Hessian of such a vector.
-
-    Example:
-      >>> apart_again(torch.tensor([1.0, 2.0, 1.5, 2.0, 2.5]), 2, 0.5)
-      (tensor([1., 2.]), tensor([[3., 4.],
-              [4., 5.]]))
-    """
-    hessian = vector.new_zeros(*vector.shape[:-1], dim, dim)
-    rows, columns = torch.triu_indices(dim, dim, device=vector.device)
-    hessian[..., rows, columns] = vector[..., dim:] / weight
-    return vector[..., :dim], hessian + hessian.triu(1).mT
-
-
-def smallest_eigenvalues(hessians: Tensor) -> Tensor:
-    """Those of symmetric `(rows, dim, dim)`, `(rows,)`; NaN where a matrix is not finite, whose decomposition may fail.
-
-    Example:
-      >>> smallest_eigenvalues(torch.stack([torch.eye(5), torch.full((5, 5), torch.nan)]))
-      tensor([1., nan])
-    """
-    finite = hessians.isfinite().flatten(1).all(1)
-    found = torch.linalg.eigvalsh(hessians.masked_fill(~finite[:, None, None], 0))[:, 0]
-    return found.masked_fill(~finite, torch.nan)
-
-
-class Derivatives(Protocol):
-    """The examples of some clients, a row each, that have second derivatives."""
-
-    @property
-    def total(self) -> Tensor:
-        """The number of examples, `(rows,)` int64."""
-        ...
-
-    @property
-    def basis(self) -> Basis:
-        """What the bounds of an example rest on."""
-        ...
-
-    @property
-    def apart(self) -> tuple[Assumption, ...]:
-        """What it rests on that an example's derivatives are its own."""
-        ...
-
-    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """The mean of all examples' `with_triangle` at `x` `(rows, dim)`; of longer ones, where that is enforced."""
-        ...
-
-    def take(self, index: Tensor) -> "Derivatives":
-        """Of some of the rows."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class ExampleDerivatives:
-    """The derivatives of your own loss, those of each example clipped, as one vector.
-
-    Args:
-      loss: `loss(parameters, *example) -> scalar`, differentiable twice; as `problems.custom.CustomProblem`.
-      data: of each row, tensors with one row an example.
-      examples_at_once: how many Hessians are held at once, at least 1.
-
-    Raises:
-      TypeError: for data that are no `torch.Tensor`, or of a subclass.
-      ValueError: for no data, or tensors of one row whose lengths disagree.
-
-    Example:
-      >>> own = (torch.eye(2),), (torch.tensor([[0.0, 1.0]]),)
-      >>> of_two = ExampleDerivatives(lambda x, a: (x - a).square().sum() / 2, own)
-      >>> of_two.mean(torch.zeros(2, 2), weight=0.5, longest=100.0)
-      tensor([[-0.5000, -0.5000,  0.5000,  0.0000,  0.5000],
-              [ 0.0000, -1.0000,  0.5000,  0.0000,  0.5000]])
-    """
-
-    loss: Callable[..., Tensor]
-    data: tuple[tuple[Tensor, ...], ...]
-    examples_at_once: int = 1024
-    basis: Basis = field(default="enforced", init=False)
-    apart: tuple[Assumption, ...] = field(default=(), init=False)
-
-    def __post_init__(self) -> None:
-        validate.provides("__call__", loss=self.loss)
-        validate.instance(tuple, data=self.data)
-        validate.at_least(1, examples_at_once=self.examples_at_once, num_rows=len(self.data))
-        for row, own in enumerate(self.data):
-            validate.instance(tuple, **{f"data[{row}]": own})
-            for i, tensor in enumerate(own):
-                validate.instance(Tensor, **{f"data[{row}][{i}]": tensor})
-                refuse_code_of_tensors(**{f"data[{row}][{i}]": tensor})
-            lengths = [len(tensor) if tensor.dim() else 0 for tensor in own]
-            validate.at_least(1, num_data_tensors=len(own), num_examples=min(lengths, default=0))
-            validate.same_length(**{f"data[{row}][{i}]": tensor for i, tensor in enumerate(own)})
-        if self._known is None:
-            object.__setattr__(self, "apart", (SHOWN_ALONE,))
-
-    @cached_property
-    def _known(self) -> nn.Module | None:
-        """The loss as known operations (`problems.closed`), if it is that."""
-        with suppress(Open):
-            return closed(self.loss, 1 + len(self.data[0]))
-        return None
-
-    @property
-    def total(self) -> Tensor:
-        """As `Derivatives.total`."""
-        return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)
-
-    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`; an example without finite ones counts as the longest slope: zero would look flat.
-
-        Raises:
-          Open: if the known operations that the loss is made of give other numbers than it.
-        """
-        if self._known is not None:
-            compare_losses(self._known, self.loss, x.shape[1], self.data[0])
-        found = x.new_empty(len(x), x.shape[1] * (x.shape[1] + 3) // 2)
-        for size in self.total.unique().tolist():  # rows with equally many examples are asked together
-            alike = (self.total == size).nonzero()[:, 0]
-            for rows in alike.split(max(1, self.examples_at_once // size)):
-                own = [torch.stack(tensors) for tensors in zip(*(self.data[i] for i in rows.tolist()), strict=True)]
-                found[rows] = self._sum(x[rows], own, weight, longest) / size
-        return found
-
-    @full_precision()
-    def _sum(self, x: Tensor, own: list[Tensor], weight: float, longest: float) -> Tensor:
-        """Over the second axis of `own`, `(rows, examples, ...)`."""
-        gradient, alike, total = torch.func.grad(self._known or self.loss), (None, *[0] * len(own)), 0
-        for start in range(0, own[0].shape[1], self.examples_at_once):
-            part = [tensor[:, start : start + self.examples_at_once] for tensor in own]
-            refuse_what_sees_all()
-            with nothing_beneath():
-                gradients = torch.func.vmap(torch.func.vmap(gradient, alike))(x, *part)
-                hessians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(gradient), alike))(x, *part)
-            terms = with_triangle(gradients, hessians, weight)
-            # In float64, where squares of float32 numbers neither overflow nor vanish; and no weight of too few bits.
-            lengths = torch.linalg.vector_norm(terms, dim=2, dtype=torch.float64)
-            weights = (longest / lengths).clamp_max(1).to(terms)
-            lost = ~lengths.isfinite() | (weights < torch.finfo(terms.dtype).tiny)
-            weights, terms = weights.masked_fill(lost, 1), terms.masked_fill(lost[..., None], 0)
-            terms[..., 0].masked_fill_(lost, longest)
-            total = total + torch.bmm(weights[:, None], terms)[:, 0]
-        return total  # type: ignore[return-value]
-
-    def take(self, index: Tensor) -> "ExampleDerivatives":
-        """As `Derivatives.take`."""
-        return replace(self, data=tuple(self.data[i] for i in index.tolist()))
-
-
-@dataclass(frozen=True, eq=False)
-class VirtualDerivatives:
-    """So many examples of a distribution, drawn once: of all of them no more than the mean of their z is needed.
-
-    Args:
-      data: the distribution.
-      total: `(rows,)` int64, at least 1.
-      means: `(rows, dim)` float64, the mean of z over the examples of each row; see `drawn`.
-
-    Raises:
-      ValueError: for other shapes.
-
-    Example:
-      >>> from dpnotes.problems.separable import Cosine, Separable, Sine
-      >>> data = VirtualData(Separable([(Cosine(1.0), 2)]), Separable([(Sine(0.5), 2)]))
-      >>> many = VirtualDerivatives.drawn(data, torch.tensor([10**12]), Streams.of(0, ["client"]))
-      >>> many.mean(torch.zeros(1, 2, dtype=torch.float64), weight=1.0, longest=10.0).round(decimals=2)
-      tensor([[-0., -0., -1.,  0., -1.]], dtype=torch.float64)
-    """
-
-    data: VirtualData
-    total: Tensor
-    means: Tensor
-    basis: Basis = field(default="assumed", init=False)
-    apart: tuple[Assumption, ...] = field(default=(), init=False)
-
-    @staticmethod
-    def drawn(data: VirtualData, total: Tensor, streams: Streams) -> "VirtualDerivatives":
-        """With the examples of each row's stream."""
-        return VirtualDerivatives(data, total, data.fresh(total, streams, "selection: examples", 0).mean)
-
-    def __post_init__(self) -> None:
-        validate.instance(VirtualData, data=self.data)
-        validate.instance(Tensor, total=self.total, means=self.means)
-        if self.total.dim() != 1 or self.total.dtype != torch.int64 or not bool((self.total >= 1).all()):
-            given = validate.shown("total", self.total)
-            raise ValueError(f"Expected {given} to be whole numbers >= 1, (rows,) and int64.")
-        if self.means.shape != (len(self.total), self.data.dim):
-            raise ValueError(f"Expected means of shape {tuple(self.means.shape)} to be ({len(self.total)}, dim).")
-
-    def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`: nothing is clipped."""
-        landscape, features, means = self.data.landscape, self.data.features, self.means.to(x)
-        gradient = landscape.gradient(x) + means * features.gradient(x)
-        hessian = landscape.hessian(x) + torch.diag_embed(means * features.curvatures(x))
-        return with_triangle(gradient, hessian, weight)
-
-    def take(self, index: Tensor) -> "VirtualDerivatives":
-        """As `Derivatives.take`."""
-        return VirtualDerivatives(self.data, self.total[index], self.means[index])
 
 
 # ---------------------------------------------------------------- what counts as found
 @dataclass(frozen=True)
 class Selection:
-    """Which models count as found, and how much noise it takes to ask, with the constants that the proof needs.
+    """The thresholds and the noise of a selection, with the constants that the proof needs.
 
     A model is accepted if `|g| <= alpha + gradient_slack` and `lambda_min(H) >= -sqrt(rho alpha) - eigenvalue_slack`,
     for the server's mean gradient and Hessian. Each slack is what sampling and noise are off at most, in all T models
@@ -312,14 +95,14 @@ class Selection:
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Of each release, over how far an example that is replaced moves a client's gradient and Hessian together."""
+        """Noise of each release over the change of a client's gradient and Hessian when an example is replaced."""
         if self.epsilon == math.inf:
             return 0.0
         return gaussian_std(self.epsilon, self.delta) * math.sqrt(self.num_models)
 
     @property
     def weight(self) -> float:
-        """Of a Hessian beside a gradient: both are then as long at most, which is `c_1 = c_2`."""
+        """Factor of a Hessian beside a gradient: the bounds of both are then equal, which is `c_1 = c_2`."""
         return self.gradient_bound / (self.smoothness * math.sqrt(self.dim))
 
     @property
@@ -329,7 +112,7 @@ class Selection:
 
     @property
     def numbers_sent(self) -> int:
-        """By each client for each model."""
+        """Numbers that each client sends for each model."""
         return self.dim * (self.dim + 3) // 2
 
     @property
@@ -348,13 +131,13 @@ class Selection:
 
     @property
     def gradient_slack(self) -> float:
-        """How far the server's gradient is off at most."""
+        """Largest error of the server's gradient."""
         tail = math.sqrt(2 * self._logarithm)
         return self.gradient_bound * (1 + tail) * self._spread + self.gradient_noise * (math.sqrt(self.dim) + tail)
 
     @property
     def eigenvalue_slack(self) -> float:
-        """How far its smallest eigenvalue is."""
+        """Largest error of the smallest eigenvalue of the server's Hessian."""
         both = self._logarithm + math.log(self.dim)
         linear = 2 * both / (3 * len(self.sizes) * min(self.sizes))
         sampling = self.smoothness * (linear + math.sqrt(linear**2 + 2 * both * self._spread**2))
@@ -362,7 +145,7 @@ class Selection:
 
     @property
     def printed_slacks(self) -> tuple[float, float]:
-        """Those of line 7 as printed, at the noise that is drawn here.
+        """The slacks of line 7 as printed, at the noise that is drawn here.
 
         Raises:
           ValueError: without noise.
@@ -377,7 +160,7 @@ class Selection:
         return gradient, self.smoothness * math.sqrt(of_all) * self._spread + noise
 
     def accepts(self, norms: Tensor, eigenvalues: Tensor, *, as_printed: bool = False) -> Tensor:
-        """Whether a model is accepted, by the norm of the server's gradient and its Hessian's smallest eigenvalue.
+        """Test models by the norm of the server's gradient and the smallest eigenvalue of its Hessian.
 
         Args:
           norms: `(...)`.
@@ -402,7 +185,7 @@ class Selection:
 
     @property
     def vacuous(self) -> bool:
-        """Whether any model at all may be accepted: a slack beyond what `gradient_bound` or `smoothness` allow."""
+        """Return whether any model may be accepted: a slack exceeds `gradient_bound` or `smoothness`."""
         least = math.sqrt(self.hessian_lipschitz * self.accuracy) + self.eigenvalue_slack
         return self.accuracy + self.gradient_slack >= self.gradient_bound or least >= self.smoothness
 
@@ -426,6 +209,7 @@ class GradientAndHessian(OnDesk):
       ValueError: for another number of rows.
 
     Example:
+      >>> from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
       >>> data = torch.eye(2).repeat(50, 1)
       >>> choice = Selection(
       ...     0.1, 2, (60, 40), 3, 1.0, 1e-5, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=2.0
@@ -445,7 +229,7 @@ class GradientAndHessian(OnDesk):
 
     @staticmethod
     def of(derivatives: Derivatives, selection: Selection) -> "GradientAndHessian":
-        """With the noise of a selection."""
+        """The oracle with the noise of a selection."""
         validate.instance(Selection, selection=selection)
         validate.provides("total", derivatives=derivatives)
         like = derivatives.total.double()
@@ -464,7 +248,7 @@ class GradientAndHessian(OnDesk):
 
     @cached_property
     def _asked(self) -> Ask:
-        """What every model is asked for."""
+        """The ask about every model."""
         # A copy: what the caller does to theirs would change the price of an answer, and not its noise.
         total, level = self.derivatives.total, self.noise_multiplier.clone()
         bound = Bound.of(self.selection.longest, total.double(), level, Relation.REPLACE_ONE, WHOLE)
@@ -481,23 +265,23 @@ class GradientAndHessian(OnDesk):
         )
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
-        """The same for every model."""
+        """The ask, which is the same for every model."""
         return (self._asked,)
 
     def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
-        """Of all examples."""
+        """The mean over all examples."""
         mean = self.derivatives.mean(plan.x, self.selection.weight, self.selection.longest)
         return (Answer(mean.detach()),)  # a graph of what follows would hold it without noise
 
     def release(self, plan: Plan, streams: Streams) -> tuple[State, Estimate]:
-        """As `OnDesk.release`, as wide where nobody is granted anything."""
+        """As `OnDesk.release`; the estimate is as wide where no run is granted one."""
         state, estimate = super().release(plan, streams)
         if estimate.gradient.shape[1] == self.selection.numbers_sent:
             return state, estimate
         return state, replace(estimate, gradient=plan.x.new_zeros(len(plan.x), self.selection.numbers_sent))
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
-        """Of a gradient and a Hessian."""
+        """The bound on a gradient and a Hessian."""
         of_both = f"gradient and Hessian are at most {self.selection.longest:g} long as one vector"
         if self.desk.basis == "enforced":
             return (Assumption(f"of every example {of_both}: they are clipped", "enforced", True),)
@@ -508,7 +292,7 @@ class GradientAndHessian(OnDesk):
 # ---------------------------------------------------------------- the front doors
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """What became of a list of models, `(runs,)` each.
+    """The outcome for a list of models, `(runs,)` each.
 
     Args:
       index: the first model that was accepted; -1: none was.
@@ -530,7 +314,7 @@ class Selected:
 
     @property
     def found(self) -> Tensor:
-        """Whether there is one, `(runs,)` bool."""
+        """Return whether a model was accepted, `(runs,)` bool."""
         return self.index >= 0
 
 
@@ -577,7 +361,9 @@ def distributed_selection(
         another number of examples.
 
     Example:
+      >>> from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives
       >>> from dpnotes.problems.separable import Cosine, Separable, Sine
+      >>> from dpnotes.problems.virtual import VirtualData
       >>> data = VirtualData(Separable([(Cosine(1.0), 3)]), Separable([(Sine(0.1), 3)]))
       >>> choice = Selection(
       ...     0.05, 3, (10**6,) * 16, 10, 1.0, 1e-6, gradient_bound=2.0, smoothness=2.0, hessian_lipschitz=1.5
@@ -687,7 +473,7 @@ def trusted_selection(
 
 
 def _is_point(x: Tensor) -> Tensor:
-    """Which models are finite, `(runs,)` bool."""
+    """Return whether each model is finite, `(runs,)` bool."""
     return x.isfinite().all(1)
 
 

@@ -15,17 +15,19 @@ from dpnotes.core import Status
 from dpnotes.guarantees import SHOWN_ALONE
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
-from dpnotes.papers.drift_escape.selection import (
+from dpnotes.papers.drift_escape.derivatives import (
     ExampleDerivatives,
-    GradientAndHessian,
-    Selection,
     VirtualDerivatives,
     apart_again,
-    distributed_selection,
     smallest_eigenvalues,
+    with_triangle,
+)
+from dpnotes.papers.drift_escape.selection import (
+    GradientAndHessian,
+    Selection,
+    distributed_selection,
     trusted_search,
     trusted_selection,
-    with_triangle,
 )
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.problems.separable import Cosine, Separable, Sine

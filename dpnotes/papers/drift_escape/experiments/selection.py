@@ -13,11 +13,10 @@ from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
+from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives, apart_again
 from dpnotes.papers.drift_escape.selection import (
     GradientAndHessian,
     Selection,
-    VirtualDerivatives,
-    apart_again,
     distributed_selection,
     trusted_selection,
 )

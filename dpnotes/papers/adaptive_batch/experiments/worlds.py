@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Spec, Worlds
+from dpnotes.experiments import Spec, Simulation
 from dpnotes.papers.adaptive_batch.experiments import audit, escape, necessity, slopes
 
 # ---------------------------------------------------------------- slopes
@@ -139,25 +139,25 @@ def audit_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.D
 
 
 WORLDS = {
-    "slopes": Worlds(
+    "slopes": Simulation(
         prediction="the eight laws with their next orders, in proportion to the amplitude, 2% of scatter beside it",
         rival="the same, but -2.1 for adaptive batches with the tree, a third of the way back to SPIDER",
         frame=slopes_frame,
         stated={"quick": (0.96, 0.0), "paper": (0.985, 0.0)},
     ),
-    "escape": Worlds(
+    "escape": Simulation(
         prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
         rival="the same, with the sign's change at 1.5 times the predicted boundary",
         frame=escape_frame,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    "necessity": Worlds(
+    "necessity": Simulation(
         prediction="errors grow as in stored results, whose scatter over runs is that of gamma laws",
         rival="the same, but with the tree and the printed lines the squared error grows 1.5 times",
         frame=necessity_frame,
         stated={"quick": (0.995, 0.015), "paper": (1.0, 0.0)},
     ),
-    "audit": Worlds(
+    "audit": Simulation(
         prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
         rival="one printed line is private after all",
         frame=audit_frame,

@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Context, Spec, Worlds
+from dpnotes.experiments import Context, Spec, Simulation
 from dpnotes.papers.budget_schedules.experiments import erub_gain, influence, quadratic
 from dpnotes.privacy.accounting import epsilon_to_rho
 
@@ -150,39 +150,39 @@ def bounds(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFr
 
 
 WORLDS = {
-    "influence": Worlds(
+    "influence": Simulation(
         prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
         "twentieth of the last one, as in pilots of 3 repeats",
         rival="it grows along a straight line between the same ends",
         frame=influences,
         stated={"quick": (0.08, 0.0), "paper": (0.995, 0.0)},
     ),
-    "mnist35": Worlds(
+    "mnist35": Simulation(
         prediction="the gains in loss and accuracy are 0.008 and 0.0018 at 1,000 examples, as in an earlier run of 8 "
         "repeats, and grow by a quarter of that a unit of ln N; repeats scatter as they did there",
         rival="the same gains at every size",
         frame=digits_trained,
         stated={"quick": (0.115, 0.01), "paper": (1.0, 0.03)},
     ),
-    "momentum": Worlds(
+    "momentum": Simulation(
         prediction="the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum",
         rival="the same gain with momentum",
         frame=with_momentum,
         stated={"quick": (0.985, 0.015), "paper": (1.0, 0.04)},
     ),
-    "subsampled": Worlds(
+    "subsampled": Simulation(
         prediction="half the gain of a pilot of 8 repeats, scattered as there",
         rival="no gain",
         frame=of_batches,
         stated={"quick": (1.0, 0.015), "paper": (1.0, 0.025)},
     ),
-    "quadratic": Worlds(
+    "quadratic": Simulation(
         prediction="the runs follow their exact law, under common noise",
         rival="Theorem 4.5's schedule ends where the uniform one does",
         frame=quadratics,
         stated={"quick": (0.95, 0.0), "paper": (0.985, 0.0)},
     ),
-    "erub_gain": Worlds(
+    "erub_gain": Simulation(
         prediction="the bounds are what they are; nothing is random",
         rival="the gain grows with ln N by a fifth less",
         frame=bounds,

@@ -1,4 +1,4 @@
-"""Worlds in which the rules of drift escape's experiments are simulated: the paper's, and the nearest rival to it."""
+"""Simulation in which the rules of drift escape's experiments are simulated: the paper's, and the nearest rival to it."""
 
 import math
 from functools import cache
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Spec, Worlds
+from dpnotes.experiments import Spec, Simulation
 from dpnotes.papers.drift_escape.experiments import (
     audit,
     clients,
@@ -230,57 +230,57 @@ _NOT_SIMULATED = (
 
 
 WORLDS = {
-    "returned_point": Worlds(
+    "returned_point": Simulation(
         prediction="the error on the ladder is proportional to psi, that on hills is the linear theory's; attempts "
         "leave in 0.77 at 10 dimensions to 0.55 at 1,000, as in a pilot, and fail independently; errors scatter by 0.2",
         rival="the error falls as psi^0.85 on the ladder, by an exponent that is 0.1 less than the theory's on hills",
         frame=returned,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    "repeats": Worlds(
+    "repeats": Simulation(
         prediction="attempts with fresh noise or forced gradients fail independently, those with a restored state as "
         "in 50,000 runs of an earlier seed",
         rival="after a failure an attempt with a forced gradient fails twice as often",
         frame=repeated,
         stated={"quick": (0.995, 0.0), "paper": (0.97, 0.0)},
     ),
-    "step_size": Worlds(
+    "step_size": Simulation(
         prediction="growth is the expectation, and scatters as sums of independent steps do",
         rival="batches are worth half as much again, so that boundaries are at 1.5 times the step",
         frame=grown,
         stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
     ),
-    "audit": Worlds(
+    "audit": Simulation(
         prediction="the printed versions cost what densities say, and audits miss in 1 of 100",
         rival="the printed versions cost what is claimed",
         frame=audited,
         stated={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
     ),
-    "clients": Worlds(
+    "clients": Simulation(
         prediction="the exponent of the squared error in m is -1; runs scatter by 0.2, as in the stored results",
         rival="the exponent is -0.9",
         frame=averaged,
         stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
     ),
-    "sharing": Worlds(
+    "sharing": Simulation(
         prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
         rival="each regime has the other one's exponent",
         frame=shared,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    "selection": Worlds(
+    "selection": Simulation(
         prediction="the exponent is 6/13 less 0.02 at these dimensions; errors scatter as in the stored results",
         rival="noise for one release in place of T, and the exponent 0.89",
         frame=selected,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    "mnist_clients": Worlds(
+    "mnist_clients": Simulation(
         prediction="gradient norms are alike, whatever clients hold; ratios scatter by 0.14, as in the stored results",
         rival="norms are larger by 1.3 where clients disagree most",
         frame=disagreeing,
         stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
     ),
-    "sensing": Worlds(
+    "sensing": Simulation(
         prediction="a SPIDER leaves a tenth of the others' risk; logarithms scatter by 0.3 to 0.6, as in pilots; one "
         "start in eight is slow for all",
         rival="all methods leave the same",

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Spec, Worlds
+from dpnotes.experiments import Spec, Simulation
 from dpnotes.papers.goldstein.experiments import complexity, generalisation, mnist, orders, sensitivity, tree
 
 
@@ -166,37 +166,37 @@ def mnist_frame(spec: Spec, generator: np.random.Generator, right: bool) -> pd.D
 
 
 WORLDS = {
-    "tree": Worlds(
+    "tree": Simulation(
         prediction="exact variances; mean squares scatter as in the quick result",
         rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1",
         frame=tree_frame,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    "sensitivity": Worlds(
+    "sensitivity": Simulation(
         prediction="the sharp norm, and increments in proportion to the move; lengths scatter as in the quick result",
         rival="the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent",
         frame=sensitivity_frame,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    "generalisation": Worlds(
+    "generalisation": Simulation(
         prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
         rival="the same, but those where one trained fall as n^(-1/3)",
         frame=generalisation_frame,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    "complexity": Worlds(
+    "complexity": Simulation(
         prediction="norms and their scatter are those of the quick result, at the nearest of its dimensions",
         rival="the same, but in one of the comparisons the plain norm is the variance-reduced one",
         frame=complexity_frame,
         stated={"quick": (1.0, 0.005), "paper": (1.0, 0.005)},
     ),
-    "orders": Worlds(
+    "orders": Simulation(
         prediction="calls as d^2: the excess over the norm of gradients depends on m / d^2, with the quick scatter",
         rival="calls as d, our accounting: it depends on m / d, as in the quick result",
         frame=orders_frame,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    "mnist": Worlds(
+    "mnist": Simulation(
         prediction="paired differences of logarithms with the means and the scatter of the quick result",
         rival="the same with means of 0",
         frame=mnist_frame,

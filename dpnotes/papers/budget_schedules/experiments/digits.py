@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -14,9 +14,6 @@ from dpnotes.problems import preprocessing
 from dpnotes.problems.datasets.dataset import Dataset, gaussian_like, keep_classes, subset
 from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
 from dpnotes.problems.networks import TwoLayerNetwork
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SETTING = {
     "classes": [3, 5],
@@ -102,12 +99,12 @@ def in_parts(count: int, together: int) -> list[list[int]]:
     return [list(range(first, min(first + together, count))) for first in range(0, count, together)]
 
 
-def loss_of_finished(frame: "pd.DataFrame") -> "pd.Series":
+def loss_of_finished(frame: pd.DataFrame) -> pd.Series:
     """Training losses, infinite where a run did not finish."""
     return frame["train_loss"].where(frame["finished"] & np.isfinite(frame["train_loss"]), np.inf)
 
 
-def lost(frame: "pd.DataFrame") -> int:
+def lost(frame: pd.DataFrame) -> int:
     """How many runs did not finish."""
     return int((~frame["finished"] | ~np.isfinite(frame["train_loss"])).sum())
 

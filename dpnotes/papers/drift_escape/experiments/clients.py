@@ -1,15 +1,15 @@
 """What m clients are worth: the error of their mean, with and without disagreement, along the path of drift escape."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Context, Decision, Experiment, Spec
+from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.spec import FLOAT64, Cell
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import TiltedSamples
@@ -19,9 +19,6 @@ from dpnotes.papers.drift_escape.clients import clients_of
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = (
     "Lemma 9: the squared error of the server's estimate is 1/m of that of one client, whether it is of the examples' "
@@ -33,7 +30,7 @@ RULE = (
     "chance of 0.998, all four with 0.99; with exponents of -1/2, or with a floor of a tenth of one client's error "
     "(about -0.5), none is."
 )
-COMMON: dict[str, Any] = {
+PARAMETERS: dict[str, Any] = {
     "decision_rule": RULE,
     "seed": "clients",
     "dim": 20,
@@ -49,9 +46,10 @@ COMMON: dict[str, Any] = {
     "block": 4,  # clients that are added up first, wherever they are computed
     # Of the mechanism's noise over its sensitivity: so little that examples decide the error, and so much that it does.
     "multipliers": {"examples": 0.01, "mechanism": 5.0},
+    "clients": Each([1, 2, 4, 16, 64], [1, 4, 16, 64, 256]),
+    "repeats": Each(100, 400),
 }
-QUICK = Spec("drift_escape", "clients", "quick", {**COMMON, "clients": [1, 2, 4, 16, 64], "repeats": 100})
-PAPER = Spec("drift_escape", "clients", "paper", {**COMMON, "clients": [1, 4, 16, 64, 256], "repeats": 400})
+QUICK, PAPER = profiles("drift_escape.clients", PARAMETERS)
 
 
 def cells(spec: Spec) -> list[Cell]:
@@ -125,7 +123,7 @@ def _samples(data: VirtualData, apart: Tensor, runs: int, members: range) -> Til
     return TiltedSamples(VirtualSamples(data, 10**15), apart[members.start : members.stop].repeat(runs, 1))
 
 
-def exponents(frame: "pd.DataFrame") -> dict[str, Any]:
+def exponents(frame: pd.DataFrame) -> dict[str, Any]:
     """The exponent of the squared error in m, by what makes it and whether clients disagree."""
     found = {}
     for (noise, tilted), part in frame.groupby(["noise", "tilted"], sort=False):
@@ -135,7 +133,7 @@ def exponents(frame: "pd.DataFrame") -> dict[str, Any]:
     return found
 
 
-def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
+def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     """The rule in the spec."""
     found = exponents(frame)
     facts = "; ".join(f"{name}: {slope}" for name, slope in found.items())
@@ -147,15 +145,28 @@ def decide(frame: "pd.DataFrame", spec: Spec) -> Decision:
     return Decision("reproduced" if inside else "undecided", f"exponents in m {facts}")
 
 
-EXPERIMENT = Experiment(
-    paper="drift_escape",
-    name="clients",
-    title="Lemma 9: the error of a mean of clients, alike or not",
-    question="What are m clients worth that add noise of their own?",
-    specs={"quick": QUICK, "paper": PAPER},
-    cells=cells,
-    run_cell=run_cell,
-    decide=decide,
-    tolerances=FLOAT64,
+# ---------------------------------------------------------------- simulated results
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+    """Mean squared errors that fall as a power of m, and scatter by 0.2 from run to run as in the stored results."""
+    parts = []
+    for cell in cells(spec):
+        mean = cell["clients"] ** (-1.0 if right else -0.9)
+        error = mean * np.exp(generator.normal(0, 0.2, spec["repeats"]))
+        steps = spec["steps"]
+        parts.append(pd.DataFrame({**cell, "repeat": np.arange(len(error)), "error": error, "steps": steps}))
+    return pd.concat(parts, ignore_index=True)
+
+
+EXPERIMENT = study(
+    [QUICK, PAPER],
+    "Lemma 9: the error of a mean of clients, alike or not",
+    "What are m clients worth that add noise of their own?",
+    (cells, run_cell, decide),
+    simulation=Simulation(
+        prediction="the exponent of the squared error in m is -1; runs scatter by 0.2, as in the stored results",
+        rival="the exponent is -0.9",
+        frame=simulated,
+        stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
+    ),
     distributed=True,
 )

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,7 @@ RULE = (
     "Undecided otherwise."
 )
 # sigma^2 / (B Delta^2) in multiples of what Theorem 3.4 allows.
-PARAMETERS: dict[str, Any] = {
+PARAMETERS = {
     "decision_rule": RULE,
     "seed": "appendix c",
     "num_examples": 6e4,

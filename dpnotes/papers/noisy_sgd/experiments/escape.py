@@ -34,7 +34,7 @@ EARLIER_RULE = (
     "is up to 0.75%. What it says stands beside."
 )
 _NOT_QUADRATIC = 0.001
-PARAMETERS: dict[str, Any] = {
+PARAMETERS = {
     "decision_rule": RULE,
     "earlier_rule": EARLIER_RULE,
     "seed": "escape, second",

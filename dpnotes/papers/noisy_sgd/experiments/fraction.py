@@ -1,7 +1,6 @@
 """Theorem 3.4: at least half of the iterates are alpha-SOSPs; and what more noise, less noise and none do to that."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ RULE = (
     "some number of examples, or a run without noise has one. Undecided otherwise. Further multiples of the noise, at "
     "the same step size and number of steps, are shown and decide nothing."
 )
-PARAMETERS: dict[str, Any] = {
+PARAMETERS = {
     "decision_rule": RULE,
     "seed": "fraction",
     "epsilon": 1.0,

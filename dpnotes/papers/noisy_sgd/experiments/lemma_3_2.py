@@ -25,7 +25,7 @@ RULE = (
     "smallest none, and the privacy by Assumption B alone is within the nominal epsilon. Not reproduced if a median "
     "is off by more than twice that, or no run exceeds C at the largest dimension. Undecided otherwise."
 )
-PARAMETERS: dict[str, Any] = {
+PARAMETERS = {
     "decision_rule": RULE,
     "seed": "lemma 3.2",
     "epsilon": 1.0,

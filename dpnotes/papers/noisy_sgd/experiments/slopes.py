@@ -32,7 +32,7 @@ EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 # for many, so further runs make up for the shorter lever.
 # From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
 # among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
-PARAMETERS: dict[str, Any] = {
+PARAMETERS = {
     "decision_rule": RULE,
     "earlier_rule": EARLIER_RULE,
     "seed": "slopes, second",

@@ -20,21 +20,10 @@ from dpnotes.experiments.spec import (
     Spec,
 )
 from dpnotes.experiments.store import Result, clean, decide_again, load, outstanding, results_folder
-from dpnotes.experiments.sweeps import (
-    Each,
-    columns_of,
-    grid,
-    mean_interval,
-    profiles,
-    proportion,
-    spaced,
-    stacked,
-    study,
-)
 
 __all__ = [
-    "FLOAT32", "FLOAT64", "NOT_STATED", "Cell", "Chances", "Context", "Cost", "Decision", "Each", "Experiment",
-    "PaperFigure", "Result", "Setting", "Simulation", "Spec", "bring", "clean", "columns_of", "decide_again", "export",
-    "grid", "keep", "load", "mean_interval", "outstanding", "parse_memory", "profiles", "proportion", "results_folder",
-    "run", "simulate", "spaced", "stacked", "stating", "status", "study", "verify", "wanting",
+    "FLOAT32", "FLOAT64", "NOT_STATED", "Cell", "Chances", "Context", "Cost", "Decision", "Experiment",
+    "PaperFigure", "Result", "Setting", "Simulation", "Spec", "bring", "clean", "decide_again", "export",
+    "keep", "load", "outstanding", "parse_memory", "results_folder",
+    "run", "simulate", "stating", "status", "verify", "wanting",
 ]  # fmt: skip

@@ -1,8 +1,9 @@
 """Parts of a study: specs of two profiles from one list of parameters, cells of a grid, columns of runs, intervals."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from dpnotes.experiments.chances import Simulation
+Rows = Iterator[Any]  # what a generator of rows or columns gives
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,9 @@ def profiles(
 
 def study(
     specs: Sequence[Spec],
+    functions: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
     title: str,
     question: str,
-    functions: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
     *,
     simulation: "Simulation | None" = None,
     tolerances: Mapping[str, float | None] = FLOAT64,
@@ -66,9 +68,9 @@ def study(
 
     Args:
       specs: one a profile.
+      functions: `cells`, `run_cell` and `decide`.
       title: as `Experiment`.
       question: as `Experiment`.
-      functions: `cells`, `run_cell` and `decide`.
       simulation: of its results, in which the rule is tried out.
       tolerances: as `Experiment`; of float64 if not given.
       **more: further fields of `Experiment`.
@@ -101,11 +103,40 @@ def columns_of(names: str, rows: Sequence[Sequence[Any]]) -> dict[str, np.ndarra
     return {name: np.array([row[place] for row in rows]) for place, name in enumerate(names.split())}
 
 
-def stacked(parts: Iterable[Mapping[str, Any]]) -> "pd.DataFrame":
-    """One frame of several mappings of columns, one below the other; a scalar stands for a constant column."""
-    import pandas as pd
+def stacked(draw: "Callable[..., Iterable[Any]]") -> "Callable[..., pd.DataFrame]":
+    """Decorator of a generator of column mappings or frames: the frame with one below the other.
 
-    return pd.concat([pd.DataFrame(dict(part)) for part in parts], ignore_index=True)
+    >>> @stacked
+    ... def draw(count):
+    ...     for dim in (2, 3):
+    ...         yield {"dim": dim, "repeat": range(count)}
+    >>> draw(2)["dim"].tolist()
+    [2, 2, 3, 3]
+    """
+
+    @wraps(draw)
+    def frame(*given: Any, **named: Any) -> "pd.DataFrame":
+        import pandas as pd
+
+        return pd.concat([pd.DataFrame(part) for part in draw(*given, **named)], ignore_index=True)
+
+    return frame
+
+
+def tabulated(rows: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[..., pd.DataFrame]":
+    """Decorator of a generator of rows: the frame of all rows.
+
+    >>> tabulated(lambda: [{"knob": "n", "slope": -0.5}])()["slope"].tolist()
+    [-0.5]
+    """
+
+    @wraps(rows)
+    def frame(*given: Any, **named: Any) -> "pd.DataFrame":
+        import pandas as pd
+
+        return pd.DataFrame(list(rows(*given, **named)))
+
+    return frame
 
 
 def spaced(low: float, high: float, count: int) -> list[float]:

@@ -9,8 +9,9 @@ import pytest
 from scipy import stats
 
 from dpnotes.cli.catalogue import all_experiments
-from dpnotes.experiments import Chances, Decision, Experiment, Simulation, Spec, simulate, study
+from dpnotes.experiments import Chances, Decision, Experiment, Simulation, Spec, simulate
 from dpnotes.experiments.chances import SIMULATIONS
+from dpnotes.experiments.sweeps import study
 
 EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments()}
 PAIRS = [(name, profile) for name, experiment in EXPERIMENTS.items() for profile in experiment.specs]
@@ -34,7 +35,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 def coin(repeats: int = 1, stated: tuple[float, float] = (0.9, 0.1)) -> Experiment:
     simulation = Simulation(prediction="heads in 9 of 10", rival="in 1 of 10", frame=toss, stated={"quick": stated})
     functions = (lambda spec: [{"cell": 0}], lambda *_: {"heads": True}, decide)
-    return study([coin_spec(repeats)], "A coin", "Heads?", functions, simulation=simulation)
+    return study([coin_spec(repeats)], functions, "A coin", "Heads?", simulation=simulation)
 
 
 def is_plausible(stated: Chances, found: Chances) -> bool:

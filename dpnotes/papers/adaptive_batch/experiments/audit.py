@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Guarantee, Relation
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, profiles, study
 from dpnotes.guarantees import Basis
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import account, epsilon_to_rho
@@ -243,9 +244,9 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Privacy audit of stochastic Spider, as printed and as corrected",
     "Which of the printed lines are not private, and does the corrected algorithm keep its claim?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
         rival="one printed line is private after all",

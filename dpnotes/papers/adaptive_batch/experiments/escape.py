@@ -5,7 +5,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -113,12 +114,12 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()
 
 
-def boundaries(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def boundaries(frame: pd.DataFrame) -> Rows:
     """One row a row of the map: where the exponent changes its sign, over the prediction; NaN unless it does so once.
 
     The exponent over eta lambda is `1 - 1 / ratio` to first order, so it is interpolated against `1 / ratio`.
     """
-    rows = []
     for (law, row, curvature), part in summary(frame).groupby(["law", "row", "curvature"], sort=False):
         part = part.sort_values("ratio")
         inverse, exponent = 1 / part["ratio"].to_numpy(), (part["exponent"] / part["step_size"]).to_numpy()
@@ -128,8 +129,7 @@ def boundaries(frame: pd.DataFrame) -> pd.DataFrame:
             i = int(changes[0])
             share = exponent[i] / (exponent[i] - exponent[i + 1])
             found = 1 / (inverse[i] + share * (inverse[i + 1] - inverse[i]))
-        rows.append({"law": law, "row": row, "curvature": curvature, "boundary": found})
-    return pd.DataFrame(rows)
+        yield {"law": law, "row": row, "curvature": curvature, "boundary": found}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -156,7 +156,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Exponents of random walks of logarithms, to first order; the rival's boundary is at half as large batches again.
 
     A step of the logarithm has the mean `eta lambda (1 - 1 / ratio)` and the variance `2 eta lambda / ratio`. One coin
@@ -165,7 +166,6 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
     """
     from scipy.stats import norm
 
-    parts = []
     for cell in cells(spec):
         lam, row = cell["curvature"], f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M"
         for size, step in points(spec, cell):
@@ -178,21 +178,18 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
             # The second term is of walks that are below the height again at the end.
             passed = norm.sf((height - mean * steps) / length)
             passed += np.exp(min(2 * height * mean / std**2, 700)) * norm.sf((height + mean * steps) / length)
-            parts.append(
-                pd.DataFrame({"repeat": np.arange(count)}).assign(
+            yield pd.DataFrame({"repeat": np.arange(count)}).assign(
                     law=cell["law"], row=row, curvature=lam, batch=size, step_size=step, ratio=ratio,
                     exponent=mean + std / steps**0.5 * generator.standard_normal(count),
                     escaped=generator.random(count) < min(passed, 1.0),
-                )
-            )  # fmt: skip
-    return pd.concat(parts, ignore_index=True)
+                )  # fmt: skip
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Escape from a saddle against batch size: the counterexample to Lemma 3.3",
     "Which batches let descent at the step size 1 / M leave a saddle of curvature -lambda?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="exponents are those of the first order in lambda, and logarithms of lengths are random walks",
         rival="the same, with the sign's change at 1.5 times the predicted boundary",

@@ -9,7 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.papers.adaptive_batch.algorithms import Parameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.random.streams import Streams
@@ -180,33 +181,30 @@ _ERRORS = {
 }  # fmt: skip
 
 
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Errors with gamma laws; in the rival's world those of the printed lines with the tree grow by half."""
 
     def squares(mean: float, variation: float) -> np.ndarray:
         return generator.gamma(variation**-2, mean * variation**2, spec["repeats"])
 
-    parts = []
     for cell in cells(spec):
         tree, printed = cell["tree"], cell["as_printed"]
         first, first_scatter, last, last_scatter = _ERRORS[spec.profile][tree, printed]
         if tree and printed and not right:
             last = 1.5 * first
         for perturbed in (True, False):
-            parts.append(
-                pd.DataFrame({"early": squares(first, first_scatter), "late": squares(last, last_scatter)}).assign(
+            yield pd.DataFrame({"early": squares(first, first_scatter), "late": squares(last, last_scatter)}).assign(
                     tree=tree, as_printed=printed, perturbed=perturbed, left=perturbed or tree, middle=first, fresh=2,
                     windows=188,
-                )
-            )  # fmt: skip
-    return pd.concat(parts, ignore_index=True)
+                )  # fmt: skip
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "What stochastic Spider needs: saddle perturbation, tree, and a drift that is not reset",
     "Does the perturbation matter beside the tree's noise, and what does the printed reset of the drift do?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="errors grow as in stored results, whose scatter over runs is that of gamma laws",
         rival="the same, but with the tree and the printed lines the squared error grows 1.5 times",

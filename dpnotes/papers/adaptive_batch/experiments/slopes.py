@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.papers.adaptive_batch.experiments.ramps import Parameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
@@ -256,27 +257,25 @@ def fits(frame: pd.DataFrame, corrected: bool = True) -> dict[str, Slope]:
     return found
 
 
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def summary(frame: pd.DataFrame) -> Rows:
     """One row a law: slope, interval, exponent, the plain slope, steps, fresh gradients, and errors over gamma."""
-    rows, plain = [], fits(frame, corrected=False)
+    plain = fits(frame, corrected=False)
     for law, fit in fits(frame).items():
         part = frame[frame["law"] == law]
-        rows.append(
-            {
-                "law": law,
-                "slope": fit.slope,
-                "low": fit.low,
-                "high": fit.high,
-                "exponent": {**EXPONENTS, **SWEEPS}[law],
-                "plain": plain[law].slope,
-                "decades": fit.decades,
-                "most_steps": part["steps"].max(),
-                "least_fresh": part["fresh"].min(),
-                "largest_error": part["error"].max(),
-                "typical_error": part["typical_error"].mean(),
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "law": law,
+            "slope": fit.slope,
+            "low": fit.low,
+            "high": fit.high,
+            "exponent": {**EXPONENTS, **SWEEPS}[law],
+            "plain": plain[law].slope,
+            "decades": fit.decades,
+            "most_steps": part["steps"].max(),
+            "least_fresh": part["fresh"].min(),
+            "largest_error": part["error"].max(),
+            "typical_error": part["typical_error"].mean(),
+        }
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -322,10 +321,10 @@ _NEXT_ORDER = {
 _SCATTER, _SCATTER_OF_LARGEST = 0.02, 0.17
 
 
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Samples by the laws, in proportion to the amplitude of each run; in the rival's world one law is off."""
     exponents = {**EXPONENTS, **SWEEPS} | ({} if right else {"private": -2.1})
-    parts = []
     for cell in cells(spec):
         law, alpha = cell["law"], cell["accuracies"][0] / spec["ratio"]
         pairs = [(accuracy, epsilon) for accuracy in cell["accuracies"] for epsilon in cell["epsilons"]]
@@ -342,15 +341,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
             scatter = np.where(knob == knob.max(), _SCATTER_OF_LARGEST, _SCATTER)
         amplitude = np.log(spec["spread"]) * generator.random(len(part))
         logs = exponents[law] * np.log(knob) + order + amplitude + scatter * generator.standard_normal(len(part))
-        parts.append(part.assign(used=np.exp(logs), reached=True, error=0.7, typical_error=0.2, steps=1, fresh=4))
-    return pd.concat(parts, ignore_index=True)
+        yield part.assign(used=np.exp(logs), reached=True, error=0.7, typical_error=0.2, steps=1, fresh=4)
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Samples until a second-order stationary point: six methods against gamma, and against d and epsilon",
     "Do adaptive batches with the tree need gamma^-2 samples where SPIDER or either alone needs gamma^(-7/3)?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="the eight laws with their next orders, in proportion to the amplitude, 2% of scatter beside it",
         rival="the same, but -2.1 for adaptive batches with the tree, a third of the way back to SPIDER",

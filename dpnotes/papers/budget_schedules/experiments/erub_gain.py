@@ -5,7 +5,8 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, stacked, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.calculators import GAIN, ZCDP
 
 RULE = (
@@ -51,24 +52,21 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     return {"num_examples": sizes, "condition_number": np.full(count, cell["condition_number"]), **gain}
 
 
-def growth(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def growth(frame: pd.DataFrame) -> Rows:
     """One row a condition number: growth of the gain a unit of ln N over the last decade, and what is predicted."""
-    rows = []
     for kappa, part in frame.groupby("condition_number"):
         gamma = 1 - 1 / float(kappa)  # type: ignore[arg-type]
         size, gain = part["num_examples"].to_numpy(dtype=np.float64), part["integer_gain"].to_numpy()
         noise = float(kappa) ** 2 * part["alpha"].to_numpy()  # type: ignore[arg-type]
         decade = (size >= size[-1] / 10.01) & (noise < 1e-4)
-        rows.append(
-            {
-                "condition_number": kappa,
-                "smallest_gain": gain.min(),
-                "largest_fall": (1 - gain[1:] / gain[:-1])[noise[:-1] < 1].max(initial=0.0),
-                "growth": np.polyfit(np.log(size[decade]), gain[decade], 1)[0] if decade.sum() >= 3 else np.nan,
-                "predicted": -2 * float(kappa) * (1 - np.sqrt(gamma)) ** 2 / np.log(gamma),  # type: ignore[arg-type]
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "condition_number": kappa,
+            "smallest_gain": gain.min(),
+            "largest_fall": (1 - gain[1:] / gain[:-1])[noise[:-1] < 1].max(initial=0.0),
+            "growth": np.polyfit(np.log(size[decade]), gain[decade], 1)[0] if decade.sum() >= 3 else np.nan,
+            "predicted": -2 * float(kappa) * (1 - np.sqrt(gamma)) ** 2 / np.log(gamma),  # type: ignore[arg-type]
+        }
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -91,7 +89,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 @lru_cache(maxsize=4)
 def _bounds(spec_json: str) -> pd.DataFrame:
     spec = Spec.from_json(spec_json)
-    return stacked(run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells(spec))
+    return stacked(lambda: (run_cell(spec, cell, Context("cpu", 10**9)) for cell in cells(spec)))()
 
 
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
@@ -102,9 +100,9 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Gain of dynamic over uniform schedules, by the bounds",
     "Do the bounds of Theorems 4.3 and 4.5, at their exact minima, differ by a factor ln N?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="the bounds are what they are; nothing is random",
         rival="the gain grows with ln N by a fifth less",

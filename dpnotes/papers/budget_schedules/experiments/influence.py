@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -152,7 +153,8 @@ def _mnist() -> Dataset:
     return load_mnist()
 
 
-def summary(frame: pd.DataFrame, level: float = 0.05, num_bootstrap: int = 1000) -> pd.DataFrame:
+@tabulated
+def summary(frame: pd.DataFrame, level: float = 0.05, num_bootstrap: int = 1000) -> Rows:
     """One row a reading, with its verdict by the rule.
 
     Columns: the reading; influence at the first and last probed step; the least of the mean influences in standard
@@ -165,7 +167,6 @@ def summary(frame: pd.DataFrame, level: float = 0.05, num_bootstrap: int = 1000)
     generator = np.random.default_rng(0)
     readings, tests, freedom = frame.groupby(READING), frame.groupby([*READING, "step"]), frame["repeat"].nunique() - 1
     below = -float(stats.t.isf(level / tests.ngroups, freedom))
-    rows = []
     for reading, part in readings:
         table = part.pivot(index="repeat", columns="step", values="influence")
         steps, mean, error = table.columns.to_numpy(dtype=np.float64), table.mean().to_numpy(), table.sem().to_numpy()
@@ -180,8 +181,7 @@ def summary(frame: pd.DataFrame, level: float = 0.05, num_bootstrap: int = 1000)
         row["low"], row["high"] = np.quantile(finite, [0.025, 0.975]) if np.isfinite(slopes[0]) else (np.nan, np.nan)
         # A resample with an influence below 0 is none that an exponential fits.
         row["exponential"] = float((np.nan_to_num(fits[1:], nan=-np.inf) > straight[1:]).mean())
-        rows.append(row | {"verdict": _verdict(row)})
-    return pd.DataFrame(rows)
+        yield row | {"verdict": _verdict(row)}
 
 
 def _verdict(row: "dict[str, float]") -> str:
@@ -228,9 +228,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Influence 0.98^(T - t), or a straight line between the same ends, with the scatter of pilots of 3 repeats."""
-    parts = []
     for cell in cells(spec):
         steps = np.array(probes(spec, cell["num_steps"]), dtype=np.float64)
         mean = 0.98 ** (cell["num_steps"] - steps)
@@ -240,15 +240,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
         scatter = np.hypot(0.1 * mean, 0.05) * generator.standard_normal((spec["repeats"], len(steps)))
         repeats, step = np.meshgrid(np.arange(spec["repeats"]), steps.astype(np.int64), indexing="ij")
         columns = {"repeat": repeats.ravel(), "step": step.ravel(), "influence": (mean + scatter).ravel()}
-        parts.append(pd.DataFrame({**cell, **columns, "finished": True}))
-    return pd.concat(parts, ignore_index=True)
+        yield {**cell, **columns, "finished": True}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Figure 1, left: influence of each step's noise, by retraining",
     "Does the influence of a step's noise on the final loss grow exponentially with the step?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
         "twentieth of the last one, as in pilots of 3 repeats",

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.core import Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
 from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
@@ -141,34 +142,31 @@ def _plans(spec: Spec, cell: Cell, rho: float) -> list[tuple[str, float, NoiseSc
     ]
 
 
-def differences(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def differences(frame: pd.DataFrame) -> Rows:
     """Exponential minus uniform over common seeds, with 95% intervals, for both ways of choosing the steps.
 
     "auxiliary" is the main result. "private" chooses each schedule's number of steps on the private training loss of
     the even repeats and reports the odd ones; that choice is not accounted for.
     """
     main = frame[frame["stage"] == "main"]
-    rows = []
     for size, part in main.groupby("num_examples"):
         for choice in ("auxiliary", "private"):
             picked = {kind: _picked(part[part["schedule"] == kind], choice) for kind in ("exponential", "uniform")}
             for metric in ("train_loss", "test_accuracy"):
                 values = {kind: table.set_index("repeat")[metric] for kind, table in picked.items()}
                 mean, low, high = digits.interval((values["exponential"] - values["uniform"]).to_numpy())
-                rows.append(
-                    {
-                        "num_examples": size,
-                        "choice": choice,
-                        "metric": metric,
-                        "exponential": values["exponential"].mean(),
-                        "uniform": values["uniform"].mean(),
-                        "difference": mean,
-                        "low": low,
-                        "high": high,
-                        "repeats": len(values["uniform"]),
-                    }
-                )
-    return pd.DataFrame(rows)
+                yield {
+                    "num_examples": size,
+                    "choice": choice,
+                    "metric": metric,
+                    "exponential": values["exponential"].mean(),
+                    "uniform": values["uniform"].mean(),
+                    "difference": mean,
+                    "low": low,
+                    "high": high,
+                    "repeats": len(values["uniform"]),
+                }
 
 
 def _picked(part: pd.DataFrame, choice: str) -> pd.DataFrame:
@@ -229,9 +227,9 @@ def _over_sizes(frame: pd.DataFrame) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Gains in loss and accuracy that grow with ln N, or are the same at all sizes; paired scatter of the quick run."""
-    parts = []
     for size in spec["num_examples"]:
         growth = 1 + np.log(size / 1000) / 4 if right else 1.0
         shrunk = (size / 1000) ** -0.6
@@ -252,15 +250,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
                     }
                     found = {"num_examples": size, "schedule": kind, "num_steps": num_steps, "all_steps": all_steps}
                     found |= {"chosen": num_steps == 100, "finished": True, "stage": "main"}
-                    parts.append(pd.DataFrame({**found, "repeat": first + np.arange(count), **columns}))
-    return pd.concat(parts, ignore_index=True)
+                    yield {**found, "repeat": first + np.arange(count), **columns}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (tuning_cells, run_cell, decide),
     "Figure 1, middle and right: exponential against uniform schedules on MNIST35",
     "Does an exponentially decaying schedule train better than a uniform one, the more so the more data?",
-    (tuning_cells, run_cell, decide),
     simulation=Simulation(
         prediction="the gains in loss and accuracy are 0.008 and 0.0018 at 1,000 examples, as in an earlier run of 8 "
         "repeats, and grow by a quarter of that a unit of ln N; repeats scatter as they did there",

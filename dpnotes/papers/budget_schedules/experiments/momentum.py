@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from dpnotes.core import Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, momentum_schedule, private_gradient_descent
 from dpnotes.papers.budget_schedules.experiments import digits
 from dpnotes.privacy.accounting import epsilon_to_rho
@@ -114,13 +115,14 @@ def gains(frame: pd.DataFrame, metric: str = "train_loss") -> pd.DataFrame:
     return table["uniform"] - table["dynamic"]
 
 
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def summary(frame: pd.DataFrame) -> Rows:
     """One row a metric and a comparison: its mean over common seeds, with its 95% interval.
 
     The gains at each momentum, the gain without momentum less that with it, and what momentum changes by itself under
     the uniform schedule (without less with).
     """
-    main, rows = frame[frame["stage"] == "main"], []
+    main = frame[frame["stage"] == "main"]
     least, most = main["momentum"].min(), main["momentum"].max()
     for metric in ("train_loss", "test_accuracy"):
         gain = gains(frame, metric)
@@ -133,8 +135,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
         }
         for name, values in compared.items():
             mean, low, high = digits.interval(values.to_numpy())
-            rows.append({"metric": metric, "comparison": name, "mean": mean, "low": low, "high": high})
-    return pd.DataFrame(rows)
+            yield {"metric": metric, "comparison": name, "mean": mean, "low": low, "high": high}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -158,26 +159,25 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """A gain that momentum halves, or leaves as it is; gain and scatter without momentum are those of pilots."""
     small = spec["num_hidden"] < 1000
     gain, scatter = (0.0124, 0.0042) if small else (0.0078, 0.0018)
-    parts = []
     for momentum in spec["momenta"]:
         level = 0.15 + 0.013 * generator.standard_normal(spec["repeats"])
         gained = (gain / 2 if momentum and right else gain) + scatter * generator.standard_normal(spec["repeats"])
         for kind, loss in (("uniform", level), ("dynamic", level - gained)):
             columns = {"repeat": np.arange(spec["repeats"]), "train_loss": loss, "test_accuracy": 1 - loss}
             found = {"stage": "main", "momentum": momentum, "schedule": kind, "finished": True}
-            parts.append(pd.DataFrame({**found, **columns}))
-    return pd.concat(parts, ignore_index=True)
+            yield {**found, **columns}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (tuning_cells, run_cell, decide),
     "Section 4.2, trained: a dynamic schedule with momentum and without",
     "Does a dynamic schedule gain less where momentum averages the gradients?",
-    (tuning_cells, run_cell, decide),
     simulation=Simulation(
         prediction="the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum",
         rival="the same gain with momentum",

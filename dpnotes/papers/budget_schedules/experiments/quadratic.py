@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Status
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence, uniform
@@ -153,7 +154,8 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def slopes(frame: pd.DataFrame, level: float = 0.9875) -> pd.DataFrame:
+@tabulated
+def slopes(frame: pd.DataFrame, level: float = 0.9875) -> Rows:
     """Slope of ln(excess risk) against ln(num_examples) for each schedule, its interval at `level`, the prediction.
 
     A slope is linear in the logarithms of the means. To first order so is what a repeat adds to it, and its mean has a
@@ -161,7 +163,6 @@ def slopes(frame: pd.DataFrame, level: float = 0.9875) -> pd.DataFrame:
     """
     from scipy import stats
 
-    rows = []
     for name, part in frame.groupby("schedule", sort=False):
         table = part.pivot(index="repeat", columns="num_examples", values="excess_risk")
         log_size = np.log(table.columns.to_numpy(dtype=np.float64))
@@ -171,8 +172,7 @@ def slopes(frame: pd.DataFrame, level: float = 0.9875) -> pd.DataFrame:
         error = float(stats.sem(table.to_numpy() / mean @ weights)) * stats.t.isf((1 - level) / 2, len(table) - 1)
         predicted = part.groupby("num_examples")["predicted"].first().to_numpy()
         row = {"schedule": name, "slope": slope, "low": slope - error, "high": slope + error}
-        rows.append(row | {"predicted": float(np.log(predicted) @ weights)})
-    return pd.DataFrame(rows)
+        yield row | {"predicted": float(np.log(predicted) @ weights)}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -234,9 +234,9 @@ def _exact(spec_json: str, num_examples: int) -> tuple[np.ndarray, np.ndarray, n
     return curvature, mean, root, facts
 
 
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The law of the runs itself; in the rival's world Theorem 4.5's runs end where uniform ones of other noise do."""
-    parts = []
     for size in spec["num_examples"]:
         curvature, mean, root, facts = _exact(spec.json, size)
 
@@ -251,15 +251,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
         for place, name in enumerate(SCHEDULES):
             columns = {key: values[place] for key, values in facts.items()}
             repeats = {"repeat": np.arange(spec["repeats"]), "excess_risk": risk[:, place], "finished": True}
-            parts.append(pd.DataFrame({"num_examples": size, "schedule": name, **repeats, **columns}))
-    return pd.concat(parts, ignore_index=True)
+            yield {"num_examples": size, "schedule": name, **repeats, **columns}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Quadratic: exact expected excess risk, simulated and bounded",
     "Does noisy descent do what the algebra says, and does a dynamic schedule beat a uniform one?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="the runs follow their exact law, under common noise",
         rival="Theorem 4.5's schedule ends where the uniform one does",

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -137,15 +138,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     }
 
 
-def summary(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def summary(frame: pd.DataFrame) -> Rows:
     """One row a metric: both means, and exponential minus uniform over common seeds with its 95% interval."""
-    main, rows = frame[frame["stage"] == "main"], []
+    main = frame[frame["stage"] == "main"]
     for metric in ("train_loss", "test_accuracy"):
         table = main.pivot(index="repeat", columns="schedule", values=metric)
         mean, low, high = digits.interval((table["exponential"] - table["uniform"]).to_numpy())
         means = {kind: float(table[kind].mean()) for kind in ("exponential", "uniform")}
-        rows.append({"metric": metric, **means, "difference": mean, "low": low, "high": high})
-    return pd.DataFrame(rows)
+        yield {"metric": metric, **means, "difference": mean, "low": low, "high": high}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -166,28 +167,24 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Half the gain that a pilot of 8 repeats found, or none; its paired scatter."""
     gain, scatter = 0.0016, 0.0012
     level = 0.15 + 0.01 * generator.standard_normal(spec["repeats"])
     gained = gain * right + scatter * generator.standard_normal(spec["repeats"])
-    parts = [
-        pd.DataFrame(
-            {
-                "stage": "main", "schedule": kind, "rate": rate, "repeat": np.arange(spec["repeats"]),
-                "train_loss": loss, "test_accuracy": 1 - loss, "finished": True,
-            }
-        )
-        for kind, rate, loss in (("uniform", 1.0, level), ("exponential", 0.98, level - gained))
-    ]  # fmt: skip
-    return pd.concat(parts, ignore_index=True)
+    for kind, rate, loss in (("uniform", 1.0, level), ("exponential", 0.98, level - gained)):
+        yield {
+            "stage": "main", "schedule": kind, "rate": rate, "repeat": np.arange(spec["repeats"]),
+            "train_loss": loss, "test_accuracy": 1 - loss, "finished": True,
+        }  # fmt: skip
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (tuning_cells, run_cell, decide),
     "Section 4.3, trained: schedules of random batches",
     "Does an exponentially decaying schedule train better where every step sees a random batch?",
-    (tuning_cells, run_cell, decide),
     simulation=Simulation(
         prediction="half the gain of a pilot of 8 repeats, scattered as there",
         rival="no gain",

@@ -8,8 +8,9 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import power_law
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import TiltedSamples
@@ -146,22 +147,21 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Mean squared errors that fall as a power of m, and scatter by 0.2 from run to run as in the stored results."""
-    parts = []
     for cell in cells(spec):
         mean = cell["clients"] ** (-1.0 if right else -0.9)
         error = mean * np.exp(generator.normal(0, 0.2, spec["repeats"]))
         steps = spec["steps"]
-        parts.append(pd.DataFrame({**cell, "repeat": np.arange(len(error)), "error": error, "steps": steps}))
-    return pd.concat(parts, ignore_index=True)
+        yield {**cell, "repeat": np.arange(len(error)), "error": error, "steps": steps}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Lemma 9: the error of a mean of clients, alike or not",
     "What are m clients worth that add noise of their own?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="the exponent of the squared error in m is -1; runs scatter by 0.2, as in the stored results",
         rival="the exponent is -0.9",

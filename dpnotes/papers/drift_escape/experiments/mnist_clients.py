@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from dpnotes.core import Status
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
@@ -217,7 +218,8 @@ def outcome(runs: Runs, problems: list[TwoLayerNetwork], data: Dataset) -> dict[
     }
 
 
-def comparisons(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def comparisons(frame: pd.DataFrame) -> Rows:
     """Drift escape where clients disagree, over the most alike ones: mean logarithm of the ratio of gradient norms.
 
     One row a concentration, with the 90% t-interval over repeats, paired.
@@ -227,18 +229,16 @@ def comparisons(frame: pd.DataFrame) -> pd.DataFrame:
     own = frame[frame["arm"] == "drift escape"]
     norms = np.log(own.pivot(index="repeat", columns="concentration", values="gradient"))
     alike = max(norms.columns)
-    rows = []
     for concentration in sorted(norms.columns.drop(alike)):
         difference = norms[concentration] - norms[alike]
         mean, error = float(difference.mean()), float(difference.sem())
         reach = float(stats.t.ppf(0.95, len(difference) - 1)) * error
-        rows.append({"concentration": concentration, "ratio": mean, "low": mean - reach, "high": mean + reach})
-    return pd.DataFrame(rows)
+        yield {"concentration": concentration, "ratio": mean, "low": mean - reach, "high": mean + reach}
 
 
-def against_noisy_sgd(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def against_noisy_sgd(frame: pd.DataFrame) -> Rows:
     """Drift escape less DP-SGD by the same clients: means of paired differences, with standard errors; no verdict."""
-    rows = []
     for concentration, part in frame[np.isfinite(frame["concentration"])].groupby("concentration"):
         row: dict[str, Any] = {"concentration": concentration}
         for metric in ("gradient", "test_accuracy"):
@@ -247,8 +247,7 @@ def against_noisy_sgd(frame: pd.DataFrame) -> pd.DataFrame:
                 pair = np.log(pair)
             found = pair["drift escape"] - pair["DP-SGD"]
             row |= {metric: float(found.mean()), f"{metric}_error": float(found.sem())}
-        rows.append(row)
-    return pd.DataFrame(rows)
+        yield row
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -281,24 +280,24 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Logarithms of norms that scatter by 0.06 to 0.07, and of clients alike by 0.12, as in both stored results."""
-    alike, parts = max(spec["concentrations"]), []
+    alike = max(spec["concentrations"])
     for concentration in spec["concentrations"]:
         scatter = 0.12 if concentration == alike else 0.065
         mean = 0.0 if right or concentration != min(spec["concentrations"]) else math.log(1.3)
         norms = np.exp(generator.normal(mean, scatter, spec["repeats"]))
         for arm in ARMS[:2]:
             about = {"arm": arm, "concentration": concentration, "status": "FINISHED", "test_accuracy": 0.5}
-            parts.append(pd.DataFrame({**about, "repeat": np.arange(len(norms)), "gradient": norms}))
-    return pd.concat(parts, ignore_index=True)
+            yield {**about, "repeat": np.arange(len(norms)), "gradient": norms}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "MNIST by clients that hold other digits than each other: drift escape and DP-SGD, and what they send",
     "Does it matter to the mean of clients whether they hold the same digits?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="gradient norms are alike, whatever clients hold; ratios scatter by 0.14, as in the stored results",
         rival="norms are larger by 1.3 where clients disagree most",

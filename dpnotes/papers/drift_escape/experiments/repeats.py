@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Rows, profiles, stacked, study, tabulated
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
@@ -137,9 +138,9 @@ def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     return context.in_chunks(run, spec["repeats"], 8 * 60 * spec["dim"])
 
 
-def failures(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def failures(frame: pd.DataFrame) -> Rows:
     """One row an oracle and Q: how often all of Q attempts failed, p^Q, their 95% intervals, and examples used."""
-    rows = []
     for name, part in frame.groupby("oracle", sort=False):
         runs = int(part["runs"].sum())
         one = int(part.loc[part["failed"] >= 1, "runs"].sum())
@@ -147,14 +148,11 @@ def failures(frame: pd.DataFrame) -> pd.DataFrame:
         for count in range(1, int(part["failed"].max()) + 1):
             hits = int(part.loc[part["failed"] >= count, "runs"].sum())
             ends = proportion(hits, runs)
-            rows.append(
-                {
-                    "oracle": name, "Q": count, "fails": hits / runs, "low": ends[0], "high": ends[1],
-                    "independent": (one / runs) ** count, "independent_low": low**count,
-                    "independent_high": high**count, "used": float(part["used"].sum() / runs),
-                }
-            )  # fmt: skip
-    return pd.DataFrame(rows)
+            yield {
+                "oracle": name, "Q": count, "fails": hits / runs, "low": ends[0], "high": ends[1],
+                "independent": (one / runs) ** count, "independent_low": low**count,
+                "independent_high": high**count, "used": float(part["used"].sum() / runs),
+            }  # fmt: skip
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -189,9 +187,9 @@ _FAILS = {
 }
 
 
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Attempts that fail with these chances; of the rival a forced gradient's with twice its own after a failure."""
-    parts = []
     for name, chances in _FAILS.items():
         if name == "forced" and not right:
             chances = [chances[0], 2 * chances[0]]
@@ -201,15 +199,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
             counts.append(left - fail)
             left = fail
         runs = np.array([*counts, left])
-        parts.append(pd.DataFrame({"oracle": name, "failed": np.arange(len(runs)), "runs": runs, "used": runs}))
-    return pd.concat(parts, ignore_index=True)
+        yield {"oracle": name, "failed": np.arange(len(runs)), "runs": runs, "used": runs}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Lemma 2: repeated attempts with a state that is restored, refreshed, or has no memory",
     "Do Q attempts from one point fail independently when the oracle is SPIDER?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="attempts with fresh noise or forced gradients fail independently, those with a restored state as "
         "in 50,000 runs of an earlier seed",

@@ -9,8 +9,9 @@ import torch
 from scipy.stats import binom
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.papers.drift_escape.selection import (
@@ -171,23 +172,23 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Errors that cross the level at d*, and scatter as in the stored results: by 0.065 at d = 32, by 0.01 at 512."""
-    exponent, parts = (6 / 13 - 0.02) if right else 0.89, []
+    exponent = (6 / 13 - 0.02) if right else 0.89
     for cell in cells(spec):
         largest = 115 * (cell["data"] / 1e10) ** exponent
         scatter = 0.065 * (32 / cell["dim"]) ** 0.65
         relative = 0.69 * math.log(cell["dim"] / largest) + generator.normal(0, scatter, spec["repeats"])
         about = {**cell, "accuracy": 1.0, "corrected": 1.0, "promised": 10.0, "repeat": np.arange(len(relative))}
-        parts.append(pd.DataFrame({**about, "eigenvalue_error": np.exp(relative)}))
-    return pd.concat(parts, ignore_index=True)
+        yield {**about, "eigenvalue_error": np.exp(relative)}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Remark 3: up to which dimension noisy Hessians can be selected from",
     "What does it cost to select a model privately, rather than to return the one that was tested on the way?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="the exponent is 6/13 less 0.02 at these dimensions; errors scatter as in the stored results",
         rival="noise for one release in place of T, and the exponent 0.89",

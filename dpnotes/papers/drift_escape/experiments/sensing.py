@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import FRESH, Oracle, Problem, Relation, Sampling, Status
-from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Rows, stacked, study, tabulated
 from dpnotes.measure.curvature import smallest_eigenvalue
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
@@ -226,12 +227,12 @@ def main_cells(spec: Spec, frame: pd.DataFrame) -> list[Cell]:
     ]  # fmt: skip
 
 
-def choices(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def choices(frame: pd.DataFrame) -> Rows:
     """One row a problem and method: the best pair of its grid, and by what factor the best one off the edges is worse.
 
     `edge` says which: "steps", "batches", or both.
     """
-    rows = []
     for (problem, method), part in frame[frame["stage"] == "tune"].groupby(["problem", "method"], sort=False):
         table = np.log(part["left"]).groupby([part["scale"], part["step_size"]]).mean().unstack()
         scale, step = divmod(int(np.argmin(table.to_numpy())), table.shape[1])
@@ -241,13 +242,10 @@ def choices(frame: pd.DataFrame) -> pd.DataFrame:
             for name, place, size in (("batches", scale, len(table)), ("steps", step, table.shape[1]))
             if place in (0, size - 1)
         ]
-        rows.append(
-            {
-                "problem": problem, "method": method, "scale": table.index[scale], "step_size": table.columns[step],
-                "edge": " and ".join(edges), "worse": float(np.exp(inner.min() - best)) if inner.size else math.inf,
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+        yield {
+            "problem": problem, "method": method, "scale": table.index[scale], "step_size": table.columns[step],
+            "edge": " and ".join(edges), "worse": float(np.exp(inner.min() - best)) if inner.size else math.inf,
+        }  # fmt: skip
 
 
 # ---------------------------------------------------------------- the problems
@@ -454,11 +452,11 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     return choices(frame).merge(table.reset_index(), on=["problem", "method"])
 
 
-def comparisons(frame: pd.DataFrame) -> pd.DataFrame:
+@tabulated
+def comparisons(frame: pd.DataFrame) -> Rows:
     """One row a problem, SPIDER and simple method: ln(risk) of the first less that of the second, with its interval."""
     from scipy import stats
 
-    rows = []
     main = frame[frame["stage"] == "main"]
     for problem, part in main.groupby("problem", sort=False):
         logs = np.log(part.pivot(index="repeat", columns="method", values="left"))
@@ -469,8 +467,7 @@ def comparisons(frame: pd.DataFrame) -> pd.DataFrame:
                 reach = float(stats.t.ppf(level, len(difference) - 1)) * float(difference.sem())
                 mean = float(difference.mean())
                 row = {"problem": problem, "spider": spider, "simple": simple, "difference": mean}
-                rows.append({**row, "low": mean - reach, "high": mean + reach})
-    return pd.DataFrame(rows)
+                yield {**row, "low": mean - reach, "high": mean + reach}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -517,12 +514,12 @@ def before(frame: pd.DataFrame) -> str:
 _SCATTER = {"DP-SGD": 0.3, "fresh gradient": 0.4, "drift escape": 0.6, "adaptive batch": 0.4}  # of ln(risk), in pilots
 
 
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Risks that are twice as large for every place away from the middle of a grid, and scatter as in pilots.
 
     One start in eight, in the quick run two of ten, is nearly orthogonal to the signal, and slow for every method.
     """
-    parts = []
     for problem, setting in spec["problems"].items():
         slow = (generator.random(spec["repeats"]) < 1 / 8) & (setting["kind"] == "sensing")
         for method, scatter in _SCATTER.items():
@@ -536,7 +533,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
                 logs = mean + away * math.log(2) + generator.normal(0, scatter, away.shape)
                 grid = {"scale": np.repeat(scales, len(steps)), "step_size": np.tile(steps, len(scales))}
                 tune = {**common, **grid, "stage": "tune", "repeat": 2 * repeat, "left": np.exp(logs.ravel())}
-                parts.append(pd.DataFrame(tune))
+                yield tune
             logs = np.where(slow, generator.normal(-1, 1, len(slow)), generator.normal(mean, scatter, len(slow)))
             main = {
                 **common,
@@ -544,8 +541,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
                 "repeat": 2 * np.arange(len(logs)) + 1,
                 "left": np.exp(np.minimum(logs, 0)),
             }
-            parts.append(pd.DataFrame({**main, "scale": 0.0, "step_size": 0.0}))
-    return pd.concat(parts, ignore_index=True)
+            yield {**main, "scale": 0.0, "step_size": 0.0}
 
 
 _NOT_SIMULATED = (
@@ -556,9 +552,9 @@ _NOT_SIMULATED = (
 
 EXPERIMENT = study(
     [QUICK, CPU, PAPER],
+    (cells, run_cell, decide),
     "Phase retrieval, matrix sensing and digits: SPIDER against DP-SGD and a fresh gradient every step",
     "At equal n and epsilon, with clipped gradients, which method leaves the least risk?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="a SPIDER leaves a tenth of the others' risk; logarithms scatter by 0.3 to 0.6, as in pilots; one "
         "start in eight is slow for all",

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate, Status
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
@@ -345,14 +346,14 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Examples that scatter by 0.05 about a power of the accuracy, as in the stored quick result; margins as there."""
     # The attempts at the end make the exponents steeper, by as much as they use of all examples.
     beyond = {"quick": 0.033, "paper": 0.006}[spec.profile]
     powers = {"sampling": -2.87, "private": -2.17}
     others = {"sampling": "private", "private": "sampling"}
     common = {"returned": True, "escapes": 3, "minor": 0.01, "error": 0.25, "in_attempts": 1.0}
-    parts = []
     for cell in cells(spec):
         regime, repeats = cell["regime"], spec["repeats"] if cell["kind"] == "rate" else spec["margin"]["repeats"]
         if cell["kind"] == "rate":
@@ -363,15 +364,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
         else:
             chance = {2.0: 0.93, 2.83: 0.19, 4.0: 0.0}[cell["multiple"]]
             used, level = np.ones(repeats), np.where(generator.random(repeats) < chance, 0.5, 2.0)
-        parts.append(pd.DataFrame({**cell, **common, "repeat": np.arange(repeats), "used": used, "level": level}))
-    return pd.concat(parts, ignore_index=True)
+        yield {**cell, **common, "repeat": np.arange(repeats), "used": used, "level": level}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Theorem 3: the accuracy that m clients reach with n examples each",
     "How much more accurate are m clients than one, where examples decide and where privacy does?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
         rival="each regime has the other one's exponent",

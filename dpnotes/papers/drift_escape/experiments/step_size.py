@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Estimate
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import VirtualSamples
@@ -171,20 +172,17 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     }
 
 
-def summary(frame: pd.DataFrame, curvature: float) -> pd.DataFrame:
+@tabulated
+def summary(frame: pd.DataFrame, curvature: float) -> Rows:
     """One row a setting: growth with its standard error, the exact one of minibatch SGD, and who escaped when."""
-    rows = []
     for key, part in frame.groupby(["oracle", "batch", "step", "step_size"], sort=False):
         names: dict[str, Any] = dict(zip(("oracle", "batch", "step", "step_size"), key, strict=True))  # type: ignore[arg-type]
         exact = exact_growth(names["step_size"], names["batch"], curvature)
-        rows.append(
-            {
-                **names, "growth": part["growth"].mean(), "standard_error": part["growth"].sem(),
-                "exact": exact if names["oracle"] == "minibatch" else math.nan,
-                "escaped": np.isfinite(part["escaped_after"]).mean(), "median_steps": part["escaped_after"].median(),
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows)
+        yield {
+            **names, "growth": part["growth"].mean(), "standard_error": part["growth"].sem(),
+            "exact": exact if names["oracle"] == "minibatch" else math.nan,
+            "escaped": np.isfinite(part["escaped_after"]).mean(), "median_steps": part["escaped_after"].median(),
+        }  # fmt: skip
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -211,9 +209,10 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Normal sums of steps with the exact mean and variance; of the rival those of batches larger by the half."""
-    curvature, parts = spec["curvature"], []
+    curvature = spec["curvature"]
     z = np.linspace(-8, 8, 40_001)
     weights = np.exp(-(z**2) / 2)
     weights /= weights.sum()
@@ -226,15 +225,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
             steps = num_steps(spec, oracle, batch, eta)
             growth = generator.normal(mean, deviation / steps**0.5, spec["repeats"])
             about = {"oracle": oracle, "batch": batch, "step": step, "step_size": eta, "escaped_after": math.inf}
-            parts.append(pd.DataFrame({**about, "growth": growth}))
-    return pd.concat(parts, ignore_index=True)
+            yield {**about, "growth": growth}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "The step of the escape lemma: a boundary in eta for every batch size",
     "When is the paper's step sqrt(rho alpha) / M^2 needed, and when does 1 / M leave the saddle?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="growth is the expectation, and scatters as sums of independent steps do",
         rival="batches are worth half as much again, so that boundaries are at 1.5 times the step",

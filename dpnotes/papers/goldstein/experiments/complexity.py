@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
@@ -247,12 +248,13 @@ _NORMS = {
 }  # fmt: skip
 
 
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Norms as in the quick result, of the nearest dimension there; in the rival's world one comparison has equal ones.
 
     That is many passes at the largest dimension and the first size and epsilon.
     """
-    parts, count = [], spec["repeats"]
+    count = spec["repeats"]
     for cell in cells(spec):
         nearest = min((10, 50), key=lambda dim, cell=cell: abs(np.log(cell["dim"] / dim)))
         both = _NORMS[cell["passes"], nearest]
@@ -263,20 +265,17 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
             same = not right and all(cell[name] == value for name, value in equal.items())
             mean, scatter = both[0 if same and epsilon == many["epsilons"][0] else place]
             norms = np.abs(mean + scatter * generator.standard_normal(count))
-            parts.append(
-                pd.DataFrame({"norm": norms, "repeat": np.arange(count)}).assign(
+            yield pd.DataFrame({"norm": norms, "repeat": np.arange(count)}).assign(
                     passes=cell["passes"], method=cell["method"], dim=cell["dim"], share=cell["share"], num_examples=n,
                     epsilon=epsilon, period=1, window=5, num_steps=300, diameters=4.0, calls=1.0, finished=True,
-                )
-            )  # fmt: skip
-    return pd.concat(parts, ignore_index=True)
+                )  # fmt: skip
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "The norm against n, d and epsilon, and our control: does variance reduction save examples?",
     "At the same guarantee, do the paper's oracles reach a smaller Goldstein norm than a plain one?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="norms and their scatter are those of the quick result, at the nearest of its dimensions",
         rival="the same, but in one of the comparisons the plain norm is the variance-reduced one",

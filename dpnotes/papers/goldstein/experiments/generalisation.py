@@ -16,7 +16,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.robust import RobustRegression
 from dpnotes.problems.smoothing import smoothed_absolute
@@ -233,9 +234,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Gaps of smoothed gradients as n^(-1/2); in the rival's world those where one trained fall as n^(-1/3)."""
-    parts = []
     for cell in cells(spec):
         problem, dim, n = cell["problem"], cell["dim"], cell["num_examples"]
         count = spec[problem]["repeats"]
@@ -248,15 +249,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
             }  # fmt: skip
         for name, (exponent, scatter) in laws.items():
             gaps = 0.5 * np.maximum(1 + scatter * generator.standard_normal(count), 0.01) * n**exponent
-            parts.append(pd.DataFrame({"gap": gaps}).assign(problem=problem, dim=dim, num_examples=n, gap_of=name))
-    return pd.concat(parts, ignore_index=True)
+            yield pd.DataFrame({"gap": gaps}).assign(problem=problem, dim=dim, num_examples=n, gap_of=name)
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "From empirical to population losses: a counterexample of ours to Proposition 5.1, and smoothed gradients",
     "Is the Goldstein norm of the empirical loss near that of the population, and what is, if it is not?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
         rival="the same, but those where one trained fall as n^(-1/3)",

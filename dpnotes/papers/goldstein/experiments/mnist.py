@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, plain
 from dpnotes.papers.goldstein.experiments import valleys
@@ -168,25 +169,24 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Paired logarithms as in the quick result; in the rival's world with a mean difference of 0."""
     repeat = np.arange(spec["repeats"])
-    parts = []
     for method in METHODS:
         frame = pd.DataFrame({"repeat": repeat}).assign(method=method, window=1, test_accuracy=0.6, finished=True)
         for metric, level, difference, scatter in (("train_loss", 0.36, 1.08, 0.29), ("norm", 0.15, 0.98, 0.4)):
             less = method == METHODS[1]
             draws = 0 * repeat if less else scatter * generator.standard_normal(len(repeat))
             frame[metric] = level * np.exp((0.0 if less or not right else difference) + draws)
-        parts.append(frame)
-    return pd.concat(parts, ignore_index=True)
+        yield frame
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "A ReLU network on MNIST: many passes with and without variance reduction, and a control of ours",
     "At the same guarantee, does the algorithm of Theorem 4.1 train a network better than a plain one?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="paired differences of logarithms with the means and the scatter of the quick result",
         rival="the same with means of 0",

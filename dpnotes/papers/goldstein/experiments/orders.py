@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.papers.goldstein.algorithms import Parameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 from dpnotes.random.streams import Streams
@@ -213,11 +214,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 _RATIOS, _EXCESS = np.log([0.25, 0.5, 1.0, 2.0, 4.0]), [0.56, 0.33, 0.18, 0.1, 0.058]
 
 
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The excess depends on m / d^2, as the paper has it, anchored at the middle d; in the rival's world on m / d."""
     middle, count = float(np.median(spec["dims"])), spec["repeats"]
     shared = {dim: 1 + 0.035 * generator.standard_normal(count) for dim in {*spec["dims"], spec["increments"]["dim"]}}
-    parts = []
     for cell in cells(spec):
         dim, directions = cell["dim"], cell["directions"]
         if cell["part"] == "orders":
@@ -227,19 +228,16 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
         else:
             mean, scatter = (0.156, 0.0018) if cell["part"] == "independent" else (0.149, 0.0007)
             norms = mean + scatter * generator.standard_normal(count)
-        parts.append(
-            pd.DataFrame({"norm": norms, "repeat": np.arange(count)}).assign(
-                part=cell["part"], dim=dim, directions=directions, calls=1.0, num_examples=1, batch=1, finished=True
-            )
+        yield pd.DataFrame({"norm": norms, "repeat": np.arange(count)}).assign(
+            part=cell["part"], dim=dim, directions=directions, calls=1.0, num_examples=1, batch=1, finished=True
         )
-    return pd.concat(parts, ignore_index=True)
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Losses against gradients: calls of the oracle at equal norm, against the dimension",
     "Do losses cost d^2 times the calls that gradients do, as Remark 6.2 has it, or d times?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="calls as d^2: the excess over the norm of gradients depends on m / d^2, with the quick scatter",
         rival="calls as d, our accounting: it depends on m / d, as in the quick result",

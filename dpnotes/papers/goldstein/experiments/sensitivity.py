@@ -16,7 +16,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.oracles.smoothed import PointLosses, SmoothedSamples
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.problems.nonsmooth import MinOfNorms
@@ -246,9 +247,10 @@ _ERROR = {"linear": 1.0, "phase": 0.105, "norm": 0.5}
 _INCREMENT = {"phase": (1.04, 0.113, 1.8), "norm": (0.57, 0.052, 3.97)}
 
 
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@stacked
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Lengths and errors by the laws; in the rival's world errors at a fixed m/d grow as d^(1/4)."""
-    parts, count = [], spec["repeats"]
+    count = spec["repeats"]
     asked = [(cell, ratio) for cell in cells(spec) for ratio in cell["ratios"]]
     for cell, ratio in asked:
         loss, dim, move = cell["loss"], cell["dim"], cell["move"]
@@ -266,25 +268,22 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
             scatter = 4 * (0.55 + 0.32 / ratio) / dim
             squares = generator.gamma(1 / scatter, scatter, count)
             lengths = law * (_ERROR[loss] * (dim - 1) / many * squares) ** 0.5
-        parts.append(
-            pd.DataFrame({"length": lengths, "error": lengths}).assign(
-                loss=loss,
-                dim=dim,
-                move=move,
-                directions=cell["directions"],
-                ratio=ratio,
-                num_directions=many,
-                exact=1.0,
-            )
+        yield pd.DataFrame({"length": lengths, "error": lengths}).assign(
+            loss=loss,
+            dim=dim,
+            move=move,
+            directions=cell["directions"],
+            ratio=ratio,
+            num_directions=many,
+            exact=1.0,
         )
-    return pd.concat(parts, ignore_index=True)
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "How long estimates from losses and their increments are: ours, sqrt(d / m), against Lemma 3.4's d / sqrt(m)",
     "How many directions does an estimate need, and has an increment to use the same ones at both points?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="the sharp norm, and increments in proportion to the move; lengths scatter as in the quick result",
         rival="the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent",

@@ -8,7 +8,8 @@ import pandas as pd
 import torch
 
 from dpnotes.core import Ledger, Mechanism, Release, Sensitive
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, profiles, study
 from dpnotes.guarantees import FRESH, Relation
 from dpnotes.papers.goldstein.experiments.estimates import Estimated, exponents
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -240,9 +241,9 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta)",
     "From which period on does the tree have less noise than independent noise on the terms?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="exact variances; mean squares scatter as in the quick result",
         rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1",

@@ -8,7 +8,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, draw_factors, levels, parameters
 from dpnotes.problems.separable import Linear
@@ -135,24 +136,23 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@tabulated
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Shares of iterates by tail and size of the batch noise."""
-    rows = []
     for outlier in spec["outliers"]:
         for ratio in spec["ratios"]:
             # In the rival's world the heaviest tail needs more noise than Theorem 3.4 says.
             needs_more = not right and outlier == min(share for share in spec["outliers"] if share)
             mean = 0.99 if ratio == 1 and not needs_more else 0.45 if ratio == 1 else 0.3
             shares = mean + 0.003 * generator.standard_normal(spec["repeats"])
-            rows += [{"outlier": outlier, "ratio": ratio, "fraction": share, "largest": 1.0} for share in shares]
-    return pd.DataFrame(rows)
+            yield from [{"outlier": outlier, "ratio": ratio, "fraction": share, "largest": 1.0} for share in shares]
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Appendix C: bounded variance alone, heavy tails, and how much noise they need",
     "Without Assumption B, is Delta^2 >= sigma^2/B enough, or is Appendix C's T/delta times as much needed?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="0.99 of the iterates are alpha-SOSPs at Delta^2 = sigma^2/B, give or take 0.003 (as stored on the "
         "same seed), for every tail, and 0.3 with more batch noise",

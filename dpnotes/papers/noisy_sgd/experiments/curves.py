@@ -16,7 +16,8 @@ import torch
 from torch import nn
 
 from dpnotes.core import Relation, Sampling, Status
-from dpnotes.experiments import Cell, Context, Decision, Experiment, Simulation, Spec, mean_interval, study
+from dpnotes.experiments import Cell, Context, Decision, Experiment, Simulation, Spec
+from dpnotes.experiments.sweeps import mean_interval, study
 from dpnotes.guarantees import TUNED_ON_PRIVATE_DATA, Guarantee
 from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.papers.noisy_sgd.algorithms import theorem_3_1_noise
@@ -427,4 +428,4 @@ def experiment(
 ) -> Experiment:
     """The experiment of one network, from its parameters by profile."""
     specs = [Spec("noisy_sgd", name, profile, given) for profile, given in parameters.items()]
-    return study(specs, title, question, (cells, run_cell, decide), rule=RULE, tolerances=TOLERANCES, **more)
+    return study(specs, (cells, run_cell, decide), title, question, rule=RULE, tolerances=TOLERANCES, **more)

@@ -9,7 +9,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
 from dpnotes.oracles.samples import DistributionBatch, FreshData
 from dpnotes.papers.noisy_sgd.experiments.paths import along
 from dpnotes.problems.landscapes import Landscape, Reflected, Saddle
@@ -217,9 +218,10 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@tabulated
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Runs of the linear law, from their state at one probe to that at the next."""
-    rows, runs = [], spec["runs"]
+    runs = spec["runs"]
     for cell in cells(spec):
         growth = cell["growth"]
         distance = landscape(cell["landscape"], spec["dim"])[1]
@@ -244,15 +246,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
             }  # fmt: skip
             for step, square in zip(probes, squares, strict=True):
                 predicted = (2 * size * spread(growth, step)) ** 2
-                rows.append({**row, "step": step, "variance": float(square.mean()), "predicted": predicted})
-    return pd.DataFrame(rows)
+                yield {**row, "step": step, "variance": float(square.mean()), "predicted": predicted}
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Lemmas B.6 to B.9: noise grows along the escape direction of a strict saddle",
     "Do coupled runs part as (1 + eta gamma)^t, with spread 2 eta Delta alpha_t, and by the noise alone?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="runs follow the linear law, in as many draws as the profile has runs",
         rival="they part 3% faster than it says",

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
 from dpnotes.random.streams import Streams
@@ -90,24 +91,23 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@tabulated
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Shares of iterates, about a mean that the noise decides."""
-    rows = []
     for size in spec["num_examples"]:
         for multiple in (0.0, 1.0):
             mean = 0.99 if right else 0.5
             shares = (
                 mean + 0.002 * generator.standard_normal(spec["repeats"]) if multiple else np.zeros(spec["repeats"])
             )
-            rows += [{"num_examples": size, "multiple": multiple, "fraction": share} for share in shares]
-    return pd.DataFrame(rows)
+            yield from [{"num_examples": size, "multiple": multiple, "fraction": share} for share in shares]
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise",
     "Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is "
         "without noise",

@@ -2,11 +2,7 @@
 
 from typing import Any
 
-from dpnotes.experiments import (
-    NOT_STATED,
-    Experiment,
-    PaperFigure,
-)
+from dpnotes.experiments import NOT_STATED, Experiment, PaperFigure
 from dpnotes.papers.noisy_sgd.experiments import cifar10, curves, figures
 from dpnotes.problems.datasets.cifar import CIFAR10_JPEG_FILES
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from dpnotes.core import Sampling
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
 from dpnotes.papers.noisy_sgd.algorithms import noisy_sgd, theorem_3_1_noise
 from dpnotes.papers.noisy_sgd.calculators import GRADIENT_BOUND
 from dpnotes.papers.noisy_sgd.readings import Premises, readings
@@ -161,9 +162,10 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@tabulated
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """The largest of as many norms of noise as there are steps; C and the privacy are those of the spec."""
-    rows, T, sigma = [], spec["num_steps"], spec["sigma"]
+    T, sigma = spec["num_steps"], spec["sigma"]
     given = {"n": spec["num_examples"], "T": T, "delta": spec["delta"], "L": sigma * math.sqrt(T), "sigma": sigma}
     free = {"f_max": spec["f_max"], "c": spec["constants"]["c"], "alpha": 1.0, "c_eta": 1.0}
     bound = float(GRADIENT_BOUND(**given, **free, constants="paper")["C"])
@@ -176,20 +178,17 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
         norms = noise * np.sqrt(generator.chisquare(dim, (spec["repeats"], T - 1)))
         moved = norms + sigma * generator.uniform(-1, 1, norms.shape) / math.sqrt(dim)
         for repeat, lengths in enumerate(moved):
-            rows.append(
-                {
-                    "dim": dim, "repeat": repeat, "bound": bound, "law": largest_norm(std, dim, T),
-                    "largest": lengths.max(), "share_above": (lengths > bound).mean(), "epsilon_assumption_b": 0.15,
-                }
-            )  # fmt: skip
-    return pd.DataFrame(rows)
+            yield {
+                "dim": dim, "repeat": repeat, "bound": bound, "law": largest_norm(std, dim, T),
+                "largest": lengths.max(), "share_above": (lengths > bound).mean(), "epsilon_assumption_b": 0.15,
+            }  # fmt: skip
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Lemma 3.2: a quadratic whose gradients are the privacy noise",
     "Does the bound of Lemma 3.2, which leaves the noise out, hold where the noise is large?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="gradients are the noise and examples' own, in as many draws as the profile has steps and repeats",
         rival="the noise is so small that the bound holds",

@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dpnotes.experiments import Cell, Context, Decision, Each, Simulation, Spec, profiles, spaced, study
+from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
+from dpnotes.experiments.sweeps import Each, Rows, profiles, spaced, study, tabulated
 from dpnotes.measure.stationarity import reached_alpha
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
 from dpnotes.random.streams import Streams
@@ -121,7 +122,8 @@ def fit(values: np.ndarray, reached: np.ndarray) -> float:
     return float(np.polynomial.polynomial.polyfit(np.log(values), np.log(reached), 1)[1])
 
 
-def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> pd.DataFrame:
+@tabulated
+def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> Rows:
     """One row a knob: slope, bootstrap interval, the theorem's exponent, the slope of its alpha with all logarithms.
 
     The slope is that of the mean over seeds of ln(reached alpha). Seeds of different points share nothing, so they are
@@ -129,7 +131,6 @@ def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> pd.DataFrame:
     98.75% hold together with 95%.
     """
     generator = np.random.default_rng(0)
-    rows = []
     for knob, part in frame[frame["noise"]].groupby("knob", sort=False):
         table = part.assign(log=np.log(part["reached"])).pivot(index="repeat", columns="value", values="log")
         values, logs = table.columns.to_numpy(dtype=np.float64), table.to_numpy()
@@ -137,18 +138,15 @@ def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> pd.DataFrame:
         means = np.take_along_axis(logs[None], drawn, 1).mean(1)
         slopes = np.polynomial.polynomial.polyfit(np.log(values), means.T, 1)[1]
         alphas = part.groupby("value")["alpha"].first()
-        rows.append(
-            {
-                "knob": knob,
-                "slope": fit(values, np.exp(logs.mean(0))),
-                "low": np.quantile(slopes, 0.00625),
-                "high": np.quantile(slopes, 0.99375),
-                "exponent": EXPONENTS[str(knob)],
-                "with_logarithms": fit(alphas.index.to_numpy(dtype=np.float64), alphas.to_numpy()),
-                "decades": np.log10(values[-1] / values[0]),
-            }
-        )
-    return pd.DataFrame(rows)
+        yield {
+            "knob": knob,
+            "slope": fit(values, np.exp(logs.mean(0))),
+            "low": np.quantile(slopes, 0.00625),
+            "high": np.quantile(slopes, 0.99375),
+            "exponent": EXPONENTS[str(knob)],
+            "with_logarithms": fit(alphas.index.to_numpy(dtype=np.float64), alphas.to_numpy()),
+            "decades": np.log10(values[-1] / values[0]),
+        }
 
 
 def _passes(row: dict[str, Any], slope: float) -> str:
@@ -186,9 +184,10 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 # ---------------------------------------------------------------- simulated results
-def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
+@tabulated
+def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Alpha of the theorem, times the factor of each run's landscape in strata to a power, times some scatter."""
-    rows, repeats = [], spec["repeats"]
+    repeats = spec["repeats"]
     for point in points(spec):
         wells = Wells(point["d"], point["f_max"], spec["sigma"])
         alpha = parameters(wells, point["n"], point["epsilon"], spec["delta"]).alpha
@@ -198,17 +197,16 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
         reached = 0.0535 * alpha * steeper * factor**0.727 * np.exp(0.008 * generator.standard_normal(repeats))
         for repeat in range(repeats):
             row = {"knob": point["knob"], "value": point["value"], "noise": True, "repeat": repeat, "alpha": alpha}
-            rows.append({**row, "reached": reached[repeat], "saddle_level": math.inf})
+            yield {**row, "reached": reached[repeat], "saddle_level": math.inf}
     still = {"knob": "n", "value": spec["ranges"]["n"][0], "noise": False, "alpha": 0.2}
-    rows += [{**still, "repeat": repeat, "reached": 0.2, "saddle_level": 0.2} for repeat in range(repeats)]
-    return pd.DataFrame(rows)
+    yield from [{**still, "repeat": repeat, "reached": 0.2, "saddle_level": 0.2} for repeat in range(repeats)]
 
 
 EXPERIMENT = study(
     [QUICK, PAPER],
+    (cells, run_cell, decide),
     "Theorem 3.5: the accuracy that is reached against n, epsilon, d and f_max",
     "With the theorem's parameters, does alpha scale as f_max^(1/2) d^(1/4) / sqrt(n epsilon)?",
-    (cells, run_cell, decide),
     simulation=Simulation(
         prediction="alpha is the theorem's with its logarithms; runs scatter by their landscapes' factor, which the "
         "repeats share out, and by 0.8% (the stored runs on an earlier seed)",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -92,15 +92,13 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {"exponent": exponents, "escaped": escaped}
 
     columns = context.in_chunks(run, len(asked), 8 * 12 * max(lengths.values()))
-    sizes, steps = np.array([row[0] for row in asked]), np.array([row[1] for row in asked])
+    given = columns_of("batch step_size repeat", asked)
     return {
-        "law": np.full(len(asked), cell["law"]),
-        "row": np.full(len(asked), f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M"),
-        "curvature": np.full(len(asked), cell["curvature"]),
-        "batch": sizes,
-        "step_size": steps,
-        "ratio": 2 * sizes * cell["curvature"] / steps,
-        "repeat": np.array([row[2] for row in asked]),
+        "law": cell["law"],
+        "row": f"b = {cell['batch']}" if cell["batch"] else "eta = 1 / M",
+        "curvature": cell["curvature"],
+        "ratio": 2 * given["batch"] * cell["curvature"] / given["step_size"],
+        **given,
         **columns,
     }
 

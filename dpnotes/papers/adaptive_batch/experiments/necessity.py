@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
 from dpnotes.papers.adaptive_batch.algorithms import Parameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.random.streams import Streams
@@ -132,13 +132,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             mechanism="tree", relation="replace-one", data="synthetic", noise_multiplier=given[True].noise_multiplier,
             nominal=True,
         )  # fmt: skip
-    return {
-        "tree": np.full(len(asked), cell["tree"]),
-        "as_printed": np.full(len(asked), cell["as_printed"]),
-        "perturbed": np.array([perturbed for perturbed, _ in asked]),
-        "repeat": np.array([repeat for _, repeat in asked]),
-        **columns,
-    }
+    return {**cell, **columns_of("perturbed repeat", asked), **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

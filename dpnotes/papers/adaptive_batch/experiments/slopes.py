@@ -1,5 +1,6 @@
 """Samples until the first second-order stationary point against gamma, d and epsilon: the exponents of six methods."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, stacked, study, tabulated
 from dpnotes.papers.adaptive_batch.experiments.ramps import Parameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
@@ -170,26 +171,16 @@ def parameters(
     )  # fmt: skip
 
 
-def spaced(ends: list[float], count: int) -> list[float]:
-    """Numbers with a constant ratio from one end to the other, to four digits so that they can be read.
-
-    Example:
-      >>> spaced([0.002, 0.2], 3)
-      [0.002, 0.02, 0.2]
-    """
-    return [float(f"{value:.4g}") for value in np.geomspace(ends[0], ends[1], count)]
-
-
 def cells(spec: Spec) -> list[Cell]:
     """One cell, a batch of runs, a method; then one a dimension, and one of all epsilons. The longest come first."""
     found: list[Cell] = [
         {"law": arm, "arm": arm, "dim": spec["dim"], "amplitude": spec["arms"][arm]["amplitude"],
-         "epsilons": [spec["epsilon"]], "accuracies": spaced(spec["arms"][arm]["range"], spec["points"])}
+         "epsilons": [spec["epsilon"]], "accuracies": spaced(*spec["arms"][arm]["range"], spec["points"])}
         for arm in EXPONENTS
     ]  # fmt: skip
     for law in SWEEPS:
         given = spec["sweeps"][law]
-        values = spaced(given["range"], given["points"])
+        values = spaced(*given["range"], given["points"])
         same = {"law": law, "arm": "private", "amplitude": given["amplitude"], "accuracies": [given["accuracy"]]}
         if law == "d":
             found += [{**same, "dim": round(value), "epsilons": [given["epsilon"]]} for value in values]
@@ -205,12 +196,7 @@ def repeats(spec: Spec, law: str) -> int:
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     """All runs of a cell as one batch, on the CPU: a step is too little work for a GPU."""
-    asked = [
-        (accuracy, epsilon, repeat)
-        for accuracy in cell["accuracies"]
-        for epsilon in cell["epsilons"]
-        for repeat in range(repeats(spec, cell["law"]))
-    ]
+    asked = [*product(cell["accuracies"], cell["epsilons"], range(repeats(spec, cell["law"])))]
     largest = max(cell["accuracies"])
 
     def run(chosen: range) -> dict[str, Any]:
@@ -231,14 +217,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
             mechanism="tree" if cell["arm"] in ("private", "tree_alone") else "gaussian",
             relation="replace-one", data="synthetic", noise_multiplier=1 / max(cell["epsilons"]), nominal=True,
         )  # fmt: skip
-    return {
-        "law": np.full(len(asked), cell["law"]),
-        "dim": np.full(len(asked), cell["dim"]),
-        "accuracy": np.array([row[0] for row in asked]),
-        "epsilon": np.array([row[1] for row in asked]),
-        "repeat": np.array([row[2] for row in asked]),
-        **columns,
-    }
+    return {"law": cell["law"], "dim": cell["dim"], **columns_of("accuracy epsilon repeat", asked), **columns}
 
 
 def knob_of(law: str) -> str:

@@ -49,7 +49,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         M=spec["smoothness"],
         Delta=spec["initial_gap"],
     )
-    return {"num_examples": sizes, "condition_number": np.full(count, cell["condition_number"]), **gain}
+    return {"num_examples": sizes, **cell, **gain}
 
 
 @tabulated

@@ -139,7 +139,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     change = (losses[:, 1::2] + losses[:, 2::2]) / 2 - losses[:, :1]
     repeats, steps = np.meshgrid(np.arange(spec["repeats"]), probed, indexing="ij")
     return {
-        **{name: np.full(change.size, cell[name]) for name in READING},
+        **cell,
         "repeat": repeats.ravel(),
         "step": steps.ravel(),
         "influence": change.ravel() / sigma**2,

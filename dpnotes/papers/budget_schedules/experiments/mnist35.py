@@ -3,14 +3,11 @@
 import numpy as np
 import pandas as pd
 
-from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
-from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, private_gradient_descent
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.experiments import digits, figures
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
-from dpnotes.random.streams import Streams
 
 FIRST_RULE = (
     "Main result: number of steps and decay rate chosen on the Gaussian auxiliary set. At the largest training size: "
@@ -82,46 +79,26 @@ def choose(frame: pd.DataFrame, num_examples: int) -> Cell:
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     """Every schedule on the training set of each repeat, as one program; a repeat's runs share noise and start."""
-    tuning, device = cell["stage"] == "tune", context.device
+    tuning = cell["stage"] == "tune"
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], spec["conversion"])
-    plans = _plans(spec, cell, rho)
-    sets = digits.Sets.of(spec, cell["stage"], cell["num_examples"], cell["repeats"], device)
+    plans, at = _plans(spec, cell, rho), cell.get("chosen", {})
+    sets = digits.Sets.of(spec, cell["stage"], cell["num_examples"], cell["repeats"], context.device)
     rows = [(place, *plan) for place in range(len(cell["repeats"])) for plan in plans]
     names = [f"{cell['stage']}/{cell['num_examples']}/{repeat}" for repeat in cell["repeats"]]
-
-    def run(chosen: range) -> dict[str, np.ndarray]:
-        places, schedules = [rows[i][0] for i in chosen], [rows[i][3] for i in chosen]
-        problem = sets.network(places)
-        # Common random numbers: schedules are paired.
-        streams = Streams.of(spec["seed"], [names[place] for place in places], device)
-        runs = private_gradient_descent(
-            problem,
-            schedules,
-            problem.initial(streams),
-            streams,
-            clip=spec["clip"],
-            step_size=spec["step_size"],
-            delta=spec["delta"],
-        )
-        finished = (runs.state.status == Status.FINISHED).cpu().numpy()
-        return {**sets.measured(problem, places, runs.x), "finished": finished}
-
-    columns = context.in_chunks(run, len(rows), bytes_per_run(sets.network([0])))
+    columns = digits.trained(spec, sets, names, rows, context)
     if not tuning:
         context.record_spent(
             mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(rows), shared_noise=True
         )
+    given = [
+        (cell["repeats"][place], kind, rate, plan.num_steps, not tuning and at[kind]["num_steps"] == plan.num_steps)
+        for place, kind, rate, plan in rows
+    ]
     return {
-        "stage": np.array([cell["stage"]] * len(rows)),
-        "all_steps": np.full(len(rows), tuning or cell["all_steps"]),
-        "num_examples": np.full(len(rows), cell["num_examples"]),
-        "repeat": np.array([cell["repeats"][place] for place, _, _, _ in rows]),
-        "schedule": np.array([kind for _, kind, _, _ in rows]),
-        "rate": np.array([rate for _, _, rate, _ in rows]),
-        "num_steps": np.array([schedule.num_steps for _, _, _, schedule in rows]),
-        "chosen": np.array(
-            [not tuning and cell["chosen"][kind]["num_steps"] == schedule.num_steps for _, kind, _, schedule in rows]
-        ),
+        "stage": cell["stage"],
+        "all_steps": tuning or cell["all_steps"],
+        "num_examples": cell["num_examples"],
+        **columns_of("repeat schedule rate num_steps chosen", given),
         **columns,
     }
 
@@ -155,7 +132,7 @@ def differences(frame: pd.DataFrame) -> Rows:
             picked = {kind: _picked(part[part["schedule"] == kind], choice) for kind in ("exponential", "uniform")}
             for metric in ("train_loss", "test_accuracy"):
                 values = {kind: table.set_index("repeat")[metric] for kind, table in picked.items()}
-                mean, low, high = digits.interval((values["exponential"] - values["uniform"]).to_numpy())
+                mean, low, high = mean_interval((values["exponential"] - values["uniform"]).to_numpy())
                 yield {
                     "num_examples": size,
                     "choice": choice,
@@ -219,7 +196,7 @@ def _at_the_largest(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 def _over_sizes(frame: pd.DataFrame) -> Decision:
     """The second rule."""
-    slope = digits.interval(slopes(frame))
+    slope = mean_interval(slopes(frame))
     facts = f"the gain in loss changes by {digits.shown(slope)} a unit of ln N"
     if slope[1] > 0:
         return Decision("reproduced", facts)

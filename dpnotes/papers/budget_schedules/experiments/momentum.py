@@ -3,14 +3,12 @@
 import numpy as np
 import pandas as pd
 
-from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
-from dpnotes.papers.budget_schedules.algorithms import bytes_per_run, momentum_schedule, private_gradient_descent
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
+from dpnotes.papers.budget_schedules.algorithms import momentum_schedule
 from dpnotes.papers.budget_schedules.experiments import digits
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, uniform
-from dpnotes.random.streams import Streams
 
 RULE = (
     "The gain is the training loss under the uniform schedule less that under the dynamic one, over common seeds: "
@@ -70,42 +68,14 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         plans = [("uniform", 1.0, uniform(rho, spec["num_steps"]))]
         plans += [("dynamic", gamma, plan(momentum, gamma, rho, spec["num_steps"])) for gamma in gammas]
         rows = [(place, *one) for place in range(len(names)) for one in plans]
-
-        def run(chosen: range, rows: list = rows, momentum: float = momentum) -> dict[str, np.ndarray]:
-            places = [rows[i][0] for i in chosen]
-            problem, streams = (
-                sets.network(places),
-                Streams.of(spec["seed"], [names[p] for p in places], context.device),
-            )
-            runs = private_gradient_descent(
-                problem,
-                [rows[i][3] for i in chosen],
-                problem.initial(streams),
-                streams,
-                clip=spec["clip"],
-                step_size=spec["step_size"],
-                delta=spec["delta"],
-                momentum=momentum,
-            )
-            finished = (runs.state.status == Status.FINISHED).cpu().numpy()
-            return {**sets.measured(problem, places, runs.x), "finished": finished}
-
-        columns = context.in_chunks(run, len(rows), bytes_per_run(sets.network([0])))
-        parts.append(
-            {
-                "stage": np.array([cell["stage"]] * len(rows)),
-                "momentum": np.full(len(rows), momentum),
-                "repeat": np.array([cell["repeats"][place] for place, *_ in rows]),
-                "schedule": np.array([kind for _, kind, _, _ in rows]),
-                "gamma": np.array([gamma for _, _, gamma, _ in rows]),
-                **columns,
-            }
-        )
+        columns = digits.trained(spec, sets, names, rows, context, momentum)
+        given = [(momentum, cell["repeats"][place], kind, gamma) for place, kind, gamma, _ in rows]
+        parts.append({**columns_of("momentum repeat schedule gamma", given), **columns})
         if not tuning:
             context.record_spent(
                 mechanism="gaussian", rho=rho, relation="zero-out-one", data="mnist", runs=len(rows), shared_noise=True
             )
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {"stage": cell["stage"], **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]}}
 
 
 def gains(frame: pd.DataFrame, metric: str = "train_loss") -> pd.DataFrame:
@@ -134,7 +104,7 @@ def summary(frame: pd.DataFrame) -> Rows:
             "momentum alone": level[least] - level[most],
         }
         for name, values in compared.items():
-            mean, low, high = digits.interval(values.to_numpy())
+            mean, low, high = mean_interval(values.to_numpy())
             yield {"metric": metric, "comparison": name, "mean": mean, "low": low, "high": high}
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes.core import Status
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent, theorem_4_5_schedule
 from dpnotes.privacy.accounting import epsilon_to_rho
 from dpnotes.privacy.schedules import NoiseSchedule, exponential, from_influence, uniform
@@ -126,16 +126,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
     # Two (runs, examples) arrays of float64, losses and norms, are held at once.
     columns = context.in_chunks(run, len(names), 8 * (4 * problem.num_examples + 20 * problem.dim))
+    facts = {n: (s.num_steps, risk, utility_bound(spec, s, cell["num_examples"])) for n, (s, risk) in chosen.items()}
     for name in SCHEDULES:
         spent = chosen[name][0].spent
         context.record_spent(mechanism="gaussian", rho=spent, relation="zero-out-one", schedule=name, data="synthetic")
     return {
-        "num_examples": np.full(len(names), cell["num_examples"]),
+        **cell,
         "schedule": names,
         "repeat": repeats,
-        "num_steps": np.array([chosen[name][0].num_steps for name in names]),
-        "predicted": np.array([chosen[name][1] for name in names]),
-        "bound": np.array([utility_bound(spec, chosen[name][0], cell["num_examples"]) for name in names]),
+        **columns_of("num_steps predicted bound", [facts[name] for name in names]),
         **columns,
     }
 

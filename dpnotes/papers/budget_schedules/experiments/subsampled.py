@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Relation, Sampling, Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, mean_interval, profiles, stacked, study, tabulated
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.minibatch import MinibatchGradient
@@ -128,12 +128,11 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
                 sampling=f"poisson {spec['sampling_rate']:g}, which the rho does not count", epsilon=claim.epsilon,
                 delta=spec["delta"], data="mnist", runs=len(names), shared_noise=True,
             )  # fmt: skip
+    kinds = {rate: "uniform" if rate == 1 else "exponential" for rate in rates}
+    given = [(cell["repeats"][place], kinds[rate], rate, of_rate[rate][-1]) for place, rate in rows]
     return {
-        "stage": np.array([cell["stage"]] * len(rows)),
-        "repeat": np.array([cell["repeats"][place] for place, _ in rows]),
-        "schedule": np.array(["uniform" if rate == 1 else "exponential" for _, rate in rows]),
-        "rate": np.array([rate for _, rate in rows]),
-        "last_multiplier": np.array([of_rate[rate][-1] for _, rate in rows]),
+        "stage": cell["stage"],
+        **columns_of("repeat schedule rate last_multiplier", given),
         **columns,
     }
 
@@ -144,7 +143,7 @@ def summary(frame: pd.DataFrame) -> Rows:
     main = frame[frame["stage"] == "main"]
     for metric in ("train_loss", "test_accuracy"):
         table = main.pivot(index="repeat", columns="schedule", values=metric)
-        mean, low, high = digits.interval((table["exponential"] - table["uniform"]).to_numpy())
+        mean, low, high = mean_interval((table["exponential"] - table["uniform"]).to_numpy())
         means = {kind: float(table[kind].mean()) for kind in ("exponential", "uniform")}
         yield {"metric": metric, **means, "difference": mean, "low": low, "high": high}
 

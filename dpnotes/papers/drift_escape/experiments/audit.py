@@ -82,13 +82,12 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     audited = cell["size"] in spec["audited"]
     lower = [found.audit(printed, spec["seed"]).epsilon if audited else np.nan for printed in (False, True)]
     return {
-        "mistake": np.array([cell["mistake"]] * 2),
-        "size": np.array([cell["size"]] * 2),
+        **cell,
         "printed": np.array([False, True]),
-        "claim": np.full(2, found.claim.epsilon),
+        "claim": found.claim.epsilon,
         "exact": np.array([found.exact(printed) for printed in (False, True)]),
         "audited": np.array(lower),
-        "runs": np.full(2, found.design[1] if audited else 0),
+        "runs": found.design[1] if audited else 0,
     }
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, stacked, study
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import TiltedSamples
@@ -55,12 +55,7 @@ QUICK, PAPER = profiles("drift_escape.clients", PARAMETERS)
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a noise, a disagreement and a number of clients."""
-    return [
-        {"noise": noise, "tilted": tilted, "clients": clients}
-        for noise in spec["multipliers"]
-        for tilted in (False, True)
-        for clients in spec["clients"]
-    ]
+    return grid(noise=spec["multipliers"], tilted=(False, True), clients=spec["clients"])
 
 
 def setting(spec: Spec) -> VirtualData:
@@ -116,8 +111,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {"error": error.cpu().numpy(), "used": used.cpu().numpy(), "steps": state.steps.cpu().numpy()}
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 30 * dim * count)
-    about = {name: np.full(spec["repeats"], value) for name, value in cell.items()}
-    return {**about, "repeat": np.arange(spec["repeats"]), **columns}
+    return {**cell, "repeat": np.arange(spec["repeats"]), **columns}
 
 
 def _samples(data: VirtualData, apart: Tensor, runs: int, members: range) -> TiltedSamples:

@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d
 
 from dpnotes.core import Status
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, mean_interval, profiles, stacked, study, tabulated
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
@@ -224,16 +224,12 @@ def comparisons(frame: pd.DataFrame) -> Rows:
 
     One row a concentration, with the 90% t-interval over repeats, paired.
     """
-    from scipy import stats
-
     own = frame[frame["arm"] == "drift escape"]
     norms = np.log(own.pivot(index="repeat", columns="concentration", values="gradient"))
     alike = max(norms.columns)
     for concentration in sorted(norms.columns.drop(alike)):
-        difference = norms[concentration] - norms[alike]
-        mean, error = float(difference.mean()), float(difference.sem())
-        reach = float(stats.t.ppf(0.95, len(difference) - 1)) * error
-        yield {"concentration": concentration, "ratio": mean, "low": mean - reach, "high": mean + reach}
+        mean, low, high = mean_interval(norms[concentration] - norms[alike], 0.9)
+        yield {"concentration": concentration, "ratio": mean, "low": low, "high": high}
 
 
 @tabulated

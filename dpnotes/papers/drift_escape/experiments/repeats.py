@@ -10,13 +10,12 @@ from torch import Tensor
 
 from dpnotes.core import Estimate, Oracle
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Rows, profiles, proportion, stacked, study, tabulated
 from dpnotes.methods.drift_escape import DriftEscape, Repeat
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
-from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData

@@ -12,13 +12,12 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
-from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, Parameters, quiet_first
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
@@ -111,13 +110,11 @@ def cells(spec: Spec) -> list[Cell]:
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     """One kind of run; the columns are those of all kinds."""
-    rows = _attempts(spec, cell, context) if cell["kind"] == "attempt" else _runs(spec, cell, context)
-    count = len(rows["repeat"])
+    rows = (_attempts if cell["kind"] == "attempt" else _runs)(spec, cell, context)
     numbers = ("tilt", "level", "gradient", "curvature", "last", "steps", "tests", "num_coordinates", "step_size")
     blank = dict.fromkeys(numbers, math.nan)
     flags = dict.fromkeys(("finished", "false_stop", "escaped", "coupled", "curvature_binds"), False)
-    columns = {name: np.full(count, value) for name, value in (blank | flags | cell).items()}
-    return {**columns, **rows}
+    return {**blank, **flags, **cell, **rows}
 
 
 def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[Parameters, int]:
@@ -172,7 +169,7 @@ def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {name: column.cpu().numpy() for name, column in columns.items()}
 
     columns = context.in_chunks(run, repeats, 8 * 40 * ladder.dim)
-    settings = {"num_coordinates": np.full(repeats, float(ladder.dim)), "step_size": np.full(repeats, found.step_size)}
+    settings = {"num_coordinates": float(ladder.dim), "step_size": found.step_size}
     return {"repeat": np.arange(repeats), **settings, **columns}
 
 

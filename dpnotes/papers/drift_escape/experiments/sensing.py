@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, Oracle, Problem, Relation, Sampling, Status
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Rows, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Rows, mean_interval, stacked, study, tabulated
 from dpnotes.measure.curvature import smallest_eigenvalue
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
@@ -430,7 +431,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         "refreshes": getattr(meter, "refreshes", nothing),
     }
     return {
-        **{key: np.full(len(steps), value) for key, value in cell.items()},
+        **cell,
         "step_size": np.array(steps, dtype=np.float64),
         **{key: np.array([row[key] for row in rows]) for key in rows[0]},
         **{key: column.cpu().numpy() for key, column in columns.items()},
@@ -455,19 +456,13 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 @tabulated
 def comparisons(frame: pd.DataFrame) -> Rows:
     """One row a problem, SPIDER and simple method: ln(risk) of the first less that of the second, with its interval."""
-    from scipy import stats
-
-    main = frame[frame["stage"] == "main"]
-    for problem, part in main.groupby("problem", sort=False):
+    level = 1 - 0.05 / (len(SPIDERS) * len(SIMPLE))
+    for problem, part in frame[frame["stage"] == "main"].groupby("problem", sort=False):
         logs = np.log(part.pivot(index="repeat", columns="method", values="left"))
-        level = 1 - 0.05 / (2 * len(SPIDERS) * len(SIMPLE))
-        for spider in SPIDERS:
-            for simple in SIMPLE:
-                difference = logs[spider] - logs[simple]
-                reach = float(stats.t.ppf(level, len(difference) - 1)) * float(difference.sem())
-                mean = float(difference.mean())
-                row = {"problem": problem, "spider": spider, "simple": simple, "difference": mean}
-                yield {**row, "low": mean - reach, "high": mean + reach}
+        for spider, simple in product(SPIDERS, SIMPLE):
+            mean, low, high = mean_interval(logs[spider] - logs[simple], level)
+            named = {"problem": problem, "spider": spider, "simple": simple}
+            yield {**named, "difference": mean, "low": low, "high": high}
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:

@@ -12,13 +12,12 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, profiles, proportion, stacked, study
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import Parameters, practical_escape
 from dpnotes.papers.drift_escape.clients import distributed_drift_escape, practical
-from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.problems.separable import LogCosh, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
@@ -242,9 +241,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         mechanism="gaussian", relation="replace-one", data="synthetic", noise_multiplier=choice.noise_multiplier,
         nominal=True,
     )  # fmt: skip
-    about = {name: np.full(repeats, value) for name, value in cell.items()}
-    minor = np.full(repeats, minor_noise(choice, dim, cell["regime"]))
-    return {**about, "minor": minor, "repeat": np.arange(repeats), **columns}
+    return {**cell, "minor": minor_noise(choice, dim, cell["regime"]), "repeat": np.arange(repeats), **columns}
 
 
 def rates(frame: pd.DataFrame, spec: Spec) -> tuple[dict[str, Slope], pd.DataFrame]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpnotes.core import Estimate
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study, tabulated
 from dpnotes.methods.loop import drive
 from dpnotes.methods.spider_descent import StochasticSpider
 from dpnotes.oracles.samples import VirtualSamples
@@ -162,14 +162,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {"growth": growth.cpu().numpy(), "escaped_after": escaped.cpu().numpy()}
 
     columns = context.in_chunks(run, len(rows), 8 * 60 * dim)
-    return {
-        "oracle": np.full(len(rows), cell["oracle"]),
-        "batch": np.array([row[0] for row in rows]),
-        "step": np.array([row[1] for row in rows]),
-        "step_size": np.array([row[2] for row in rows]),
-        "repeat": np.array([row[3] for row in rows]),
-        **columns,
-    }
+    return {**cell, **columns_of("batch step step_size repeat", rows), **columns}
 
 
 @tabulated

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
 from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
@@ -152,14 +152,12 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
                 mechanism="gaussian" if many else "tree", rho=given.budget, relation="replace-one", data="synthetic",
                 epsilon=epsilon, delta=valleys.DELTA,
             )  # fmt: skip
-    each = [p for p, _, _ in asked]
+    names = "num_examples num_steps period window"
     return {
-        **{name: np.full(len(asked), cell[name]) for name in ("passes", "method", "dim", "share")},
-        **{name: np.array([getattr(p, name) for p in each]) for name in ("num_examples", "num_steps", "period")},
-        "window": np.array([p.window for p in each]),
-        "diameters": np.array([p.num_steps * p.largest_move / valleys.DIAMETER for p in each]),
-        "epsilon": np.array([epsilon for _, epsilon, _ in asked]),
-        "repeat": np.array([repeat for _, _, repeat in asked]),
+        **{name: cell[name] for name in ("passes", "method", "dim", "share")},
+        **columns_of(names, [[getattr(p, name) for name in names.split()] for p, _, _ in asked]),
+        "diameters": np.array([p.num_steps * p.largest_move / valleys.DIAMETER for p, _, _ in asked]),
+        **columns_of("epsilon repeat", [row[1:] for row in asked]),
         **columns,
     }
 

@@ -188,11 +188,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     # Draws and sums of the cells; kinks, slopes and rows of the data set and of the population.
     numbers = 6 * given["cells"] if problem == "line" else 12 * (spec["population"] + n) + n * dim
     columns = context.in_chunks(run, given["repeats"], 8 * numbers)
-    many = len(columns) * given["repeats"]
     return {
-        "problem": np.full(many, problem),
-        "dim": np.full(many, dim),
-        "num_examples": np.full(many, n),
+        **cell,
         "gap_of": np.repeat(np.array([*columns]), given["repeats"]),
         "repeat": np.tile(np.arange(given["repeats"]), len(columns)),
         "gap": np.concatenate([*columns.values()]),

@@ -103,17 +103,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         mechanism="gaussian", rho=given.budget, relation="replace-one", data="mnist", epsilon=spec["epsilon"],
         delta=valleys.DELTA, shared_noise=True,
     )  # fmt: skip
-    count = len(averages)
     return {
-        "method": np.full(count, cell["method"]),
-        "repeat": np.full(count, cell["repeat"]),
-        "window": np.arange(count),  # 0: the start
+        **cell,
+        "window": np.arange(len(averages)),  # 0: the start
         "train_loss": train_loss.double().numpy(),
         "train_accuracy": train_accuracy.double().numpy(),
         "test_loss": test_loss.double().numpy(),
         "test_accuracy": test_accuracy.double().numpy(),
         "norm": torch.cat(norms).numpy(),
-        "finished": np.full(count, bool(found.finished)),
+        "finished": bool(found.finished),
     }
 
 

@@ -120,15 +120,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         mechanism="tree", rho=given.budget, relation="replace-one", data="synthetic", delta=valleys.DELTA,
         epsilon=(spec if part == "orders" else spec["increments"])["epsilon"],
     )  # fmt: skip
-    count = spec["repeats"]
-    return {
-        **{name: np.full(count, cell[name]) for name in ("part", "dim", "directions")},
-        "num_examples": np.full(count, given.num_examples),
-        "num_steps": np.full(count, given.num_steps),
-        "batch": np.full(count, given.batch),
-        "repeat": np.arange(count),
-        **columns,
-    }
+    about = {name: getattr(given, name) for name in ("num_examples", "num_steps", "batch")}
+    return {**cell, **about, "repeat": np.arange(spec["repeats"]), **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

@@ -151,12 +151,11 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
 
         columns = context.in_chunks(run, spec["repeats"], 8 * 16 * directions * dim)
         parts.append({"ratio": ratio, "num_directions": directions, **columns})
-    many = len(parts) * spec["repeats"]
     return {
-        **{name: np.full(many, cell[name]) for name in ("loss", "dim", "move", "directions")},
+        **{name: cell[name] for name in ("loss", "dim", "move", "directions")},
         **{name: np.repeat([part[name] for part in parts], spec["repeats"]) for name in ("ratio", "num_directions")},
         "repeat": np.tile(np.arange(spec["repeats"]), len(parts)),
-        "exact": np.full(many, float(exact.norm())),
+        "exact": float(exact.norm()),
         **{name: np.concatenate([part[name] for part in parts]) for name in ("length", "error")},
     }
 

@@ -138,14 +138,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     context.record_spent(
         mechanism="gaussian" if arm == "independent" else "tree", relation="replace-one", data="synthetic", rho=rho,
     )  # fmt: skip
-    return {
-        "arm": np.full(spec["repeats"], arm),
-        "period": np.full(spec["repeats"], period),
-        "repeat": np.arange(spec["repeats"]),
-        "exact": np.full(spec["repeats"], exact_square(arm, period, noise_std)),
-        "epsilon": np.full(spec["repeats"], rho_to_epsilon(rho, spec["delta"])),
-        **columns,
-    }
+    exact, epsilon = exact_square(arm, period, noise_std), rho_to_epsilon(rho, spec["delta"])
+    return {**cell, "repeat": np.arange(spec["repeats"]), "exact": exact, "epsilon": epsilon, **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Means, Wells, draw_factors, levels, parameters
 from dpnotes.problems.separable import Linear
@@ -100,13 +100,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         }
 
     columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
-    return {
-        "outlier": np.full(len(rows), cell["outlier"]),
-        "ratio": np.array([ratio for ratio, _ in rows]),
-        "repeat": np.array([repeat for _, repeat in rows]),
-        "alpha": np.full(len(rows), found.alpha),
-        **columns,
-    }
+    return {**cell, **columns_of("ratio repeat", rows), "alpha": found.alpha, **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

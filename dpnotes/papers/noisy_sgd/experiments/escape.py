@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, study, tabulated
 from dpnotes.oracles.samples import DistributionBatch, FreshData
 from dpnotes.papers.noisy_sgd.experiments.paths import along
 from dpnotes.problems.landscapes import Landscape, Reflected, Saddle
@@ -90,7 +90,7 @@ def _log_growth(growth: float, first: int, last: int) -> float:
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a landscape and growth eta gamma."""
-    return [{"landscape": name, "growth": growth} for name in spec["landscapes"] for growth in spec["growths"]]
+    return grid(landscape=spec["landscapes"], growth=spec["growths"])
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
@@ -104,7 +104,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     saddle = base.saddle
     data = VirtualData(base, Separable([(Cosine(0.5), base.dim)]))
     step_size = cell["growth"] / saddle.gamma
-    columns: dict[str, list[Any]] = {}
+    rows: list[dict[str, Any]] = []
     for size in spec["spreads"]:
         expected = escape_time(cell["growth"], size, distance)
         num_steps = math.ceil(2 * expected)
@@ -118,23 +118,21 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         still = places(data, saddle, streams.take(slice(0, 50)), step_size, 0.0, spec["batch_size"], num_steps)
         # <v1, x - x'>, where <v1, x' - x_0> is -1 times that of its mirror image.
         squares = [(place[t] + mirrored[t]).square() for t in probes]
-        variances = [float(square.mean()) for square in squares]
         growth, growth_error = growth_of(squares[-2], squares[-1], probes[-1] - probes[-2])
         # The first step at which a run is out; those that never are count as out at the end.
         out = (place.abs() >= distance).double()
         time = torch.where(out.any(0), out.argmax(0), num_steps).double().quantile(0.5)
-        for t, variance in zip(probes, variances, strict=True):
+        for t, square in zip(probes, squares, strict=True):
             row = {
-                "landscape": cell["landscape"], "growth": cell["growth"], "spread": size, "step": t,
-                "variance": variance, "predicted": (2 * size * spread(cell["growth"], t)) ** 2,
+                **cell, "spread": size, "step": t, "variance": float(square.mean()),
+                "predicted": (2 * size * spread(cell["growth"], t)) ** 2,
                 "growth_measured": growth, "growth_standard_error": growth_error,
                 "growth_predicted": _log_growth(cell["growth"], probes[-2], probes[-1]),
                 "escape_time": float(time), "predicted_time": expected, "left": int(still.any(0).sum()),
                 "runs": spec["runs"],
             }  # fmt: skip
-            for name, value in row.items():
-                columns.setdefault(name, []).append(value)
-    return {name: np.array(values) for name, values in columns.items()}
+            rows.append(row)
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def growth_of(first: Tensor, last: Tensor, num_steps: int) -> tuple[float, float]:

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, study, tabulated
 from dpnotes.measure.stationarity import fraction_of_sosp
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
 from dpnotes.random.streams import Streams
@@ -60,14 +60,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         return {"fraction": np.array([float(share) for share in shares])}
 
     columns = context.in_chunks(run, len(rows), 8 * 20 * wells.dim)
-    return {
-        "num_examples": np.full(len(rows), cell["num_examples"]),
-        "multiple": np.array([multiple for multiple, _ in rows]),
-        "repeat": np.array([repeat for _, repeat in rows]),
-        "alpha": np.full(len(rows), found.alpha),
-        "num_steps": np.full(len(rows), found.num_steps),
-        **columns,
-    }
+    about = {"alpha": found.alpha, "num_steps": found.num_steps}
+    return {**cell, **columns_of("multiple repeat", rows), **about, **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

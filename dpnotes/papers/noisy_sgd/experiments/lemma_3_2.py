@@ -113,14 +113,8 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         mechanism="gaussian", epsilon=spec["epsilon"], delta=spec["delta"], relation="replace-one", data="synthetic",
         nominal=True,
     )  # fmt: skip
-    return {
-        "dim": np.full(spec["repeats"], dim),
-        "repeat": np.arange(spec["repeats"]),
-        "bound": np.full(spec["repeats"], bound),
-        "noise_std": np.full(spec["repeats"], choice.std),
-        "law": np.full(spec["repeats"], largest_norm(choice.std, dim, T)),
-        **columns,
-    }
+    about = {"bound": bound, "noise_std": choice.std, "law": largest_norm(choice.std, dim, T)}
+    return {**cell, "repeat": np.arange(spec["repeats"]), **about, **columns}
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
-from dpnotes.experiments.sweeps import Each, Rows, profiles, spaced, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, study, tabulated
 from dpnotes.measure.stationarity import reached_alpha
 from dpnotes.papers.noisy_sgd.experiments.wells import Wells, draw_factors, levels, parameters
 from dpnotes.random.streams import Streams
@@ -103,15 +103,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         mechanism="gaussian", epsilon=max(p["epsilon"] for p in here), delta=spec["delta"], relation="replace-one",
         data="synthetic", nominal=True,
     )  # fmt: skip
+    names = "alpha num_steps noise_std batch_size"
     return {
-        "knob": np.array([point["knob"] for point, *_ in rows]),
-        "value": np.array([point["value"] for point, *_ in rows]),
-        "noise": np.array([noisy for _, noisy, _, _ in rows]),
-        "repeat": np.array([repeat for *_, repeat in rows]),
-        "alpha": np.array([found.alpha for _, _, found, _ in rows]),
-        "num_steps": np.array([found.num_steps for _, _, found, _ in rows]),
-        "noise_std": np.array([found.noise_std for _, _, found, _ in rows]),
-        "batch_size": np.array([found.batch_size for _, _, found, _ in rows]),
+        **columns_of("knob value noise repeat", [(p["knob"], p["value"], noisy, r) for p, noisy, _, r in rows]),
+        **columns_of(names, [[getattr(found, name) for name in names.split()] for _, _, found, _ in rows]),
         "saddle_level": wells.saddle_level * columns["factor"] ** 2,
         **columns,
     }

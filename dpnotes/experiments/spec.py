@@ -22,7 +22,7 @@ from dpnotes.util import validate
 if TYPE_CHECKING:
     import pandas as pd
 
-    from dpnotes.experiments.chances import Worlds
+    from dpnotes.experiments.chances import Simulation
     from dpnotes.experiments.costs import Cost
     from dpnotes.util.processes import Processes
 
@@ -83,11 +83,11 @@ _POWER, _LEVEL = 0.9, 0.05
 
 @dataclass(frozen=True)
 class Chances:
-    """How often a rule says "reproduced" in two worlds, simulated before the run (`dpnotes.experiments.chances`).
+    """The shares of simulated results that a rule calls "reproduced", stated before the run (see `chances.simulate`).
 
     Args:
-      prediction: the world in which what is asked is so, in words.
-      rival: the nearest world in which it is not, in words.
+      prediction: the case in which what is asked is so, in words.
+      rival: the nearest case in which it is not, in words.
       if_right: share of the simulated results of the prediction that are judged "reproduced".
       if_rival: the same of the rival.
       simulations: simulated results of either.
@@ -190,6 +190,15 @@ class Decision:
 
     def __str__(self) -> str:
         return f"{self.verdict}: {self.reason}"
+
+    @staticmethod
+    def by(reason: str, *, failed: object, passed: object) -> "Decision":
+        """The decision of a rule with two conditions, the first of which comes first; undecided if neither holds.
+
+        >>> print(Decision.by("the interval is [0.1, 0.3]", failed=False, passed=True))
+        reproduced: the interval is [0.1, 0.3]
+        """
+        return Decision("not reproduced" if failed else "reproduced" if passed else "undecided", reason)
 
 
 NOT_STATED = "not stated"
@@ -330,7 +339,7 @@ class Experiment:
       distributed: its cells share their work out over `Context.processes`, with the same columns on all of them, to the
         bit, for any number; torchrun may start it.
       figure: the paper's own, if it has one.
-      worlds: in which its rule is simulated before the run (`stating` puts them in).
+      simulation: of its results, by which its rule is tried out before the run.
       wants: by profile, what it costs and why it is outstanding, if it is (`wanting` puts it in).
     """
 
@@ -351,7 +360,7 @@ class Experiment:
     cpu_only: bool = False
     distributed: bool = False
     figure: PaperFigure | None = None
-    worlds: "Worlds | None" = None
+    simulation: "Simulation | None" = None
     wants: "Mapping[str, Cost]" = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ import torch
 from specs import changed, frame_of
 
 from dpnotes.experiments import Context
+from dpnotes.experiments.sweeps import proportion
 from dpnotes.oracles import spider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
@@ -26,7 +27,6 @@ from dpnotes.papers.drift_escape.experiments import (
 )
 from dpnotes.papers.drift_escape.experiments import clients as of_clients
 from dpnotes.papers.drift_escape.experiments import selection as of_selection
-from dpnotes.papers.drift_escape.experiments.intervals import proportion
 from dpnotes.papers.drift_escape.experiments.ladder import Ladder, Parameters
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.calibration import gaussian_std

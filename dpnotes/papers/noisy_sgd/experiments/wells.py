@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -234,13 +233,3 @@ def levels(
         )
         found |= zip(runs, path[:-1].T, strict=True)
     return [found[run] for run in range(len(given))]
-
-
-def log_spaced(low: float, high: float, count: int) -> list[float]:
-    """Numbers with a constant ratio, to four digits so that they can be read.
-
-    Example:
-      >>> log_spaced(1.0, 100.0, 3)
-      [1.0, 10.0, 100.0]
-    """
-    return [float(f"{value:.4g}") for value in np.geomspace(low, high, count)]

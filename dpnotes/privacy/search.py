@@ -168,7 +168,7 @@ class Search:
         if claim.nominal_epsilon > alone * (1 + 1e-9):
             raise ValueError(
                 f"Expected claim={claim.nominal_epsilon:.6g}, at delta={claim.delta:g}, to be at most {alone:.6g}, "
-                "the epsilon of released: a part of the claim's delta is spent on failures, or there was no noise."
+                "the epsilon of released: a part of its delta is spent on failures, or there was no noise."
             )
         events += [self.event] * searches
         return account(events, claim.delta, assumptions=rests, not_covered=claim.not_covered)

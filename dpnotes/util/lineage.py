@@ -125,4 +125,4 @@ class Lineage:
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("Expected a state to be stored by states.flatten or methods.checkpoint, not by pickle.")
+        raise TypeError("Expected a state that is stored by states.flatten or methods.checkpoint, not by pickle.")

@@ -57,7 +57,7 @@ def finite(x: Tensor) -> Tensor:
 
 
 def flatten(state: Any, prefix: str = "") -> dict[str, Tensor]:
-    """The state as a flat dict of tensors, the form in which checkpoints hold it; save it with `torch.save`.
+    """The state as a flat dict of tensors, as in checkpoints (`torch.save` it, load with `weights_only=True`).
 
     >>> flatten(torch.zeros(1), "x")
     {'x': tensor([0.])}

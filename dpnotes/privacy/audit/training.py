@@ -32,8 +32,8 @@ def transcript_scores(
     """Train a batch of runs, and score each run by the likelihood ratio of its released gradients.
 
     If the noise has the assumed standard deviation and is independent across steps, the score is standard normal
-    without the canary, adaptive or not, and normal around mu with it, `mu^2 = sum_t |with_t - without_t|^2 /
-    noise_std^2`, if that sum is the same for every run.
+    without the canary, adaptive or not. With the canary it is normal around mu,
+    `mu^2 = sum_t |with_t - without_t|^2 / noise_std^2`, if that sum is the same for every run.
 
     Args:
       method: the method that moves the iterate.

@@ -1,8 +1,8 @@
 """SPIDER with private releases: occasional fresh gradients, and differences of gradients in between."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Annotated, Any
 
 import torch
 from torch import Tensor
@@ -229,8 +229,8 @@ class Spider(OnDesk):
     mechanism: Mechanism
     noise_multiplier: EachNonNegative[Number]
     budget: Tensor
-    refresh: Refresh
-    batches: BatchSizes
+    refresh: Annotated[Refresh, partial(validate.provides, "drift", "due")]
+    batches: Annotated[BatchSizes, partial(validate.provides, "wanted")]
     gradient_bound: EachPositive[Number]
     smoothness: EachPositive[Number]
     term_sensitivity: EachPositive[Number] | None = None
@@ -242,8 +242,6 @@ class Spider(OnDesk):
     def __post_init__(self) -> None:
         validate.provides("batch", "total", samples=self.samples)
         validate.provides("release", "cost", mechanism=self.mechanism)
-        validate.provides("drift", "due", refresh=self.refresh)
-        validate.provides("wanted", batches=self.batches)
         validate.one_of((Relation.REPLACE_ONE, Relation.ZERO_OUT), relation=self.relation)
         validate.one_of(("fresh", "whole"), sampling=self.sampling.scheme)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:

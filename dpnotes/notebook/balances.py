@@ -464,17 +464,7 @@ def rate_map(
         tints = ["#ededed" if code == 0 else _TINTS[code % len(_TINTS)] for code in codes]
         area.imshow(places, extent=(x[0], x[-1], y[0], y[-1]), origin="lower", aspect="auto", vmin=-0.5,
                     vmax=len(codes) - 0.5, cmap=ListedColormap(tints), interpolation="nearest")  # fmt: skip
-        for place, code in enumerate(codes):
-            region = places == place
-            if not region.all():
-                area.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=1.1)
-            if region.sum() > 360:
-                rows, columns = np.nonzero(region)
-                column = int(np.clip(np.median(columns), 28, 122))  # room for the text
-                inside = rows[np.abs(columns - column) <= 3]
-                row = int(np.clip(np.median(inside if len(inside) else rows), 6, 114))
-                area.text(x[column], y[row], "\n= ".join(_named(code, papers)), ha="center", va="center", fontsize=9,
-                          bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5})  # fmt: skip
+        _name_regions(area, x, y, places, [_named(code, papers) for code in codes])
         area.plot([np.log10(data["n"])], [np.log10(data["d"])], marker="*", markersize=14, color="black",
                   markeredgecolor="white", zorder=6)  # fmt: skip
         plots.log_axis(area, "x", 1e2, 1e12)
@@ -489,25 +479,6 @@ def rate_map(
         plots.label(over_n, x="examples n", title=f"over n at d = {data['d']:g}{unit}")
         over_n.legend(frameon=False, fontsize=8, loc="lower left")
 
-    def describe(data: Mapping[str, Any]) -> str:
-        values = ", ".join(f"{paper} {value:.3g}" for paper, value in data["here"].items())
-        vacuous = (
-            " None is below 1: with these constants none says anything." if min(data["here"].values()) >= 1 else ""
-        )
-        crossings = "; ".join(f"{left} until n ≈ {at:.1g}, then {right}" for at, left, right in data["crossovers"])
-        slopes = ", ".join(f"{name} {slope:.2f}" for name, slope in data["slopes"].items())
-        quantities = "; ".join(f"{name}, {quantity}" for name, (quantity, _) in own_units.items())
-        largest = sorted(data["share"].items(), key=lambda item: -item[1])
-        share = ", ".join(f"{name} {100 * part:.0f}%" for name, part in largest if part >= 0.005)
-        lines = [
-            f"<b>At the star</b> (n = {data['n']:g}, d = {data['d']:g}, ε = {data['epsilon']:g}), {subject}: {values}. "
-            f"Smallest: <b>{' = '.join(data['best'])}</b>.{vacuous}",
-            f"<b>Along n at this d</b>: {crossings or 'the same one is smallest throughout'}.",
-            f"<b>Smallest on the map</b>, where some rate is below 1: {share or 'nowhere'}.",
-            f"<b>Powers of n at the star</b>: {slopes}." + f" In units of their own: {quantities}." * bool(own_units),
-        ]
-        return "".join(f'<div style="line-height: 1.6">{line}</div>' for line in lines)
-
     return Explorer(
         controls={
             "epsilon": log_slider("privacy loss epsilon", 1e-3, 10, value=1.0, per_decade=4),
@@ -517,11 +488,45 @@ def rate_map(
         },
         compute=compute,
         draw=draw,
-        describe=describe,
+        describe=lambda data: _map_in_words(data, subject, own_units),
         widths=(1, 1),
         size=(9.6, 4.4),
         columns=2,
     )
+
+
+def _name_regions(area: Any, x: np.ndarray, y: np.ndarray, places: np.ndarray, names: Sequence[Sequence[str]]) -> None:
+    """Draw the borders of the regions of a rate map, and write the leaders into the large ones."""
+    for place, leaders in enumerate(names):
+        region = places == place
+        if not region.all():
+            area.contour(x, y, region.astype(float), levels=[0.5], colors="black", linewidths=1.1)
+        if region.sum() > 360:
+            rows, columns = np.nonzero(region)
+            column = int(np.clip(np.median(columns), 28, 122))  # room for the words
+            inside = rows[np.abs(columns - column) <= 3]
+            row = int(np.clip(np.median(inside if len(inside) else rows), 6, 114))
+            area.text(x[column], y[row], "\n= ".join(leaders), ha="center", va="center", fontsize=9,
+                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 1.5})  # fmt: skip
+
+
+def _map_in_words(data: Mapping[str, Any], subject: str, own_units: Mapping[str, tuple[str, Any]]) -> str:
+    """The rates at the star, the crossings, shares and slopes of a rate map."""
+    values = ", ".join(f"{paper} {value:.3g}" for paper, value in data["here"].items())
+    vacuous = " None is below 1: with these constants none says anything." if min(data["here"].values()) >= 1 else ""
+    crossings = "; ".join(f"{left} until n ≈ {at:.1g}, then {right}" for at, left, right in data["crossovers"])
+    slopes = ", ".join(f"{name} {slope:.2f}" for name, slope in data["slopes"].items())
+    quantities = "; ".join(f"{name}, {quantity}" for name, (quantity, _) in own_units.items())
+    largest = sorted(data["share"].items(), key=lambda item: -item[1])
+    share = ", ".join(f"{name} {100 * part:.0f}%" for name, part in largest if part >= 0.005)
+    lines = [
+        f"<b>At the star</b> (n = {data['n']:g}, d = {data['d']:g}, ε = {data['epsilon']:g}), {subject}: {values}. "
+        f"Smallest: <b>{' = '.join(data['best'])}</b>.{vacuous}",
+        f"<b>Along n at this d</b>: {crossings or 'the same one is smallest throughout'}.",
+        f"<b>Smallest on the map</b>, where some rate is below 1: {share or 'nowhere'}.",
+        f"<b>Powers of n at the star</b>: {slopes}." + f" In units of their own: {quantities}." * bool(own_units),
+    ]
+    return "".join(f'<div style="line-height: 1.6">{line}</div>' for line in lines)
 
 
 _TINTS = ("#f6e8a6", "#9ecae1", "#fdc9a2", "#d9d2e9", "#a8ddb5", "#c7e9f1", "#f4cccc", "#e3c4de", "#ffe0b3", "#cfe8cf")

@@ -49,7 +49,7 @@ child.wait()
 """
 DRIVER = """
 import sys
-import test_gpu
+from tests.cli import test_gpu
 test_gpu.session(sys.argv[1])
 """
 

@@ -167,7 +167,7 @@ def reference(problem: ModuleProblem, module: nn.Module, x: Tensor) -> tuple[Ten
         return nn.functional.cross_entropy(outputs, label[None])
 
     one = torch.func.grad_and_value(loss)
-    data = problem._labels, *problem._inputs
+    data = problem._data.labels, *problem._data.inputs
     each = torch.func.vmap(torch.func.vmap(one, (None, *[0] * len(data))), (0, *[None] * len(data)))
     gradients, losses = each(problem.parameters(x), *data)
     return torch.cat([gradients[name].reshape(*losses.shape, -1) for name in problem.parameters(x)], dim=2), losses
@@ -491,7 +491,9 @@ def test_batch_normalisation_has_a_mean_gradient_and_no_other() -> None:
         found.norms()
     total = found.weighted_sum(torch.full((1, 4), 1 / 4, dtype=torch.float64))
     module.load_state_dict({name: view[0] for name, view in problem.parameters(x).items()}, strict=False)
-    nn.functional.cross_entropy(module(problem._inputs[0][examples[0]]), problem._labels[examples[0]]).backward()
+    nn.functional.cross_entropy(
+        module(problem._data.inputs[0][examples[0]]), problem._data.labels[examples[0]]
+    ).backward()
     expected = torch.cat([parameter.grad.flatten() for parameter in module.parameters()])  # type: ignore[union-attr]
     same(total[0], expected)
     # Padding of weight 0 enters no statistics; the control, of another weight, does.
@@ -516,7 +518,7 @@ def test_statistics_are_those_of_training_batches_at_the_point() -> None:
     for run in range(2):
         module.load_state_dict({name: view[run] for name, view in problem.parameters(x).items()}, strict=False)
         seen = torch.stack(
-            [module[0](problem._inputs[0][batch]).transpose(0, 1).flatten(1) for batch in batches]
+            [module[0](problem._data.inputs[0][batch]).transpose(0, 1).flatten(1) for batch in batches]
         ).detach()
         module[1].running_mean = mean = seen.mean((0, 2))
         module[1].running_var = seen.square().mean((0, 2)) - mean.square()
@@ -668,8 +670,8 @@ def test_the_mean_loss_has_a_hessian() -> None:
 
     def loss(row: Tensor) -> Tensor:
         values = {name: view[0] for name, view in problem.parameters(row[None]).items()}
-        outputs = torch.func.functional_call(module, values, (problem._inputs[0][examples[0]],))
-        return nn.functional.cross_entropy(outputs, problem._labels[examples[0]])
+        outputs = torch.func.functional_call(module, values, (problem._data.inputs[0][examples[0]],))
+        return nn.functional.cross_entropy(outputs, problem._data.labels[examples[0]])
 
     same(found, torch.autograd.functional.hessian(loss, x[0]))
     same(problem.mean_loss(x), problem.gradients(x).losses.mean(1))
@@ -767,7 +769,9 @@ def test_the_gradients_of_augmented_examples() -> None:
     found = changed.gradients(x, examples)
     for run in range(2):
         images = pixels(changed, run, examples[run])
-        fixed = ModuleProblem(small_conv_net(CLASSES, in_channels=2).double(), images, problem._labels[examples[run]])
+        fixed = ModuleProblem(
+            small_conv_net(CLASSES, in_channels=2).double(), images, problem._data.labels[examples[run]]
+        )
         same(found.norms()[run], fixed.gradients(x[run : run + 1]).norms()[0])
     assert not torch.allclose(found.norms(), problem.gradients(x, examples).norms(), rtol=1e-3)
     assert problem.take(torch.tensor([0])) is problem and changed._passes is problem._passes

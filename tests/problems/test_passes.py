@@ -61,7 +61,7 @@ def examples_alone(module: nn.Module, problem: ModuleProblem, row: Tensor) -> Te
     """The gradient of each example by plain autograd on a batch of one, `(examples, dim)`: nothing of the library."""
     values = {name: view[0].clone().requires_grad_() for name, view in problem.parameters(row[None]).items()}
     found = []
-    for inputs, label in zip(problem._inputs[0], problem._labels, strict=True):
+    for inputs, label in zip(problem._data.inputs[0], problem._data.labels, strict=True):
         outputs = torch.func.functional_call(module, values, (inputs[None],))
         loss = nn.functional.cross_entropy(outputs, label[None])
         gradients = torch.autograd.grad(loss, [*values.values()], materialize_grads=True)

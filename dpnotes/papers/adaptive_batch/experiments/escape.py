@@ -1,5 +1,7 @@
 """Batches and escape: below b = M / (2 lambda) descent at the step size 1 / M converges to the saddle."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import torch
@@ -74,7 +76,7 @@ def factors(means: Tensor, curvature: float, step_size: float) -> Tensor:
     return 1 + step_size * (curvature - (1 - curvature) * means)
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All runs of a row; a run is a product of random factors."""
     asked = [(size, step, repeat) for size, step in points(spec, cell) for repeat in range(spec["repeats"])]
     lengths = {(size, step): round(spec["window"] / (step * cell["curvature"])) for size, step, _ in asked}
@@ -145,12 +147,12 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"half of it, at least {leaves:.0%} at twice of it; batches of one coin are {off:.1f} standard errors from "
         f"ln(4 lambda / M) / 2"
     )
-    if (z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5:
-        return Decision("not reproduced", facts)
     away = (table["ratio"] < 0.8) | (table["ratio"] > 1.25)
     sure = found["boundary"].between(0.8, 1.25).all() and (z[away].abs() > 4).all()
     good = sure and stays <= 0.1 and leaves >= 0.9 and off <= 4
-    return Decision("reproduced" if good else "undecided", facts)
+    return Decision.by(
+        facts, failed=(z[below] > 4).any() or (z[above] < -4).any() or stays > 0.5 or leaves < 0.5, passed=good
+    )
 
 
 # ---------------------------------------------------------------- simulated results

@@ -89,7 +89,7 @@ def parameters(spec: Spec, perturbed: bool, tree: bool) -> Parameters:
     )
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Runs of equal length on one instance; nothing stops them at a stationary point."""
     asked = [(perturbed, repeat) for perturbed in (True, False) for repeat in range(spec["repeats"])]
     given = {perturbed: parameters(spec, perturbed, cell["tree"]) for perturbed in (True, False)}
@@ -154,10 +154,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"{leaves:.0%} or more leave the ridge with perturbation or tree, {stays:.0%} without either; as printed the "
         f"squared error grows {grows:.1f} times or more, as corrected {kept:.2f} times or less"
     )
-    if stays > 0 or leaves <= 0.5 or grows < 1.25 or kept > 2:
-        return Decision("not reproduced", facts)
     good = leaves >= 0.95 and grows >= 2 and kept <= 1.25
-    return Decision("reproduced" if good else "undecided", facts)
+    return Decision.by(facts, failed=stays > 0 or leaves <= 0.5 or grows < 1.25 or kept > 2, passed=good)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -175,12 +175,12 @@ def cells(spec: Spec) -> list[Cell]:
     """One cell, a batch of runs, a method; then one a dimension, and one of all epsilons. The longest come first."""
     found: list[Cell] = [
         {"law": arm, "arm": arm, "dim": spec["dim"], "amplitude": spec["arms"][arm]["amplitude"],
-         "epsilons": [spec["epsilon"]], "accuracies": spaced(*spec["arms"][arm]["range"], spec["points"])}
+         "epsilons": [spec["epsilon"]], "accuracies": spaced(spec["arms"][arm]["range"], spec["points"])}
         for arm in EXPONENTS
     ]  # fmt: skip
     for law in SWEEPS:
         given = spec["sweeps"][law]
-        values = spaced(*given["range"], given["points"])
+        values = spaced(given["range"], given["points"])
         same = {"law": law, "arm": "private", "amplitude": given["amplitude"], "accuracies": [given["accuracy"]]}
         if law == "d":
             found += [{**same, "dim": round(value), "epsilons": [given["epsilon"]]} for value in values]
@@ -194,7 +194,7 @@ def repeats(spec: Spec, law: str) -> int:
     return spec["sweeps"][law]["repeats"] if law in SWEEPS else spec["repeats"]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All runs of a cell as one batch, on the CPU: a step is too little work for a GPU."""
     asked = [*product(cell["accuracies"], cell["epsilons"], range(repeats(spec, cell["law"])))]
     largest = max(cell["accuracies"])

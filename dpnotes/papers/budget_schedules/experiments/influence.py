@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -82,7 +83,7 @@ def start(problem: TwoLayerNetwork, streams: Streams, output_scale: float) -> Te
     return x
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Train privately under the uniform schedule; then again with more noise at one step and all else the same.
 
     The influence of step t is the change of the final training loss over the variance added at step t, in units of
@@ -222,9 +223,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
             f"; {verdict}, by steps/output scale/data scale: {', '.join(which)}" for verdict, which in named.items()
         )
     )
-    if not failed and len(reproduced) >= 0.75 * len(table):
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if failed and not reproduced else "undecided", facts)
+    return Decision.by(
+        facts, passed=not failed and len(reproduced) >= 0.75 * len(table), failed=failed and not reproduced
+    )
 
 
 # ---------------------------------------------------------------- simulated results

@@ -1,5 +1,7 @@
 """Figure 1, middle and right: exponential against uniform schedules on MNIST35, over training sizes."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -77,7 +79,7 @@ def choose(frame: pd.DataFrame, num_examples: int) -> Cell:
     }
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every schedule on the training set of each repeat, as one program; a repeat's runs share noise and start."""
     tuning = cell["stage"] == "tune"
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], spec["conversion"])
@@ -173,10 +175,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     first, second = _at_the_largest(frame, spec), _over_sizes(frame)
     facts = f"{first.verdict}, {first.reason}; {second.verdict}, {second.reason}"
     verdicts = {first.verdict, second.verdict}
-    for verdict in ("not reproduced", "undecided"):
-        if verdict in verdicts:
-            return Decision(verdict, facts)
-    return Decision("reproduced", facts)
+    return Decision.by(facts, failed="not reproduced" in verdicts, passed=verdicts == {"reproduced"})
 
 
 def _at_the_largest(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -189,18 +188,14 @@ def _at_the_largest(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"at N = {largest:,} exponential minus uniform has training loss {digits.shown(loss)}, "
         f"test accuracy {digits.shown(accuracy)}"
     )
-    if loss[2] < 0 and accuracy[1] > 0:
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if loss[1] > 0 or accuracy[2] < 0 else "undecided", facts)
+    return Decision.by(facts, passed=loss[2] < 0 and accuracy[1] > 0, failed=loss[1] > 0 or accuracy[2] < 0)
 
 
 def _over_sizes(frame: pd.DataFrame) -> Decision:
     """The second rule."""
     slope = mean_interval(slopes(frame))
     facts = f"the gain in loss changes by {digits.shown(slope)} a unit of ln N"
-    if slope[1] > 0:
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if slope[2] < 0 else "undecided", facts)
+    return Decision.by(facts, passed=slope[1] > 0, failed=slope[2] < 0)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -1,5 +1,7 @@
 """Section 4.2, trained: how much a dynamic schedule gains with momentum, and how much without."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -56,7 +58,7 @@ def choose(frame: pd.DataFrame, momentum: float) -> float:
     return float(digits.loss_of_finished(tuned).groupby(tuned["gamma"]).mean().idxmin())
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Both schedules with each momentum; the runs of a repeat share examples, start and noise."""
     tuning = cell["stage"] == "tune"
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], spec["conversion"])
@@ -121,11 +123,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         + ", ".join(f"{name} {digits.shown(tuple(row))}" for name, row in zip(rows.index, rows.to_numpy(), strict=True))
         + f" (above 0: momentum trains {'better' if alone[0] > 0 else 'no better'})"
     )
-    if without[1] > 0 and less[1] > 0:
-        return Decision("reproduced", facts)
-    if without[2] < 0 or less[2] < 0:
-        return Decision("not reproduced", facts)
-    return Decision("undecided", facts)
+    return Decision.by(facts, failed=without[2] < 0 or less[2] < 0, passed=without[1] > 0 and less[1] > 0)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -1,6 +1,7 @@
 """A quadratic, where the expected excess risk is exact: predicted against simulated, and against the bound."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -99,7 +100,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"num_examples": size} for size in spec["num_examples"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every schedule at its best number of steps, `repeats` runs each, as one program."""
     problem, x0 = setting(spec, cell["num_examples"])
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], "classic")
@@ -197,9 +198,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"{', '.join(missed['schedule']) or 'none'}"
     )
     above = over > stats.t.isf(0.05 / len(table), freedom)
-    if abs(worst["z"]) > widest or len(missed) or above or wins.min() < -ahead:
-        return Decision("not reproduced", facts)
-    return Decision("undecided" if over > 0 or wins.min() < ahead else "reproduced", facts)
+    failed = abs(worst["z"]) > widest or len(missed) or above or wins.min() < -ahead
+    return Decision.by(facts, failed=failed, passed=over <= 0 and wins.min() >= ahead)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -101,7 +102,7 @@ def train(spec: Spec, problem: TwoLayerNetwork, levels: np.ndarray, names: list[
     return x, finished
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Both schedules; the runs of a repeat share examples, start, batches and noise."""
     tuning = cell["stage"] == "tune"
     rates = [1.0, *(spec["rates"] if tuning else [cell["rate"]])]
@@ -160,9 +161,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"batches of {spec['sampling_rate']:.0%}, rate {rate:g}, exponential minus uniform: training loss "
         f"{digits.shown(loss)}, test accuracy {digits.shown(accuracy)}"
     )
-    if loss[2] < 0:
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if loss[1] > 0 else "undecided", facts)
+    return Decision.by(facts, passed=loss[2] < 0, failed=loss[1] > 0)
 
 
 # ---------------------------------------------------------------- simulated results

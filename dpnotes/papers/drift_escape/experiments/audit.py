@@ -73,7 +73,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"mistake": name, "size": size} for name, values in sizes.items() for size in values]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Exact epsilon of the corrected and of the printed version; audits of those sizes that are to be audited.
 
     What is not audited is NaN. The attack on the printed version is made for it, that on the corrected one likewise.
@@ -110,8 +110,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     audits = printed[printed["runs"] > 0]
     caught = len(audits) > 0 and set(audits["mistake"]) == set(printed["mistake"])
     caught &= bool((audits["audited"] > audits["claim"]).all())
-    verdict = "not reproduced" if broken or not shown else "reproduced" if caught else "undecided"
-    return Decision(verdict, "; ".join(facts))
+    return Decision.by("; ".join(facts), failed=broken or not shown, passed=caught)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -83,7 +83,7 @@ def parameters(spec: Spec, noise: str) -> Parameters:
     )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """The mean squared error of the estimates of each run, and what each client used."""
     data, count, dim = setting(spec), cell["clients"], spec["dim"]
     apart = tilts(spec, count).to(context.device) * float(cell["tilted"])

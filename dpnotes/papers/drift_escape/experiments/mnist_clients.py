@@ -161,7 +161,7 @@ def noisy_sgd(spec: Spec, problems: list[TwoLayerNetwork], x: Tensor, streams: S
     )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """The arms on one split; in all cells of a repeat start and keys are the same."""
     data = digits(spec["examples"], spec["pool"], spec["norm"])
     network = TwoLayerNetwork(data.train_inputs, data.train_labels, spec["num_hidden"], data.num_classes, "tanh")
@@ -269,10 +269,10 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     beside = "; no verdict on drift escape against DP-SGD by the same clients: gradient norm times " + ", ".join(
         f"{math.exp(row.gradient):.2f}" for row in against_noisy_sgd(frame).itertuples()
     )
-    if ((table["low"] > margin) | (table["high"] < -margin)).any():
-        return Decision("not reproduced", facts + beside)
     inside = bool(((table["low"] >= -margin) & (table["high"] <= margin)).all())
-    return Decision("reproduced" if inside else "undecided", facts + beside)
+    return Decision.by(
+        facts + beside, failed=((table["low"] > margin) | (table["high"] < -margin)).any(), passed=inside
+    )
 
 
 # ---------------------------------------------------------------- simulated results

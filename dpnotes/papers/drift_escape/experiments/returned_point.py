@@ -12,7 +12,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, proportion, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -84,31 +84,21 @@ _BOOTSTRAP = 4000
 def cells(spec: Spec) -> list[Cell]:
     """Runs of the algorithm over psi, on the ladder and on hills; single attempts; runs with few or short ones."""
     common = {"dim": 0, "Q": spec["attempts"], "shorter": 1.0, "hill": 0.0}
-    found: list[Cell] = [
-        {**common, "kind": "level", "step": step, "psi": psi} for step, values in spec["psi"].items() for psi in values
+
+    def over(name: str) -> list[Cell]:
+        return [{**common, "step": step, "psi": psi} for step, values in spec[name].items() for psi in values]
+
+    stop = {**common, "step": "1/M", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"]}
+    hills = grid(kind=["hill"], dim=[spec["dim_of_hills"]], hill=spec["hills"])
+    return [
+        *({**each, "kind": "level"} for each in over("psi")),
+        *({**each, **hill} for each in over("psi_of_hills") for hill in hills),
+        *({**each, "kind": "attempt", "dim": dim, "Q": 1} for each in over("psi_of_attempts") for dim in spec["dims"]),
+        *({**stop, **each} for each in grid(kind=["stop"], Q=spec["Q"], shorter=spec["shorter"])),
     ]
-    found += [
-        {**common, "kind": "hill", "step": step, "psi": psi, "dim": spec["dim_of_hills"], "hill": hill}
-        for step, values in spec["psi_of_hills"].items()
-        for psi in values
-        for hill in spec["hills"]
-    ]
-    found += [
-        {**common, "kind": "attempt", "step": step, "psi": psi, "dim": dim, "Q": 1}
-        for step, values in spec["psi_of_attempts"].items()
-        for psi in values
-        for dim in spec["dims"]
-    ]
-    found += [
-        {**common, "kind": "stop", "step": "1/M", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"], "Q": count,
-         "shorter": shorter}
-        for count in spec["Q"]
-        for shorter in spec["shorter"]
-    ]  # fmt: skip
-    return found
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """One kind of run; the columns are those of all kinds."""
     rows = (_attempts if cell["kind"] == "attempt" else _runs)(spec, cell, context)
     numbers = ("tilt", "level", "gradient", "curvature", "last", "steps", "tests", "num_coordinates", "step_size")
@@ -125,7 +115,7 @@ def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[Parameters, int]:
     return found, max(2, round(cell["shorter"] * found.attempt_length))
 
 
-def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Algorithm 1 until it returns, from the top of all hills, or of one: at a stop its curvature is just too much."""
     if cell["kind"] == "level":
         same = [psi for step, values in spec["psi"].items() if step == cell["step"] for psi in values]
@@ -204,7 +194,7 @@ def single_hill(dim: int, curvature: float, place: float = 0.0) -> tuple[Ladder,
     return Ladder(curvatures), point
 
 
-def _attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def _attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Single attempts, in coupled pairs (Definition 4), from the side of one hill, all else at its minimum.
 
     F is even, so the coupled path, with the noise along the hill reversed, is the mirror image of the one that starts
@@ -355,11 +345,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         found = left[left["step"] == step]
         if bad or found["escaped_high"].min() < 0.25 or found["coupled_high"].min() < 0.5:
             return "not reproduced"
-        return (
-            "reproduced"
-            if good and found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
-            else "undecided"
-        )
+        leaves = found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
+        return "reproduced" if good and leaves else "undecided"
 
     facts = _facts(frame, fits, of_hills, left, full)
     return Decision(verdict("theorem"), f"{facts}; by the rule before: {verdict('1/M')}")

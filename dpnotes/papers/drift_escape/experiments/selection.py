@@ -87,7 +87,7 @@ def setting(spec: Spec, choice: Selection) -> tuple[VirtualData, Tensor]:
     return VirtualData(wells, features), models
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """How far the server's derivatives are off, and the level over alpha of what is published, by each way to ask."""
     choice, clients = choice_of(spec, cell), spec["num_clients"]
     data, models = setting(spec, choice)

@@ -12,7 +12,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, proportion, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, stacked, study
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
@@ -185,24 +185,17 @@ def minor_noise(found: Parameters, dim: int, regime: str) -> float:
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a regime, number of clients and accuracy; then those of more error, at the accuracy of one client."""
-    margin = spec["margin"]
-    rate: list[Cell] = [
-        {"kind": "rate", "regime": regime, "clients": clients, "multiple": 1.0, "height": spec["height"],
-         "accuracy": float(f"{spec['accuracy'] * clients**exponent * rung:.4g}")}
-        for regime, exponent in EXPONENTS.items()
-        for clients in spec["clients"]
-        for rung in spec["rungs"]
-    ]  # fmt: skip
-    return rate + [
-        {"kind": "margin", "regime": regime, "clients": clients, "multiple": multiple, "height": margin["height"],
-         "accuracy": spec["accuracy"]}
-        for regime in EXPONENTS
-        for clients in margin["clients"]
-        for multiple in margin["multiples"]
-    ]  # fmt: skip
+    margin, common = spec["margin"], {"multiple": 1.0, "height": spec["height"], "accuracy": spec["accuracy"]}
+    rate = grid(kind=["rate"], regime=EXPONENTS, clients=spec["clients"], accuracy=spec["rungs"])
+    for cell in rate:
+        cell["accuracy"] *= spec["accuracy"] * cell["clients"] ** EXPONENTS[cell["regime"]]
+    more = grid(kind=["margin"], regime=EXPONENTS, clients=margin["clients"], multiple=margin["multiples"])
+    return [{**common, **cell, "accuracy": float(f"{cell['accuracy']:.4g}")} for cell in rate] + [
+        {**common, "height": margin["height"], **cell} for cell in more
+    ]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Runs from the ridge until they return their points, judged by exact gradients and eigenvalues, on the CPU."""
     data, choice, dim, clients = setting(spec, cell), parameters(spec, cell), spec["dim"], cell["clients"]
     repeats = spec["repeats"] if cell["kind"] == "rate" else spec["margin"]["repeats"]
@@ -339,7 +332,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     good = all(exponent - width <= slope.low and slope.high <= exponent + width for slope, exponent, width in targets)
     good &= bool((lows >= spec["least_success"]).all() and rows["within"].all() and (rows["escapes"] > 0).all())
     good &= bool((frame["minor"] < _TOO_MUCH).all()) and all(proportion(*each)[1] < 0.5 for each in wrong.values())
-    return Decision("not reproduced" if bad else "reproduced" if good else "undecided", "; ".join(words))
+    return Decision.by("; ".join(words), failed=bad, passed=good)
 
 
 # ---------------------------------------------------------------- simulated results

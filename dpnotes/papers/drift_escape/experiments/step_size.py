@@ -117,7 +117,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"oracle": "minibatch"}, {"oracle": "SPIDER"}]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All batch sizes and steps as one batch, `repeats` runs each: growth, and when they had escaped."""
     curvature, dim = spec["curvature"], spec["dim"]
     rows = [

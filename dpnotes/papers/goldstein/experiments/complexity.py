@@ -118,7 +118,7 @@ def parameters(spec: Spec, cell: Cell, num_examples: int, epsilon: float) -> Par
     return (multi_pass if many else single_pass)(num_examples, dim, epsilon, valleys.DELTA, **given)
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Runs of all sizes and budgets of the cell; of many passes they share one data set, which the norm is of."""
     dim, many, seed = cell["dim"], cell["passes"] == "many", spec["seed"]
     asked = [
@@ -232,10 +232,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     if not len(judged):
         return Decision("undecided", "no norm is large enough to be compared")
     least = judged["standard_errors"].min()
-    verdict = "reproduced" if least >= 3 else "not reproduced" if least <= -3 else "undecided"
     if len(words) > 6:
         words = [f"{words[int(judged['standard_errors'].argmin())]}, the least of {len(words)}"]
-    return Decision(verdict, "; ".join(words))
+    return Decision.by("; ".join(words), failed=least <= -3, passed=least >= 3)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -83,7 +83,7 @@ def parameters(spec: Spec, method: str, dim: int) -> Parameters:
     return multi_pass(spec["num_examples"], dim, spec["epsilon"], valleys.DELTA, **given)
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """One run; both methods have the same examples and start."""
     every, name = _pooled(tuple(spec["classes"]), spec["pool"]), f"{spec['seed']}/{cell['repeat']}"
     data = subset(every, spec["num_examples"], name)
@@ -161,9 +161,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         for metric, row in table.iterrows()
     )
     errors = table.loc[["train_loss", "norm"], "standard_errors"]
-    if (errors >= 3).all():
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if (errors <= -3).any() else "undecided", facts)
+    return Decision.by(facts, passed=(errors >= 3).all(), failed=(errors <= -3).any())
 
 
 # ---------------------------------------------------------------- simulated results

@@ -101,7 +101,7 @@ def parameters(spec: Spec, cell: Cell) -> Parameters:
     )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All repeats of a cell; those of one number share examples and noise over cells, which makes ratios precise."""
     dim, seed, given = cell["dim"], spec["seed"], parameters(spec, cell)
     part = "orders" if cell["part"] == "orders" else "increments"
@@ -197,9 +197,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"calls with losses over calls with gradients: {words}; exponent {fit}; independent directions "
         f"{norms['independent'].mean():.3f}, common {norms['common'].mean():.3f} ({errors:+.1f} standard errors)"
     )
-    if fit.low > _BETWEEN:
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if fit.high < _BETWEEN and errors >= 3 else "undecided", facts)
+    return Decision.by(facts, passed=fit.low > _BETWEEN, failed=fit.high < _BETWEEN and errors >= 3)
 
 
 # ---------------------------------------------------------------- simulated results

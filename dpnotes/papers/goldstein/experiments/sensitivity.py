@@ -10,6 +10,7 @@ are asked in the same directions (goldstein.own.common).
 import math
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -128,7 +129,7 @@ def cells(spec: Spec) -> list[Cell]:
     ]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Estimates through the oracle's own source of them, unclipped: a run is one estimate of the one example."""
     given, dim, move = loss(cell["loss"], cell["dim"]), cell["dim"], cell["move"]
     after = given.x + move * given.direction
@@ -228,13 +229,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         and fit.off(0.5) < -4
         for (_, what, knob), fit in found.items()
     )
-    if wrong or above > 4:
-        return Decision("not reproduced", facts)
     met = all(
         abs(fit.value - EXPECTED[what, knob]) <= 0.05 and fit.standard_error <= 0.0125
         for (_, what, knob), fit in found.items()
     )
-    return Decision("reproduced" if met and abs(share.off(1.0)) <= 4 else "undecided", facts)
+    return Decision.by(facts, failed=wrong or above > 4, passed=met and abs(share.off(1.0)) <= 4)
 
 
 # ---------------------------------------------------------------- simulated results

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -112,7 +113,7 @@ def first_period(up_to: int = 1000) -> int:
     return 2 + max(place for place, ratio in enumerate(ratios) if ratio >= 1)
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Sums of terms that are 0, so that what is released is the noise."""
     arm, period, dim = cell["arm"], cell["period"], spec["dim"]
     releases, noise_std = mechanism(arm, period, spec["epsilon"], spec["delta"])
@@ -201,8 +202,6 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"{compared['epsilon'].max():.6f} at most"
     )
     overspent = float(compared["epsilon"].max()) > epsilon * (1 + 1e-6)
-    if overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4:
-        return Decision("not reproduced", facts)
     lawful = all(
         abs(fit.value - law) <= 0.02 and fit.standard_error <= 0.004
         for fit, law in ((found["independent"], 0.5), (found["tree"], 1.0))
@@ -213,7 +212,11 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         if period >= FIRST or 2 <= period <= 16
     )
     spent = float(compared["epsilon"].min()) >= epsilon * (1 - 1e-6)
-    return Decision("reproduced" if lawful and pays and spent and worst <= 4 else "undecided", facts)
+    return Decision.by(
+        facts,
+        failed=overspent or against[largest].value >= 1 or found["tree at last"].off(1 / 3) > 4,
+        passed=lawful and pays and spent and worst <= 4,
+    )
 
 
 # ---------------------------------------------------------------- simulated results

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"outlier": share} for share in spec["outliers"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Batch noise of all sizes along the escape direction, from Appendix C's `delta / T` of Delta^2 on.
 
     Delta, eta, T and alpha are Theorem 3.5's; sigma is 1 and the batch size makes the ratio.

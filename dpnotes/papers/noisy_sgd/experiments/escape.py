@@ -93,7 +93,7 @@ def cells(spec: Spec) -> list[Cell]:
     return grid(landscape=spec["landscapes"], growth=spec["growths"])
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Coupled runs from the exact saddle: x with xi, x' with xi' = xi - 2 <v1, xi> v1, on the same minibatches.
 
     The mirror image of x' is a run with xi on mirrored examples: both are runs of Algorithm 2, with the same draws. The

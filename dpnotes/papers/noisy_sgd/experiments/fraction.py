@@ -1,6 +1,7 @@
 """Theorem 3.4: at least half of the iterates are alpha-SOSPs; and what more noise, less noise and none do to that."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"num_examples": size} for size in spec["num_examples"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every multiple of Delta, `repeats` runs each, with the step size and the number of steps of the theorem's."""
     wells = Wells(spec["d"], spec["f_max"], spec["sigma"])
     found = parameters(wells, cell["num_examples"], spec["epsilon"], spec["delta"])

@@ -56,8 +56,8 @@ QUICK, PAPER = profiles("noisy_sgd.slopes", PARAMETERS)
 def points(spec: Spec) -> list[dict[str, Any]]:
     """What is asked: which knob moves, its value, and all knobs."""
     found = []
-    for knob, (low, high) in spec["ranges"].items():
-        for value in spaced(low, high, spec["points"]):
+    for knob, ends in spec["ranges"].items():
+        for value in spaced(ends, spec["points"]):
             value = round(value) if knob == "d" else value
             found.append({**spec["base"], **spec["held"][knob], knob: value, "knob": knob, "value": float(value)})
     return found
@@ -69,7 +69,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"d": d, "f_max": f_max} for d, f_max in sorted(landscapes)]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All points on a landscape as one batch, `repeats` runs each, and as many without noise where n is smallest.
 
     The algorithm is given (n, d, epsilon, delta) and the constants of the class. Every run has a landscape of its own

@@ -45,7 +45,6 @@ def profiles(
       >>> [spec["repeats"] for spec in profiles("toy.mean", {"decision_rule": "under 0.1", "repeats": Each(5, 100)})]
       [5, 100]
     """
-
     folder, experiment = name.split(".")
 
     def of(profile: str, alone: Mapping[str, Any] | None) -> Spec:

@@ -33,16 +33,11 @@ RULE = (
     "otherwise."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "adaptive_batch.audit",
-    "epsilon": 1.0,
-    "delta": 1e-5,
-    "leaves": 16,
+    "decision_rule": RULE, "seed": "adaptive_batch.audit", "epsilon": 1.0, "delta": 1e-5, "leaves": 16,
     # Of the library's oracle: samples see more of a claim at a larger epsilon and delta.
     "oracle_epsilon": 3.0,
-    "oracle_delta": 1e-3,
-    "runs": Each(20_000, 500_000),
-}
+    "oracle_delta": 1e-3, "runs": Each(20_000, 500_000),
+}  # fmt: skip
 QUICK, PAPER = profiles("adaptive_batch.audit", PARAMETERS)
 ORACLE = "Spider with Tree"
 # The exact epsilon of a calibrated release is its claim, up to the root that was found.
@@ -73,19 +68,14 @@ def printed_noise(spec: Spec) -> Exhibit:
     return Exhibit(
         name="printed noise: alpha / sqrt(d)",
         mistake="The theorem drops the factor 2 log(1/delta) of its lemma, and with it the dependence on delta.",
-        seen="Liu and Talwar (2024), arXiv:2410.07502v1, Theorem 3.11",
-        correct=gradient_sums,
-        part=gradient_sums,
-        line="noise_std = tree_std(epsilon, delta, sensitivity, length)",
-        instead="noise_std = alpha / math.sqrt(dim)",
+        seen="Liu and Talwar (2024), arXiv:2410.07502v1, Theorem 3.11", correct=gradient_sums, part=gradient_sums,
+        line="noise_std = tree_std(epsilon, delta, sensitivity, length)", instead="noise_std = alpha / math.sqrt(dim)",
         claim=Guarantee(epsilon, delta, Relation.REPLACE_ONE, "exact Gaussian"),
         setting=Setting(
-            torch.zeros(leaves, dtype=torch.float64),
-            changed,
-            leaves,
+            torch.zeros(leaves, dtype=torch.float64), changed, leaves,
             {"epsilon": epsilon, "delta": delta, "alpha": alpha, "dim": dim},
         ),
-    )
+    )  # fmt: skip
 
 
 def collection(spec: Spec) -> tuple[Exhibit, ...]:
@@ -241,15 +231,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "Privacy audit of stochastic Spider, as printed and as corrected",
+    [QUICK, PAPER], (cells, run_cell, decide), "Privacy audit of stochastic Spider, as printed and as corrected",
     "Which of the printed lines are not private, and does the corrected algorithm keep its claim?",
     simulation=Simulation(
         prediction="densities are exact; audits have a power of 99% and refute what is private in 1%",
-        rival="one printed line is private after all",
-        frame=simulated,
+        rival="one printed line is private after all", frame=simulated,
         stated={"quick": (0.915, 0.0), "paper": (0.915, 0.0)},
     ),
     cpu_only=True,
-)
+)  # fmt: skip

@@ -42,17 +42,10 @@ RULE = (
     "= 0.01 and d = 1000 two coupled attempts leave in 0.44. What it says of these runs is given beside."
 )
 PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "returned point, hills and both steps",
-    "attempts": 8,
+    "decision_rule": RULE, "seed": "returned point, hills and both steps", "attempts": 8,
     "steps_at_most": 100,  # attempt lengths of a run
-    "tilts": [0.0, 0.01, 0.1, 1.0],
-    "repeats_of_attempts": Each(400, 4000),
-    "Q": [1, 2, 4, 8],
-    "shorter": [1.0, 0.6],
-    "repeats_of_stops": Each(400, 4000),
-    "psi_of_stops": 0.01,
-    "dim_of_stops": 10,
+    "tilts": [0.0, 0.01, 0.1, 1.0], "repeats_of_attempts": Each(400, 4000), "Q": [1, 2, 4, 8], "shorter": [1.0, 0.6],
+    "repeats_of_stops": Each(400, 4000), "psi_of_stops": 0.01, "dim_of_stops": 10,
     "psi": Each(
         {"1/M": [1e-4, 1e-3, 1e-2]},
         {"1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 4) for k in range(-16, -7)]},
@@ -60,20 +53,17 @@ PARAMETERS: dict[str, Any] = {
     "psi_of_hills": Each(
         {"1/M": [1e-4, 1e-2]},
         {
-            "1/M": [10 ** (k / 2) for k in range(-12, -3)],
-            "theorem": [10 ** (k / 2) for k in range(-7, -3)],
+            "1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 2) for k in range(-7, -3)],
         },
     ),
     "hills": Each(
         [2 ** (k / 4) for k in range(-2, 6)], [2 ** (k / 4) for k in range(-2, 7)]
     ),  # curvatures over sqrt(rho psi)
-    "repeats_of_hills": Each(48, 100),
-    "dim_of_hills": 10,
-    "repeats": Each(24, 100),
+    "repeats_of_hills": Each(48, 100), "dim_of_hills": 10, "repeats": Each(24, 100),
     # At 1e-4 an attempt with the theorem's step is 11,000 steps long.
     "psi_of_attempts": Each({"1/M": [0.01], "theorem": [0.01]}, {"1/M": [1e-4, 1e-3, 1e-2], "theorem": [1e-3, 1e-2]}),
     "dims": Each([10], [10, 100, 1000]),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.returned_point", PARAMETERS)
 
 
@@ -418,15 +408,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Theorem 1: the returned point against the noise, and the escapes it rests on",
     "Is the error of the returned point proportional to psi, and do attempts and repeats do what is promised?",
     simulation=Simulation(
         prediction="the error on the ladder is proportional to psi, that on hills is the linear theory's; attempts "
         "leave in 0.77 at 10 dimensions to 0.55 at 1,000, as in a pilot, and fail independently; errors scatter by 0.2",
         rival="the error falls as psi^0.85 on the ladder, by an exponent that is 0.1 less than the theory's on hills",
-        frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+        frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-)
+)  # fmt: skip

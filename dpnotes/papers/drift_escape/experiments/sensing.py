@@ -72,16 +72,10 @@ SENSING: dict[str, Any] = {
     },
 }  # fmt: skip
 DIGITS: dict[str, Any] = {
-    **SENSING,
-    "kind": "digits",
-    "classes": [3, 5],
-    "num_components": 60,
-    "max_norm": 10.0,
-    "clip": 4.0,
-    "smoothness": 2.0,
-    "drift escape": {**SENSING["drift escape"], "drift": 4.0},
+    **SENSING, "kind": "digits", "classes": [3, 5], "num_components": 60, "max_norm": 10.0, "clip": 4.0,
+    "smoothness": 2.0, "drift escape": {**SENSING["drift escape"], "drift": 4.0},
     "adaptive batch": {**SENSING["adaptive batch"], "drift": 8.0},
-}
+}  # fmt: skip
 # The least noise multiplier for epsilon = 1 at delta = 1e-6, by number of steps, for batches of 0.02 n.
 MULTIPLIERS = {25: 1.0945, 50: 1.1741, 100: 1.3285, 200: 1.6254, 400: 2.0986}
 EARLIER_RUN = (
@@ -465,11 +459,8 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
                 yield tune
             logs = np.where(slow, generator.normal(-1, 1, len(slow)), generator.normal(mean, scatter, len(slow)))
             main = {
-                **common,
-                "stage": "main",
-                "repeat": 2 * np.arange(len(logs)) + 1,
-                "left": np.exp(np.minimum(logs, 0)),
-            }
+                **common, "stage": "main", "repeat": 2 * np.arange(len(logs)) + 1, "left": np.exp(np.minimum(logs, 0)),
+            }  # fmt: skip
             yield {**main, "scale": 0.0, "step_size": 0.0}
 
 
@@ -480,19 +471,16 @@ _NOT_SIMULATED = (
 
 
 EXPERIMENT = study(
-    [QUICK, CPU, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, CPU, PAPER], (cells, run_cell, decide),
     "Phase retrieval, matrix sensing and digits: SPIDER against DP-SGD and a fresh gradient every step",
     "At equal n and epsilon, with clipped gradients, which method leaves the least risk?",
     simulation=Simulation(
         prediction="a SPIDER leaves a tenth of the others' risk; logarithms scatter by 0.3 to 0.6, as in pilots; one "
         "start in eight is slow for all",
-        rival="all methods leave the same",
-        frame=simulated,
+        rival="all methods leave the same", frame=simulated,
         stated={"quick": (0.35, 0.0), "cpu": (0.99, 0.0), "paper": (0.99, 0.0)},
     ),
-    rule=("earlier_run", "edge_factor"),
-    tolerances={"*": 1e-3, "left": 0.02, "smallest_eigenvalue": 0.01},
+    rule=("earlier_run", "edge_factor"), tolerances={"*": 1e-3, "left": 0.02, "smallest_eigenvalue": 0.01},
     stages=(main_cells,),
     unaccounted=(
         "of the digits: the projection, step sizes and batches chosen on the even repeats, their grids and SPIDER's "
@@ -500,4 +488,4 @@ EXPERIMENT = study(
         "how many gradients are clipped",
     ),
     data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()),
-)
+)  # fmt: skip

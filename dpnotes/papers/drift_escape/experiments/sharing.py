@@ -48,30 +48,23 @@ _MARGIN_WINDOW, _TOO_MUCH = 0.1, 0.05
 _BOOTSTRAP, _CONFIDENCE = 4000, 1 - 0.05 / 4  # four intervals, jointly 95%
 EXPONENTS = {"sampling": -1 / 3, "private": -1 / 5}
 PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "sharing",
-    "dim": 4,
+    "decision_rule": RULE, "seed": "sharing", "dim": 4,
     "gradient_bound": 2.0,  # and M = rho = 1
-    "delta": 1e-6,
-    "epsilon": {"sampling": 100.0, "private": 1e-3},
-    "error_share": 0.25,
-    "attempts": 8,
+    "delta": 1e-6, "epsilon": {"sampling": 100.0, "private": 1e-3}, "error_share": 0.25, "attempts": 8,
     "length_factor": 5.0,
     "hill": 1.2,  # of curvatures, over sqrt(alpha)
     "bowl": 0.6,
     "accuracy": 0.6,  # of one client; of m in a regime, that times m to the theorem's exponent
     "clients": Each([1, 4, 16], [1, 4, 16, 64]),
     "rungs": Each([1.1, 0.91], [1.15, 1.0, 0.87]),  # accuracies that are run, over the one that the theorem promises
-    "repeats": Each(12, 16),
-    "height": Each(130.0, 1000.0),
+    "repeats": Each(12, 16), "height": Each(130.0, 1000.0),
     "examples": Each({"sampling": 4.6e5, "private": 1.05e8}, {"sampling": 2.8e6, "private": 5.9e8}),
-    "window": Each(0.06, 0.02),
-    "least_success": Each(0.7, 0.85),
+    "window": Each(0.06, 0.02), "least_success": Each(0.7, 0.85),
     "margin": Each(
         {"clients": [1, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 32},
         {"clients": [1, 4, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 60},
     ),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.sharing", PARAMETERS)
 
 
@@ -358,16 +351,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "Theorem 3: the accuracy that m clients reach with n examples each",
+    [QUICK, PAPER], (cells, run_cell, decide), "Theorem 3: the accuracy that m clients reach with n examples each",
     "How much more accurate are m clients than one, where examples decide and where privacy does?",
     simulation=Simulation(
         prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
-        rival="each regime has the other one's exponent",
-        frame=simulated,
+        rival="each regime has the other one's exponent", frame=simulated,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    rule=("examples", "least_success", "window"),
-    cpu_only=True,
-)
+    rule=("examples", "least_success", "window"), cpu_only=True,
+)  # fmt: skip

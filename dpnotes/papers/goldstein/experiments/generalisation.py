@@ -36,21 +36,14 @@ RULE = (
 # `line`: of the cells in a ball, half of all, some ten are expected to have an average that is not positive, at the
 # largest size: 2^14 times 5.7e-4, and 2^20 times 1.5e-5.
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "goldstein.generalisation: gaps",
+    "decision_rule": RULE, "seed": "goldstein.generalisation: gaps",
     # Of robust phase retrieval: examples of the population, noise of the targets, alpha, and what is done with points.
     "population": 4096,
-    "noise_std": 0.1,
-    "radius": 0.3,
-    "points": 16,
-    "steps": 30,
-    "step_size": 1.0,
+    "noise_std": 0.1, "radius": 0.3, "points": 16, "steps": 30, "step_size": 1.0,
     # By resampling data sets of other seeds, with their means put to a law: 300 times this one, 100 times each rival.
     "chances": {
-        "smoothed gaps as n^(-1/2)": "reproduced 1",
-        "Goldstein norms of the cells converge": "not reproduced 1",
-        "smoothed gaps that do not fall": "not reproduced 1",
-        "smoothed gaps as n^(-1/3)": "undecided 1",
+        "smoothed gaps as n^(-1/2)": "reproduced 1", "Goldstein norms of the cells converge": "not reproduced 1",
+        "smoothed gaps that do not fall": "not reproduced 1", "smoothed gaps as n^(-1/3)": "undecided 1",
     },
     "line": Each(
         {"cells": 2**15, "sizes": [10, 20, 40], "repeats": 200},
@@ -60,7 +53,7 @@ PARAMETERS = {
         {"dims": [5, 20], "sizes": [100, 200, 400, 800], "repeats": 100},
         {"dims": [5, 20, 80], "sizes": [800, 1600, 3200, 6400], "repeats": 100},
     ),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("goldstein.generalisation", PARAMETERS)
 NORM, LARGEST = "Goldstein norm", "smoothed gradient, largest"
 FIXED, TRAINED = "smoothed gradient, fixed points", "smoothed gradient, trained point"
@@ -191,11 +184,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     numbers = 6 * given["cells"] if problem == "line" else 12 * (spec["population"] + n) + n * dim
     columns = context.in_chunks(run, given["repeats"], 8 * numbers)
     return {
-        **cell,
-        "gap_of": np.repeat(np.array([*columns]), given["repeats"]),
-        "repeat": np.tile(np.arange(given["repeats"]), len(columns)),
-        "gap": np.concatenate([*columns.values()]),
-    }
+        **cell, "gap_of": np.repeat(np.array([*columns]), given["repeats"]),
+        "repeat": np.tile(np.arange(given["repeats"]), len(columns)), "gap": np.concatenate([*columns.values()]),
+    }  # fmt: skip
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
@@ -254,16 +245,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "From empirical to population losses: a counterexample of ours to Proposition 5.1, and smoothed gradients",
     "Is the Goldstein norm of the empirical loss near that of the population, and what is, if it is not?",
     simulation=Simulation(
         prediction="gaps of smoothed gradients fall as n^(-1/2), and scatter as in the quick result",
-        rival="the same, but those where one trained fall as n^(-1/3)",
-        frame=simulated,
+        rival="the same, but those where one trained fall as n^(-1/3)", frame=simulated,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    rule=("chances",),
-    cpu_only=True,
-)
+    rule=("chances",), cpu_only=True,
+)  # fmt: skip

@@ -167,13 +167,9 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
     squares = frame.assign(length=frame["length"] ** 2, error=frame["error"] ** 2)
     groups = squares.assign(largest=frame["length"]).groupby(keys, sort=False)
     table = groups.agg(
-        exact=("exact", "first"),
-        largest=("largest", "max"),
-        length=("length", "mean"),
-        length_sem=("length", "sem"),
-        error=("error", "mean"),
-        error_sem=("error", "sem"),
-    ).reset_index()
+        exact=("exact", "first"), largest=("largest", "max"), length=("length", "mean"), length_sem=("length", "sem"),
+        error=("error", "mean"), error_sem=("error", "sem"),
+    ).reset_index()  # fmt: skip
     for name in ("length", "error"):
         table[name] **= 0.5
         table[f"{name}_sem"] /= 2 * table[name]  # of a root
@@ -198,13 +194,9 @@ def laws(frame: pd.DataFrame) -> dict[tuple[str, str, str], Estimated]:
 
 
 EXPECTED = {
-    ("estimate", "ratio"): -0.5,
-    ("estimate", "dim"): 0.0,
-    ("independent", "directions"): -0.5,
-    ("independent", "move"): 0.0,
-    ("common", "directions"): 0.0,
-    ("common", "move"): 1.0,
-}
+    ("estimate", "ratio"): -0.5, ("estimate", "dim"): 0.0, ("independent", "directions"): -0.5,
+    ("independent", "move"): 0.0, ("common", "directions"): 0.0, ("common", "move"): 1.0,
+}  # fmt: skip
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -267,27 +259,18 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
             squares = generator.gamma(1 / scatter, scatter, count)
             lengths = law * (_ERROR[loss] * (dim - 1) / many * squares) ** 0.5
         yield pd.DataFrame({"length": lengths, "error": lengths}).assign(
-            loss=loss,
-            dim=dim,
-            move=move,
-            directions=cell["directions"],
-            ratio=ratio,
-            num_directions=many,
-            exact=1.0,
-        )
+            loss=loss, dim=dim, move=move, directions=cell["directions"], ratio=ratio, num_directions=many, exact=1.0,
+        )  # fmt: skip
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "How long estimates from losses and their increments are: ours, sqrt(d / m), against Lemma 3.4's d / sqrt(m)",
     "How many directions does an estimate need, and has an increment to use the same ones at both points?",
     simulation=Simulation(
         prediction="the sharp norm, and increments in proportion to the move; lengths scatter as in the quick result",
-        rival="the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent",
-        frame=simulated,
+        rival="the same, but errors at a fixed m/d grow as d^(1/4), half of Lemma 3.4's exponent", frame=simulated,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    rule=("chances",),
-    cpu_only=True,
-)
+    rule=("chances",), cpu_only=True,
+)  # fmt: skip

@@ -33,21 +33,16 @@ RULE = (
     "Sigma over the largest four periods is above 1/3 by 4 standard errors. Undecided otherwise."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "goldstein.tree: running sums",
-    "epsilon": 1.0,
-    "delta": 1e-6,
+    "decision_rule": RULE, "seed": "goldstein.tree: running sums", "epsilon": 1.0, "delta": 1e-6,
     # Coordinates are as good as repeats; a repeat is a mean over so many.
     "dim": 400,
     # By resampling runs with other seeds, with their means put to a law: 500 times this one, 100 times each rival.
     "chances": {
-        "exact variances": "reproduced 1",
-        "tree's noise as Sigma^(1/2)": "not reproduced 1",
+        "exact variances": "reproduced 1", "tree's noise as Sigma^(1/2)": "not reproduced 1",
         "tree's noise as log(Sigma)^(1/2) or log(Sigma)^(3/2)": "undecided 1",
     },
-    "periods": Each([4, 8, 16, 32, 64, 128, 256, 512, 1024], [2**power for power in range(2, 15)]),
-    "repeats": 100,
-}
+    "periods": Each([4, 8, 16, 32, 64, 128, 256, 512, 1024], [2**power for power in range(2, 15)]), "repeats": 100,
+}  # fmt: skip
 QUICK, PAPER = profiles("goldstein.tree", PARAMETERS)
 # What is compared; the rule is on the first two.
 ARMS = ("independent", "tree", "optimal tree", "printed tree")
@@ -237,16 +232,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Running sums (the paper's claim): the tree's noise against independent noise at the same (epsilon, delta)",
     "From which period on does the tree have less noise than independent noise on the terms?",
     simulation=Simulation(
         prediction="exact variances; mean squares scatter as in the quick result",
-        rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1",
-        frame=simulated,
+        rival="the same, but the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1", frame=simulated,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    rule=("chances",),
-    cpu_only=True,
-)
+    rule=("chances",), cpu_only=True,
+)  # fmt: skip

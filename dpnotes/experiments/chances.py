@@ -5,8 +5,8 @@ is tried out on two kinds of simulated results: in one what is asked is so, in t
 Both scatter as the results do. How often either is judged "reproduced" stands in the specs, beside the rule.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,20 +73,3 @@ def simulate(
             counts[case][verdict] = counts[case].get(verdict, 0) + 1
     right, rival = (verdicts.get("reproduced", 0) / simulations for verdicts in counts.values())
     return Chances(simulation.prediction, simulation.rival, right, rival, simulations), counts
-
-
-def stating(experiments: Iterable[Experiment], simulations: Mapping[str, Simulation]) -> tuple[Experiment, ...]:
-    """The experiments with their simulations, and with the chances in their specs, which stay the same specs."""
-    return tuple(
-        replace(
-            one,
-            simulation=simulations[one.name],
-            specs={
-                profile: replace(spec, chances=simulations[one.name].chances(profile))
-                for profile, spec in one.specs.items()
-            },
-        )
-        if one.name in simulations
-        else one
-        for one in experiments
-    )

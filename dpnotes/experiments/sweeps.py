@@ -45,11 +45,12 @@ def profiles(
       >>> [spec["repeats"] for spec in profiles("toy.mean", {"decision_rule": "under 0.1", "repeats": Each(5, 100)})]
       [5, 100]
     """
+    folder, experiment = name.split(".")
 
     def of(profile: str, alone: Mapping[str, Any] | None) -> Spec:
         given = {**parameters, **(alone or {})}.items()
         chosen = {key: getattr(value, profile) if isinstance(value, Each) else value for key, value in given}
-        return Spec(*name.split("."), profile, chosen)
+        return Spec(folder, experiment, profile, chosen)
 
     return of("quick", quick), of("paper", paper)
 
@@ -139,13 +140,13 @@ def tabulated(rows: "Callable[..., Iterable[Mapping[str, Any]]]") -> "Callable[.
     return frame
 
 
-def spaced(low: float, high: float, count: int) -> list[float]:
-    """Numbers with a constant ratio, to four digits so that they can be read.
+def spaced(ends: Sequence[float], count: int) -> list[float]:
+    """Numbers with a constant ratio between two ends, to four digits so that they can be read.
 
-    >>> spaced(1.0, 100.0, 3)
+    >>> spaced([1.0, 100.0], 3)
     [1.0, 10.0, 100.0]
     """
-    return [float(f"{value:.4g}") for value in np.geomspace(low, high, count)]
+    return [float(f"{value:.4g}") for value in np.geomspace(ends[0], ends[1], count)]
 
 
 def mean_interval(values: Any, level: float = 0.95) -> tuple[float, float, float]:

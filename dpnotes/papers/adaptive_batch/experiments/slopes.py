@@ -47,31 +47,23 @@ SWEEPS = {"d": 0.5, "epsilon": -1.0}
 # many steps at the small end as at the large one, so it starts from as few as it can. In the sweeps kappa, which is
 # `alpha sqrt(d) / epsilon`, goes from 8 to 80 or 800 along paths of 0.6 B / gamma and more, and is reached three times.
 PARAMETERS = {
-    "decision_rule": RULE,
-    "earlier_rule": EARLIER,
-    "seed": "adaptive_batch.slopes: eight laws",
+    "decision_rule": RULE, "earlier_rule": EARLIER, "seed": "adaptive_batch.slopes: eight laws",
     # Every run has an instance of its own, with an amplitude B between the base and so many times as much.
     "spread": 1.6,
     # alpha = gamma / 12: noise of a tree of 10^6 leaves is up to sqrt(19) alpha on some estimates.
     "ratio": 12.0,
-    "epsilon": 1e-5,
-    "max_steps": 20_000_000,
-    "dim": Each(4, 20),
-    "points": Each(9, 17),
-    "repeats": Each(30, 40),
+    "epsilon": 1e-5, "max_steps": 20_000_000, "dim": Each(4, 20), "points": Each(9, 17), "repeats": Each(30, 40),
     "arms": Each(
         {
             "spider_sqrt": {"range": [0.002, 0.2], "amplitude": 1.65},
-            "private": {"range": [0.002, 0.2], "amplitude": 5.0},
-            "sampling": {"range": [0.002, 0.2], "amplitude": 5.0},
+            "private": {"range": [0.002, 0.2], "amplitude": 5.0}, "sampling": {"range": [0.002, 0.2], "amplitude": 5.0},
             "spider": {"range": [0.002, 0.2], "amplitude": 3.3},
             "tree_alone": {"range": [0.002, 0.2], "amplitude": 3.3},
             "adaptive_alone": {"range": [0.002, 0.2], "amplitude": 3.3},
         },
         {
             "spider_sqrt": {"range": [0.001, 0.1], "amplitude": 1.65},
-            "private": {"range": [0.001, 0.1], "amplitude": 5.0},
-            "sampling": {"range": [0.001, 0.1], "amplitude": 5.0},
+            "private": {"range": [0.001, 0.1], "amplitude": 5.0}, "sampling": {"range": [0.001, 0.1], "amplitude": 5.0},
             "spider": {"range": [0.001, 0.1], "amplitude": 3.3},
             "tree_alone": {"range": [0.001, 0.1], "amplitude": 3.3},
             "adaptive_alone": {"range": [0.001, 0.1], "amplitude": 3.3},
@@ -80,28 +72,19 @@ PARAMETERS = {
     "sweeps": Each(
         {
             "d": {
-                "range": [4.0, 400.0],
-                "points": 9,
-                "repeats": 60,
-                "accuracy": 0.02,
-                "amplitude": 13.0,
-                "epsilon": 4e-4,
+                "range": [4.0, 400.0], "points": 9, "repeats": 60, "accuracy": 0.02, "amplitude": 13.0, "epsilon": 4e-4,
             },
             "epsilon": {"range": [4e-6, 4e-4], "points": 9, "repeats": 40, "accuracy": 0.02, "amplitude": 100.0},
         },
         {
             "d": {
-                "range": [10.0, 1000.0],
-                "points": 9,
-                "repeats": 80,
-                "accuracy": 0.01,
-                "amplitude": 6.5,
+                "range": [10.0, 1000.0], "points": 9, "repeats": 80, "accuracy": 0.01, "amplitude": 6.5,
                 "epsilon": 3.3e-4,
             },
             "epsilon": {"range": [4.5e-6, 4.5e-4], "points": 9, "repeats": 60, "accuracy": 0.01, "amplitude": 50.0},
         },
     ),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("adaptive_batch.slopes", PARAMETERS)
 
 
@@ -175,12 +158,12 @@ def cells(spec: Spec) -> list[Cell]:
     """One cell, a batch of runs, a method; then one a dimension, and one of all epsilons. The longest come first."""
     found: list[Cell] = [
         {"law": arm, "arm": arm, "dim": spec["dim"], "amplitude": spec["arms"][arm]["amplitude"],
-         "epsilons": [spec["epsilon"]], "accuracies": spaced(*spec["arms"][arm]["range"], spec["points"])}
+         "epsilons": [spec["epsilon"]], "accuracies": spaced(spec["arms"][arm]["range"], spec["points"])}
         for arm in EXPONENTS
     ]  # fmt: skip
     for law in SWEEPS:
         given = spec["sweeps"][law]
-        values = spaced(*given["range"], given["points"])
+        values = spaced(given["range"], given["points"])
         same = {"law": law, "arm": "private", "amplitude": given["amplitude"], "accuracies": [given["accuracy"]]}
         if law == "d":
             found += [{**same, "dim": round(value), "epsilons": [given["epsilon"]]} for value in values]
@@ -194,7 +177,7 @@ def repeats(spec: Spec, law: str) -> int:
     return spec["sweeps"][law]["repeats"] if law in SWEEPS else spec["repeats"]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All runs of a cell as one batch, on the CPU: a step is too little work for a GPU."""
     asked = [*product(cell["accuracies"], cell["epsilons"], range(repeats(spec, cell["law"])))]
     largest = max(cell["accuracies"])
@@ -243,18 +226,11 @@ def summary(frame: pd.DataFrame) -> Rows:
     for law, fit in fits(frame).items():
         part = frame[frame["law"] == law]
         yield {
-            "law": law,
-            "slope": fit.slope,
-            "low": fit.low,
-            "high": fit.high,
-            "exponent": {**EXPONENTS, **SWEEPS}[law],
-            "plain": plain[law].slope,
-            "decades": fit.decades,
-            "most_steps": part["steps"].max(),
-            "least_fresh": part["fresh"].min(),
-            "largest_error": part["error"].max(),
+            "law": law, "slope": fit.slope, "low": fit.low, "high": fit.high, "exponent": {**EXPONENTS, **SWEEPS}[law],
+            "plain": plain[law].slope, "decades": fit.decades, "most_steps": part["steps"].max(),
+            "least_fresh": part["fresh"].min(), "largest_error": part["error"].max(),
             "typical_error": part["typical_error"].mean(),
-        }
+        }  # fmt: skip
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -324,16 +300,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Samples until a second-order stationary point: six methods against gamma, and against d and epsilon",
     "Do adaptive batches with the tree need gamma^-2 samples where SPIDER or either alone needs gamma^(-7/3)?",
     simulation=Simulation(
         prediction="the eight laws with their next orders, in proportion to the amplitude, 2% of scatter beside it",
         rival="the same, but -2.1 for adaptive batches with the tree, a third of the way back to SPIDER",
-        frame=simulated,
-        stated={"quick": (0.96, 0.0), "paper": (0.985, 0.0)},
+        frame=simulated, stated={"quick": (0.96, 0.0), "paper": (0.985, 0.0)},
     ),
-    rule=("earlier_rule",),
-    cpu_only=True,
-)
+    rule=("earlier_rule",), cpu_only=True,
+)  # fmt: skip

@@ -20,17 +20,9 @@ from dpnotes.problems.networks import TwoLayerNetwork
 from dpnotes.random.streams import Streams
 
 SETTING = {
-    "classes": [3, 5],
-    "num_components": 60,
-    "max_norm": 10.0,
-    "num_hidden": 1000,
-    "activation": "tanh",
-    "clip": 4.0,
-    "step_size": 0.1,
-    "epsilon": 4.0,
-    "delta": 1e-8,
-    "conversion": "classic",
-}
+    "classes": [3, 5], "num_components": 60, "max_norm": 10.0, "num_hidden": 1000, "activation": "tanh", "clip": 4.0,
+    "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8, "conversion": "classic",
+}  # fmt: skip
 DATA = tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items())
 UNACCOUNTED = (
     preprocessing.UNACCOUNTED,

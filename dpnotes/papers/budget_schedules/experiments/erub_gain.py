@@ -1,6 +1,7 @@
 """How much the best dynamic schedule gains over the best uniform one, by the theorem's bounds, over N and kappa."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,16 +19,10 @@ RULE = (
     "kappa^2 alpha < 1e-4."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "epsilon": 4.0,
-    "delta": 1e-8,
-    "dim": 60,
-    "clip": 4.0,
-    "smoothness": 1.0,
-    "initial_gap": 0.6931471805599453,
-    "log10_num_examples": Each([3.0, 8.0, 21], [2.0, 10.0, 161]),
+    "decision_rule": RULE, "epsilon": 4.0, "delta": 1e-8, "dim": 60, "clip": 4.0, "smoothness": 1.0,
+    "initial_gap": 0.6931471805599453, "log10_num_examples": Each([3.0, 8.0, 21], [2.0, 10.0, 161]),
     "condition_numbers": Each([2, 10, 100, 1000], [2, 5, 10, 20, 50, 100, 200, 500, 1000]),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("budget_schedules.erub_gain", PARAMETERS)
 
 
@@ -36,19 +31,14 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"condition_number": kappa} for kappa in spec["condition_numbers"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """The gain at every size."""
     low, high, count = spec["log10_num_examples"]
     sizes = np.round(np.logspace(low, high, count)).astype(np.int64)
     gain = GAIN(
-        N=sizes,
-        kappa=np.full(count, float(cell["condition_number"])),
-        D=spec["dim"],
-        G=spec["clip"],
-        R=ZCDP(epsilon=spec["epsilon"], delta=spec["delta"])["R"],
-        M=spec["smoothness"],
-        Delta=spec["initial_gap"],
-    )
+        N=sizes, kappa=np.full(count, float(cell["condition_number"])), D=spec["dim"], G=spec["clip"],
+        R=ZCDP(epsilon=spec["epsilon"], delta=spec["delta"])["R"], M=spec["smoothness"], Delta=spec["initial_gap"],
+    )  # fmt: skip
     return {"num_examples": sizes, **cell, **gain}
 
 
@@ -78,11 +68,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"within {100 * off.max():.1f}% of the prediction at {off.notna().sum()} of {len(table)} condition numbers"
     )
     holds = (table["smallest_gain"] >= 1 - 1e-9).all() and (table["largest_fall"] <= 1e-2).all()
-    if not holds or (off > 0.1).any():
-        return Decision("not reproduced", facts)
-    if off.isna().any():
-        return Decision("undecided", facts)
-    return Decision("reproduced", facts)
+    return Decision.by(facts, failed=not holds or (off > 0.1).any(), passed=not off.isna().any())
 
 
 # ---------------------------------------------------------------- simulated results
@@ -99,15 +85,11 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "Gain of dynamic over uniform schedules, by the bounds",
+    [QUICK, PAPER], (cells, run_cell, decide), "Gain of dynamic over uniform schedules, by the bounds",
     "Do the bounds of Theorems 4.3 and 4.5, at their exact minima, differ by a factor ln N?",
     simulation=Simulation(
-        prediction="the bounds are what they are; nothing is random",
-        rival="the gain grows with ln N by a fifth less",
-        frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+        prediction="the bounds are what they are; nothing is random", rival="the gain grows with ln N by a fifth less",
+        frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
     cpu_only=True,
-)
+)  # fmt: skip

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -43,22 +44,11 @@ RULE = (
     "steps and 4 repeats."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "influence, second",
-    "num_examples": 1000,
-    "num_components": 60,
-    "num_hidden": 1000,
-    "activation": "tanh",
-    "clip": 4.0,
-    "step_size": 0.1,
-    "epsilon": 4.0,
-    "delta": 1e-8,
-    "num_steps": Each([50], [50, 100, 150]),
-    "output_scales": [1.0, 5.0],
-    "max_norms": Each([10.0], [5.0, 10.0, 20.0]),
-    "probes": Each([0.0, 0.33, 0.67, 1.0], [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0]),
-    "repeats": Each(6, 30),
-}
+    "decision_rule": RULE, "seed": "influence, second", "num_examples": 1000, "num_components": 60, "num_hidden": 1000,
+    "activation": "tanh", "clip": 4.0, "step_size": 0.1, "epsilon": 4.0, "delta": 1e-8,
+    "num_steps": Each([50], [50, 100, 150]), "output_scales": [1.0, 5.0], "max_norms": Each([10.0], [5.0, 10.0, 20.0]),
+    "probes": Each([0.0, 0.33, 0.67, 1.0], [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0]), "repeats": Each(6, 30),
+}  # fmt: skip
 QUICK, PAPER = profiles("budget_schedules.influence", PARAMETERS)
 READING = ["num_steps", "output_scale", "max_norm"]
 
@@ -82,7 +72,7 @@ def start(problem: TwoLayerNetwork, streams: Streams, output_scale: float) -> Te
     return x
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Train privately under the uniform schedule; then again with more noise at one step and all else the same.
 
     The influence of step t is the change of the final training loss over the variance added at step t, in units of
@@ -129,23 +119,15 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     columns = context.in_chunks(train, spec["repeats"], bytes_per_run(problem) + path)
     losses = columns["losses"]
     context.record_spent(
-        mechanism="gaussian",
-        rho=schedule.rho,
-        relation="zero-out-one",
-        data="mnist",
-        runs=losses.size,
+        mechanism="gaussian", rho=schedule.rho, relation="zero-out-one", data="mnist", runs=losses.size,
         shared_noise=True,
-    )
+    )  # fmt: skip
     change = (losses[:, 1::2] + losses[:, 2::2]) / 2 - losses[:, :1]
     repeats, steps = np.meshgrid(np.arange(spec["repeats"]), probed, indexing="ij")
     return {
-        **cell,
-        "repeat": repeats.ravel(),
-        "step": steps.ravel(),
-        "influence": change.ravel() / sigma**2,
-        "loss": np.repeat(losses[:, 0], change.shape[1]),
-        "finished": np.repeat(columns["finished"], change.shape[1]),
-    }
+        **cell, "repeat": repeats.ravel(), "step": steps.ravel(), "influence": change.ravel() / sigma**2,
+        "loss": np.repeat(losses[:, 0], change.shape[1]), "finished": np.repeat(columns["finished"], change.shape[1]),
+    }  # fmt: skip
 
 
 @cache
@@ -222,9 +204,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
             f"; {verdict}, by steps/output scale/data scale: {', '.join(which)}" for verdict, which in named.items()
         )
     )
-    if not failed and len(reproduced) >= 0.75 * len(table):
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if failed and not reproduced else "undecided", facts)
+    return Decision.by(
+        facts, passed=not failed and len(reproduced) >= 0.75 * len(table), failed=failed and not reproduced
+    )
 
 
 # ---------------------------------------------------------------- simulated results
@@ -244,23 +226,18 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "Figure 1, left: influence of each step's noise, by retraining",
+    [QUICK, PAPER], (cells, run_cell, decide), "Figure 1, left: influence of each step's noise, by retraining",
     "Does the influence of a step's noise on the final loss grow exponentially with the step?",
     simulation=Simulation(
         prediction="the influence is 0.98^(T - t) under every reading; each repeat scatters by a tenth of it, and by a "
         "twentieth of the last one, as in pilots of 3 repeats",
-        rival="it grows along a straight line between the same ends",
-        frame=simulated,
+        rival="it grows along a straight line between the same ends", frame=simulated,
         stated={"quick": (0.08, 0.0), "paper": (0.995, 0.0)},
     ),
     tolerances={**FLOAT32, "influence": 0.02},
     unaccounted=(
-        preprocessing.UNACCOUNTED,
-        "All runs of a repeat share their noise, so publishing two of them cancels it.",
+        preprocessing.UNACCOUNTED, "All runs of a repeat share their noise, so publishing two of them cancels it.",
         "The influence is a difference of exact training losses: the figure is covered by no guarantee.",
     ),
-    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()),
-    figure=figures.LEFT,
-)
+    data=tuple(f"{file} sha256:{digest}" for file, digest in MNIST_SHA256.items()), figure=figures.LEFT,
+)  # fmt: skip

@@ -1,5 +1,7 @@
 """Section 4.2, trained: how much a dynamic schedule gains with momentum, and how much without."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -19,17 +21,11 @@ RULE = (
     "and if a run that these intervals use did not finish. Whether momentum itself trains better is said beside it."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "momentum, training",
-    **digits.SETTING,
-    "momenta": [0.0, 0.9],
-    "num_examples": Each(500, 1000),
-    "num_steps": 100,
-    "gammas": Each([0.95, 0.98, 0.99], [0.93, 0.95, 0.97, 0.98, 0.99, 0.995]),
-    "repeats": Each(16, 100),
-    "repeats_a_cell": Each(8, 20),
-    "auxiliary_repeats": Each(2, 6),
-}
+    "decision_rule": RULE, "seed": "momentum, training", **digits.SETTING, "momenta": [0.0, 0.9],
+    "num_examples": Each(500, 1000), "num_steps": 100,
+    "gammas": Each([0.95, 0.98, 0.99], [0.93, 0.95, 0.97, 0.98, 0.99, 0.995]), "repeats": Each(16, 100),
+    "repeats_a_cell": Each(8, 20), "auxiliary_repeats": Each(2, 6),
+}  # fmt: skip
 QUICK, PAPER = profiles("budget_schedules.momentum", PARAMETERS, quick={"num_hidden": 200})
 
 
@@ -56,7 +52,7 @@ def choose(frame: pd.DataFrame, momentum: float) -> float:
     return float(digits.loss_of_finished(tuned).groupby(tuned["gamma"]).mean().idxmin())
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Both schedules with each momentum; the runs of a repeat share examples, start and noise."""
     tuning = cell["stage"] == "tune"
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], spec["conversion"])
@@ -98,11 +94,9 @@ def summary(frame: pd.DataFrame) -> Rows:
         gain = gains(frame, metric)
         level = main[main["schedule"] == "uniform"].pivot(index="repeat", columns="momentum", values=metric)
         compared = {
-            "gain without momentum": gain[least],
-            "gain with momentum": gain[most],
-            "the first less the second": gain[least] - gain[most],
-            "momentum alone": level[least] - level[most],
-        }
+            "gain without momentum": gain[least], "gain with momentum": gain[most],
+            "the first less the second": gain[least] - gain[most], "momentum alone": level[least] - level[most],
+        }  # fmt: skip
         for name, values in compared.items():
             mean, low, high = mean_interval(values.to_numpy())
             yield {"metric": metric, "comparison": name, "mean": mean, "low": low, "high": high}
@@ -121,11 +115,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         + ", ".join(f"{name} {digits.shown(tuple(row))}" for name, row in zip(rows.index, rows.to_numpy(), strict=True))
         + f" (above 0: momentum trains {'better' if alone[0] > 0 else 'no better'})"
     )
-    if without[1] > 0 and less[1] > 0:
-        return Decision("reproduced", facts)
-    if without[2] < 0 or less[2] < 0:
-        return Decision("not reproduced", facts)
-    return Decision("undecided", facts)
+    return Decision.by(facts, failed=without[2] < 0 or less[2] < 0, passed=without[1] > 0 and less[1] > 0)
 
 
 # ---------------------------------------------------------------- simulated results
@@ -144,18 +134,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (tuning_cells, run_cell, decide),
+    [QUICK, PAPER], (tuning_cells, run_cell, decide),
     "Section 4.2, trained: a dynamic schedule with momentum and without",
     "Does a dynamic schedule gain less where momentum averages the gradients?",
     simulation=Simulation(
         prediction="the gain is the one of pilots of 16 and 8 repeats without momentum, and half of it with momentum",
-        rival="the same gain with momentum",
-        frame=simulated,
-        stated={"quick": (0.985, 0.015), "paper": (1.0, 0.04)},
+        rival="the same gain with momentum", frame=simulated, stated={"quick": (0.985, 0.015), "paper": (1.0, 0.04)},
     ),
-    tolerances=FLOAT32,
-    stages=(main_cells,),
-    unaccounted=digits.UNACCOUNTED,
-    data=digits.DATA,
-)
+    tolerances=FLOAT32, stages=(main_cells,), unaccounted=digits.UNACCOUNTED, data=digits.DATA,
+)  # fmt: skip

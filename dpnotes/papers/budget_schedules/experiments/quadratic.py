@@ -1,6 +1,7 @@
 """A quadratic, where the expected excess risk is exact: predicted against simulated, and against the bound."""
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,20 +28,10 @@ RULE = (
     "it said 'undecided' of 200 repeats and 'reproduced' of 2,000."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "quadratic, second",
-    "joint_level": 0.99,
-    "epsilon": 4.0,
-    "delta": 1e-8,
-    "dim": 10,
-    "condition_number": 10.0,
-    "spread": 1.0,
-    "clip": 4.0,
-    "initial_gap": 0.6931471805599453,
-    "max_num_steps": 80,
-    "num_examples": Each([250, 500, 1000], [250, 500, 1000, 2000, 4000, 8000, 16000]),
-    "repeats": Each(200, 2000),
-}
+    "decision_rule": RULE, "seed": "quadratic, second", "joint_level": 0.99, "epsilon": 4.0, "delta": 1e-8, "dim": 10,
+    "condition_number": 10.0, "spread": 1.0, "clip": 4.0, "initial_gap": 0.6931471805599453, "max_num_steps": 80,
+    "num_examples": Each([250, 500, 1000], [250, 500, 1000, 2000, 4000, 8000, 16000]), "repeats": Each(200, 2000),
+}  # fmt: skip
 QUICK, PAPER = profiles("budget_schedules.quadratic", PARAMETERS)
 SCHEDULES = ("uniform", "Theorem 4.5", "squared influence", "exact influence")
 
@@ -99,7 +90,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"num_examples": size} for size in spec["num_examples"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every schedule at its best number of steps, `repeats` runs each, as one program."""
     problem, x0 = setting(spec, cell["num_examples"])
     rho = epsilon_to_rho(spec["epsilon"], spec["delta"], "classic")
@@ -113,14 +104,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         # Common random numbers: the noise of a repeat is the same for every schedule.
         streams = Streams.of(spec["seed"], [f"{cell['num_examples']}/{r}" for r in repeats[part]], context.device)
         runs = private_gradient_descent(
-            on_device,
-            [chosen[name][0] for name in names[part]],
-            x0.to(context.device).expand(len(rows), -1).clone(),
-            streams,
-            clip=spec["clip"],
-            step_size=1.0,
-            delta=spec["delta"],
-        )
+            on_device, [chosen[name][0] for name in names[part]], x0.to(context.device).expand(len(rows), -1).clone(),
+            streams, clip=spec["clip"], step_size=1.0, delta=spec["delta"],
+        )  # fmt: skip
         risk = on_device.excess_risk(runs.x).cpu().numpy()
         return {"excess_risk": risk, "finished": (runs.state.status == Status.FINISHED).cpu().numpy()}
 
@@ -131,24 +117,18 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         spent = chosen[name][0].spent
         context.record_spent(mechanism="gaussian", rho=spent, relation="zero-out-one", schedule=name, data="synthetic")
     return {
-        **cell,
-        "schedule": names,
-        "repeat": repeats,
-        **columns_of("num_steps predicted bound", [facts[name] for name in names]),
-        **columns,
-    }
+        **cell, "schedule": names, "repeat": repeats,
+        **columns_of("num_steps predicted bound", [facts[name] for name in names]), **columns,
+    }  # fmt: skip
 
 
 def summary(frame: pd.DataFrame) -> pd.DataFrame:
     """One row a schedule and size: simulated mean and its standard error beside prediction and bound."""
     groups = frame.groupby(["num_examples", "schedule"], sort=False)
     table = groups.agg(
-        num_steps=("num_steps", "first"),
-        simulated=("excess_risk", "mean"),
-        standard_error=("excess_risk", "sem"),
-        predicted=("predicted", "first"),
-        bound=("bound", "first"),
-    ).reset_index()
+        num_steps=("num_steps", "first"), simulated=("excess_risk", "mean"), standard_error=("excess_risk", "sem"),
+        predicted=("predicted", "first"), bound=("bound", "first"),
+    ).reset_index()  # fmt: skip
     table["z"] = (table["simulated"] - table["predicted"]) / table["standard_error"]
     return table
 
@@ -197,9 +177,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"{', '.join(missed['schedule']) or 'none'}"
     )
     above = over > stats.t.isf(0.05 / len(table), freedom)
-    if abs(worst["z"]) > widest or len(missed) or above or wins.min() < -ahead:
-        return Decision("not reproduced", facts)
-    return Decision("undecided" if over > 0 or wins.min() < ahead else "reproduced", facts)
+    failed = abs(worst["z"]) > widest or len(missed) or above or wins.min() < -ahead
+    return Decision.by(facts, failed=failed, passed=over <= 0 and wins.min() >= ahead)
 
 
 # ---------------------------------------------------------------- simulated results
@@ -254,15 +233,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "Quadratic: exact expected excess risk, simulated and bounded",
+    [QUICK, PAPER], (cells, run_cell, decide), "Quadratic: exact expected excess risk, simulated and bounded",
     "Does noisy descent do what the algebra says, and does a dynamic schedule beat a uniform one?",
     simulation=Simulation(
         prediction="the runs follow their exact law, under common noise",
-        rival="Theorem 4.5's schedule ends where the uniform one does",
-        frame=simulated,
+        rival="Theorem 4.5's schedule ends where the uniform one does", frame=simulated,
         stated={"quick": (0.95, 0.0), "paper": (0.985, 0.0)},
     ),
     rule=("joint_level",),
-)
+)  # fmt: skip

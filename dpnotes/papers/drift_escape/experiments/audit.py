@@ -21,16 +21,11 @@ RULE = (
     "corrected version, or the exact one does not for a printed version. Undecided otherwise."
 )
 COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "audit",
-    "delta": 1e-5,
-    "noise_multiplier": 4.0,
-    "batch_size": 2,
-    "num_batches": 2,
+    "decision_rule": RULE, "seed": "audit", "delta": 1e-5, "noise_multiplier": 4.0, "batch_size": 2, "num_batches": 2,
     "uses": [1, 4, 16, 64],  # of each example
     "lengths": [2, 4, 8, 16],  # steps of an attempt, after which the point jumps back
     "step": 0.05,
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.audit", COMMON, quick={"audited": [16]}, paper={"audited": [4, 8, 16, 64]})
 
 
@@ -73,7 +68,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"mistake": name, "size": size} for name, values in sizes.items() for size in values]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Exact epsilon of the corrected and of the printed version; audits of those sizes that are to be audited.
 
     What is not audited is NaN. The attack on the printed version is made for it, that on the corrected one likewise.
@@ -82,13 +77,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
     audited = cell["size"] in spec["audited"]
     lower = [found.audit(printed, spec["seed"]).epsilon if audited else np.nan for printed in (False, True)]
     return {
-        **cell,
-        "printed": np.array([False, True]),
-        "claim": found.claim.epsilon,
-        "exact": np.array([found.exact(printed) for printed in (False, True)]),
-        "audited": np.array(lower),
+        **cell, "printed": np.array([False, True]), "claim": found.claim.epsilon,
+        "exact": np.array([found.exact(printed) for printed in (False, True)]), "audited": np.array(lower),
         "runs": found.design[1] if audited else 0,
-    }
+    }  # fmt: skip
 
 
 def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
@@ -110,8 +102,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     audits = printed[printed["runs"] > 0]
     caught = len(audits) > 0 and set(audits["mistake"]) == set(printed["mistake"])
     caught &= bool((audits["audited"] > audits["claim"]).all())
-    verdict = "not reproduced" if broken or not shown else "reproduced" if caught else "undecided"
-    return Decision(verdict, "; ".join(facts))
+    return Decision.by("; ".join(facts), failed=broken or not shown, passed=caught)
 
 
 # ---------------------------------------------------------------- simulated results
@@ -143,15 +134,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "The printed and the corrected releases: exact epsilon, and what an audit proves",
     "What is the true epsilon when samples are reused, or a jump back is not covered by the noise?",
     simulation=Simulation(
         prediction="the printed versions cost what densities say, and audits miss in 1 of 100",
-        rival="the printed versions cost what is claimed",
-        frame=simulated,
+        rival="the printed versions cost what is claimed", frame=simulated,
         stated={"quick": (0.995, 0.0), "paper": (0.96, 0.0)},
     ),
     cpu_only=True,
-)
+)  # fmt: skip

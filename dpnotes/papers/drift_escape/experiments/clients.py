@@ -32,24 +32,17 @@ RULE = (
     "(about -0.5), none is."
 )
 PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "clients",
-    "dim": 20,
-    "smoothness": 2.0,
-    "gradient_bound": 6.0,
+    "decision_rule": RULE, "seed": "clients", "dim": 20, "smoothness": 2.0, "gradient_bound": 6.0,
     "features": 0.5,  # standard deviation of an example's gradient in a coordinate, at most
     "tilt": 1.0,  # length of a client's tilt, where clients disagree
     "first": 4000,  # b1, of each client
     "least": 400,  # b2
-    "drift_threshold": 0.3,
-    "step_size": 0.2,
-    "steps": 30,
+    "drift_threshold": 0.3, "step_size": 0.2, "steps": 30,
     "block": 4,  # clients that are added up first, wherever they are computed
     # Of the mechanism's noise over its sensitivity: so little that examples decide the error, and so much that it does.
     "multipliers": {"examples": 0.01, "mechanism": 5.0},
-    "clients": Each([1, 2, 4, 16, 64], [1, 4, 16, 64, 256]),
-    "repeats": Each(100, 400),
-}
+    "clients": Each([1, 2, 4, 16, 64], [1, 4, 16, 64, 256]), "repeats": Each(100, 400),
+}  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.clients", PARAMETERS)
 
 
@@ -83,7 +76,7 @@ def parameters(spec: Spec, noise: str) -> Parameters:
     )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """The mean squared error of the estimates of each run, and what each client used."""
     data, count, dim = setting(spec), cell["clients"], spec["dim"]
     apart = tilts(spec, count).to(context.device) * float(cell["tilted"])
@@ -152,15 +145,11 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "Lemma 9: the error of a mean of clients, alike or not",
+    [QUICK, PAPER], (cells, run_cell, decide), "Lemma 9: the error of a mean of clients, alike or not",
     "What are m clients worth that add noise of their own?",
     simulation=Simulation(
         prediction="the exponent of the squared error in m is -1; runs scatter by 0.2, as in the stored results",
-        rival="the exponent is -0.9",
-        frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
+        rival="the exponent is -0.9", frame=simulated, stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
     ),
     distributed=True,
-)
+)  # fmt: skip

@@ -58,12 +58,9 @@ class Ladder:
         """Global, all attained."""
         height = float((self.curvatures**3).sum())
         found = {
-            "smoothness": float(self.curvatures.max()),
-            "hessian_lipschitz": 1.0,
-            "minimum": -height,
-            "maximum": height,
+            "smoothness": float(self.curvatures.max()), "hessian_lipschitz": 1.0, "minimum": -height, "maximum": height,
             "lipschitz": float(torch.linalg.vector_norm(self.curvatures**2)),
-        }
+        }  # fmt: skip
         return {name: Constant(value, "proved", "a sum of cosines") for name, value in found.items()}
 
     def constants_within(self, radius: float) -> dict[str, Constant]:

@@ -30,19 +30,14 @@ RULE = (
 )
 ORACLES: dict[str, Repeat] = {"fresh noise": "go on", "restored": "restore", "forced": "refresh", "jump": "go on"}
 COMMON: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "repeats",
-    "dim": 10,
+    "decision_rule": RULE, "seed": "repeats", "dim": 10,
     "curvature": 0.1,  # of the hill, over M = 1
     "features": 0.3,  # length of the noise of one example's gradient
     "first": 1_000_000,  # b1
     "least": 100_000,  # b2
     "multiplier": 1000.0,  # noise over sensitivity
-    "gradient_bound": 3.0,
-    "radius": 0.1,
-    "attempt_length": 26,
-    "attempts": 12,
-}
+    "gradient_bound": 3.0, "radius": 0.1, "attempt_length": 26, "attempts": 12,
+}  # fmt: skip
 QUICK, PAPER = profiles(
     "drift_escape.repeats", COMMON, quick={"seed": "repeats, 4000", "repeats": 4000}, paper={"repeats": 50_000}
 )
@@ -75,30 +70,22 @@ def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -
         return FreshGradient(data, spec["first"], std, spec["gradient_bound"], num_steps)
     budget = torch.full((runs,), 1.0 / spec["multiplier"] ** 2, dtype=torch.float64, device=device)
     return Spider(
-        VirtualSamples(data, 10**15),
-        Gaussian(),
-        spec["multiplier"],
-        budget,
+        VirtualSamples(data, 10**15), Gaussian(), spec["multiplier"], budget,
         # An attempt has no room for a drift that would ask for a fresh gradient: its steps are well within the radius.
         Refresh.squared_moves(4 * spec["radius"] ** 2),
-        BatchSizes(spec["first"], spec["least"]),
-        spec["gradient_bound"],
-        smoothness=1.0,
-    )
+        BatchSizes(spec["first"], spec["least"]), spec["gradient_bound"], smoothness=1.0,
+    )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """How many runs had so many failures, and what these runs used in all: a row for each number of failures."""
     runs = attempts(spec, cell, context)
     levels = np.arange(spec["attempts"] + 1)
     apart = runs["failed"] == levels[:, None]
     return {
-        "oracle": np.full(len(levels), cell["oracle"]),
-        "failed": levels,
-        "runs": apart.sum(1),
-        "used": apart @ runs["used"],
-        "steps": apart @ runs["steps"],
-    }
+        "oracle": np.full(len(levels), cell["oracle"]), "failed": levels, "runs": apart.sum(1),
+        "used": apart @ runs["used"], "steps": apart @ runs["steps"],
+    }  # fmt: skip
 
 
 def attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
@@ -179,11 +166,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 # ---------------------------------------------------------------- simulated results
 # Chances that an attempt fails, the first and those after failures, as they were with 50,000 runs of an earlier seed.
 _FAILS = {
-    "fresh noise": [0.50],
-    "restored": [0.13, 0.81, 0.88, 0.92, 0.93, 0.94, 0.95],
-    "forced": [0.13],
+    "fresh noise": [0.50], "restored": [0.13, 0.81, 0.88, 0.92, 0.93, 0.94, 0.95], "forced": [0.13],
     "jump": [0.13, 0.63, 0.66],
-}
+}  # fmt: skip
 
 
 @stacked
@@ -202,15 +187,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Lemma 2: repeated attempts with a state that is restored, refreshed, or has no memory",
     "Do Q attempts from one point fail independently when the oracle is SPIDER?",
     simulation=Simulation(
         prediction="attempts with fresh noise or forced gradients fail independently, those with a restored state as "
         "in 50,000 runs of an earlier seed",
-        rival="after a failure an attempt with a forced gradient fails twice as often",
-        frame=simulated,
+        rival="after a failure an attempt with a forced gradient fails twice as often", frame=simulated,
         stated={"quick": (0.995, 0.0), "paper": (0.97, 0.0)},
     ),
-)
+)  # fmt: skip

@@ -12,7 +12,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, proportion, study, tabulated
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, study, tabulated
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -42,17 +42,10 @@ RULE = (
     "= 0.01 and d = 1000 two coupled attempts leave in 0.44. What it says of these runs is given beside."
 )
 PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "returned point, hills and both steps",
-    "attempts": 8,
+    "decision_rule": RULE, "seed": "returned point, hills and both steps", "attempts": 8,
     "steps_at_most": 100,  # attempt lengths of a run
-    "tilts": [0.0, 0.01, 0.1, 1.0],
-    "repeats_of_attempts": Each(400, 4000),
-    "Q": [1, 2, 4, 8],
-    "shorter": [1.0, 0.6],
-    "repeats_of_stops": Each(400, 4000),
-    "psi_of_stops": 0.01,
-    "dim_of_stops": 10,
+    "tilts": [0.0, 0.01, 0.1, 1.0], "repeats_of_attempts": Each(400, 4000), "Q": [1, 2, 4, 8], "shorter": [1.0, 0.6],
+    "repeats_of_stops": Each(400, 4000), "psi_of_stops": 0.01, "dim_of_stops": 10,
     "psi": Each(
         {"1/M": [1e-4, 1e-3, 1e-2]},
         {"1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 4) for k in range(-16, -7)]},
@@ -60,20 +53,17 @@ PARAMETERS: dict[str, Any] = {
     "psi_of_hills": Each(
         {"1/M": [1e-4, 1e-2]},
         {
-            "1/M": [10 ** (k / 2) for k in range(-12, -3)],
-            "theorem": [10 ** (k / 2) for k in range(-7, -3)],
+            "1/M": [10 ** (k / 2) for k in range(-12, -3)], "theorem": [10 ** (k / 2) for k in range(-7, -3)],
         },
     ),
     "hills": Each(
         [2 ** (k / 4) for k in range(-2, 6)], [2 ** (k / 4) for k in range(-2, 7)]
     ),  # curvatures over sqrt(rho psi)
-    "repeats_of_hills": Each(48, 100),
-    "dim_of_hills": 10,
-    "repeats": Each(24, 100),
+    "repeats_of_hills": Each(48, 100), "dim_of_hills": 10, "repeats": Each(24, 100),
     # At 1e-4 an attempt with the theorem's step is 11,000 steps long.
     "psi_of_attempts": Each({"1/M": [0.01], "theorem": [0.01]}, {"1/M": [1e-4, 1e-3, 1e-2], "theorem": [1e-3, 1e-2]}),
     "dims": Each([10], [10, 100, 1000]),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.returned_point", PARAMETERS)
 
 
@@ -84,31 +74,21 @@ _BOOTSTRAP = 4000
 def cells(spec: Spec) -> list[Cell]:
     """Runs of the algorithm over psi, on the ladder and on hills; single attempts; runs with few or short ones."""
     common = {"dim": 0, "Q": spec["attempts"], "shorter": 1.0, "hill": 0.0}
-    found: list[Cell] = [
-        {**common, "kind": "level", "step": step, "psi": psi} for step, values in spec["psi"].items() for psi in values
+
+    def over(name: str) -> list[Cell]:
+        return [{**common, "step": step, "psi": psi} for step, values in spec[name].items() for psi in values]
+
+    stop = {**common, "step": "1/M", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"]}
+    hills = grid(kind=["hill"], dim=[spec["dim_of_hills"]], hill=spec["hills"])
+    return [
+        *({**each, "kind": "level"} for each in over("psi")),
+        *({**each, **hill} for each in over("psi_of_hills") for hill in hills),
+        *({**each, "kind": "attempt", "dim": dim, "Q": 1} for each in over("psi_of_attempts") for dim in spec["dims"]),
+        *({**stop, **each} for each in grid(kind=["stop"], Q=spec["Q"], shorter=spec["shorter"])),
     ]
-    found += [
-        {**common, "kind": "hill", "step": step, "psi": psi, "dim": spec["dim_of_hills"], "hill": hill}
-        for step, values in spec["psi_of_hills"].items()
-        for psi in values
-        for hill in spec["hills"]
-    ]
-    found += [
-        {**common, "kind": "attempt", "step": step, "psi": psi, "dim": dim, "Q": 1}
-        for step, values in spec["psi_of_attempts"].items()
-        for psi in values
-        for dim in spec["dims"]
-    ]
-    found += [
-        {**common, "kind": "stop", "step": "1/M", "psi": spec["psi_of_stops"], "dim": spec["dim_of_stops"], "Q": count,
-         "shorter": shorter}
-        for count in spec["Q"]
-        for shorter in spec["shorter"]
-    ]  # fmt: skip
-    return found
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """One kind of run; the columns are those of all kinds."""
     rows = (_attempts if cell["kind"] == "attempt" else _runs)(spec, cell, context)
     numbers = ("tilt", "level", "gradient", "curvature", "last", "steps", "tests", "num_coordinates", "step_size")
@@ -125,7 +105,7 @@ def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[Parameters, int]:
     return found, max(2, round(cell["shorter"] * found.attempt_length))
 
 
-def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Algorithm 1 until it returns, from the top of all hills, or of one: at a stop its curvature is just too much."""
     if cell["kind"] == "level":
         same = [psi for step, values in spec["psi"].items() if step == cell["step"] for psi in values]
@@ -204,7 +184,7 @@ def single_hill(dim: int, curvature: float, place: float = 0.0) -> tuple[Ladder,
     return Ladder(curvatures), point
 
 
-def _attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def _attempts(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Single attempts, in coupled pairs (Definition 4), from the side of one hill, all else at its minimum.
 
     F is even, so the coupled path, with the noise along the hill reversed, is the mirror image of the one that starts
@@ -355,11 +335,8 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         found = left[left["step"] == step]
         if bad or found["escaped_high"].min() < 0.25 or found["coupled_high"].min() < 0.5:
             return "not reproduced"
-        return (
-            "reproduced"
-            if good and found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
-            else "undecided"
-        )
+        leaves = found["escaped_low"].min() > 0.25 and found["coupled_low"].min() > 0.5
+        return "reproduced" if good and leaves else "undecided"
 
     facts = _facts(frame, fits, of_hills, left, full)
     return Decision(verdict("theorem"), f"{facts}; by the rule before: {verdict('1/M')}")
@@ -431,15 +408,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.Dat
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Theorem 1: the returned point against the noise, and the escapes it rests on",
     "Is the error of the returned point proportional to psi, and do attempts and repeats do what is promised?",
     simulation=Simulation(
         prediction="the error on the ladder is proportional to psi, that on hills is the linear theory's; attempts "
         "leave in 0.77 at 10 dimensions to 0.55 at 1,000, as in a pilot, and fail independently; errors scatter by 0.2",
         rival="the error falls as psi^0.85 on the ladder, by an exponent that is 0.1 less than the theory's on hills",
-        frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+        frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-)
+)  # fmt: skip

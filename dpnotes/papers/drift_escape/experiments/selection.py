@@ -39,20 +39,13 @@ RULE = (
     "in place of T 0.89, and both are outside in every run. What a trusted server publishes is shown beside it."
 )
 PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "selection",
-    "num_clients": 4,
-    "epsilon": 1.0,
-    "delta": 1e-6,
-    "failure": 0.05,
-    "gradient_bound": 2.0,
-    "smoothness": 2.0,
+    "decision_rule": RULE, "seed": "selection", "num_clients": 4, "epsilon": 1.0, "delta": 1e-6, "failure": 0.05,
+    "gradient_bound": 2.0, "smoothness": 2.0,
     "features": 0.5,  # length of the noise in an example's gradient
     "curvatures": [16, 8, 4, 2, 1],  # of the models, in this order, over sqrt(rho alpha)
     "sizes": Each([1e9, 3e9, 1e10, 3e10], [3e9, 1e10, 3e10, 1e11]),
-    "dims": Each([32, 64, 128, 256], [64, 128, 256, 512]),
-    "repeats": Each(16, 40),
-}
+    "dims": Each([32, 64, 128, 256], [64, 128, 256, 512]), "repeats": Each(16, 40),
+}  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.selection", PARAMETERS)
 WITHIN = 0.04
 
@@ -86,7 +79,7 @@ def setting(spec: Spec, choice: Selection) -> tuple[VirtualData, Tensor]:
     return VirtualData(wells, features), models
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """How far the server's derivatives are off, and the level over alpha of what is published, by each way to ask."""
     choice, clients = choice_of(spec, cell), spec["num_clients"]
     data, models = setting(spec, choice)
@@ -109,12 +102,10 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         trusted = trusted_selection(at, derivatives_of, choice, streams("trusted"), blocks=blocks)
         off, edge = errors(choice, data, derivatives_of, blocks, at[-1], streams("errors"))
         return {
-            "gradient_error": off.cpu().numpy(),
-            "eigenvalue_error": edge.cpu().numpy(),
-            "corrected": levels[corrected.index.cpu().numpy()],
-            "trusted": levels[trusted.index.cpu().numpy()],
+            "gradient_error": off.cpu().numpy(), "eigenvalue_error": edge.cpu().numpy(),
+            "corrected": levels[corrected.index.cpu().numpy()], "trusted": levels[trusted.index.cpu().numpy()],
             "epsilon_spent": np.array([claim.epsilon for claim in corrected.guarantees]),
-        }
+        }  # fmt: skip
 
     columns = context.in_chunks(run, spec["repeats"], 8 * 8 * clients * choice.dim**2)
     about = {**cell, "accuracy": choice.accuracy, "promised": choice.reached / choice.accuracy}
@@ -184,14 +175,11 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "Remark 3: up to which dimension noisy Hessians can be selected from",
+    [QUICK, PAPER], (cells, run_cell, decide), "Remark 3: up to which dimension noisy Hessians can be selected from",
     "What does it cost to select a model privately, rather than to return the one that was tested on the way?",
     simulation=Simulation(
         prediction="the exponent is 6/13 less 0.02 at these dimensions; errors scatter as in the stored results",
-        rival="noise for one release in place of T, and the exponent 0.89",
-        frame=simulated,
+        rival="noise for one release in place of T, and the exponent 0.89", frame=simulated,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-)
+)  # fmt: skip

@@ -12,7 +12,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Status
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
-from dpnotes.experiments.sweeps import Each, Rows, profiles, proportion, stacked, study
+from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, stacked, study
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
@@ -48,30 +48,23 @@ _MARGIN_WINDOW, _TOO_MUCH = 0.1, 0.05
 _BOOTSTRAP, _CONFIDENCE = 4000, 1 - 0.05 / 4  # four intervals, jointly 95%
 EXPONENTS = {"sampling": -1 / 3, "private": -1 / 5}
 PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "sharing",
-    "dim": 4,
+    "decision_rule": RULE, "seed": "sharing", "dim": 4,
     "gradient_bound": 2.0,  # and M = rho = 1
-    "delta": 1e-6,
-    "epsilon": {"sampling": 100.0, "private": 1e-3},
-    "error_share": 0.25,
-    "attempts": 8,
+    "delta": 1e-6, "epsilon": {"sampling": 100.0, "private": 1e-3}, "error_share": 0.25, "attempts": 8,
     "length_factor": 5.0,
     "hill": 1.2,  # of curvatures, over sqrt(alpha)
     "bowl": 0.6,
     "accuracy": 0.6,  # of one client; of m in a regime, that times m to the theorem's exponent
     "clients": Each([1, 4, 16], [1, 4, 16, 64]),
     "rungs": Each([1.1, 0.91], [1.15, 1.0, 0.87]),  # accuracies that are run, over the one that the theorem promises
-    "repeats": Each(12, 16),
-    "height": Each(130.0, 1000.0),
+    "repeats": Each(12, 16), "height": Each(130.0, 1000.0),
     "examples": Each({"sampling": 4.6e5, "private": 1.05e8}, {"sampling": 2.8e6, "private": 5.9e8}),
-    "window": Each(0.06, 0.02),
-    "least_success": Each(0.7, 0.85),
+    "window": Each(0.06, 0.02), "least_success": Each(0.7, 0.85),
     "margin": Each(
         {"clients": [1, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 32},
         {"clients": [1, 4, 16], "multiples": [2.0, 2.83, 4.0], "height": 60.0, "repeats": 60},
     ),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.sharing", PARAMETERS)
 
 
@@ -185,24 +178,17 @@ def minor_noise(found: Parameters, dim: int, regime: str) -> float:
 
 def cells(spec: Spec) -> list[Cell]:
     """One cell a regime, number of clients and accuracy; then those of more error, at the accuracy of one client."""
-    margin = spec["margin"]
-    rate: list[Cell] = [
-        {"kind": "rate", "regime": regime, "clients": clients, "multiple": 1.0, "height": spec["height"],
-         "accuracy": float(f"{spec['accuracy'] * clients**exponent * rung:.4g}")}
-        for regime, exponent in EXPONENTS.items()
-        for clients in spec["clients"]
-        for rung in spec["rungs"]
-    ]  # fmt: skip
-    return rate + [
-        {"kind": "margin", "regime": regime, "clients": clients, "multiple": multiple, "height": margin["height"],
-         "accuracy": spec["accuracy"]}
-        for regime in EXPONENTS
-        for clients in margin["clients"]
-        for multiple in margin["multiples"]
-    ]  # fmt: skip
+    margin, common = spec["margin"], {"multiple": 1.0, "height": spec["height"], "accuracy": spec["accuracy"]}
+    rate = grid(kind=["rate"], regime=EXPONENTS, clients=spec["clients"], accuracy=spec["rungs"])
+    for cell in rate:
+        cell["accuracy"] *= spec["accuracy"] * cell["clients"] ** EXPONENTS[cell["regime"]]
+    more = grid(kind=["margin"], regime=EXPONENTS, clients=margin["clients"], multiple=margin["multiples"])
+    return [{**common, **cell, "accuracy": float(f"{cell['accuracy']:.4g}")} for cell in rate] + [
+        {**common, "height": margin["height"], **cell} for cell in more
+    ]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Runs from the ridge until they return their points, judged by exact gradients and eigenvalues, on the CPU."""
     data, choice, dim, clients = setting(spec, cell), parameters(spec, cell), spec["dim"], cell["clients"]
     repeats = spec["repeats"] if cell["kind"] == "rate" else spec["margin"]["repeats"]
@@ -339,7 +325,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     good = all(exponent - width <= slope.low and slope.high <= exponent + width for slope, exponent, width in targets)
     good &= bool((lows >= spec["least_success"]).all() and rows["within"].all() and (rows["escapes"] > 0).all())
     good &= bool((frame["minor"] < _TOO_MUCH).all()) and all(proportion(*each)[1] < 0.5 for each in wrong.values())
-    return Decision("not reproduced" if bad else "reproduced" if good else "undecided", "; ".join(words))
+    return Decision.by("; ".join(words), failed=bad, passed=good)
 
 
 # ---------------------------------------------------------------- simulated results
@@ -365,16 +351,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "Theorem 3: the accuracy that m clients reach with n examples each",
+    [QUICK, PAPER], (cells, run_cell, decide), "Theorem 3: the accuracy that m clients reach with n examples each",
     "How much more accurate are m clients than one, where examples decide and where privacy does?",
     simulation=Simulation(
         prediction="the exponents are the theorem's and what the attempts at the end add; examples scatter by 0.05",
-        rival="each regime has the other one's exponent",
-        frame=simulated,
+        rival="each regime has the other one's exponent", frame=simulated,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    rule=("examples", "least_success", "window"),
-    cpu_only=True,
-)
+    rule=("examples", "least_success", "window"), cpu_only=True,
+)  # fmt: skip

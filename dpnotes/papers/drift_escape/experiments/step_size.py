@@ -32,8 +32,7 @@ RULE = (
     "where it has changed by e^most_growth in expectation."
 )
 PARAMETERS: dict[str, Any] = {
-    "decision_rule": RULE,
-    "seed": "step size",
+    "decision_rule": RULE, "seed": "step size",
     "curvature": 0.05,  # lambda, over M = 1
     "batches": [1, 4, 16, 64],
     "first": 1_000_000,  # SPIDER's fresh gradients
@@ -41,11 +40,8 @@ PARAMETERS: dict[str, Any] = {
     "start": 1e-3,
     "factor": 10.0,  # by which |x_1| has grown when it has escaped
     "most_growth": 350.0,  # of ln|x_1|, either way: e^350 squared is a float64, with room for chance
-    "dim": Each(2, 10),
-    "num_steps": Each(2000, 10_000),
-    "repeats": Each(160, 1000),
-    "margin": Each(0.2, 0.05),
-}
+    "dim": Each(2, 10), "num_steps": Each(2000, 10_000), "repeats": Each(160, 1000), "margin": Each(0.2, 0.05),
+}  # fmt: skip
 QUICK, PAPER = profiles("drift_escape.step_size", PARAMETERS)
 
 
@@ -117,7 +113,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"oracle": "minibatch"}, {"oracle": "SPIDER"}]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All batch sizes and steps as one batch, `repeats` runs each: growth, and when they had escaped."""
     curvature, dim = spec["curvature"], spec["dim"]
     rows = [
@@ -222,14 +218,11 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
-    "The step of the escape lemma: a boundary in eta for every batch size",
+    [QUICK, PAPER], (cells, run_cell, decide), "The step of the escape lemma: a boundary in eta for every batch size",
     "When is the paper's step sqrt(rho alpha) / M^2 needed, and when does 1 / M leave the saddle?",
     simulation=Simulation(
         prediction="growth is the expectation, and scatters as sums of independent steps do",
-        rival="batches are worth half as much again, so that boundaries are at 1.5 times the step",
-        frame=simulated,
+        rival="batches are worth half as much again, so that boundaries are at 1.5 times the step", frame=simulated,
         stated={"quick": (0.995, 0.0), "paper": (1.0, 0.0)},
     ),
-)
+)  # fmt: skip

@@ -29,46 +29,33 @@ RULE = (
 # Of pilots of other seeds: sizes at which all runs move, and moves around the best, on two cores in minutes. Before
 # there was any result they were 20 repeats of up to 32,000 examples in 300 dimensions, which is many hours.
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "goldstein.complexity",
-    "radius": 0.25,
+    "decision_rule": RULE, "seed": "goldstein.complexity", "radius": 0.25,
     # Of the examples that a run of one pass draws from, over those that it uses: nearly fresh data in every run.
     "pool": 8,
     # Shares are moves over radius / sqrt(d). Above 1/2 the period is 1: a variance-reduced oracle is the plain one.
     "probes": 4,
-    "repeats": Each(8, 12),
-    "test_examples": Each(2000, 4000),
+    "repeats": Each(8, 12), "test_examples": Each(2000, 4000),
     "one": Each(
         {
-            "dims": [10, 50],
-            "num_examples": [500, 2000],
-            "epsilons": [4.0],
+            "dims": [10, 50], "num_examples": [500, 2000], "epsilons": [4.0],
             "shares": {"variance_reduced": [0.2], "plain": [0.9, 1.8]},
         },
         {
-            "dims": [10, 30, 100],
-            "num_examples": [2000, 8000],
-            "epsilons": [1.0, 4.0],
+            "dims": [10, 30, 100], "num_examples": [2000, 8000], "epsilons": [1.0, 4.0],
             "shares": {"variance_reduced": [0.1, 0.2, 0.45], "plain": [0.9, 1.8, 3.6, 7.2]},
         },
     ),
     "many": Each(
         {
-            "dims": [10, 50],
-            "num_examples": [300],
-            "epsilons": [1.0],
-            "num_steps": 300,
+            "dims": [10, 50], "num_examples": [300], "epsilons": [1.0], "num_steps": 300,
             "shares": {"variance_reduced": [0.45], "plain": [0.9]},
         },
         {
-            "dims": [10, 30, 100],
-            "num_examples": [300, 1000],
-            "epsilons": [1.0, 4.0],
-            "num_steps": 300,
+            "dims": [10, 30, 100], "num_examples": [300, 1000], "epsilons": [1.0, 4.0], "num_steps": 300,
             "shares": {"variance_reduced": [0.2, 0.45], "plain": [0.9, 1.8, 3.6]},
         },
     ),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles(
     "goldstein.complexity",
     PARAMETERS,
@@ -118,7 +105,7 @@ def parameters(spec: Spec, cell: Cell, num_examples: int, epsilon: float) -> Par
     return (multi_pass if many else single_pass)(num_examples, dim, epsilon, valleys.DELTA, **given)
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Runs of all sizes and budgets of the cell; of many passes they share one data set, which the norm is of."""
     dim, many, seed = cell["dim"], cell["passes"] == "many", spec["seed"]
     asked = [
@@ -232,10 +219,9 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
     if not len(judged):
         return Decision("undecided", "no norm is large enough to be compared")
     least = judged["standard_errors"].min()
-    verdict = "reproduced" if least >= 3 else "not reproduced" if least <= -3 else "undecided"
     if len(words) > 6:
         words = [f"{words[int(judged['standard_errors'].argmin())]}, the least of {len(words)}"]
-    return Decision(verdict, "; ".join(words))
+    return Decision.by("; ".join(words), failed=least <= -3, passed=least >= 3)
 
 
 # ---------------------------------------------------------------- simulated results
@@ -270,18 +256,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "The norm against n, d and epsilon, and our control: does variance reduction save examples?",
     "At the same guarantee, do the paper's oracles reach a smaller Goldstein norm than a plain one?",
     simulation=Simulation(
         prediction="norms and their scatter are those of the quick result, at the nearest of its dimensions",
-        rival="the same, but in one of the comparisons the plain norm is the variance-reduced one",
-        frame=simulated,
+        rival="the same, but in one of the comparisons the plain norm is the variance-reduced one", frame=simulated,
         stated={"quick": (1.0, 0.005), "paper": (1.0, 0.005)},
     ),
-    rule=("chances",),
-    tolerances={**FLOAT64, "norm": 1e-4},
-    unaccounted=("Moves are chosen on other repeats of the experiment, which pay nothing for it.",),
-    cpu_only=True,
-)
+    rule=("chances",), tolerances={**FLOAT64, "norm": 1e-4},
+    unaccounted=("Moves are chosen on other repeats of the experiment, which pay nothing for it.",), cpu_only=True,
+)  # fmt: skip

@@ -26,32 +26,22 @@ RULE = (
     "if m is beyond the grid at two values of d or more, or a run did not finish."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "goldstein.orders",
-    "radius": 0.25,
-    "move": 0.05,
-    "margin": 1.25,
-    "pool": 8,
+    "decision_rule": RULE, "seed": "goldstein.orders", "radius": 0.25, "move": 0.05, "margin": 1.25, "pool": 8,
     "probes": 4,
     # By resampling a pilot of another seed 120 times; for the rival with its excess moved to where d^2 has it.
     "chances": Each(
         {
-            "slope 1": "not reproduced 0.99, reproduced 0",
-            "slope 2": "reproduced 1, not reproduced 0",
+            "slope 1": "not reproduced 0.99, reproduced 0", "slope 2": "reproduced 1, not reproduced 0",
         },
         {"all": "not known, as no pilot has its sizes: underpowered"},
     ),
-    "dims": Each([6, 12, 24], [10, 30, 100]),
-    "ratios": [0.25, 0.5, 1.0, 2.0, 4.0],
-    "num_steps": Each(100, 200),
-    "epsilon": 8.0,
-    "repeats": Each(16, 40),
-    "test_examples": Each(2000, 20_000),
+    "dims": Each([6, 12, 24], [10, 30, 100]), "ratios": [0.25, 0.5, 1.0, 2.0, 4.0], "num_steps": Each(100, 200),
+    "epsilon": 8.0, "repeats": Each(16, 40), "test_examples": Each(2000, 20_000),
     "increments": Each(
         {"dim": 12, "num_examples": 1500, "move": 0.01, "epsilon": 1000.0},
         {"dim": 30, "num_examples": 6000, "move": 0.005, "epsilon": 1000.0},
     ),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("goldstein.orders", PARAMETERS)
 _BETWEEN = 1.5  # the two predictions
 _SAFETY = 1.05  # of the bound of an estimate over its typical length
@@ -101,7 +91,7 @@ def parameters(spec: Spec, cell: Cell) -> Parameters:
     )  # fmt: skip
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All repeats of a cell; those of one number share examples and noise over cells, which makes ratios precise."""
     dim, seed, given = cell["dim"], spec["seed"], parameters(spec, cell)
     part = "orders" if cell["part"] == "orders" else "increments"
@@ -197,9 +187,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
         f"calls with losses over calls with gradients: {words}; exponent {fit}; independent directions "
         f"{norms['independent'].mean():.3f}, common {norms['common'].mean():.3f} ({errors:+.1f} standard errors)"
     )
-    if fit.low > _BETWEEN:
-        return Decision("reproduced", facts)
-    return Decision("not reproduced" if fit.high < _BETWEEN and errors >= 3 else "undecided", facts)
+    return Decision.by(facts, passed=fit.low > _BETWEEN, failed=fit.high < _BETWEEN and errors >= 3)
 
 
 # ---------------------------------------------------------------- simulated results
@@ -227,16 +215,13 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Losses against gradients: calls of the oracle at equal norm, against the dimension",
     "Do losses cost d^2 times the calls that gradients do, as Remark 6.2 has it, or d times?",
     simulation=Simulation(
         prediction="calls as d^2: the excess over the norm of gradients depends on m / d^2, with the quick scatter",
-        rival="calls as d, our accounting: it depends on m / d, as in the quick result",
-        frame=simulated,
+        rival="calls as d, our accounting: it depends on m / d, as in the quick result", frame=simulated,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-    rule=("chances", "margin"),
-    cpu_only=True,
-)
+    rule=("chances", "margin"), cpu_only=True,
+)  # fmt: skip

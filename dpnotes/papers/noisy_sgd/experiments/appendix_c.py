@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,20 +26,13 @@ RULE = (
 )
 # sigma^2 / (B Delta^2) in multiples of what Theorem 3.4 allows.
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "appendix c",
-    "num_examples": 6e4,
-    "epsilon": 1.0,
-    "delta": 1e-6,
-    "d": 8,
+    "decision_rule": RULE, "seed": "appendix c", "num_examples": 6e4, "epsilon": 1.0, "delta": 1e-6, "d": 8,
     "f_max": 1.0,
     # Of the example that stands out: how often a batch has it, which is B / n; 0 is for normal noise.
     "outliers": Each([0.0, 0.1, 0.001], [0.0, 0.1, 0.01, 0.001, 1e-4]),
-    "smallest_factor": 0.95,
-    "failure_probability": 0.01,
-    "ratios": Each([1.0, 10.0, 100.0, 1e4], [float(10.0**k) for k in range(6)]),
-    "repeats": Each(20, 200),
-}
+    "smallest_factor": 0.95, "failure_probability": 0.01,
+    "ratios": Each([1.0, 10.0, 100.0, 1e4], [float(10.0**k) for k in range(6)]), "repeats": Each(20, 200),
+}  # fmt: skip
 QUICK, PAPER = profiles("noisy_sgd.appendix_c", PARAMETERS)
 
 
@@ -69,7 +63,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"outlier": share} for share in spec["outliers"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Batch noise of all sizes along the escape direction, from Appendix C's `delta / T` of Delta^2 on.
 
     Delta, eta, T and alpha are Theorem 3.5's; sigma is 1 and the batch size makes the ratio.
@@ -86,13 +80,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
         streams = Streams.of(spec["seed"], names, context.device)
         given = [replace(found, batch_size=math.ceil(1 / (ratio * found.noise_std**2))) for ratio, _ in part]
         paths = levels(
-            wells,
-            streams,
-            given,
-            draw_factors(spec, streams, torch.tensor([repeat for _, repeat in part])),
-            Linear(1.0),
-            means,
-        )
+            wells, streams, given, draw_factors(spec, streams, torch.tensor([repeat for _, repeat in part])),
+            Linear(1.0), means,
+        )  # fmt: skip
         shares = [fraction_of_sosp(p, p.new_zeros(p.shape), found.alpha, wells.hessian_lipschitz) for p in paths]
         return {
             "fraction": np.array([float(share) for share in shares]),
@@ -143,15 +133,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Appendix C: bounded variance alone, heavy tails, and how much noise they need",
     "Without Assumption B, is Delta^2 >= sigma^2/B enough, or is Appendix C's T/delta times as much needed?",
     simulation=Simulation(
         prediction="0.99 of the iterates are alpha-SOSPs at Delta^2 = sigma^2/B, give or take 0.003 (as stored on the "
         "same seed), for every tail, and 0.3 with more batch noise",
-        rival="0.45 of them for the heaviest tail",
-        frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+        rival="0.45 of them for the heaviest tail", frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-)
+)  # fmt: skip

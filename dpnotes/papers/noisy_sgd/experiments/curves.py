@@ -153,19 +153,13 @@ def oracle_of(spec: Spec, epsilon: float | None, problem: ModuleProblem) -> Mini
     noise = _noise(epsilon, spec["clipped"], spec["delta"], bound, B, n, num_steps, spec["c_1"], spec["c_2"])
     poisson = spec["clipped"]
     return MinibatchGradient(
-        problem,
-        Sampling.poisson(B / n) if poisson else Sampling.fixed_size(B, n),
-        torch.tensor([noise.std], dtype=torch.float64),
-        bound,
-        num_steps,
-        Relation.ZERO_OUT if poisson else Relation.REPLACE_ONE,
-        clipped=spec["clipped"] and epsilon is not None,
+        problem, Sampling.poisson(B / n) if poisson else Sampling.fixed_size(B, n),
+        torch.tensor([noise.std], dtype=torch.float64), bound, num_steps,
+        Relation.ZERO_OUT if poisson else Relation.REPLACE_ONE, clipped=spec["clipped"] and epsilon is not None,
         bound_basis="assumed" if isinstance(spec["norm_bound"], dict) else "measured",
         check=0,  # with batch normalisation no example has a gradient of its own
-        augment=spec["augment"],
-        divisor=B,
-        mechanism=Exact() if epsilon is None else Gaussian(),
-    )
+        augment=spec["augment"], divisor=B, mechanism=Exact() if epsilon is None else Gaussian(),
+    )  # fmt: skip
 
 
 def accounted(oracle: MinibatchGradient, guarantee: Guarantee) -> dict[str, float]:
@@ -191,27 +185,21 @@ def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], T
     data = _on(made.data, context.device)
     gpu = context.device == "cuda"
     problem = ModuleProblem(
-        made.module,
-        data.train_inputs,
-        data.train_labels,
+        made.module, data.train_inputs, data.train_labels,
         # Clipped passes are float32 on every device.
         autocast=torch.bfloat16 if gpu and not spec["clipped"] else None,
-        channels_last=gpu,
-        max_examples_at_once=spec["examples_at_once"],
-    )
+        channels_last=gpu, max_examples_at_once=spec["examples_at_once"],
+    )  # fmt: skip
     oracle = oracle_of(spec, cell["epsilon"], problem)
     num_steps, an_epoch = steps_of(spec, problem.num_examples)
     every = spec["evaluate_every"] * an_epoch
     # Runs of a repeat share their start, their batches and their noise up to its scale: differences are paired.
     streams = Streams.of(spec["seed"], [cell["repeat"]], context.device)
     norms = ExampleNorms(
-        made.module,
-        data.train_inputs,
-        data.train_labels,
-        _batches(spec, problem.num_examples, "norm_batches", context.device),
-        oracle.norm_bound,
+        made.module, data.train_inputs, data.train_labels,
+        _batches(spec, problem.num_examples, "norm_batches", context.device), oracle.norm_bound,
         spec["examples_at_once"],
-    )
+    )  # fmt: skip
     statistics = _batches(spec, problem.num_examples, "statistics_batches", context.device)
     evaluation = Evaluation(data, every, statistics if problem.mixes_examples else None, norms)
     checkpoint = None
@@ -224,15 +212,10 @@ def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], T
         start = problem.initial(streams, only=made.only)
         finished.append(
             train(
-                oracle,
-                start,
-                streams,
-                evaluation,
-                step_size=spec["step_size"],
-                checkpoint=checkpoint,
+                oracle, start, streams, evaluation, step_size=spec["step_size"], checkpoint=checkpoint,
                 report=context.report,
             )
-        )
+        )  # fmt: skip
         return {"status": finished[-1].status.cpu().numpy()}
 
     # One run: this refuses what does not fit before the first step.
@@ -242,34 +225,22 @@ def run(spec: Spec, cell: Cell, context: Context, task: Callable[[Spec, Cell], T
     found = accounted(oracle, guarantee)
     if cell["epsilon"] is not None:
         context.record_spent(
-            mechanism="gaussian",
-            nominal=cell["epsilon"],
-            rho=float(oracle.declared()[0]),
-            **{name: float(f"{value:.6g}") for name, value in found.items()},
-            delta=spec["delta"],
-            relation=str(oracle.relation),
-            sampling=oracle.sampling.scheme,
-            steps=num_steps,
-            norm_bound=oracle.norm_bound,
-            bound="enforced" if oracle.clipped else oracle.bound_basis,
-            shared_noise=True,
-        )
+            mechanism="gaussian", nominal=cell["epsilon"], rho=float(oracle.declared()[0]),
+            **{name: float(f"{value:.6g}") for name, value in found.items()}, delta=spec["delta"],
+            relation=str(oracle.relation), sampling=oracle.sampling.scheme, steps=num_steps,
+            norm_bound=oracle.norm_bound, bound="enforced" if oracle.clipped else oracle.bound_basis, shared_noise=True,
+        )  # fmt: skip
     if checkpoint is not None:
         checkpoint.path.unlink(missing_ok=True)
     steps = np.array(evaluated_steps(num_steps, every))
     return {
-        "repeat": cell["repeat"],
-        "epsilon": math.inf if cell["epsilon"] is None else float(cell["epsilon"]),
-        "step": steps,
-        "epoch": steps / an_epoch,
+        "repeat": cell["repeat"], "epsilon": math.inf if cell["epsilon"] is None else float(cell["epsilon"]),
+        "step": steps, "epoch": steps / an_epoch,
         **dict(zip(evaluation.names, training.curves[0].double().cpu().numpy().T, strict=True)),
-        "noise_std": float(oracle.noise_std[0]),
-        "norm_bound": oracle.norm_bound,
-        **found,
-        "enforced": oracle.clipped,
+        "noise_std": float(oracle.noise_std[0]), "norm_bound": oracle.norm_bound, **found, "enforced": oracle.clipped,
         "exceeded": int(training.oracle_state.meter.exceeded[0]),
         "finished": bool(columns["status"][0] == Status.FINISHED),
-    }
+    }  # fmt: skip
 
 
 def _on(data: Dataset, device: str) -> Dataset:
@@ -412,10 +383,8 @@ def simulation(
     return Simulation(
         prediction="accuracy loses in proportion to 1/epsilon, down to guessing; runs scatter as the stored repeats of "
         "the quick profile do, and on all images by 0.8% (in a pilot of 190 steps on 10,000 smaller ones by 0.3%)",
-        rival=rival,
-        frame=frame,
-        stated=stated,
-    )
+        rival=rival, frame=frame, stated=stated,
+    )  # fmt: skip
 
 
 def experiment(

@@ -36,16 +36,10 @@ EARLIER_RULE = (
 )
 _NOT_QUADRATIC = 0.001
 PARAMETERS = {
-    "decision_rule": RULE,
-    "earlier_rule": EARLIER_RULE,
-    "seed": "escape, second",
-    "batch_size": 1e6,
-    "dim": 10,
-    "landscapes": ["wells", "monkey"],
-    "growths": Each([0.05, 0.2], [0.01, 0.02, 0.05, 0.1, 0.2]),
-    "spreads": Each([1e-4, 1e-7], [1e-4, 1e-5, 1e-6, 1e-7, 1e-8]),
-    "runs": Each(500, 4000),
-}
+    "decision_rule": RULE, "earlier_rule": EARLIER_RULE, "seed": "escape, second", "batch_size": 1e6, "dim": 10,
+    "landscapes": ["wells", "monkey"], "growths": Each([0.05, 0.2], [0.01, 0.02, 0.05, 0.1, 0.2]),
+    "spreads": Each([1e-4, 1e-7], [1e-4, 1e-5, 1e-6, 1e-7, 1e-8]), "runs": Each(500, 4000),
+}  # fmt: skip
 QUICK, PAPER = profiles("noisy_sgd.escape", PARAMETERS)
 
 
@@ -93,7 +87,7 @@ def cells(spec: Spec) -> list[Cell]:
     return grid(landscape=spec["landscapes"], growth=spec["growths"])
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Coupled runs from the exact saddle: x with xi, x' with xi' = xi - 2 <v1, xi> v1, on the same minibatches.
 
     The mirror image of x' is a run with xi on mirrored examples: both are runs of Algorithm 2, with the same draws. The
@@ -248,15 +242,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Lemmas B.6 to B.9: noise grows along the escape direction of a strict saddle",
     "Do coupled runs part as (1 + eta gamma)^t, with spread 2 eta Delta alpha_t, and by the noise alone?",
     simulation=Simulation(
         prediction="runs follow the linear law, in as many draws as the profile has runs",
-        rival="they part 3% faster than it says",
-        frame=simulated,
-        stated={"quick": (0.995, 0.0), "paper": (0.99, 0.0)},
+        rival="they part 3% faster than it says", frame=simulated, stated={"quick": (0.995, 0.0), "paper": (0.99, 0.0)},
     ),
     rule=("earlier_rule",),
-)
+)  # fmt: skip

@@ -1,6 +1,7 @@
 """Theorem 3.4: at least half of the iterates are alpha-SOSPs; and what more noise, less noise and none do to that."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,13 +20,7 @@ RULE = (
     "the same step size and number of steps, are shown and decide nothing."
 )
 PARAMETERS = {
-    "decision_rule": RULE,
-    "seed": "fraction",
-    "epsilon": 1.0,
-    "delta": 1e-6,
-    "d": 8,
-    "f_max": 1.0,
-    "sigma": 0.01,
+    "decision_rule": RULE, "seed": "fraction", "epsilon": 1.0, "delta": 1e-6, "d": 8, "f_max": 1.0, "sigma": 0.01,
     # So that the start of no run is an alpha-SOSP.
     "smallest_factor": 0.95,
     "num_examples": Each([6e4, 1.2e5], [6e4, 1.2e5, 2.4e5, 4.8e5, 9.6e5]),
@@ -34,7 +29,7 @@ PARAMETERS = {
         [0.0, *(float(10.0**k) for k in range(-12, 0)), 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0],
     ),
     "repeats": Each(20, 100),
-}
+}  # fmt: skip
 QUICK, PAPER = profiles("noisy_sgd.fraction", PARAMETERS)
 
 
@@ -43,7 +38,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"num_examples": size} for size in spec["num_examples"]]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Every multiple of Delta, `repeats` runs each, with the step size and the number of steps of the theorem's."""
     wells = Wells(spec["d"], spec["f_max"], spec["sigma"])
     found = parameters(wells, cell["num_examples"], spec["epsilon"], spec["delta"])
@@ -98,15 +93,12 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Theorem 3.4: the fraction of iterates that are second-order stationary, against the noise",
     "Are at least half of the iterates alpha-SOSPs, and is it the noise that makes them so?",
     simulation=Simulation(
         prediction="0.99 of the iterates are alpha-SOSPs, give or take 0.002 (as stored on the same seed), and none is "
         "without noise",
-        rival="half of them are",
-        frame=simulated,
-        stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
+        rival="half of them are", frame=simulated, stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
-)
+)  # fmt: skip

@@ -55,38 +55,28 @@ def _experiment(
     name: str, title: str, gaps: tuple[str, ...], figure: PaperFigure, parameters: dict[str, Any], **more: Any
 ) -> Experiment:
     return curves.experiment(
-        name,
-        title,
-        cifar10.run_cell,
-        parameters,
-        unaccounted=(*gaps, *_PIXELS, *curves.GAPS),
-        data=tuple(map(str, CIFAR10_JPEG_FILES)),
-        figure=figure,
-        **more,
-    )
+        name, title, cifar10.run_cell, parameters, unaccounted=(*gaps, *_PIXELS, *curves.GAPS),
+        data=tuple(map(str, CIFAR10_JPEG_FILES)), figure=figure, **more,
+    )  # fmt: skip
 
 
 _FIGURE_1A = figures.cifar10("Figures 1a (test) and 3a (training)")
 CONVNET = _experiment(
-    "convnet",
-    "Figures 1a and 3a: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
-    (*_NOMINAL, *_MEASURED),
-    _FIGURE_1A,
+    "convnet", "Figures 1a and 3a: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
+    (*_NOMINAL, *_MEASURED), _FIGURE_1A,
     {
         "quick": {**_QUICK, "network": _network("convnet", "batch", 4)},
         "cpu": {**_CPU, "network": _network("convnet", "batch", 16)},
         "paper": {**_PAPER, "network": _network("convnet", "batch")},
     },
     simulation=curves.simulation(quick=(0.525, 0.0), cpu=(0.945, 0.0), paper=(0.92, 0.0)),
-)
+)  # fmt: skip
 CONVNET_MORE = _experiment(
-    "convnet_more",
-    "Figures 1a and 3a, CIFAR-10 (JPEG-coded): three further repeats, which make ten",
-    (*_NOMINAL, *_MEASURED),
-    _FIGURE_1A,
+    "convnet_more", "Figures 1a and 3a, CIFAR-10 (JPEG-coded): three further repeats, which make ten",
+    (*_NOMINAL, *_MEASURED), _FIGURE_1A,
     {"paper": {**_PAPER, "network": _network("convnet", "batch"), "first_repeat": 7, "repeats": 3}},
     simulation=curves.simulation(paper=(0.005, 0.0)),
-)
+)  # fmt: skip
 CONVNET_CLIPPED = _experiment(
     "convnet_clipped",
     "The ConvNet on CIFAR-10 (JPEG-coded) with group normalisation, clipping at 2.5 and calibrated noise",
@@ -100,22 +90,18 @@ CONVNET_CLIPPED = _experiment(
     simulation=curves.simulation(curves.CLIPPED, quick=(0.335, 0.0), paper=(0.92, 0.0)),
 )
 CONVNET_LEMMA = _experiment(
-    "convnet_lemma",
-    "Figure 3b: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C of Lemma 3.2",
-    _NOMINAL,
+    "convnet_lemma", "Figure 3b: the ConvNet on CIFAR-10 (JPEG-coded) without clipping, C of Lemma 3.2", _NOMINAL,
     figures.cifar10(
         "Figure 3b", "lower accuracy than with C = 2.5; curves, no number is printed", bound="of Lemma 3.2"
     ),
     {"paper": {**_PAPER, **curves.ruled([]), "network": _network("convnet", "batch"), "norm_bound": _LEMMA_3_2}},
     question="Does accuracy grow with epsilon where C is the theorem's?",
     simulation=curves.simulation(rival="accuracy is the same at all epsilons", paper=(0.955, 0.005)),
-)
+)  # fmt: skip
 RESNET18 = _experiment(
-    "resnet18",
-    "Figure 1b: ResNet-18 on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
+    "resnet18", "Figure 1b: ResNet-18 on CIFAR-10 (JPEG-coded) without clipping, C = 2.5",
     (*_NOMINAL, *_MEASURED, "The paper does not state C for ResNet-18; the ConvNet's is taken."),
-    figures.cifar10("Figure 1b", bound=NOT_STATED),
-    {"paper": {**_PAPER, "network": _network("resnet18", "batch")}},
+    figures.cifar10("Figure 1b", bound=NOT_STATED), {"paper": {**_PAPER, "network": _network("resnet18", "batch")}},
     simulation=curves.simulation(paper=(0.92, 0.0)),
-)
+)  # fmt: skip
 EXPERIMENTS = (CONVNET, CONVNET_MORE, CONVNET_CLIPPED, CONVNET_LEMMA, RESNET18)

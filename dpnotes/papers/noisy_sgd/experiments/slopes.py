@@ -34,11 +34,7 @@ EXPONENTS = {"n": -0.5, "epsilon": -0.5, "d": 0.25, "f_max": 0.5}
 # From d = 30 on: the median norm of d normal numbers is sqrt(d) (1 - 1/(3 d)), and the theorem shares the noise out
 # among d + 1 coordinates, which together bend the slope by 0.016 between 10 and 1000, and by a third of that here.
 PARAMETERS = {
-    "decision_rule": RULE,
-    "earlier_rule": EARLIER_RULE,
-    "seed": "slopes, second",
-    "delta": 1e-6,
-    "sigma": 0.01,
+    "decision_rule": RULE, "earlier_rule": EARLIER_RULE, "seed": "slopes, second", "delta": 1e-6, "sigma": 0.01,
     "smallest_factor": 0.5,
     # What the other knobs are while one of them moves.
     "held": {"n": {}, "epsilon": {}, "d": {"n": 1.15e6}, "f_max": {"n": 6.4e4}},
@@ -47,17 +43,16 @@ PARAMETERS = {
         {"n": [6e4, 6e5], "epsilon": [0.1, 1.0], "d": [300.0, 3000.0], "f_max": [0.1, 10.0]},
         {"n": [6e4, 6e6], "epsilon": [0.01, 1.0], "d": [30.0, 3000.0], "f_max": [0.1, 10.0]},
     ),
-    "points": Each(3, 9),
-    "repeats": Each(60, 100),
-}
+    "points": Each(3, 9), "repeats": Each(60, 100),
+}  # fmt: skip
 QUICK, PAPER = profiles("noisy_sgd.slopes", PARAMETERS)
 
 
 def points(spec: Spec) -> list[dict[str, Any]]:
     """What is asked: which knob moves, its value, and all knobs."""
     found = []
-    for knob, (low, high) in spec["ranges"].items():
-        for value in spaced(low, high, spec["points"]):
+    for knob, ends in spec["ranges"].items():
+        for value in spaced(ends, spec["points"]):
             value = round(value) if knob == "d" else value
             found.append({**spec["base"], **spec["held"][knob], knob: value, "knob": knob, "value": float(value)})
     return found
@@ -69,7 +64,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"d": d, "f_max": f_max} for d, f_max in sorted(landscapes)]
 
 
-def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, np.ndarray]:
+def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """All points on a landscape as one batch, `repeats` runs each, and as many without noise where n is smallest.
 
     The algorithm is given (n, d, epsilon, delta) and the constants of the class. Every run has a landscape of its own
@@ -134,14 +129,11 @@ def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> Rows:
         slopes = np.polynomial.polynomial.polyfit(np.log(values), means.T, 1)[1]
         alphas = part.groupby("value")["alpha"].first()
         yield {
-            "knob": knob,
-            "slope": fit(values, np.exp(logs.mean(0))),
-            "low": np.quantile(slopes, 0.00625),
-            "high": np.quantile(slopes, 0.99375),
-            "exponent": EXPONENTS[str(knob)],
+            "knob": knob, "slope": fit(values, np.exp(logs.mean(0))), "low": np.quantile(slopes, 0.00625),
+            "high": np.quantile(slopes, 0.99375), "exponent": EXPONENTS[str(knob)],
             "with_logarithms": fit(alphas.index.to_numpy(dtype=np.float64), alphas.to_numpy()),
             "decades": np.log10(values[-1] / values[0]),
-        }
+        }  # fmt: skip
 
 
 def _passes(row: dict[str, Any], slope: float) -> str:
@@ -198,16 +190,14 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
 
 
 EXPERIMENT = study(
-    [QUICK, PAPER],
-    (cells, run_cell, decide),
+    [QUICK, PAPER], (cells, run_cell, decide),
     "Theorem 3.5: the accuracy that is reached against n, epsilon, d and f_max",
     "With the theorem's parameters, does alpha scale as f_max^(1/2) d^(1/4) / sqrt(n epsilon)?",
     simulation=Simulation(
         prediction="alpha is the theorem's with its logarithms; runs scatter by their landscapes' factor, which the "
         "repeats share out, and by 0.8% (the stored runs on an earlier seed)",
-        rival="alpha falls as n to a power 0.05 nearer to 0",
-        frame=simulated,
+        rival="alpha falls as n to a power 0.05 nearer to 0", frame=simulated,
         stated={"quick": (1.0, 0.0), "paper": (1.0, 0.0)},
     ),
     rule=("earlier_rule",),
-)
+)  # fmt: skip

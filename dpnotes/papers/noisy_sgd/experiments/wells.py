@@ -221,15 +221,10 @@ def levels(
     for shared, runs in alike.items():
         instances = Instances(wells.landscape, feature or wells.feature, factors[runs], means)
         path = along(
-            lambda x, going, of=instances: of.take(going).level(x, wells.hessian_lipschitz).float(),
-            instances,
-            wells.start(len(runs), factors.device),
-            streams.take(torch.tensor(runs, device=factors.device)),
-            [given[run].noise_std for run in runs],
-            batch_size=shared.batch_size,
-            norm_bound=shared.norm_bound,
-            step_size=shared.step_size,
-            num_steps=shared.num_steps,
-        )
+            lambda x, going, of=instances: of.take(going).level(x, wells.hessian_lipschitz).float(), instances,
+            wells.start(len(runs), factors.device), streams.take(torch.tensor(runs, device=factors.device)),
+            [given[run].noise_std for run in runs], batch_size=shared.batch_size, norm_bound=shared.norm_bound,
+            step_size=shared.step_size, num_steps=shared.num_steps,
+        )  # fmt: skip
         found |= zip(runs, path[:-1].T, strict=True)
     return [found[run] for run in range(len(given))]

@@ -121,12 +121,12 @@ class Parameters:
 
     @property
     def first_bound(self) -> float:
-        """How long an example's estimate can be; a gradient is never longer than L."""
+        """The longest estimate of an example; a gradient is never longer than L."""
         return self.lipschitz if self.order == "first" else (1 + self.slack) * self.lipschitz
 
     @property
     def smoothness(self) -> float:
-        """How much an example's estimate can change, over the move."""
+        """The largest change of an example's estimate over the move."""
         return (1 + self.slack) * ball_smoothness(self.dim) * self.lipschitz / self.radius
 
     @property
@@ -136,7 +136,7 @@ class Parameters:
 
     @property
     def sensitivities(self) -> tuple[float, float]:
-        """How far an example that is replaced moves a fresh estimate, and an increment."""
+        """The change of a fresh estimate, and of an increment, when an example is replaced."""
         first, later = 2 * self.first_bound, 2 * self.smoothness * self.least_move
         if self.difference_multiplier is not None:
             return first / self.num_examples, later / self.num_examples
@@ -144,7 +144,7 @@ class Parameters:
 
     @property
     def term_sensitivity(self) -> float:
-        """What noise multipliers are relative to: of one pass the larger sensitivity, of many that of a reset."""
+        """The unit of noise multipliers: of one pass the larger sensitivity, of many that of a reset."""
         if self.difference_multiplier is not None or self.period == 1:
             return self.sensitivities[0]
         return max(self.sensitivities)
@@ -157,7 +157,7 @@ class Parameters:
 
     @property
     def budget(self) -> float:
-        """zCDP of a run: of one pass what the first leaf of a tree pays, of many the sum over all steps."""
+        """zCDP of a run: the first leaf's cost for a single pass, the sum over steps for several passes."""
         if not self.noise_multiplier:
             return math.inf
         if self.difference_multiplier is None:
@@ -254,8 +254,10 @@ def single_pass(
     noise = tree_std(epsilon, delta - failure, 1.0, period) if z else 0.0
     live = sum(leaf.bit_count() for leaf in range(1, period + 1)) / period
     return _chosen(
-        num_examples, dim, radius, lipschitz, steps, move, window, period, period, 1, noise, None, order, directions,
-        slack, independent, failure, live, f"Theorem {'3.1' if order == 'zeroth' else '6.1'} with numbers",
+        directions, live, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        largest_move=move, window=window, period=period, first_batch=period, batch=1, noise_multiplier=noise,
+        difference_multiplier=None, order=order, slack=slack, independent=independent, failure=failure,
+        origin=f"Theorem {'3.1' if order == 'zeroth' else '6.1'} with numbers",
     )  # fmt: skip
 
 
@@ -316,8 +318,10 @@ def multi_pass(
     steps = initial_gap * lipschitz**2 / (radius * beta**3) if num_steps is None else num_steps
     steps, period = _whole_windows(int(steps), window, num_examples), max(1, int(window / math.sqrt(dim)))
     chosen = _chosen(
-        num_examples, dim, radius, lipschitz, steps, move, window, period, num_examples, num_examples, 1.0, 1.0, order,
-        directions, slack, independent, failure, 0.0, "Theorem 4.1 with numbers",
+        directions, 0.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        largest_move=move, window=window, period=period, first_batch=num_examples, batch=num_examples,
+        noise_multiplier=1.0, difference_multiplier=1.0, order=order, slack=slack, independent=independent,
+        failure=failure, origin="Theorem 4.1 with numbers",
     )  # fmt: skip
     return _shared_out(chosen, z)
 
@@ -380,11 +384,13 @@ def plain(
     best = min((2 * gap * math.sqrt(radius) / (k * steps)) ** (2 / 3), radius)
     move, window = _window(best if largest_move is None else largest_move, radius)
     steps = _whole_windows(int(steps), window, num_examples)
+    directions = (8 * dim if order == "zeroth" else 1) if directions is None else directions
     return _chosen(
-        num_examples, dim, radius, lipschitz, steps, move, window, 1, batch, batch,
-        z if one else z * math.sqrt(steps), None if one else 1.0, order,
-        (8 * dim if order == "zeroth" else 1) if directions is None else directions, slack, False, 0.0, 1.0,
-        f"no variance reduction, {passes} pass{'' if one else 'es'}",
+        directions, 1.0, num_examples=num_examples, dim=dim, radius=radius, lipschitz=lipschitz, num_steps=steps,
+        largest_move=move, window=window, period=1, first_batch=batch, batch=batch,
+        noise_multiplier=z if one else z * math.sqrt(steps), difference_multiplier=None if one else 1.0, order=order,
+        slack=slack, independent=False, failure=0.0,
+        origin=f"no variance reduction, {passes} pass{'' if one else 'es'}",
     )  # fmt: skip
 
 
@@ -417,7 +423,7 @@ def _window(largest_move: float, radius: float) -> tuple[float, int]:
 
 
 def _steps_of(num_examples: int, period: int) -> int:
-    """How many steps n examples last, of which a fresh estimate takes Sigma and an increment one."""
+    """The steps that n examples last, of which a fresh estimate takes Sigma and an increment one."""
     periods, left = divmod(num_examples, 2 * period - 1)
     return periods * period + max(0, left - period + 1)
 
@@ -431,31 +437,22 @@ def _whole_windows(steps: int, window: int, num_examples: int) -> int:
     return steps // window * window
 
 
-def _chosen(
-    num_examples: int, dim: int, radius: float, lipschitz: float, steps: int, move: float, window: int, period: int,
-    first_batch: int, batch: int, noise: float, later: float | None, order: Order, directions: int | None, slack: float,
-    independent: bool, failure: float, live: float, origin: str,
-) -> Parameters:  # fmt: skip
-    """With directions, and the step size for the noise of so many draws."""
-    some = Parameters(
-        num_examples, dim, radius, lipschitz, steps, move, move / lipschitz, window, period, first_batch, batch, noise,
-        later, order, 2**62, None, slack, independent, failure, origin,
-    )  # fmt: skip
+def _chosen(directions: int | None, live: float, **numbers: Any) -> Parameters:
+    """The parameters with directions, and the step size for the noise of `live` draws on average."""
+    step_size = numbers["largest_move"] / numbers["lipschitz"]
+    some = Parameters(**numbers, step_size=step_size, directions=2**62, first_directions=None)
     if directions is None:
-        least = least_directions(some, failure / (2 if later is None else 2 * steps)) if failure else (0, 0)
-        directions = max(*least, 8 * dim if order == "zeroth" else 4)
-    moment = lipschitz**2 + dim * live * (noise * some.term_sensitivity) ** 2
-    step_size = move / math.sqrt(moment * window)
-    return replace(some, directions=directions, first_directions=_first(order, period), step_size=step_size)
-
-
-def _first(order: Order, period: int) -> int | None:
-    """A fresh estimate from gradients has one, as printed."""
-    return 1 if order == "first" and period > 1 else None
+        failure = some.failure / (2 if some.difference_multiplier is None else 2 * some.num_steps)
+        least = least_directions(some, failure) if failure else (0, 0)
+        directions = max(*least, 8 * some.dim if some.order == "zeroth" else 4)
+    moment = some.lipschitz**2 + some.dim * live * (some.noise_multiplier * some.term_sensitivity) ** 2
+    step_size = some.largest_move / math.sqrt(moment * some.window)
+    first = 1 if some.order == "first" and some.period > 1 else None  # a fresh estimate from gradients, as printed
+    return replace(some, directions=directions, first_directions=first, step_size=step_size)
 
 
 def _shared_out(some: Parameters, z: float) -> Parameters:
-    """With the noise of one Gaussian shared out between resets and increments, and the step size for it."""
+    """The parameters with the noise of one Gaussian shared out between resets and increments, and its step size."""
     resets = math.ceil(some.num_steps / some.period)
     increments = some.num_steps - resets
     first, later = some.sensitivities

@@ -12,6 +12,7 @@ nothing had been gained by drawing them, at most that; `SPENT` asks the accounta
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -160,58 +161,78 @@ def _factors(constants: str) -> tuple[float, float]:
     return (1.0, 0.0) if constants == "one" else (64.0, 1.0)
 
 
-def _noise_floor(
-    n: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, alpha: Any, C: Any, dim: Any,
-    c_1: Any, c_2: Any, c_eta: Any, constants: str,
-) -> Any:  # fmt: skip
-    """The least Delta: at least sigma/sqrt(B), within the window of epsilon, and with a step size of at most 1/L."""
-    floor = np.maximum(sigma / np.sqrt(B), alpha * np.sqrt(c_eta / dim))
-    if constants != "corrected":
-        floor = np.maximum(floor, c_2 * C / B * np.sqrt(-np.log(delta) / (c_1 * epsilon)))
-    if constants == "paper":  # eta <= 1/(sigma sqrt(T))
-        floor = np.maximum(floor, 8 * sigma * np.sqrt(f_max / (L * dim)))
-    return floor
+@dataclass(frozen=True)
+class _Given:
+    """The numbers of a closed loop beside n, d, B and alpha, in the order of its symbols."""
+
+    epsilon: Any
+    delta: Any
+    L: Any
+    f_max: Any
+    sigma: Any
+    rho: Any
+    c: Any
+    c_1: Any
+    c_2: Any
+    c_eta: Any
+    constants: str
+
+    def gradients(self, n: Any, T: Any, which: str = "") -> tuple[Any, Any]:
+        """The terms of the gradient bound, as `_gradient_terms`."""
+        which = which or self.constants
+        return _gradient_terms(n, T, self.delta, self.L, self.f_max, self.sigma, self.c, self.c_eta, which)
+
+    def noise_floor(self, B: Any, alpha: Any, C: Any, dim: Any) -> Any:
+        """The least Delta: at least sigma/sqrt(B), within the window of epsilon, with a step size of at most 1/L."""
+        floor = np.maximum(self.sigma / np.sqrt(B), alpha * np.sqrt(self.c_eta / dim))
+        if self.constants != "corrected":
+            floor = np.maximum(floor, self.c_2 * C / B * np.sqrt(-np.log(self.delta) / (self.c_1 * self.epsilon)))
+        if self.constants == "paper":  # eta <= 1/(sigma sqrt(T))
+            floor = np.maximum(floor, 8 * self.sigma * np.sqrt(self.f_max / (self.L * dim)))
+        return floor
+
+    def reach(self, scale: float, dim: Any) -> tuple[Any, Any]:
+        """Numerator and denominator of alpha^2 n / C, for a real number of steps; the noise itself cancels."""
+        inside = scale / self.c_eta * self.L * self.f_max * dim
+        if self.constants == "corrected":
+            return np.sqrt(inside) * 2 * _least_noise(self.epsilon, self.delta), 1.0
+        return self.c_2 * np.sqrt(inside * -np.log(self.delta)), self.epsilon
+
+    def steps(self, scale: float, dim: Any, noise: Any, alpha: Any) -> Any:
+        """T, which this noise needs for this accuracy."""
+        return scale * self.L * self.f_max * dim * noise**2 / (self.c_eta * alpha**4)
+
+    def require_alpha(self, alpha: Any, T: Any) -> None:
+        """Refuse an accuracy for which the loop does not hold, as `_require_alpha`."""
+        _require_alpha(alpha, T, self.delta, self.L, self.f_max, self.rho, self.constants)
 
 
-def _reach(
-    scale: float, dim: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, c_2: Any, c_eta: Any, constants: str
-) -> tuple[Any, Any]:
-    """Numerator and denominator of alpha^2 n / C, for a real number of steps; the noise itself cancels."""
-    inside = scale / c_eta * L * f_max * dim
-    if constants == "corrected":
-        return np.sqrt(inside) * 2 * _least_noise(epsilon, delta), 1.0
-    return c_2 * np.sqrt(inside * -np.log(delta)), epsilon
-
-
-def _loop(
-    n: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
-    c: Any, c_1: Any, c_2: Any, c_eta: Any, constants: str, gradients: str = "",
-) -> dict[str, Any]:  # fmt: skip
+def _loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str, gradients: str = "") -> dict[str, Any]:
+    given = _Given(*numbers, constants=constants)
     _require_batch(B, n)
     if constants == "corrected":
         _require_whole(B, n)
     scale, more = _factors(constants)
     dim = np.asarray(d, dtype=float) + more
     size = np.asarray(n, dtype=float)
-    top, bottom = _reach(scale, dim, epsilon, delta, L, f_max, c_2, c_eta, constants)
+    top, bottom = given.reach(scale, dim)
     most = top / (size * bottom)
     found: dict[str, Any] = {}
 
     def step(log_steps: Any) -> Any:
         reach = most * _rounding_up(np.exp(log_steps), constants)
-        first, second = _gradient_terms(
-            size, np.exp(log_steps), delta, L, f_max, sigma, c, c_eta, gradients or constants
-        )
+        first, second = given.gradients(size, np.exp(log_steps), gradients)
         alpha = (reach * second + np.sqrt((reach * second) ** 2 + 4 * reach * first)) / 2
         bound = first + alpha * second
-        noise = _noise_floor(size, B, epsilon, delta, L, f_max, sigma, alpha, bound, dim, c_1, c_2, c_eta, constants)
-        steps = scale * L * f_max * dim * noise**2 / (c_eta * alpha**4)
-        found.update(alpha=alpha, Delta=noise, C=bound, T=steps, eta=c_eta * alpha**2 / (L * dim * noise**2))
+        noise = given.noise_floor(B, alpha, bound, dim)
+        steps = given.steps(scale, dim, noise, alpha)
+        step_size = given.c_eta * alpha**2 / (given.L * dim * noise**2)
+        found.update(alpha=alpha, Delta=noise, C=bound, T=steps, eta=step_size)
         return np.log(steps)
 
-    _settle(step, np.zeros(np.broadcast(size, dim, epsilon, L, f_max, sigma, B, delta).shape) + 5.0)
-    _require_alpha(found["alpha"], found["T"], delta, L, f_max, rho, constants)
-    found["delta_reached"] = _reached(B, epsilon, found["C"], found["Delta"], found["T"])
+    _settle(step, np.zeros(np.broadcast(size, dim, B, *numbers[:5]).shape) + 5.0)
+    given.require_alpha(found["alpha"], found["T"])
+    found["delta_reached"] = _reached(B, given.epsilon, found["C"], found["Delta"], found["T"])
     return {name: found[name] for name in ("alpha", "eta", "T", "Delta", "C", "delta_reached")}
 
 
@@ -220,12 +241,10 @@ def _rounding_up(steps: Any, constants: str) -> Any:
     return np.sqrt(1 + 1 / steps) if constants == "corrected" else 1.0
 
 
-def _deterministic_loop(
-    n: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
-    c_1: Any, c_2: Any, c_eta: Any, constants: str,
-) -> dict[str, Any]:  # fmt: skip
+def _deterministic_loop(n: Any, d: Any, B: Any, *numbers: Any, constants: str) -> dict[str, Any]:
+    """The loop without c, which its gradient bound does not have."""
     _require_two(n)
-    return _loop(n, d, B, epsilon, delta, L, f_max, sigma, rho, 1.0, c_1, c_2, c_eta, constants, "deterministic")
+    return _loop(n, d, B, *numbers[:6], 1.0, *numbers[6:], constants=constants, gradients="deterministic")
 
 
 def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any, constants: str) -> None:
@@ -244,28 +263,24 @@ def _require_alpha(alpha: Any, T: Any, delta: Any, L: Any, f_max: Any, rho: Any,
     )
 
 
-def _sample_size(
-    alpha: Any, d: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, rho: Any,
-    c: Any, c_1: Any, c_2: Any, c_eta: Any, constants: str,
-) -> dict[str, Any]:  # fmt: skip
+def _sample_size(alpha: Any, d: Any, B: Any, *numbers: Any, constants: str) -> dict[str, Any]:
+    given = _Given(*numbers, constants=constants)
     scale, extra = _factors(constants)
     dim = np.asarray(d, dtype=float) + extra
-    top, bottom = _reach(scale, dim, epsilon, delta, L, f_max, c_2, c_eta, constants)
+    top, bottom = given.reach(scale, dim)
     reach = top / (bottom * np.asarray(alpha) ** 2)
     found: dict[str, Any] = {}
 
     def step(logs: Any) -> Any:
         size, steps = np.moveaxis(np.exp(logs), -1, 0)
-        first, second = _gradient_terms(size, steps, delta, L, f_max, sigma, c, c_eta, constants)
+        first, second = given.gradients(size, steps)
         bound, batch = first + alpha * second, size if constants == "corrected" else B
-        noise = _noise_floor(
-            size, batch, epsilon, delta, L, f_max, sigma, alpha, bound, dim, c_1, c_2, c_eta, constants
-        )
-        more = scale * L * f_max * dim * noise**2 / (c_eta * alpha**4)
+        noise = given.noise_floor(batch, alpha, bound, dim)
+        more = given.steps(scale, dim, noise, alpha)
         found.update(n=reach * bound * _rounding_up(more, constants), C=bound, Delta=noise, T=more)
         return np.log(np.stack(np.broadcast_arrays(found["n"], found["T"]), axis=-1))
 
-    shape = np.broadcast(alpha, dim, epsilon, L, f_max, sigma, B, delta).shape
+    shape = np.broadcast(alpha, dim, B, *numbers[:5]).shape
     _settle(step, np.zeros((*shape, 2)) + 5.0, several=1)
     whole = (
         "Expected B={B:g} >= n={n:g}: whole batches; of smaller ones no proof gives c_1 and c_2 (constants='given')."
@@ -274,8 +289,8 @@ def _sample_size(
         require(np.greater_equal(B, found["n"]), whole, B=B, n=found["n"])
         B = found["n"]
     _require_batch(B, found["n"])
-    _require_alpha(alpha, found["T"], delta, L, f_max, rho, constants)
-    found["delta_reached"] = _reached(B, epsilon, found["C"], found["Delta"], found["T"])
+    given.require_alpha(alpha, found["T"])
+    found["delta_reached"] = _reached(B, given.epsilon, found["C"], found["Delta"], found["T"])
     return {name: found[name] for name in ("n", "T", "Delta", "C", "delta_reached")}
 
 

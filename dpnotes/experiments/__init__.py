@@ -23,6 +23,6 @@ from dpnotes.experiments.store import Result, clean, decide_again, load, outstan
 
 __all__ = [
     "FLOAT32", "FLOAT64", "NOT_STATED", "Cell", "Chances", "Context", "Cost", "Decision", "Experiment", "PaperFigure",
-    "Result", "Setting", "Simulation", "Spec", "bring", "clean", "decide_again", "export", "keep", "load", "outstanding",
-    "parse_memory", "results_folder", "run", "simulate", "status", "verify", "wanting",
+    "Result", "Setting", "Simulation", "Spec", "bring", "clean", "decide_again", "export", "keep", "load",
+    "outstanding", "parse_memory", "results_folder", "run", "simulate", "status", "verify", "wanting",
 ]  # fmt: skip

@@ -107,13 +107,11 @@ def samples_of(result: store.Result, seed: str) -> tuple[list[Sample], list[Samp
         for numbers, samples in zip(in_order(cells, generator), (some, others), strict=True):
             samples += [
                 Sample(
-                    result.experiment,
-                    result.spec.profile,
-                    first + number,
+                    result.experiment, result.spec.profile, first + number,
                     _seconds(result, first + number, cells[number]),
                 )
                 for number in numbers
-            ]
+            ]  # fmt: skip
         first += len(cells)
     generator.shuffle(some)
     return some, others

@@ -72,14 +72,11 @@ class Cells:
     def header(self) -> dict[str, Any]:
         """What these cells are of."""
         return {
-            "experiment": self.experiment.id,
-            "profile": self.profile,
-            "spec": json.loads(self.experiment.spec(self.profile).json),
-            "data": list(self.experiment.data),
-            **({"pending": self._pending} if self._pending else {}),
-            **({"plan": self.plan} if self.plan else {}),
+            "experiment": self.experiment.id, "profile": self.profile,
+            "spec": json.loads(self.experiment.spec(self.profile).json), "data": list(self.experiment.data),
+            **({"pending": self._pending} if self._pending else {}), **({"plan": self.plan} if self.plan else {}),
             **(self.code or code_of(self.experiment)),
-        }
+        }  # fmt: skip
 
     def accepts(self, header: dict[str, Any]) -> bool:
         """Whether cells are of this result: its parameters and data; of a disputed one, computed since the change."""

@@ -20,22 +20,16 @@ if TYPE_CHECKING:
 _PACKAGES = ("torch", "numpy", "scipy", "dp-accounting", "pandas", "joblib")
 # With these torch, oneDNN (convolutions), numpy and OpenBLAS (matrix products) use AVX2 on a newer processor.
 _AVX2 = {
-    "ATEN_CPU_CAPABILITY": "avx2",
-    "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR",
-    "OPENBLAS_CORETYPE": "Zen",
-}
+    "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "NPY_DISABLE_CPU_FEATURES": "X86_V4 AVX512_ICL AVX512_SPR", "OPENBLAS_CORETYPE": "Zen",
+}  # fmt: skip
 # With these glibc (each name in two spellings, before and since 2.33), torch, its oneDNN and MKL, OpenBLAS and numba
 # use no AVX2 and no FMA. MKL takes orders from MKL_CBWR alone on processors of all makers.
 _NO_AVX2 = {
-    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX2_Usable,-FMA_Usable",
-    "ATEN_CPU_CAPABILITY": "default",
-    "ONEDNN_MAX_CPU_ISA": "SSE41",
-    "MKL_CBWR": "COMPATIBLE",
-    "OPENBLAS_CORETYPE": "Nehalem",
-    "NUMBA_CPU_NAME": "nehalem",
-    "NUMBA_CPU_FEATURES": "",
-}
+    "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-AVX2,-FMA,-AVX2_Usable,-FMA_Usable", "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE", "OPENBLAS_CORETYPE": "Nehalem",
+    "NUMBA_CPU_NAME": "nehalem", "NUMBA_CPU_FEATURES": "",
+}  # fmt: skip
 # What a process on another processor runs last, to see that the variables had their effect.
 CHECK_OF_ANOTHER = """\
 import torch

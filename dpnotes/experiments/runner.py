@@ -245,13 +245,10 @@ def execute(cells: Cells, cell: Cell, plan: Plan) -> tuple[str, float, list[str]
         _compare(plan.processes, columns)
     seconds = time.perf_counter() - started
     manifest = {
-        "cell": json.loads(text),
-        "seconds": round(seconds, 3),
-        "environment": environment(plan.device),
-        "processes": plan.processes.size,
-        "chunking": [asdict(chunking) for chunking in context.chunking],
+        "cell": json.loads(text), "seconds": round(seconds, 3), "environment": environment(plan.device),
+        "processes": plan.processes.size, "chunking": [asdict(chunking) for chunking in context.chunking],
         "spent": context.spent,
-    }
+    }  # fmt: skip
     if plan.processes.rank == 0:
         cells.add(columns, manifest)
     return text, seconds, context.notes
@@ -351,31 +348,19 @@ def _manifest(cells: Cells, tables: list[Table], decision: Decision, jobs: int, 
     codes = {canonical_json(part["code"]): part["code"] for part in parts}
     header = {name: value for name, value in cells.header.items() if name not in ("pending", "plan")}
     return {
-        "format": store.FORMAT,
-        **header,
-        "identity": experiment.identity(cells.profile),
-        "codes": list(codes.values()),
-        "title": experiment.title,
-        "question": experiment.question,
-        "unaccounted": list(experiment.unaccounted),
-        "seed": spec.parameters.get("seed"),
-        "decision": asdict(decision),
-        "rule": experiment.rule_record(cells.profile),
-        "chances": asdict(spec.chances) if spec.chances else None,
-        "cells": len(parts),
-        "rows": sum(table.rows for table in tables),
-        "cell_rows": [table.rows for table in tables],
+        "format": store.FORMAT, **header, "identity": experiment.identity(cells.profile), "codes": list(codes.values()),
+        "title": experiment.title, "question": experiment.question, "unaccounted": list(experiment.unaccounted),
+        "seed": spec.parameters.get("seed"), "decision": asdict(decision),
+        "rule": experiment.rule_record(cells.profile), "chances": asdict(spec.chances) if spec.chances else None,
+        "cells": len(parts), "rows": sum(table.rows for table in tables), "cell_rows": [table.rows for table in tables],
         "cell_seconds_each": [part["seconds"] for part in parts],
         "chunking": _counted(chunking for part in parts for chunking in part["chunking"]),
         "spent": _counted(event for part in parts for event in part["spent"]),
-        "environments": _counted(part["environment"] for part in parts),
-        "jobs": jobs,
-        "processes": _counted({"processes": part.get("processes", 1)} for part in parts),
-        "finished_at": now(),
-        "cell_seconds": round(sum(part["seconds"] for part in parts), 3),
-        "wall_seconds": round(seconds, 3),
+        "environments": _counted(part["environment"] for part in parts), "jobs": jobs,
+        "processes": _counted({"processes": part.get("processes", 1)} for part in parts), "finished_at": now(),
+        "cell_seconds": round(sum(part["seconds"] for part in parts), 3), "wall_seconds": round(seconds, 3),
         "agreed": [],
-    }
+    }  # fmt: skip
 
 
 def _counted(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

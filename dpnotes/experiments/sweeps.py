@@ -14,8 +14,7 @@ from dpnotes.util import validate
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from dpnotes.experiments.chances import Simulation
+Given = Mapping[str, Any]
 Rows = Iterator[Any]  # what a generator of rows or columns gives
 
 
@@ -27,12 +26,7 @@ class Each:
     paper: Any
 
 
-def profiles(
-    name: str,
-    parameters: Mapping[str, Any],
-    quick: Mapping[str, Any] | None = None,
-    paper: Mapping[str, Any] | None = None,
-) -> tuple[Spec, Spec]:
+def profiles(name: str, parameters: Given, quick: Given | None = None, paper: Given | None = None) -> tuple[Spec, Spec]:
     """The quick and the paper spec of a study.
 
     Args:
@@ -47,7 +41,7 @@ def profiles(
     """
     folder, experiment = name.split(".")
 
-    def of(profile: str, alone: Mapping[str, Any] | None) -> Spec:
+    def of(profile: str, alone: Given | None) -> Spec:
         given = {**parameters, **(alone or {})}.items()
         chosen = {key: getattr(value, profile) if isinstance(value, Each) else value for key, value in given}
         return Spec(folder, experiment, profile, chosen)
@@ -55,16 +49,7 @@ def profiles(
     return of("quick", quick), of("paper", paper)
 
 
-def study(
-    specs: Sequence[Spec],
-    functions: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
-    title: str,
-    question: str,
-    *,
-    simulation: "Simulation | None" = None,
-    tolerances: Mapping[str, float | None] = FLOAT64,
-    **more: Any,
-) -> Experiment:
+def study(specs: Sequence[Spec], functions: tuple[Any, ...], title: str, question: str, **more: Any) -> Experiment:
     """The experiment of some specs, with its chances in them.
 
     Args:
@@ -72,17 +57,14 @@ def study(
       functions: `cells`, `run_cell` and `decide`.
       title: as `Experiment`.
       question: as `Experiment`.
-      simulation: of its results, in which the rule is tried out.
-      tolerances: as `Experiment`; of float64 if not given.
-      **more: further fields of `Experiment`.
+      **more: further fields of `Experiment`, such as `simulation`; tolerances are those of float64 if not given.
     """
     cells, run_cell, decide = functions
-    if simulation:
+    if simulation := more.get("simulation"):
         specs = [replace(spec, chances=simulation.chances(spec.profile)) for spec in specs]
     return Experiment(
         paper=specs[0].paper, name=specs[0].experiment, title=title, question=question, cells=cells, run_cell=run_cell,
-        specs={spec.profile: spec for spec in specs}, decide=decide, simulation=simulation,
-        tolerances=tolerances, **more,
+        decide=decide, specs={spec.profile: spec for spec in specs}, **{"tolerances": FLOAT64, **more},
     )  # fmt: skip
 
 

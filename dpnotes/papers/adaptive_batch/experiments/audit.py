@@ -216,7 +216,7 @@ def _printed() -> tuple[str, ...]:
 
 
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
-    """Audits with the least power that is allowed, at their level; in the rival's world one printed line is private."""
+    """Audits with the least power that is allowed, at their level; by the rival one printed line is private."""
     names = _printed()
     rows = [(name, printed) for name in names for printed in (True, False)] + [(ORACLE, False)]
     frame = pd.DataFrame(rows, columns=["release", "printed"])

@@ -156,7 +156,7 @@ _ERRORS = {
 
 @stacked
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
-    """Errors with gamma laws; in the rival's world those of the printed lines with the tree grow by half."""
+    """Errors with gamma laws; by the rival those of the printed lines with the tree grow by half."""
 
     def squares(mean: float, variation: float) -> np.ndarray:
         return generator.gamma(variation**-2, mean * variation**2, spec["repeats"])

@@ -278,7 +278,7 @@ _SCATTER, _SCATTER_OF_LARGEST = 0.02, 0.17
 
 @stacked
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
-    """Samples by the laws, in proportion to the amplitude of each run; in the rival's world one law is off."""
+    """Samples by the laws, in proportion to the amplitude of each run; by the rival one law is off."""
     exponents = {**EXPONENTS, **SWEEPS} | ({} if right else {"private": -2.1})
     for cell in cells(spec):
         law, alpha = cell["law"], cell["accuracies"][0] / spec["ratio"]

@@ -214,7 +214,7 @@ def _exact(spec_json: str, num_examples: int) -> tuple[np.ndarray, np.ndarray, n
 
 @stacked
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
-    """The law of the runs itself; in the rival's world Theorem 4.5's runs end where uniform ones of other noise do."""
+    """The law of the runs itself; by the rival Theorem 4.5's runs end where uniform ones of other noise do."""
     for size in spec["num_examples"]:
         curvature, mean, root, facts = _exact(spec.json, size)
 

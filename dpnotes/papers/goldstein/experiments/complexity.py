@@ -234,7 +234,7 @@ _NORMS = {
 
 @stacked
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
-    """Norms as in the quick result, of the nearest dimension there; in the rival's world one comparison has equal ones.
+    """Norms as in the quick result, of the nearest dimension there; by the rival one comparison has equal ones.
 
     That is many passes at the largest dimension and the first size and epsilon.
     """

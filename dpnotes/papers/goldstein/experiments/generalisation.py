@@ -228,7 +228,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 # ---------------------------------------------------------------- simulated results
 @stacked
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
-    """Gaps of smoothed gradients as n^(-1/2); in the rival's world those where one trained fall as n^(-1/3)."""
+    """Gaps of smoothed gradients as n^(-1/2); by the rival those where one trained fall as n^(-1/3)."""
     for cell in cells(spec):
         problem, dim, n = cell["problem"], cell["dim"], cell["num_examples"]
         count = spec[problem]["repeats"]

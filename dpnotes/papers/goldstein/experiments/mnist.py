@@ -155,7 +155,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 # ---------------------------------------------------------------- simulated results
 @stacked
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
-    """Paired logarithms as in the quick result; in the rival's world with a mean difference of 0."""
+    """Paired logarithms as in the quick result; by the rival with a mean difference of 0."""
     repeat = np.arange(spec["repeats"])
     for method in METHODS:
         frame = pd.DataFrame({"repeat": repeat}).assign(method=method, window=1, test_accuracy=0.6, finished=True)

@@ -197,7 +197,7 @@ _RATIOS, _EXCESS = np.log([0.25, 0.5, 1.0, 2.0, 4.0]), [0.56, 0.33, 0.18, 0.1, 0
 
 @stacked
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
-    """The excess depends on m / d^2, as the paper has it, anchored at the middle d; in the rival's world on m / d."""
+    """The excess depends on m / d^2, as the paper has it, anchored at the middle d; by the rival on m / d."""
     middle, count = float(np.median(spec["dims"])), spec["repeats"]
     shared = {dim: 1 + 0.035 * generator.standard_normal(count) for dim in {*spec["dims"], spec["increments"]["dim"]}}
     for cell in cells(spec):

@@ -218,7 +218,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
     """Mean squares that scatter by 6% over runs, the tree's by 4.3% at 4 terms and less with more.
 
-    In the rival's world the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1.
+    By the rival the tree's noise grows as log2(Sigma) + 1/2 to the power 1.1.
     """
     parts, count = [], spec["repeats"]
     for cell in cells(spec):

@@ -125,7 +125,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     """Shares of iterates by tail and size of the batch noise."""
     for outlier in spec["outliers"]:
         for ratio in spec["ratios"]:
-            # In the rival's world the heaviest tail needs more noise than Theorem 3.4 says.
+            # By the rival the heaviest tail needs more noise than Theorem 3.4 says.
             needs_more = not right and outlier == min(share for share in spec["outliers"] if share)
             mean = 0.99 if ratio == 1 and not needs_more else 0.45 if ratio == 1 else 0.3
             shares = mean + 0.003 * generator.standard_normal(spec["repeats"])

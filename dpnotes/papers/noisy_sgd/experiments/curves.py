@@ -342,9 +342,9 @@ class Accuracies:
     smallest_std: float
 
     def frame(self, spec: Spec, generator: np.random.Generator, right: bool) -> pd.DataFrame:
-        """One result; in the rival's world the largest epsilon loses the margin and a half.
+        """One result; by the rival the largest epsilon loses the margin and a half.
 
-        Where no epsilon is asked to be close, accuracy is the same at all in the rival's world.
+        Where no epsilon is asked to be close, accuracy is the same at all by the rival.
         """
         smallest, largest = min(spec["epsilons"]), max(spec["epsilons"])
         common = {}

@@ -146,7 +146,7 @@ def simulated(spec: Spec, generator: np.random.Generator, right: bool) -> Rows:
     c_1, c_2 = spec["constants"]["c_1"], spec["constants"]["c_2"]
     std = theorem_3_1_noise(spec["epsilon"], spec["delta"], norm_bound=bound, **sizes, c_1=c_1, c_2=c_2).std
     for dim in spec["dims"]:
-        # In the rival's world the bound holds.
+        # By the rival the bound holds.
         noise = std if right else std * min(1.0, 0.9 * bound / largest_norm(std, max(spec["dims"]), T, 0.99))
         norms = noise * np.sqrt(generator.chisquare(dim, (spec["repeats"], T - 1)))
         moved = norms + sigma * generator.uniform(-1, 1, norms.shape) / math.sqrt(dim)

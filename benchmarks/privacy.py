@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpnotes.core import FRESH, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, Request, Sampling, Sensitive
 from dpnotes.guarantees import Relation
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import Event
@@ -49,11 +49,11 @@ class Counting:
         return self.streams.normal(purpose, call, size)
 
 
-def request(value: Tensor, call: int) -> Release:
+def request(value: Tensor, call: int) -> Request:
     runs = len(value)
     ones = torch.ones(runs, dtype=torch.float64, device=value.device)
     answer = Sensitive(value, ones, Relation.ZERO_OUT, "proved", FRESH)
-    return Release(answer, ones, torch.full((runs,), call, device=value.device), ones.bool())
+    return Request(answer, ones, torch.full((runs,), call, device=value.device), ones.bool())
 
 
 def tree_steps(dim: int, steps: int, device: str) -> tuple[float, float, float, float]:

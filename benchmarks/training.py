@@ -36,8 +36,8 @@ from dpnotes.oracles.minibatch import MinibatchGradient
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.privacy.schedules import uniform
 from dpnotes.problems.datasets import gaussian_like, load
-from dpnotes.problems.files import DataNotFound
 from dpnotes.problems.networks import TwoLayerNetwork
+from dpnotes.problems.published import DataNotFound
 from dpnotes.random.streams import Streams
 
 NUM_HIDDEN, CLIP, STEP_SIZE = 1000, 4.0, 0.1

@@ -149,7 +149,7 @@ class Ledger:
 
 
 @dataclass(frozen=True)
-class Release:
+class Request:
     """A request to a mechanism: one answer per run, the noise, and the runs that get their answer."""
 
     answer: Sensitive
@@ -164,7 +164,7 @@ class Mechanism(Protocol):
 
     def init(self, x: Tensor) -> Any: ...
     def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor: ...
-    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]: ...
+    def release(self, state: Any, request: Request, streams: Streams) -> tuple[Any, Tensor, Price]: ...
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ class Estimate:
 
 
 class Oracle(Protocol):
-    """A source of gradient estimates. Its state has a `belief` (may be restored) and a `meter` (never goes back)."""
+    """A source of gradient estimates. Its state has a `memory` (may be restored) and a `meter` (never goes back)."""
 
     def init(self, x: Tensor) -> Any: ...
     def estimate(self, state: Any, x: Tensor, streams: Streams, active: Tensor) -> tuple[Any, Estimate]: ...

@@ -27,7 +27,7 @@ import torch
 from modules import Both
 from torch import Tensor, nn
 
-from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Release, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Estimate, Mechanism, Method, Oracle, Price, Relation, Request, Sensitive, Status
 from dpnotes.guarantees import ALLOWED, CombinationError, Sampling
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
@@ -258,12 +258,12 @@ def path(step: int, runs: int | Tensor, dtype: torch.dtype) -> Tensor:
 class Play:
     """An oracle along `path`: what its mechanisms were asked, and what came of it, a list a step."""
 
-    requests: list[list[tuple[Release, Tensor, Price]]] = field(default_factory=list)
+    requests: list[list[tuple[Request, Tensor, Price]]] = field(default_factory=list)
     states: list[Any] = field(default_factory=list)
     estimates: list[Estimate] = field(default_factory=list)
 
     @property
-    def released(self) -> list[tuple[Release, Tensor, Price]]:
+    def released(self) -> list[tuple[Request, Tensor, Price]]:
         return [request for step in self.requests for request in step]
 
     @property
@@ -276,7 +276,7 @@ def overheard(log: list[Any], mechanisms: set[type], aside: bool = True) -> Iter
     """Mechanisms write down what they are asked to release, and release their noise without it, if it is put aside."""
 
     def wrapped(original: Any) -> Any:
-        def release(self: Any, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+        def release(self: Any, state: Any, request: Request, streams: Streams) -> tuple[Any, Tensor, Price]:
             exact = request.answer.value
             given = replace(request.answer, value=torch.zeros_like(exact) if aside else exact)
             state, value, price = original(self, state, replace(request, answer=given), streams)
@@ -325,7 +325,7 @@ def on_neighbours(make: Factory) -> list[tuple[Play, Play, float, torch.dtype]]:
     return pairs
 
 
-def asked_alike(one: Play, two: Play) -> Iterator[tuple[Release, Release]]:
+def asked_alike(one: Play, two: Play) -> Iterator[tuple[Request, Request]]:
     """What was asked of the mechanisms on two data sets, which is the same but for the answers."""
     for (left, _, _), (right, _, _) in zip(one.released, two.released, strict=True):
         for name in ("noise_std", "call", "active"):
@@ -334,7 +334,7 @@ def asked_alike(one: Play, two: Play) -> Iterator[tuple[Release, Release]]:
         yield left, right
 
 
-def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Release]]:
+def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Request]]:
     """How far a neighbour moves each answer, `(runs,)`, 0 where none was asked for."""
     for left, right in asked_alike(one, two):
         moved = torch.linalg.vector_norm((left.answer.value - right.answer.value).double(), dim=1)
@@ -529,7 +529,7 @@ def once(make: Factory) -> None:
     x = path(0, 2, torch.float64)
     before = oracle.init(x)
     after, _ = oracle.estimate(before, x, streams, every)
-    for released in (before, replace(before, belief=after.belief)):
+    for released in (before, replace(before, memory=after.memory)):
         with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
             oracle.estimate(released, x, streams, every)
     later, _ = oracle.estimate(after, path(1, 2, torch.float64), streams, every)
@@ -626,7 +626,7 @@ def asked_of(
         restart, scale = torch.full_like(active, step % CALLS == 0), SENSITIVITIES[step % 3] * further * ones
         answer = Sensitive(exact, scale, relation, "proved", sampling)
         cost = mechanism.cost(state, SPREAD * more / scale, sampling, restart)
-        request = Release(answer, SPREAD * more * ones, call, active, restart)
+        request = Request(answer, SPREAD * more * ones, call, active, restart)
         state, value, price = mechanism.release(state, request, streams)
         noise = ((value - exact).double() / more[:, None]).where(active[:, None], value.double())
         seen.append((noise, price, cost, state, (more / further) ** 2 * price.rho()))

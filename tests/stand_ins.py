@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes.core import Mechanism, Price, Release, Sampling
+from dpnotes.core import Mechanism, Price, Request, Sampling
 from dpnotes.privacy.mechanisms import Gaussian, price_of
 from dpnotes.random.streams import Streams
 
@@ -17,7 +17,7 @@ class Spy:
 
     releasing: Mechanism = Gaussian()
     purpose: str = "spy"
-    requests: list[Release] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
     noise: str = "gaussian"
 
     def init(self, x: Tensor) -> Tensor:
@@ -26,7 +26,7 @@ class Spy:
     def cost(self, state: Any, noise_multiplier: Tensor, sampling: Sampling, restart: Tensor | None) -> Tensor:
         return Gaussian().cost(state, noise_multiplier, sampling, restart)
 
-    def release(self, state: Any, request: Release, streams: Streams) -> tuple[Any, Tensor, Price]:
+    def release(self, state: Any, request: Request, streams: Streams) -> tuple[Any, Tensor, Price]:
         self.requests.append(request)
         return *self.releasing.release(state, request, streams)[:2], price_of(request, "gaussian")
 

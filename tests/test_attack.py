@@ -119,7 +119,9 @@ def test_fuzz_reports_nothing_of_what_is_good():
 def test_fuzz_finds_the_library_and_calls_it():
     named = fuzz.public()
     assert len(named) > 200 and "privacy.schedules.uniform" in named
-    some = {name: value for name, value in named.items() if name.startswith(("privacy.schedules", "guarantees.Sampling"))}
+    some = {
+        name: value for name, value in named.items() if name.startswith(("privacy.schedules", "guarantees.Sampling"))
+    }
     table = fuzz.examples(some)
     assert set(table) >= {"privacy.schedules.uniform", "privacy.schedules.exponential", "guarantees.Sampling"}
     found = fuzz.attack(200, some, table, commands=0)

@@ -38,7 +38,7 @@ from dpnotes.papers.drift_escape.algorithms import Escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as escape_practical
 from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives
 from dpnotes.papers.drift_escape.selection import GradientAndHessian, Selection
-from dpnotes.papers.goldstein.algorithms import Parameters as GoldsteinParameters
+from dpnotes.papers.goldstein.algorithms import GoldsteinParameters as GoldsteinParameters
 from dpnotes.papers.goldstein.algorithms import single_pass as goldstein_choice
 from dpnotes.privacy import pld
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -77,8 +77,8 @@ NOT_DOORS = {
     ),
     "dpnotes.experiments": "pieces of the runner; the command line and the specs are its doors",
     "dpnotes.util.files": "what is written and sealed, of the cache, the runner and `checkpoint`",
-    "dpnotes.oracles.asks": "what an oracle hands to its desk",
-    "dpnotes.oracles.release": "what an oracle hands to its desk; the oracles are the doors, with all they have of it",
+    "dpnotes.oracles.asks": "what an oracle hands to its `Releases`",
+    "dpnotes.oracles.release": "what an oracle hands to its `Releases`; the oracles are the doors",
     "dpnotes.notebook": "pictures and cells of our notebooks",
     "dpnotes.theory": "algebra in sympy; its door for numbers is `Calculator`, below",
     "dpnotes.util.validate": "the validators themselves",
@@ -423,7 +423,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         name: getattr(spider(), name) for name in ("samples", "mechanism", "budget", "refresh", "batches")
     },
     "oracles.spider.Spider.guarantee": lambda: {"state": spider().init(zeros(2, 4))},
-    "papers.adaptive_batch.algorithms.Parameters": lambda: {
+    "papers.adaptive_batch.algorithms.AdaptiveBatchParameters": lambda: {
         "drift_threshold": 1.0,
         "first_batch": 100.0,
         "batch_per_gradient": 10.0,
@@ -460,7 +460,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "papers.drift_escape.algorithms.method_of": lambda: {"escapes": [escape()]},
     "papers.drift_escape.algorithms.theorem_1": lambda: {"sigma": 1e-8, "r": 1e-10, "s": 10.0},
     "papers.drift_escape.algorithms.practical_escape": lambda: {"step_size": 0.2},
-    "papers.drift_escape.algorithms.Parameters": lambda: {
+    "papers.drift_escape.algorithms.DriftEscapeParameters": lambda: {
         "escape": escape(),
         "drift_threshold": 1.0,
         "first_batch": 100.0,
@@ -470,8 +470,8 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "papers.drift_escape.algorithms.practical": lambda: {
         "escape": escape(),
     },
-    "papers.drift_escape.clients.practical": lambda: {"escape": escape(), "num_clients": 4},
-    "papers.drift_escape.clients.distributed_drift_escape": lambda: {
+    "papers.drift_escape.distributed.practical": lambda: {"escape": escape(), "num_clients": 4},
+    "papers.drift_escape.distributed.distributed_drift_escape": lambda: {
         "samples_of": lambda _: VirtualSamples(data(), 10**12),
         "parameters": escape_practical(escape(), 4, 1.0, 1e-6, gradient_bound=2.0),
         "x": zeros(2, 4),
@@ -504,7 +504,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
         "x": zeros(2, 4),
         "max_steps": 2,
     },
-    "papers.goldstein.algorithms.Parameters": lambda: dataclasses.asdict(goldstein()),
+    "papers.goldstein.algorithms.GoldsteinParameters": lambda: dataclasses.asdict(goldstein()),
     "papers.goldstein.algorithms.least_directions": lambda: {"parameters": goldstein()},
     "papers.goldstein.algorithms.single_pass": lambda: {"num_examples": 5000, "largest_move": 0.1},
     "papers.goldstein.algorithms.multi_pass": lambda: {"num_examples": 500, "largest_move": 0.1, "num_steps": 50},
@@ -791,7 +791,7 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
     "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
     "papers.adaptive_batch.algorithms.practical": {"epsilon": (math.inf,)},  # a run without noise
     "papers.drift_escape.algorithms.practical": {"epsilon": (math.inf,)},
-    "papers.drift_escape.clients.practical": {"epsilon": (math.inf,)},
+    "papers.drift_escape.distributed.practical": {"epsilon": (math.inf,)},
     "papers.drift_escape.selection.Selection": {"epsilon": (math.inf,)},
     **{
         f"papers.goldstein.algorithms.{name}": {"epsilon": (math.inf,)}

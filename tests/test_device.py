@@ -23,7 +23,7 @@ from torch import Tensor
 
 from dpnotes import methods, oracles, papers
 from dpnotes.cli.catalogue import all_experiments
-from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import WHOLE, Ledger, Mechanism, Price, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.experiments import Context, Experiment, Spec, load
 from dpnotes.experiments.spec import Cell
 from dpnotes.methods.descent import Descent
@@ -44,9 +44,9 @@ from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape.algorithms import drift_escape, practical_escape
 from dpnotes.papers.drift_escape.algorithms import practical as practical_oracle
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape
-from dpnotes.papers.drift_escape.clients import practical as clients_practical
 from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
+from dpnotes.papers.drift_escape.distributed import practical as clients_practical
 from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_selection
 from dpnotes.papers.goldstein.algorithms import online_to_nonconvex, plain
 from dpnotes.papers.noisy_sgd.algorithms import (
@@ -55,7 +55,7 @@ from dpnotes.papers.noisy_sgd.algorithms import (
     noisy_sgd_on_fresh_data,
 )
 from dpnotes.papers.noisy_sgd.experiments import cifar10, finetuning
-from dpnotes.papers.noisy_sgd.experiments.wells import Parameters, parameters
+from dpnotes.papers.noisy_sgd.experiments.wells import WellParameters, parameters
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.factorisation import BandedSquareRoot
 from dpnotes.privacy.mechanisms import Gaussian, Laplace
@@ -287,7 +287,7 @@ def test_a_bad_request_has_no_answer_before_it_is_refused(
         value = torch.full((2, 1), 1e6, dtype=torch.float64, device="cuda")
         answer = Sensitive(value, bound, Relation.ZERO_OUT, "proved")
         every = torch.ones(2, dtype=torch.bool, device="cuda")
-        request = Release(answer, std, torch.zeros(2, dtype=torch.int64, device="cuda"), every, every)
+        request = Request(answer, std, torch.zeros(2, dtype=torch.int64, device="cuda"), every, every)
         streams = Streams.of(0, ["good", "bad"], "cuda")
         return mechanism.release(mechanism.init(torch.zeros_like(value)), request, streams)[1].cpu()
 
@@ -305,7 +305,7 @@ class Dear(Gaussian):
 
     noise = "gaussian"
 
-    def release(self, state: Any, request: Release, streams: Streams) -> Any:
+    def release(self, state: Any, request: Request, streams: Streams) -> Any:
         less = torch.ones_like(request.noise_std)
         less[0] = 0.25
         return super().release(state, replace(request, noise_std=request.noise_std * less), streams)
@@ -649,7 +649,7 @@ def toy_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in cifar10._LOADERS:
         monkeypatch.setitem(cifar10._LOADERS, name, LOADERS[f"load_{name.replace('-', '_')}"])
 
-    def in_fewer_steps(*given: Any) -> Parameters:
+    def in_fewer_steps(*given: Any) -> WellParameters:
         return replace(parameters(*given), num_steps=NUM_STEPS)
 
     for module in ours:

@@ -149,16 +149,16 @@ SPIDER, VIRTUAL, WHOLE = (laws.ORACLES[Spider][name] for name in ("data set", "v
 BATCH = "sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)"
 REDRAWN = "sample = type(sample)(present=sample.present, examples="
 FIXED_TERMS = "self.norm_bound, divisor, self.noise_std, self.num_steps, self.relation, self.sampling,"
-BOUND = "return self.desk.bound(self.clip, self.problem.num_examples)"
-LOSS_BOUND = "return self.desk.bound(self.loss_clip, self.problem.num_examples, span=True)"
+BOUND = "return self.releases.bound(self.clip, self.problem.num_examples)"
+LOSS_BOUND = "return self.releases.bound(self.loss_clip, self.problem.num_examples, span=True)"
 LONGEST = "longest = torch.where(new, self.gradient_bound, self.smoothness * far)"
 NORMS = "norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)"
-PROPOSED = "multiplier, exists = self.noise.propose(state.belief.plan, state.meter.calls)"
+PROPOSED = "multiplier, exists = self.noise.propose(state.memory.plan, state.meter.calls)"
 FIRST = "self.problem.gradients(x).losses[:, 0]"
 MEANS = "mean = Answer(gradients.weighted_sum(flushed(scale)))"
-BELIEF = "return Belief(noise, heard), values[0]"
+BELIEF = "return Memory(noise, heard), values[0]"
 USED = "used = meter.used if ask.examples is None else meter.used + plan.uses"
-ESTIMATE = "return State(belief, meter), Estimate(gradient, price, granted * main.gradients, plan.status, evaluations)"
+ESTIMATE = "return State(memory, meter), Estimate(gradient, price, granted * main.gradients, plan.status, evaluations)"
 EVENT = "return [Event(self._multiplier(run), self.relation, self.sampling, 1, noise)]"
 ADDED = "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])"
 GRANTED = "granted = asked & (cost >= 0) & (reused + fresh <= self._limit)"
@@ -169,7 +169,7 @@ PRICE_OF_A_LEAF = "Price(term.multiplier, term.price.charged, term.price.relatio
 RELEASED = 'return state, zeroed_except(noisy.to(value.dtype), valid), price_of(request, "gaussian")'
 STATUS = "return moved, torch.maximum(state.status, estimate.status)"
 DIRECTION = "direction = estimate.gradient"
-FORGOTTEN = "return State(belief, now.meter)"
+FORGOTTEN = "return State(memory, now.meter)"
 CONTROLS: dict[str, tuple[Any, Any, str]] = {
     "a sensitivity 7 times too small": (
         laws.sensitivity, broken(CLIPPED, clipped, BOUND, BOUND.replace("clip,", "clip / 7,")), "l2_sensitivity to be",
@@ -183,7 +183,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a move by its largest coordinate": (
         laws.sensitivity,
-        broken(VIRTUAL, spider, "move = norms(x - belief.point)", "move = (x - belief.point).abs().amax(1).double()"),
+        broken(VIRTUAL, spider, "move = norms(x - memory.point)", "move = (x - memory.point).abs().amax(1).double()"),
         "l2_sensitivity to be",
     ),
     "a difference's sensitivity": (
@@ -220,8 +220,8 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "a noise that listens to a loss which no neighbour turns": (
         laws.leaks,
-        broken(UNCLIPPED, minibatch, "return self.desk.claimed",
-               f"a = self.desk.claimed[0]; more = 1 + ({FIRST.replace('[:, 0]', '.mean(1)')} < 1); "
+        broken(UNCLIPPED, minibatch, "return self.releases.claimed",
+               f"a = self.releases.claimed[0]; more = 1 + ({FIRST.replace('[:, 0]', '.mean(1)')} < 1); "
                "return (type(a).with_std(a.bound, a.noise_std * more, gradients=a.gradients),)"), "to be public",
     ),
     "batches in turn, that are said to be random": (
@@ -244,21 +244,21 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "examples used again": (
         laws.price,
-        patched(SPIDER, release.Desk, "_counted", release, USED, USED.replace("meter.used + ", "")), "to be paid",
+        patched(SPIDER, release.Releases, "_counted", release, USED, USED.replace("meter.used + ", "")), "to be paid",
     ),
     "a price 7 times too low": (
         laws.price,
-        patched(CLIPPED, release.Desk, "release", release, "price = prices[0]",
+        patched(CLIPPED, release.Releases, "release", release, "price = prices[0]",
                 "price = replace(prices[0], noise_multiplier=prices[0].noise_multiplier * 7)"), "that of its releases",
     ),
     "a claim for fewer steps": (
         laws.price,
-        patched(POISSON, release.Desk, "events", release, "count = 1 if self.sampling == FRESH else self.steps",
+        patched(POISSON, release.Releases, "events", release, "count = 1 if self.sampling == FRESH else self.steps",
                 "count = 1"), "claim to cover",
     ),
     "a claim of less than was spent": (
         laws.claims,
-        patched(SPIDER, release.Desk, "events", release, EVENT, EVENT.replace("self._m", "7 * self._m")),
+        patched(SPIDER, release.Releases, "events", release, EVENT, EVENT.replace("self._m", "7 * self._m")),
         "a neighbour's, or more",
     ),
     "a sum that forgets": (
@@ -286,7 +286,9 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     ),
     "the idle are said to cost": (
         laws.alone,
-        patched(CLIPPED, release.OnDesk, "release", release, ESTIMATE, ESTIMATE.replace("granted *", "0 * granted +")),
+        patched(
+            CLIPPED, release.ReleasingOracle, "release", release, ESTIMATE, ESTIMATE.replace("granted *", "0 * granted +")
+        ),
         "the idle to get and pay nothing",
     ),
     "a filter that grants all": (
@@ -299,7 +301,7 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
         "DID NOT RAISE",
     ),
     "a meter that goes back": (
-        laws.once, broken(SPIDER, spider, FORGOTTEN, "return State(belief, saved.meter)"), "leave the meter",
+        laws.once, broken(SPIDER, spider, FORGOTTEN, "return State(memory, saved.meter)"), "leave the meter",
     ),
     "noise that is drawn twice": (
         laws.drawn_once,

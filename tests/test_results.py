@@ -23,7 +23,7 @@ from dpnotes.papers.budget_schedules.experiments import subsampled
 from dpnotes.privacy.accounting import account, rho_to_epsilon
 from dpnotes.privacy.events import Event
 from dpnotes.privacy.schedules import exponential, uniform
-from dpnotes.problems.files import DataNotFound
+from dpnotes.problems.published import DataNotFound
 
 STORED = Path(__file__).parents[1] / "notebooks" / "results"
 EXPERIMENTS = {experiment.id: experiment for experiment in catalogue.all_experiments()}

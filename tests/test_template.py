@@ -19,11 +19,11 @@ from dpnotes.core import Oracle
 from dpnotes.experiments import Context
 
 TEMPLATE = Path(__file__).parents[1] / "docs/template"
-BOUND = "bound = self.desk.bound(weight * self.gradient_bound + (1 - weight) * change, self.batch_size)"
+BOUND = "bound = self.releases.bound(weight * self.gradient_bound + (1 - weight) * change, self.batch_size)"
 GRADIENT = "gradient = batch.term(plan.x, previous, yes, torch.full_like(change, self.gradient_bound))"
 BATCH = "batch, yes = self.samples.batch(meter.used, plan.uses, streams, meter.calls)"
 MOMENTUM = "direction = torch.where(granted, (1 - self.momentum) * old.direction + values[0], old.direction)"
-RETURNED = "return Belief(torch.where(granted, plan.x, old.point), direction, noise), direction * granted"
+RETURNED = "return Memory(torch.where(granted, plan.x, old.point), direction, noise), direction * granted"
 LOSS = "self.samples.problem.gradients(plan.x).losses.mean(1)[:, None]"
 
 

@@ -164,7 +164,7 @@ def another_processor() -> dict[str, str] | None:
         return None
     import numpy as np
 
-    from dpnotes.problems.files import cache_folder
+    from dpnotes.problems.published import cache_folder
 
     known: dict[str, Any] = np.show_config(mode="dicts") or {}  # pyright: ignore[reportAssignmentType]
     names = known.get("SIMD Extensions", {})

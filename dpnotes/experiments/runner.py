@@ -94,7 +94,7 @@ def run(
     try:
         memory_plan = plan_memory(cells, device, limit, jobs * processes.size) if first else {}
         cells.plan.update(processes.gather_json(memory_plan)[0])
-        tables = _finish(cells, Plan(device, cells.plan["memory_bytes"], jobs, processes), report)
+        tables = _finish(cells, RunPlan(device, cells.plan["memory_bytes"], jobs, processes), report)
         if first:
             columns = store.concatenate([table.columns for table in tables])
             decision = experiment.decide(store.frame_of(columns), experiment.spec(profile))
@@ -179,7 +179,7 @@ def _compare(processes: "Processes", columns: dict[str, Any]) -> None:
 
 # ---------------------------------------------------------------- cells
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """How cells are executed: where, with how much memory each, and how many at once."""
 
     device: str
@@ -188,7 +188,7 @@ class Plan:
     processes: "Processes" = field(default_factory=alone)
 
 
-def _finish(cells: Cells, plan: Plan, report: Callable[[str], None]) -> list[Table]:
+def _finish(cells: Cells, plan: RunPlan, report: Callable[[str], None]) -> list[Table]:
     """Tables of all cells of all stages, in order; what is not kept already is computed. Rank 0 alone has any."""
     import joblib
 
@@ -233,7 +233,7 @@ def _by_other_code(cells: Cells, headers: list[dict[str, Any]]) -> str:
     return f" (some at {', '.join(sorted(others))}, by other code; --no-resume starts afresh)" if others else ""
 
 
-def execute(cells: Cells, cell: Cell, plan: Plan) -> tuple[str, float, list[str]]:
+def execute(cells: Cells, cell: Cell, plan: RunPlan) -> tuple[str, float, list[str]]:
     """Compute one cell and keep it. Cell and spec are copies, so that no cell can change another's."""
     text = canonical_json(cell, "cell")
     # A checkpoint is of this code: a cell that other code began is begun again.

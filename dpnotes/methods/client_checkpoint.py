@@ -1,6 +1,6 @@
 """Checkpoints of clients: a separate file for each client, and one for the server.
 
-A client's file holds its belief and its spending in all runs, and nothing of another client; the server's file holds
+A client's file holds its memory and its spending in all runs, and nothing of another client; the server's file holds
 public values, such as points and steps. All files are checkpoints of `methods.checkpoint`, with the same rules for
 streams: a seeded run gives the same bits, with any number of processes, and a run on secret streams resumes with fresh
 noise and new `Clients`, in every process. Messages sent after the checkpoint have been seen and cannot be repeated;
@@ -30,7 +30,7 @@ from dpnotes.util.lineage import Lineage
 from dpnotes.util.processes import agree
 
 State = TypeVar("State")
-_OF_CLIENTS = {"belief", "meter", "stopped"}  # the parts of an `oracles.clients.ClientsState`
+_OF_CLIENTS = {"memory", "meter", "stopped"}  # the parts of an `oracles.clients.ClientsState`
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ Repeat = Literal["restore", "refresh", "go on"]
 
 
 class RestorableOracle(Oracle, Protocol):
-    """An oracle whose belief can be restored, or set to begin anew; its meter is never restored."""
+    """An oracle whose memory can be restored, or set to begin anew; its meter is never restored."""
 
     def rollback(self, now: Any, saved: Any, mask: Tensor, *, refresh: bool) -> Any:
-        """The state with the belief of `saved` in the runs of `mask`; with `refresh`, the next estimate is fresh."""
+        """The state with the memory of `saved` in the runs of `mask`; with `refresh`, the next estimate is fresh."""
         ...
 
 
@@ -78,7 +78,7 @@ class DriftEscape:
     up to a radius away (`return_tested=False`). The first step of an attempt uses the estimate at x~ that is already
     known: for a second estimate at the same point, an incremental oracle would spend a batch on a difference of 0. The
     paper does not say what the oracle does when the point jumps back to x~; `repeat` decides:
-      "restore": the oracle's belief is restored with the point. This uses no further examples, but all attempts share
+      "restore": the oracle's memory is restored with the point. This uses no further examples, but all attempts share
         the noise of the sum, so that Q attempts succeed hardly more often than one. A `Tree` refuses it.
       "refresh": the next estimate is a fresh gradient. Attempts are independent, and each costs a large batch.
       "go on": the oracle estimates the difference over the jump. Attempts share noise, and the noise grows.
@@ -89,7 +89,7 @@ class DriftEscape:
       attempt_length: the steps of an attempt, at least 2.
       radius: above 0, in the units of a length.
       attempts: Q, at least 1.
-      repeat: the oracle's belief at the start of a repeated attempt; the first two options need `rollback`.
+      repeat: the oracle's memory at the start of a repeated attempt; the first two options need `rollback`.
       return_tested: whether to return x~ instead of the last iterate.
 
     Each number is the same for all runs, or `(runs,)`.

@@ -17,7 +17,7 @@ Observer = Callable[[Tensor, Any, Estimate], None]
 
 
 class AccountedOracle(Oracle, Protocol):
-    """An oracle that computes the guarantee of its releases, as every oracle with an `oracles.release.Desk` does."""
+    """An oracle that computes the guarantee of its releases, as every `ReleasingOracle` does."""
 
     def guarantee(
         self, state: Any, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()

@@ -79,7 +79,7 @@ class Ask:
       exists: `(runs,)` bool, whether the oracle's schedule has this step; None: it has.
       examples: `(runs,)` int64, how many it uses up; None: none.
       restart: `(runs,)` bool, whether the answer begins a new sum; None: of no run.
-      mechanism: of an ask beside the first, one without memory and with a purpose of its own; None: the desk's.
+      mechanism: of an ask beside the first, one without memory and with a purpose of its own; None: the oracle's.
       note: what the oracle hands to itself.
     """
 

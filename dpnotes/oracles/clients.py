@@ -1,6 +1,6 @@
 """Clients: each client has its own examples, noise and guarantee, and the server sees only the clients' messages.
 
-Any oracle with a desk can serve clients: each of its rows is one client of one run.
+Any `ReleasingOracle` can serve clients: each of its rows is one client of one run.
 """
 
 import io
@@ -18,7 +18,7 @@ from torch import Tensor
 from dpnotes.core import Estimate, Guarantee, Price, Status
 from dpnotes.guarantees import FRESH, WHOLE, Assumption, as_json, from_json, rest_of
 from dpnotes.oracles.blocks import Blocks
-from dpnotes.oracles.release import Meter, Plan, State
+from dpnotes.oracles.release import Meter, ReleasePlan, State
 from dpnotes.privacy.sums import SumState
 from dpnotes.random.streams import Streams
 from dpnotes.util import checks, files, per_run, validate
@@ -34,7 +34,7 @@ MESSAGES = Assumption("nothing of a client but what it sends is seen by the serv
 
 @dataclass(frozen=True)
 class ClientsState(State):
-    """The `belief` and `meter` of this process's clients, `(runs, clients, ...)`, with the lineage of the runs.
+    """The `memory` and `meter` of this process's clients, `(runs, clients, ...)`, with the lineage of the runs.
 
     `stopped` `(runs,)` int64: the first client that could not continue, or whose message was not finite; -1: none.
     """
@@ -63,7 +63,7 @@ class ClientsPlan:
     """
 
     state: ClientsState
-    parts: tuple[Plan, ...]
+    parts: tuple[ReleasePlan, ...]
     granted: Tensor
     status: Tensor
     stopped: Tensor
@@ -137,13 +137,13 @@ class Clients:
         validate.same_length(rows=self.rows, runs=range(self.num_runs))
         validate.same_length(oracles=self.oracles, blocks=self.blocks.members)
         for oracle, members in zip(self.oracles, self.blocks.members, strict=True):
-            validate.provides("plan", "release", "desk", oracle=oracle)
-            if len(oracle.desk.budget) != self.num_runs * len(members):
+            validate.provides("plan", "release", "releases", oracle=oracle)
+            if len(oracle.releases.budget) != self.num_runs * len(members):
                 raise ValueError(
-                    f"Expected an oracle of {len(oracle.desk.budget)} rows to have {self.num_runs * len(members)}: "
+                    f"Expected an oracle of {len(oracle.releases.budget)} rows to have {self.num_runs * len(members)}: "
                     f"num_runs={self.num_runs} of {len(members)} clients."
                 )
-            if (relation := oracle.desk.relation) != (first := self.oracles[0].desk.relation):
+            if (relation := oracle.releases.relation) != (first := self.oracles[0].releases.relation):
                 raise ValueError(f"Expected oracles of one relation, got {relation} beside {first}.")
 
     # ------------------------------------------------------------ conversion between runs of clients and rows of blocks
@@ -160,7 +160,7 @@ class Clients:
 
     def _unfolded(self, state: ClientsState) -> list[State]:
         """The states of the blocks, with new lineages: the lineage of the runs prevents repeated releases."""
-        whole, start, states = State(state.belief, replace(state.meter, lineage=_Elsewhere())), 0, []  # type: ignore[arg-type]
+        whole, start, states = State(state.memory, replace(state.meter, lineage=_Elsewhere())), 0, []  # type: ignore[arg-type]
         for members in self.blocks.members:
             own = slice(start, start := start + len(members))
             rows = map_state(lambda t, own=own: t[:, own].flatten(0, 1).contiguous(), whole)
@@ -171,7 +171,7 @@ class Clients:
     def _folded(self, states: list[State], lineage: Lineage, stopped: Tensor) -> ClientsState:
         parts = [replace(state, meter=replace(state.meter, lineage=_Elsewhere())) for state in states]  # type: ignore[arg-type]
         whole = map_state(lambda *rows: self._by_client([*rows]), *parts)
-        return ClientsState(whole.belief, replace(whole.meter, lineage=lineage), stopped)
+        return ClientsState(whole.memory, replace(whole.meter, lineage=lineage), stopped)
 
     @cached_property
     def _remembered(self) -> dict[str, Any]:
@@ -181,7 +181,7 @@ class Clients:
     def streams_of(self, streams: Streams) -> tuple[Streams, ...]:
         """The random streams of each block's clients, derived from the runs' streams."""
         if self._remembered.get("of") is not streams and streams.secret:
-            own = tuple(Streams.secure(len(oracle.desk.budget), streams.keys.device) for oracle in self.oracles)
+            own = tuple(Streams.secure(len(oracle.releases.budget), streams.keys.device) for oracle in self.oracles)
             self._remembered.update(of=streams, are=own)
         elif self._remembered.get("of") is not streams:
             numbers = [torch.tensor(members, device=streams.keys.device) for members in self.blocks.members]
@@ -195,11 +195,11 @@ class Clients:
     @cached_property
     def _priced(self) -> dict[str, Any]:
         """The fields of this process's `Price`, except the multiplier."""
-        desks = [oracle.desk for oracle in self.oracles]
-        noise = "gaussian" if all(desk.is_gaussian for desk in desks) else "zcdp"
-        samplings = {desk.sampling for desk in desks}
+        releases = [oracle.releases for oracle in self.oracles]
+        noise = "gaussian" if all(each.is_gaussian for each in releases) else "zcdp"
+        samplings = {each.sampling for each in releases}
         alike = len(samplings) == 1 and (noise == "gaussian" or samplings <= {WHOLE, FRESH})
-        return {"relation": desks[0].relation, "sampling": samplings.pop() if alike else WHOLE, "noise": noise}
+        return {"relation": releases[0].relation, "sampling": samplings.pop() if alike else WHOLE, "noise": noise}
 
     # ------------------------------------------------------------ plan and release
     def init(self, x: Tensor) -> ClientsState:
@@ -260,7 +260,7 @@ class Clients:
         late = state.meter.lineage.late(state.meter.calls[:, 0], asked)
         return torch.ones_like(asked) if late is None else _required(~late)
 
-    def _asked(self, parts: list[Plan], name: str) -> Tensor:
+    def _asked(self, parts: list[ReleasePlan], name: str) -> Tensor:
         """The public number `name` of the clients' requests, `(runs, clients)`; 0 where it is None."""
         asked = []
         for part in parts:
@@ -351,7 +351,7 @@ class Clients:
                 if each:
                     raise ValueError(each)
             last = self.blocks.processes.gather(meter["calls"].amax(1)).amax(0)
-        if bool((last[:, None] > state.meter.calls.cpu()).any()) and _remembers_noise(state.belief):
+        if bool((last[:, None] > state.meter.calls.cpu()).any()) and _remembers_noise(state.memory):
             raise ValueError(
                 f"Expected the checkpoint to include round {int(last.max())}, which was sent: a tree's noise cannot be "
                 "drawn again. Begin anew with another record; what was spent stays spent."
@@ -403,7 +403,7 @@ class Clients:
             raise ProcessLost(error.ranks, f"({self.blocks.named(error.ranks)}) {error.reason}") from None
 
     def rollback(self, now: ClientsState, saved: ClientsState, mask: Tensor, *, refresh: bool) -> ClientsState:
-        """Restore the saved belief of all clients in the runs of `mask`; as `Spider.rollback`."""
+        """Restore the saved memory of all clients in the runs of `mask`; as `Spider.rollback`."""
         validate.provides("rollback", oracle=self.oracles[0])
         given = zip(self.oracles, self._unfolded(now), self._unfolded(saved), self._rows(mask), strict=True)
         states = [oracle.rollback(*each, refresh=refresh) for oracle, *each in given]
@@ -412,7 +412,7 @@ class Clients:
     # ------------------------------------------------------------ guarantees
     def declared(self) -> Tensor:
         """The zCDP budget that no client of this process exceeds, `(runs,)`."""
-        return self._by_client([oracle.desk.budget for oracle in self.oracles]).amax(1)
+        return self._by_client([oracle.releases.budget for oracle in self.oracles]).amax(1)
 
     def totals(self) -> Tensor:
         """The total number of examples of each client of this process, `(runs, clients)` int64.
@@ -420,9 +420,9 @@ class Clients:
         Raises:
           ValueError: if the clients' oracles do not use examples up.
         """
-        if any(oracle.desk.total is None for oracle in self.oracles):
+        if any(oracle.releases.total is None for oracle in self.oracles):
             raise ValueError("Expected oracles that use examples up.")
-        return self._by_client([oracle.desk.total.expand(oracle.desk.budget.shape) for oracle in self.oracles])
+        return self._by_client([oracle.releases.total.expand(oracle.releases.budget.shape) for oracle in self.oracles])
 
     def claims(
         self, state: ClientsState, delta: float, streams: Streams, *, not_covered: tuple[str, ...] = ()
@@ -475,10 +475,10 @@ class Clients:
         )
 
 
-def _remembers_noise(belief: Any) -> bool:
-    """Return whether a belief holds noise of earlier releases, as a tree's does."""
-    parts = [getattr(belief, each.name) for each in fields(belief)] if is_dataclass(belief) else []
-    return isinstance(belief, SumState) or any(map(_remembers_noise, parts))
+def _remembers_noise(memory: Any) -> bool:
+    """Return whether a memory holds noise of earlier releases, as a tree's does."""
+    parts = [getattr(memory, each.name) for each in fields(memory)] if is_dataclass(memory) else []
+    return isinstance(memory, SumState) or any(map(_remembers_noise, parts))
 
 
 def _weakest(claims: Sequence[Guarantee]) -> Guarantee:

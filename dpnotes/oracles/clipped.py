@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes.core import WHOLE, Mechanism, Problem, Relation
 from dpnotes.guarantees import Assumption, examples_apart
-from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
+from dpnotes.oracles.release import Answer, Ask, Bound, Meter, ReleasePlan, Releases, ReleasingOracle, State
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.privacy.noise import TOLERANCE, NoisePlan
 from dpnotes.random.streams import Streams
@@ -20,7 +20,7 @@ _LOSS_MECHANISM = Gaussian("clipped gradient: loss")
 
 
 @dataclass(frozen=True)
-class Belief:
+class Memory:
     """The restorable part of the state: the states of the mechanism and of the noise plan."""
 
     noise: Any
@@ -28,15 +28,15 @@ class Belief:
 
 
 @dataclass(frozen=True)
-class ClippedGradient(OnDesk):
+class ClippedGradient(ReleasingOracle):
     """Algorithm 1 "Privatizing Gradients" (lines 1 to 4) of Hong, Wang and Zhou (2022), doi:10.1145/3531146.3533070.
 
     The algorithm, by its lines:
       1. request the cost of this step (`ask`) and average the gradients (`answer`), each scaled down to the norm
          `clip` if it is longer, and left out if it is not finite;
-      2. if the residual budget covers the cost (`Filter.grant`, in `Desk.plan`):
+      2. if the residual budget covers the cost (`Filter.grant`, in `Releases.plan`):
       3.   subtract the cost (`Filter.grant`, `Meter.spent`);
-      4.   release the average plus Gaussian noise (`mechanism.release`, in `Desk.release`);
+      4.   release the average plus Gaussian noise (`mechanism.release`, in `Releases.release`);
       7. else the run ends with the status BUDGET_EXHAUSTED, before anything is drawn.
 
     Differences from the paper: the comparison in line 2 is `<=`, because with the printed `<` a schedule that sums to
@@ -80,12 +80,12 @@ class ClippedGradient(OnDesk):
         validate.instance(Relation, relation=self.relation)
         validate.positive(clip=self.clip, loss_clip=self.loss_clip)
         validate.one_of((Relation.ZERO_OUT, Relation.REPLACE_ONE), relation=self.relation)
-        _ = self.desk
+        _ = self.releases
 
     @cached_property
-    def desk(self) -> Desk:
-        """The desk that plans, makes and accounts this oracle's releases."""
-        return Desk(
+    def releases(self) -> Releases:
+        """The planning, making and accounting of this oracle's releases."""
+        return Releases(
             self.noise.budget,
             self.relation,
             WHOLE,
@@ -99,19 +99,19 @@ class ClippedGradient(OnDesk):
 
     @cached_property
     def _gradient(self) -> Bound:
-        return self.desk.bound(self.clip, self.problem.num_examples)
+        return self.releases.bound(self.clip, self.problem.num_examples)
 
     @cached_property
     def _loss(self) -> Bound:
-        return self.desk.bound(self.loss_clip, self.problem.num_examples, span=True)
+        return self.releases.bound(self.loss_clip, self.problem.num_examples, span=True)
 
-    def begin(self, x: Tensor) -> Belief:
-        """The belief before the first release."""
-        return Belief(self.mechanism.init(x), self.noise.init())
+    def begin(self, x: Tensor) -> Memory:
+        """The memory before the first release."""
+        return Memory(self.mechanism.init(x), self.noise.init())
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         """The request for the mean gradient with the plan's noise, and for the mean loss if the plan uses losses."""
-        multiplier, exists = self.noise.propose(state.belief.plan, state.meter.calls)
+        multiplier, exists = self.noise.propose(state.memory.plan, state.meter.calls)
         num_examples, loss_multiplier = self.problem.num_examples, self.noise.loss_noise_multiplier()
         evaluations = None if loss_multiplier is None else num_examples
         work: Any = {"gradients": num_examples, "evaluations": evaluations, "exists": exists}
@@ -120,7 +120,7 @@ class ClippedGradient(OnDesk):
             return (gradient,)
         return gradient, Ask.with_multiplier(self._loss, loss_multiplier, mechanism=_LOSS_MECHANISM)
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
         """The means of clipped gradients and, if requested, of clipped losses."""
         gradients = self.problem.gradients(plan.x)
         norms = gradients.norms().nan_to_num(nan=torch.inf, posinf=torch.inf)
@@ -132,13 +132,13 @@ class ClippedGradient(OnDesk):
         losses = gradients.losses.nan_to_num(nan=self.loss_clip).clamp(0, self.loss_clip)
         return mean, Answer(losses.mean(1, keepdim=True))
 
-    def believe(self, plan: Plan, noise: Any, values: list[Tensor]) -> tuple[Belief, Tensor]:
-        """The belief after a release, in which the plan has observed any released loss; and the gradient."""
-        heard = plan.state.belief.plan
+    def remember(self, plan: ReleasePlan, noise: Any, values: list[Tensor]) -> tuple[Memory, Tensor]:
+        """The memory after a release, in which the plan has observed any released loss; and the gradient."""
+        heard = plan.state.memory.plan
         if len(values) > 1:
             heard = self.noise.observe(heard, values[1][:, 0], plan.granted)
-        return Belief(noise, heard), values[0]
+        return Memory(noise, heard), values[0]
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
-        """Return no assumption: clipping needs only the desk's own, that no example enters another one's gradient."""
+        """Return no assumption: clipping needs only the oracle's own, that no example enters another one's gradient."""
         return ()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, Mechanism, Relation, Sampling
 from dpnotes.guarantees import Assumption, Basis
-from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
+from dpnotes.oracles.release import Answer, Ask, Meter, ReleasePlan, Releases, ReleasingOracle, State, norms_within
 from dpnotes.oracles.samples import FreshData
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.random.streams import Streams
@@ -17,7 +17,7 @@ PURPOSE = "fresh batch: examples"
 
 
 @dataclass(frozen=True)
-class FreshGradient(OnDesk):
+class FreshGradient(ReleasingOracle):
     """The gradient of Algorithm 2 of Avdiukhin et al. (2024), arXiv:2410.06878, on examples drawn for the batch.
 
     Like `MinibatchGradient`, for a distribution instead of a data set, where the distribution of the minibatch's
@@ -77,21 +77,21 @@ class FreshGradient(OnDesk):
         validate.one_of(("proved", "measured", "assumed"), bound_basis=self.bound_basis)
         if self.sampling.scheme == "fixed-size" and self.sampling.batch_size != self.batch_size:
             raise ValueError(f"Expected batch_size={self.batch_size} to be the sampling's {self.sampling.batch_size}.")
-        _ = self.desk
+        _ = self.releases
 
     @cached_property
-    def desk(self) -> Desk:
-        """The desk that plans, makes and accounts this oracle's releases."""
-        return Desk.fixed(
+    def releases(self) -> Releases:
+        """The planning, making and accounting of this oracle's releases."""
+        return Releases.fixed(
             self.norm_bound, self.batch_size, self.noise_std, self.num_steps, Relation.REPLACE_ONE, self.sampling,
             self.bound_basis, self.mechanism, gradients=self.batch_size, draws=(PURPOSE,),
         )  # fmt: skip
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         """The request for a batch's mean gradient, which is the same at every step."""
-        return self.desk.claimed
+        return self.releases.claimed
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
         """The mean gradient of the batch that this call draws."""
         batch = self.data.fresh(self.batch_size, streams, PURPOSE, plan.state.meter.calls)
         return (Answer(batch.gradient(plan.x)),)

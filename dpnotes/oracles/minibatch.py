@@ -10,7 +10,7 @@ from torch import Tensor
 from dpnotes.core import Mechanism, Problem, Relation, Sampling
 from dpnotes.guarantees import BATCH_NORM, STATISTICS_WITHOUT_NOISE, Assumption, Basis, examples_apart
 from dpnotes.oracles.batches import draw
-from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State, norms_within
+from dpnotes.oracles.release import Answer, Ask, Meter, ReleasePlan, Releases, ReleasingOracle, State, norms_within
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
@@ -31,14 +31,14 @@ class Augmentable(Protocol):
 
 @checked
 @dataclass(frozen=True)
-class MinibatchGradient(OnDesk):
+class MinibatchGradient(ReleasingOracle):
     """The gradient in Algorithms 1 and 2 of Avdiukhin, Dinitz, Fan and Yaroslavtsev (2024), arXiv:2410.06878.
 
     The algorithms, by their lines, at x_t, t = 0 ... T-1:
       sample a minibatch B_t of size B                                         (`batches.draw`)
       Algorithm 1: g_i <- grad f_i(x_t) / max(1, |grad f_i(x_t)| / C)          (`clipped=True`)
       Algorithm 2: g_i <- grad f_i(x_t), presumed no longer than C             (`clipped=False`)
-      xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Desk.release`)
+      xi_t ~ N(0, Delta^2 I); release mean_i g_i + xi_t                        (`Releases.release`)
     The paper's Delta is `noise_std`, C is `norm_bound`, T is `num_steps`.
 
     Differences from the paper: sampling and neighbouring relation are stated, and only pairs with an accountant are
@@ -118,17 +118,17 @@ class MinibatchGradient(OnDesk):
             raise ValueError("Expected a divisor under add-or-remove-one: the number of examples is secret there.")
         if self.augment and not isinstance(self.problem, Augmentable):
             raise ValueError(f"Expected problem={type(self.problem).__name__} to have `augmented` for augment=True.")
-        _ = self.desk
+        _ = self.releases
 
     @cached_property
-    def desk(self) -> Desk:
-        """The desk of this oracle's releases, whose work is counted in public numbers (expected sizes for Poisson)."""
+    def releases(self) -> Releases:
+        """The accounting of the releases, with work counted in public numbers (expected sizes for Poisson)."""
         expected = self.sampling.rate * self.problem.num_examples
         divisor = expected if self.divisor is None else self.divisor
         not_covered = (BATCH_NORM,) if getattr(self.problem, "mixes_examples", False) else ()
         if self.clipped and self.bound_basis == "measured":
             not_covered = (*not_covered, STATISTICS_WITHOUT_NOISE)
-        return Desk.fixed(
+        return Releases.fixed(
             self.norm_bound, divisor, self.noise_std, self.num_steps, self.relation, self.sampling,
             "enforced" if self.clipped else self.bound_basis, self.mechanism,
             # Under add-or-remove-one the number of examples is not public.
@@ -138,9 +138,9 @@ class MinibatchGradient(OnDesk):
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         """The request for a batch's mean gradient, which is the same at every step."""
-        return self.desk.claimed
+        return self.releases.claimed
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
         """The mean gradient of the batch that this call draws, clipped or compared with the bound."""
         x, calls, divisor = plan.x, plan.state.meter.calls, plan.asks[0].bound.divisor
         sample = draw(self.sampling, self.problem.num_examples, streams, _PURPOSE, calls)
@@ -165,4 +165,4 @@ class MinibatchGradient(OnDesk):
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         """The assumption on the gradient norms."""
-        return norms_within(self.norm_bound, self.desk.basis, meter, run)
+        return norms_within(self.norm_bound, self.releases.basis, meter, run)

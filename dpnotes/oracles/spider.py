@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpnotes.core import FRESH, WHOLE, Mechanism, Relation, Sampling
 from dpnotes.guarantees import Assumption
-from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State
+from dpnotes.oracles.release import Answer, Ask, Meter, ReleasePlan, Releases, ReleasingOracle, State
 from dpnotes.oracles.samples import PURPOSES, Samples
 from dpnotes.privacy.events import clipped_sensitivity
 from dpnotes.random.streams import Streams
@@ -125,7 +125,7 @@ class BatchSizes:
 
 
 @dataclass(frozen=True)
-class Belief:
+class Memory:
     """The restorable state: the last query point, the gradient released there, `(runs, dim)`, and the sum's progress.
 
     `drift` `(runs,)` since the last fresh gradient, `terms` `(runs,)` of the sum (0: the next estimate begins a sum),
@@ -141,17 +141,17 @@ class Belief:
 
 @checked
 @dataclass(frozen=True)
-class Spider(OnDesk):
+class Spider(ReleasingOracle):
     """The oracle of Algorithms 2 and 3 of Liu and Talwar (2024), and the adaptive DP-SPIDER of drift escape.
 
     Liu and Talwar, "Adaptive Batch Size for Privately Finding Second-Order Stationary Points", arXiv:2410.07502v1, with
     `Refresh.path_length`, `BatchSizes(b, 1, per_gradient)` and a `Tree`, by the oracle's lines of Algorithm 2:
-      2: drift_0 = kappa                                   (`Belief.terms` = 0: the first estimate is a fresh gradient)
+      2: drift_0 = kappa                                   (`Memory.terms` = 0: the first estimate is a fresh gradient)
       3: while #unused functions > b                       (DATA_EXHAUSTED where the batch needed is not there)
       4: if drift_t >= kappa                               (`Refresh.due`)
       5:   grad_t = O1(x_t), drift_t = 0                   (`Batch.term`; the tree starts anew)
       7: else grad_t = grad_{t-1} + O2(x_t, x_{t-1})       (`Batch.term`)
-     13: gradient estimate grad_t + TREE(t)                (`Desk.release`, `believe`)
+     13: gradient estimate grad_t + TREE(t)                (`Releases.release`, `remember`)
      15: drift_{t+1} = drift_t + |gradient estimate|       (`Refresh.drift`)
     The method has the perturbation at saddles and the step (`methods.spider_descent`).
 
@@ -246,7 +246,7 @@ class Spider(OnDesk):
         validate.one_of(("fresh", "whole"), sampling=self.sampling.scheme)
         if self.budget.dim() != 1 or self.budget.dtype != torch.float64:
             raise ValueError(f"Expected budget={self.budget} to be (runs,) and float64: one a run.")
-        _ = self.desk.filter
+        _ = self.releases.filter
         self._check_shapes()
         self._check_mechanism()
         self._check_first()
@@ -259,7 +259,7 @@ class Spider(OnDesk):
 
     def _check_mechanism(self) -> None:
         wrong = f"Expected mechanism={self.mechanism!r} to"
-        if not self.desk.is_gaussian:
+        if not self.releases.is_gaussian:
             raise ValueError(f"{wrong} add Gaussian noise, which is what is claimed.")
         if self.term_sensitivity is None and hasattr(self.mechanism, "max_leaves"):
             raise ValueError(f"{wrong} have independent noise, or a term_sensitivity: the noise of a sum is constant.")
@@ -287,17 +287,17 @@ class Spider(OnDesk):
             )
 
     @cached_property
-    def desk(self) -> Desk:
-        """The desk that plans, makes and accounts this oracle's releases."""
-        return Desk(
+    def releases(self) -> Releases:
+        """The planning, making and accounting of this oracle's releases."""
+        return Releases(
             self.budget, self.relation, self.sampling, self.samples.basis, self.mechanism, total=self.samples.total,
             draws=PURPOSES,
         )  # fmt: skip
 
-    def begin(self, x: Tensor) -> Belief:
-        """The belief before the first release: a sum without terms."""
+    def begin(self, x: Tensor) -> Memory:
+        """The memory before the first release: a sum without terms."""
         none = torch.zeros(len(x), dtype=torch.int64, device=x.device)
-        return Belief(x, torch.zeros_like(x), none.double(), none, self.mechanism.init(x))
+        return Memory(x, torch.zeros_like(x), none.double(), none, self.mechanism.init(x))
 
     @cached_property
     def _scale(self) -> Tensor | None:
@@ -321,7 +321,7 @@ class Spider(OnDesk):
     def _asked(self, new: Tensor, longest: Tensor, eps: float = 0.0, drift: Tensor | None = None) -> Ask:
         need, multiplier = self._need(new, longest), self.noise_multiplier
         # The rounding error of a difference over a short move is that of its gradients.
-        bound = self.desk.bound(longest, need, slack=8 * eps * self.gradient_bound)
+        bound = self.releases.bound(longest, need, slack=8 * eps * self.gradient_bound)
         if self.difference_multiplier is not None:
             multiplier = torch.where(new, multiplier, rows(self.difference_multiplier, longest))
         scale = bound.sensitivity if self._scale is None else self._scale
@@ -335,39 +335,39 @@ class Spider(OnDesk):
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         """The request for a fresh gradient where one is due, else for the difference to the last point."""
-        belief = state.belief
-        move = norms(x - belief.point)
-        drift = self.refresh.drift(belief.drift, move)
-        new = self.refresh.due(drift, belief.terms)
+        memory = state.memory
+        move = norms(x - memory.point)
+        drift = self.refresh.drift(memory.drift, move)
+        new = self.refresh.due(drift, memory.terms)
         far = move if self.least_move is None else torch.maximum(move, rows(self.least_move, move))
         longest = torch.where(new, self.gradient_bound, self.smoothness * far)
         return (self._asked(new, longest, torch.finfo(x.dtype).eps, drift),)
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
         """The mean term of the next batch, with the number of examples in the plan."""
         ask: Any = plan.asks[0]
         meter = plan.state.meter
         count = plan.granted * self._everything if ask.examples is None else plan.uses
         batch = self.samples.batch(meter.used, count, streams, meter.calls)
-        return (Answer(batch.term(plan.x, plan.state.belief.point, ask.restart, ask.bound.longest)),)
+        return (Answer(batch.term(plan.x, plan.state.memory.point, ask.restart, ask.bound.longest)),)
 
-    def believe(self, plan: Plan, noise: Any, values: list[Tensor]) -> tuple[Belief, Tensor]:
-        """The belief after adding the released value to the sum, or beginning a new sum with it; and the estimate."""
-        old, ask, granted = plan.state.belief, plan.asks[0], plan.granted
+    def remember(self, plan: ReleasePlan, noise: Any, values: list[Tensor]) -> tuple[Memory, Tensor]:
+        """The memory after adding the released value to the sum, or beginning a new sum with it; and the estimate."""
+        old, ask, granted = plan.state.memory, plan.asks[0], plan.granted
         # Refused rows of the value are zeros, and begin no new sum.
         gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])
-        belief = Belief(
+        memory = Memory(
             torch.where(granted[:, None], plan.x, old.point),
             gradient,
             torch.where(granted, ask.note, old.drift).masked_fill(plan.begins, 0.0),
             (old.terms + granted).masked_fill(plan.begins, 1),
             noise,
         )
-        return belief, gradient.masked_fill(~granted[:, None], 0)
+        return memory, gradient.masked_fill(~granted[:, None], 0)
 
-    # ------------------------------------------------------------ changes of the belief that a method may make
+    # ------------------------------------------------------------ changes of the memory that a method may make
     def rollback(self, now: State, saved: State, mask: Tensor, *, refresh: bool) -> State:
-        """Restore the saved belief where `mask` `(runs,)` is true; the meter does not change.
+        """Restore the saved memory where `mask` `(runs,)` is true; the meter does not change.
 
         Args:
           now: the current state.
@@ -376,17 +376,17 @@ class Spider(OnDesk):
           refresh: whether the next estimate there is a fresh gradient. Correlated noise needs it: a `Tree` refuses to
             continue a sum whose blocks were paid for once (`CombinationError`). Independent noise allows both.
         """
-        belief = select(mask, saved.belief, now.belief)
+        memory = select(mask, saved.memory, now.memory)
         if refresh:
-            belief = replace(belief, terms=torch.where(mask, 0, belief.terms))
-        return State(belief, now.meter)
+            memory = replace(memory, terms=torch.where(mask, 0, memory.terms))
+        return State(memory, now.meter)
 
     def forget_drift(self, state: State, mask: Tensor) -> State:
         """Set the drift to 0 without a fresh gradient: line 10 of Liu and Talwar's Algorithm 2 as it is printed.
 
         The error of the estimate then has no bound, since batch sizes and fresh gradients depend on the drift.
         """
-        return replace(state, belief=replace(state.belief, drift=torch.where(mask, 0.0, state.belief.drift)))
+        return replace(state, memory=replace(state.memory, drift=torch.where(mask, 0.0, state.memory.drift)))
 
     # ------------------------------------------------------------ assumptions of the guarantee
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:

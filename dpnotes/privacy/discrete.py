@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes.core import Price, Release
+from dpnotes.core import Price, Request
 from dpnotes.guarantees import WHOLE, Sampling
 from dpnotes.privacy.mechanisms import check_release, price_of
 from dpnotes.random.streams import Streams
@@ -67,7 +67,7 @@ class DiscreteGaussian:
         """The zCDP of one release, `(runs,)`."""
         return 0.5 / noise_multiplier.double() ** 2
 
-    def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
+    def release(self, state: Tensor, request: Request, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """Release the answer of the active runs.
 
         Raises:

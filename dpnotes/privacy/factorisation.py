@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes.core import Price, Release
+from dpnotes.core import Price, Request
 from dpnotes.guarantees import FRESH, Noise, Sampling
 from dpnotes.privacy import tree
 from dpnotes.privacy.mechanisms import rounded_to_grid
@@ -84,7 +84,7 @@ class BandedSquareRoot(SumMechanism):
         """The state before the first term, for answers shaped like `x` `(runs, dim)`; the newest noise is first."""
         return SumState.start(x, [torch.zeros(x.shape, dtype=torch.float64, device=x.device)] * (self.bandwidth - 1))
 
-    def release(self, state: SumState, request: Release, streams: Streams) -> tuple[SumState, Tensor, Price]:
+    def release(self, state: SumState, request: Request, streams: Streams) -> tuple[SumState, Tensor, Price]:
         """Release the next term of the active runs; as `Tree.release`."""
         term = self.accept(state, request, streams)
         value, leaf, active = request.answer.value, term.leaf, term.active

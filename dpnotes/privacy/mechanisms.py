@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from dpnotes.core import Mechanism, Price, Release, Sensitive
+from dpnotes.core import Mechanism, Price, Request, Sensitive
 from dpnotes.guarantees import WHOLE, Noise, Sampling, check_combination
 from dpnotes.random import secret
 from dpnotes.random.streams import Streams
@@ -44,7 +44,7 @@ class Gaussian:
         """The zCDP of one release, `(runs,)`, without amplification by sampling."""
         return 0.5 * noise_multiplier.double() ** -2
 
-    def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
+    def release(self, state: Tensor, request: Request, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """Release the answer of the active runs.
 
         Returns:
@@ -96,7 +96,7 @@ class Laplace:
         """The zCDP of one release, `(runs,)`; the multiplier is the standard deviation over the sensitivity."""
         return noise_multiplier.double() ** -2
 
-    def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
+    def release(self, state: Tensor, request: Request, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """Release the answer of the active runs; as `Gaussian.release`.
 
         Raises:
@@ -208,7 +208,7 @@ class Exact:
         """The infinite zCDP cost, `(runs,)`: no finite budget covers a release without noise."""
         return torch.full_like(noise_multiplier, torch.inf, dtype=torch.float64)
 
-    def release(self, state: Tensor, request: Release, streams: Streams) -> tuple[Tensor, Tensor, Price]:
+    def release(self, state: Tensor, request: Request, streams: Streams) -> tuple[Tensor, Tensor, Price]:
         """Release the exact answers of the active runs, whatever the requested noise, with a noise multiplier of 0.
 
         Raises:
@@ -271,13 +271,13 @@ def zeroed_except(noisy: Tensor, valid: Tensor) -> Tensor:
     return noisy if checks.known_empty(refused) else noisy.masked_fill_(refused[:, None], 0)
 
 
-def price_of(request: Release, noise: Noise, noise_multiplier: Tensor | None = None) -> Price:
+def price_of(request: Request, noise: Noise, noise_multiplier: Tensor | None = None) -> Price:
     """The price of a release with this kind of noise; the multiplier is noise over sensitivity unless it is given.
 
     Example:
       >>> from dpnotes.core import Relation, Sensitive
       >>> answer = Sensitive(torch.zeros(1, 1), torch.tensor([0.5]), Relation.ZERO_OUT, "proved")
-      >>> request = Release(answer, torch.tensor([1.0]), torch.tensor([0]), torch.tensor([True]))
+      >>> request = Request(answer, torch.tensor([1.0]), torch.tensor([0]), torch.tensor([True]))
       >>> price_of(request, "gaussian").noise_multiplier
       tensor([2.])
     """
@@ -287,7 +287,7 @@ def price_of(request: Release, noise: Noise, noise_multiplier: Tensor | None = N
     return Price(noise_multiplier, request.active, answer.relation, answer.sampling, noise)
 
 
-def check_release(request: Release, streams: Streams, noise: Noise = "gaussian") -> Tensor:
+def check_release(request: Request, streams: Streams, noise: Noise = "gaussian") -> Tensor:
     """Refuse a release with an invalid noise or answer; every mechanism with noise calls this first.
 
     Args:
@@ -307,7 +307,7 @@ def check_release(request: Release, streams: Streams, noise: Noise = "gaussian")
       >>> from dpnotes.core import Relation
       >>> answer = Sensitive(torch.zeros(1, 1), torch.tensor([-0.5]), Relation.ZERO_OUT, "proved")
       >>> check_release(
-      ...     Release(answer, torch.tensor([1.0]), torch.tensor([0]), torch.tensor([True])), Streams.of(0, ["a"])
+      ...     Request(answer, torch.tensor([1.0]), torch.tensor([0]), torch.tensor([True])), Streams.of(0, ["a"])
       ... )
       Traceback (most recent call last):
       ValueError: Expected 0 < noise_std=1.0 < inf and 0 <= l2_sensitivity=-0.5 < inf in run 0; a release without noise

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from dpnotes.core import Price, Release
+from dpnotes.core import Price, Request
 from dpnotes.guarantees import FRESH, WHOLE, CombinationError, Sampling
 from dpnotes.privacy.mechanisms import check_release, price_of
 from dpnotes.random.streams import Streams
@@ -79,7 +79,7 @@ class SumState:
         reach, end = nothing.new_zeros(len(x), len(layers)), nothing.new_zeros(len(x), 0)
         return SumState(nothing.long(), nothing.bool(), nothing.long() - 1, nothing, reach, Layers.of(layers, end))
 
-    def after(self, term: Accepted, request: Release, active: Tensor, reach: Tensor, layers: Any) -> "SumState":
+    def after(self, term: Accepted, request: Request, active: Tensor, reach: Tensor, layers: Any) -> "SumState":
         """The state after a term that was released in the runs of `active`, with the new `reach` and `layers`."""
         return SumState(
             torch.where(active, term.leaf, self.leaf),
@@ -118,7 +118,7 @@ class SumMechanism(Protocol):
         effective = self._effective(state, leaf, noise_multiplier.double(), sampling)
         return torch.where(unpriced(state, leaf, self.max_leaves, sampling), torch.inf, 0.5 / effective**2)
 
-    def accept(self, state: SumState, request: Release, streams: Streams) -> Accepted:
+    def accept(self, state: SumState, request: Request, streams: Streams) -> Accepted:
         """Check the next term of a sum, and return it with its price.
 
         Raises:
@@ -186,7 +186,7 @@ def unpriced(state: SumState, leaf: Tensor, max_leaves: int, sampling: Sampling)
     return (leaf > max_leaves) | ((leaf > 1) & (state.fresh != (sampling == FRESH)))
 
 
-def check_sum_goes_on(state: SumState, leaf: Tensor, request: Release) -> Tensor:
+def check_sum_goes_on(state: SumState, leaf: Tensor, request: Request) -> Tensor:
     """Refuse a term that its sum's price does not cover.
 
     A block that contains terms on all examples and ends with a fresh term costs more than either price accounts for.
@@ -204,7 +204,7 @@ def check_sum_goes_on(state: SumState, leaf: Tensor, request: Release) -> Tensor
       >>> state = SumState.start(torch.zeros(1, 1), [])
       >>> from dpnotes.core import Relation, Sensitive
       >>> answer = Sensitive(torch.zeros(1, 1), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
-      >>> request = Release(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
+      >>> request = Request(answer, torch.ones(1), torch.tensor([5]), torch.tensor([True]))
       >>> check_sum_goes_on(state, torch.tensor([1]), request)
       tensor([True])
     """

@@ -17,7 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from dpnotes.core import Price, Release
+from dpnotes.core import Price, Request
 from dpnotes.guarantees import FRESH, Noise, Sampling
 from dpnotes.privacy.mechanisms import rounded_to_grid
 from dpnotes.privacy.sums import Layers, SumMechanism, SumState, check_shared
@@ -74,7 +74,7 @@ class Tree(SumMechanism):
       >>> state, total, popcounts = tree.init(torch.zeros(1, 3)), 0.0, []
       >>> for call in range(8):
       ...     answer = Sensitive(torch.zeros(1, 3), torch.ones(1), Relation.ZERO_OUT, "proved", FRESH)
-      ...     request = Release(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]))
+      ...     request = Request(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]))
       ...     state, value, price = tree.release(state, request, streams)
       ...     total = total + value
       >>> torch.allclose(total, streams.normal(tree.purpose, 7, 3).float())  # all 8 leaves are one block, drawn last
@@ -103,7 +103,7 @@ class Tree(SumMechanism):
         node = torch.zeros(x.shape, dtype=torch.float64, device=x.device)
         return SumState.start(x, [node] * self.levels)
 
-    def release(self, state: SumState, request: Release, streams: Streams) -> tuple[SumState, Tensor, Price]:
+    def release(self, state: SumState, request: Request, streams: Streams) -> tuple[SumState, Tensor, Price]:
         """Release the next term of the active runs.
 
         Returns:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
 
 RESNET18_FILES = (
     PublishedFile(

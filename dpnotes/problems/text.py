@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.files import DataCorrupt, DataNotFound, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, DataNotFound, PublishedFile, fetch
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 

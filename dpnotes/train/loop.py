@@ -238,7 +238,7 @@ def _settings(
             "rate": oracle.sampling.rate,
             "num_examples": oracle.problem.num_examples,
         },
-        "divisor": oracle.desk.claimed[0].bound.divisor,
+        "divisor": oracle.releases.claimed[0].bound.divisor,
         "relation": str(oracle.relation),
         "augment": oracle.augment,
         "num_parameters": oracle.problem.dim,

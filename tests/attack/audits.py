@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Constant, Guarantee, Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Constant, Guarantee, Ledger, Relation, Request, Sampling, Sensitive
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
@@ -38,8 +38,8 @@ from dpnotes.papers.adaptive_batch import algorithms as adaptive_batch
 from dpnotes.papers.budget_schedules.algorithms import private_gradient_descent
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape
 from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.papers.drift_escape.selection import Selection, distributed_selection, trusted_search, trusted_selection
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.noisy_sgd.algorithms import clipped_noisy_sgd, noisy_sgd, noisy_sgd_on_fresh_data
@@ -418,7 +418,7 @@ def with_tree(included: bool, streams: Streams) -> tuple[Tensor, Guarantee]:
     leaves, first = 8, 4
     x = origin(streams, 1.0)
     problem = Signal.in_turn(2.0 * included - 1, 400, 0, len(x))
-    choice = adaptive_batch.Parameters(
+    choice = adaptive_batch.AdaptiveBatchParameters(
         accuracy=0.1, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=1.0, drift_threshold=1e6, first_batch=first,
         batch_per_gradient=first, noise_multiplier=2.0, num_steps=leaves, step_size=0.05, threshold=1.0, window=3.0,
         perturbation=0.1, max_leaves=leaves, origin="the attack",
@@ -441,7 +441,7 @@ def escaping(turn: int, threshold: float, included: bool, streams: Streams) -> t
     x, first, later = origin(streams, 1.0), 4, 3
     problem = Signal.in_turn(2.0 * included - 1, 400, turn, len(x))
     escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, threshold, 3, 0.5, 4, 30, "the attack")
-    choice = drift_escape.Parameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
+    choice = drift_escape.DriftEscapeParameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
     seen = Turn(problem, x, (1.0, first), (1.0, later))
     runs = drift_escape.drift_escape(
         DataSetSamples(problem), choice, x, streams, delta=DELTA, max_steps=3 * turn + 2, observe=seen
@@ -454,12 +454,12 @@ def client(turn: int, included: bool, streams: Streams) -> tuple[Tensor, Guarant
     x, first, later = origin(streams, 1.0), 4, 3
     problem, other = (Signal.in_turn(side, 400, turn, len(x)) for side in (2.0 * included - 1, 0.0))
     escape = drift_escape.Escape(0.1, 1.0, 1.0, 0.2, 1e-9, 3, 0.5, 4, 30, "the attack")
-    choice = drift_escape.Parameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
+    choice = drift_escape.DriftEscapeParameters(escape, 1.0, 0.2, first, later, 1.0, "the attack")
     seen = Turn(problem, x, (1.0, first), (1.0, later))
 
     def sent(going: Tensor, state: Any, estimate: Any) -> None:
         own = Namespace(x=state.x, oracle=Namespace(meter=Namespace(refreshes=state.oracle.meter.refreshes[:, 0])))
-        seen(going, own, replace(estimate, gradient=state.oracle.belief.gradient[:, 0]))
+        seen(going, own, replace(estimate, gradient=state.oracle.memory.gradient[:, 0]))
 
     runs = distributed_drift_escape(
         lambda members: DataSetSamples(problem if members.start == 0 else other), choice, x, streams,
@@ -524,14 +524,14 @@ def noise_of_sgd(steps: int) -> float:
     return 2 * gaussian_std(EPSILON_OF_SGD, DELTA) * math.sqrt(steps)
 
 
-CONVERTED = goldstein.Parameters(
+CONVERTED = goldstein.GoldsteinParameters(
     num_examples=200, dim=1, radius=1.0, lipschitz=1.0, num_steps=8, largest_move=0.1, step_size=0.05, window=4,
     period=8, first_batch=1, batch=1, noise_multiplier=2.0, difference_multiplier=None, order="zeroth", directions=2,
     first_directions=None, slack=0.5, independent=False, failure=0.0, origin="the attack",
 )  # fmt: skip
 
 
-def _converted(choice: goldstein.Parameters, side: float, canary: Tensor, streams: Streams) -> Any:
+def _converted(choice: goldstein.GoldsteinParameters, side: float, canary: Tensor, streams: Streams) -> Any:
     """What was released and where, `(steps, runs)` each, and what is claimed."""
     x = torch.full((len(streams), 1), 5.0, dtype=torch.float64)
     released, places = torch.zeros(2, choice.num_steps, len(x), dtype=torch.float64)
@@ -621,7 +621,7 @@ def _terms(made: Any, noise: float, steps: int, included: bool, streams: Any) ->
         answer = Sensitive(value, ones, Relation.ZERO_OUT, "proved", FRESH)
         call = torch.full((runs,), step)
         state, released, price = made.release(
-            state, Release(answer, noise * ones, call, ones.bool(), call == 0), streams
+            state, Request(answer, noise * ones, call, ones.bool(), call == 0), streams
         )
         ledger.add(price)
         outputs.append(released)

@@ -7,7 +7,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import Relation, Release, Sensitive
+from dpnotes.core import Relation, Request, Sensitive
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.random import secret
 from dpnotes.random.streams import Streams
@@ -72,7 +72,7 @@ def without_grid(value: Tensor) -> Tensor:
 def released(value: Tensor) -> Tensor:
     """What the Gaussian mechanism gives on secret streams, with noise of 1."""
     one = torch.ones(1, dtype=torch.float64)
-    request = Release(Sensitive(value, one, Relation.ZERO_OUT, "proved"), one, torch.zeros(1).long(), one > 0)
+    request = Request(Sensitive(value, one, Relation.ZERO_OUT, "proved"), one, torch.zeros(1).long(), one > 0)
     return Gaussian().release(value.new_zeros(1, 0), request, Streams.secure(1))[1]
 
 

@@ -134,7 +134,7 @@ def test_the_printed_reset_of_the_drift_lets_the_error_grow():
         found: list[float] = []
 
         def observe(going: Tensor, state: Any, estimate: Any) -> None:
-            exact = data().landscape.gradient(state.oracle.belief.point)
+            exact = data().landscape.gradient(state.oracle.memory.point)
             found.append(float((estimate.gradient - exact).square().sum(1).mean()))
 
         state = drive(method, source, method.init(start(runs), source), Streams.of(0, range(runs)), 200, None, observe)

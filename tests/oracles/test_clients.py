@@ -343,7 +343,7 @@ def test_one_run_ends_and_the_others_go_on():
     _, second = alone.estimate(alone.init(X[:1]), X[:1], STREAMS.take(slice(0, 1)), torch.tensor([True]))
     torch.testing.assert_close(first.gradient[:1], second.gradient, rtol=0, atol=1e-12)
     part = clients.take(torch.tensor([1]))
-    assert part.num_runs == 1 and len(part.oracles[0].desk.budget) == 2
+    assert part.num_runs == 1 and len(part.oracles[0].releases.budget) == 2
 
 
 def test_a_state_is_released_once_and_noise_is_each_client_s_own():
@@ -352,7 +352,7 @@ def test_a_state_is_released_once_and_noise_is_each_client_s_own():
     after, _ = clients.estimate(state, X, STREAMS, ACTIVE)
     with pytest.raises(ValueError, match="released nothing yet"):
         clients.estimate(state, X, STREAMS, ACTIVE)
-    sent = after.belief.gradient
+    sent = after.memory.gradient
     assert sent.shape == (RUNS, 4, DIM) and len(sent.flatten(0, 1).unique(dim=0)) == 8
     with pytest.raises(ValueError, match="released nothing yet"):
         clients.claims(state, 1e-6, STREAMS)
@@ -404,8 +404,8 @@ def test_clients_go_back_together():
     first, _ = clients.estimate(clients.init(X), X, STREAMS, ACTIVE)
     then, _ = clients.estimate(first, 1.01 * X, STREAMS, ACTIVE)
     back = clients.rollback(then, first, torch.tensor([True, False]), refresh=False)
-    assert torch.equal(back.belief.gradient[0], first.belief.gradient[0])
-    assert torch.equal(back.belief.gradient[1], then.belief.gradient[1])
+    assert torch.equal(back.memory.gradient[0], first.memory.gradient[0])
+    assert torch.equal(back.memory.gradient[1], then.memory.gradient[1])
     assert torch.equal(back.meter.calls, then.meter.calls)
     anew = clients.rollback(then, then, torch.tensor([True, False]), refresh=True)
     _, estimate = clients.estimate(anew, 1.01 * X, STREAMS, ACTIVE)
@@ -462,7 +462,7 @@ def test_a_client_s_file_holds_nothing_of_others(tmp_path: Path):
         return {number.tobytes() for t in tensors for number in t.flatten().numpy()}
 
     # Of each client the gradients that it sent, and where its noise is: no two clients have one in common.
-    of_clients = [numbers(*(s.belief.gradient[:, k] for s in (state.oracle, state.saved))) for k in range(5)]
+    of_clients = [numbers(*(s.memory.gradient[:, k] for s in (state.oracle, state.saved))) for k in range(5)]
     assert all(not one & other for k, one in enumerate(of_clients) for other in of_clients[:k])
     found = {name: path.read_bytes() for name, path in files_of(tmp_path).items()}
     for k in range(5):
@@ -473,10 +473,10 @@ def test_a_client_s_file_holds_nothing_of_others(tmp_path: Path):
         stored = torch.load(io.BytesIO(files.unsealed(files_of(tmp_path)[f"client-{k}"])), weights_only=True)
         tensors = {name: value for name, value in stored.items() if isinstance(value, Tensor)}
         assert all(t.shape[:2] == (RUNS, 1) or t.shape[0] == 0 for t in tensors.values())
-        assert any(name.startswith("state.saved.belief") for name in tensors)
+        assert any(name.startswith("state.saved.memory") for name in tensors)
     assert all(number in found["server"] for number in numbers(state.x))
     buffer = io.BytesIO()
-    torch.save(state.oracle.belief.gradient[:, :1], buffer)
+    torch.save(state.oracle.memory.gradient[:, :1], buffer)
     assert any(number in buffer.getvalue() for number in of_clients[4]), "control: a view takes others along"
 
 
@@ -859,7 +859,7 @@ def test_what_a_client_sends_is_as_private_as_it_says_by_its_exact_transcript():
             plan = clients.plan(state, torch.full((1, 2), 0.1 * step, dtype=torch.float64), torch.tensor([True]))
             scales.append(plan.parts[0].asks[0].noise_std[1])
             state, _ = clients.release(plan, Streams.of(0, ["a"]))
-            sent.append(state.belief.gradient[0, 1])
+            sent.append(state.memory.gradient[0, 1])
         return [sent[0], *(b - a for a, b in zip(sent, sent[1:], strict=False))], scales
 
     base, scales = transcript(rows)

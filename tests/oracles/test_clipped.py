@@ -8,7 +8,7 @@ import torch
 from stand_ins import Spy
 from torch import Tensor
 
-from dpnotes.core import WHOLE, Ledger, Relation, Release, Status
+from dpnotes.core import WHOLE, Ledger, Relation, Request, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles import clipped, minibatch, samples
@@ -46,7 +46,7 @@ def plan(runs: int, rho: float = 0.5, steps: int = 5) -> FixedNoise:
     return FixedNoise.of([schedules.uniform(rho, steps)] * runs)
 
 
-def answer(problem: Any, x: Tensor, relation: Relation) -> Release:
+def answer(problem: Any, x: Tensor, relation: Relation) -> Request:
     spy = Spy()
     oracle = ClippedGradient(problem, CLIP, plan(len(x)), relation, spy)
     oracle.estimate(oracle.init(x), x, Streams.of(0, range(len(x))), torch.ones(len(x), dtype=torch.bool))
@@ -129,7 +129,7 @@ def test_a_loss_that_is_not_finite_counts_as_the_largest():
     ones = torch.ones(1, dtype=torch.float64)
     oracle = ClippedGradient(problem, CLIP, LossAdaptiveNoise(ones, ones / 9, 2.0, ones * 9))
     state, estimate = oracle.estimate(oracle.init(x), x, Streams.of(0, ["a"]), torch.ones(1, dtype=torch.bool))
-    assert estimate.gradient.isfinite().all() and state.belief.plan.last_loss.isfinite().all()
+    assert estimate.gradient.isfinite().all() and state.memory.plan.last_loss.isfinite().all()
 
 
 def test_the_noise_grows_with_the_relation():
@@ -334,7 +334,7 @@ def noises(runs: int, names: list[str]) -> Tensor:
         request = oracle.mechanism.requests[-1]  # type: ignore[attr-defined]
         mean = problem.gradients(points_seen[-1]).losses.clamp(0, 1).mean(1)
         seen.append((estimate.gradient - request.answer.value) / request.noise_std[:, None])
-        loss_noise = (state.oracle.belief.plan.last_loss - mean) / (9 / 12)
+        loss_noise = (state.oracle.memory.plan.last_loss - mean) / (9 / 12)
         seen.append(loss_noise[:, None].expand(-1, problem.dim))
         points_seen.append(state.x)
 

@@ -9,7 +9,7 @@ import torch
 from stand_ins import Spy
 from torch import Tensor, nn
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Status
 from dpnotes.guarantees import (
     BATCH_NORM,
     EXAMPLES_APART,
@@ -22,7 +22,7 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.release import Desk
+from dpnotes.oracles.release import Releases
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.discrete import DiscreteGaussian
 from dpnotes.privacy.events import CombinationError, events_of, merged
@@ -79,7 +79,7 @@ def every(runs: int) -> Tensor:
     return torch.ones(runs, dtype=torch.bool)
 
 
-def answer(oracle: Any, runs: int = 200) -> Release:
+def answer(oracle: Any, runs: int = 200) -> Request:
     """What one estimate of many runs, each with a batch of its own, is asked to release."""
     spy = Spy()
     oracle = replace(oracle, mechanism=spy)
@@ -523,7 +523,7 @@ def test_the_cost_tells_no_secret_size():
         (lambda p: fresh(1, sampling=Sampling.fixed_size(9, 100)), "Expected batch_size=100 to be the sampling's 9"),
         (lambda p: fresh(1, bound_basis="enforced"), "Expected bound_basis='enforced' to be one of"),
         (
-            lambda p: Desk.fixed(C, 4, noise(1), 1, REPLACE, FIXED, "checked", Gaussian(), gradients=4),
+            lambda p: Releases.fixed(C, 4, noise(1), 1, REPLACE, FIXED, "checked", Gaussian(), gradients=4),
             "Expected basis='checked' to be one of: enforced, proved, measured, assumed",
         ),
     ],

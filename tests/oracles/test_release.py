@@ -1,4 +1,4 @@
-"""The desk: plans that cost nothing until they are released, states that release once, and claims that hold."""
+"""The releases: plans that cost nothing until they are released, states that release once, and claims that hold."""
 
 import contextlib
 import copy
@@ -18,7 +18,7 @@ from scipy.stats import norm
 from stand_ins import Spy, Wrapped
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.guarantees import Assumption, Basis
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive, run
@@ -26,7 +26,7 @@ from dpnotes.oracles import minibatch, release
 from dpnotes.oracles.clipped import ClippedGradient
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.release import Answer, Ask, Desk, Meter, OnDesk, Plan, State
+from dpnotes.oracles.release import Answer, Ask, Meter, ReleasePlan, Releases, ReleasingOracle, State
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.oracles.spider import BatchSizes, Refresh, Spider
 from dpnotes.privacy.accounting import rho_to_epsilon
@@ -109,7 +109,7 @@ def test_a_plan_that_is_voided_costs_nothing(name: str):
     before = copied(state)
     plan = oracle.plan(state, x, EVERY)
     assert bool(plan.granted.all()) and bool((plan.spent.total > 0).all())
-    plan.close(oracle.desk)
+    plan.close(oracle.releases)
     none = oracle.plan(state, x, EVERY).only(~EVERY, torch.full((RUNS,), int(Status.DATA_EXHAUSTED)))
     kept, estimate = oracle.release(none, streams)
     assert kept is state and same(state, before) and not estimate.gradient.any() and not estimate.price.charged.any()
@@ -125,7 +125,7 @@ def test_a_plan_is_released_once_by_its_own_oracle_and_for_its_own_state(name: s
     oracle, other = ORACLES[name](), ORACLES[name]()
     state, x, streams = begun(oracle)
     plan, second, voided = (oracle.plan(state, x, EVERY) for _ in range(3))
-    voided.close(oracle.desk)
+    voided.close(oracle.releases)
     for wrong in (lambda: other.release(plan, streams), lambda: oracle.release(voided, streams)):
         with pytest.raises(ValueError, match="Expected plan to be this oracle's, neither released nor voided"):
             wrong()
@@ -157,7 +157,7 @@ def test_a_state_that_has_released_is_refused_whatever_stands_beside_its_meter(n
     state, x, streams = begun(oracle)
     stored = copied(state)
     after, estimate = oracle.estimate(state, x, streams, EVERY)
-    for again in (state, replace(state, belief=after.belief)):
+    for again in (state, replace(state, memory=after.memory)):
         with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
             oracle.estimate(again, x, streams, EVERY)
         with pytest.raises(ValueError, match="Expected state to have released nothing yet"):
@@ -318,15 +318,15 @@ def test_what_is_declared_is_a_copy(name: str):
 
 def test_a_state_does_not_go_to_a_data_set_that_grew_nor_to_other_premises():
     """Of more examples others come first: those that were used would be used again, and had paid once."""
-    desk = ORACLES["Spider"]().desk
+    releases = ORACLES["Spider"]().releases
     others = [
-        replace(desk, total=desk.total + 20),
-        replace(desk, total=None),
-        replace(desk, apart=(Assumption("nothing of an example enters another one's gradient", "assumed"),)),
-        replace(desk, not_covered=("data",)),
+        replace(releases, total=releases.total + 20),
+        replace(releases, total=None),
+        replace(releases, apart=(Assumption("nothing of an example enters another one's gradient", "assumed"),)),
+        replace(releases, not_covered=("data",)),
     ]
-    assert torch.equal(desk.terms, replace(desk).terms)
-    assert not any(torch.equal(desk.terms, other.terms) for other in others)
+    assert torch.equal(releases.terms, replace(releases).terms)
+    assert not any(torch.equal(releases.terms, other.terms) for other in others)
 
 
 @pytest.mark.slow
@@ -402,7 +402,7 @@ def test_a_plan_is_released_by_who_made_it(name: str):
     oracle = ORACLES[name]()
     state, x, streams = begun(oracle)
     plan = oracle.plan(state, x, torch.tensor([True, False, True]))
-    forged = Plan(plan.state, plan.x, plan.asks, plan.granted, plan.status, plan.spent, plan.cost)
+    forged = ReleasePlan(plan.state, plan.x, plan.asks, plan.granted, plan.status, plan.spent, plan.cost)
     for wrong in (replace(plan, granted=EVERY), replace(plan, spent=state.meter.filter), forged):
         with pytest.raises(ValueError, match="Expected plan to be this oracle's"):
             oracle.release(wrong, streams)
@@ -710,8 +710,8 @@ def test_a_state_does_not_go_from_noise_that_is_not_said_to_be_gaussian_to_one_t
 
 def test_a_state_does_not_go_from_one_tree_to_another():
     """Noise that was combined from two draws is not what the blocks of a plain tree are priced for."""
-    desk = ORACLES["Spider"]().desk
-    terms = [replace(desk, mechanism=tree).terms for tree in (Tree(8), Tree(8), Tree(8, optimal=True), Tree(9))]
+    releases = ORACLES["Spider"]().releases
+    terms = [replace(releases, mechanism=tree).terms for tree in (Tree(8), Tree(8), Tree(8, optimal=True), Tree(9))]
     assert torch.equal(terms[0], terms[1])
     assert not any(torch.equal(terms[0], other) for other in terms[2:])
 
@@ -743,7 +743,7 @@ def test_points_and_answers_of_16_bits_are_refused():
         with pytest.raises(ValueError, match=rf"Expected x of {dtype} to be float32 or float64"):
             oracle.plan(state, x.to(dtype), EVERY)
         answer = Sensitive(torch.zeros(1, 1, dtype=dtype), torch.ones(1), ZERO, "proved")
-        request = Release(answer, torch.ones(1), torch.zeros(1, dtype=torch.int64), torch.tensor([True]))
+        request = Request(answer, torch.ones(1), torch.zeros(1, dtype=torch.int64), torch.tensor([True]))
         for mechanism in (Gaussian(), Exact(), Laplace()):
             with pytest.raises(ValueError, match=rf"Expected an answer of {dtype} to be float32 or float64"):
                 mechanism.release(mechanism.init(torch.zeros(1, 1)), request, Streams.of(0, ["a"]))
@@ -770,7 +770,7 @@ def test_a_loss_in_an_interval_moves_by_its_width_and_no_further(monkeypatch):
         one, other = losses[relation, -100.0], losses[relation, 100.0]
         assert one.l2_sensitivity.tolist() == [2.0 / 4] * RUNS
         assert torch.allclose((one.value - other.value).abs()[:, 0].double(), one.l2_sensitivity)
-    radius = Desk(rows(1.0), REPLACE, WHOLE, "enforced", Gaussian()).bound(2.0, 4)
+    radius = Releases(rows(1.0), REPLACE, WHOLE, "enforced", Gaussian()).bound(2.0, 4)
     assert radius.sensitivity.tolist() == [1.0] * RUNS, "control: a vector of this length can turn around"
     assert ORACLES["clipped"]().estimate(*begun(ORACLES["clipped"]())[:2], streams, EVERY)[1].num_evaluations is None
 
@@ -781,7 +781,7 @@ class Quieter(MinibatchGradient):
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         factor = torch.where(state.meter.calls < 2, 1.0, self.divisor or 1.0)
-        (ask,) = self.desk.claimed
+        (ask,) = self.releases.claimed
         return (replace(Ask.with_std(ask.bound, ask.noise_std * factor), gradients=ask.gradients),)
 
 
@@ -801,9 +801,9 @@ def test_a_claim_that_is_amplified_counts_its_steps_and_compares_each_ask():
             assert oracle.events(0)[0].count == 4 and all(c.holds for c in oracle.guarantee(state, 1e-5, streams))
     oracle = ORACLES["Poisson"]()
     state, x, _ = begun(oracle)
-    (ask,) = oracle.desk.claimed
+    (ask,) = oracle.releases.claimed
     with pytest.raises(ValueError, match="Expected num_asks=2 to be 1, as is claimed"):
-        oracle.desk.plan(state, x, (ask, replace(ask, mechanism=Gaussian("another"))), EVERY)
+        oracle.releases.plan(state, x, (ask, replace(ask, mechanism=Gaussian("another"))), EVERY)
 
 
 def test_two_answers_of_a_step_do_not_draw_from_one_stream():
@@ -812,8 +812,8 @@ def test_two_answers_of_a_step_do_not_draw_from_one_stream():
     gradient, loss = oracle.ask(state, x)
     for mechanism in (None, Gaussian(oracle.mechanism.purpose)):
         with pytest.raises(ValueError, match="a mechanism with a purpose of its own"):
-            oracle.desk.plan(state, x, (gradient, replace(loss, mechanism=mechanism)), EVERY)
-    assert bool(oracle.desk.plan(state, x, (gradient, loss), EVERY).granted.all()), "the control"
+            oracle.releases.plan(state, x, (gradient, replace(loss, mechanism=mechanism)), EVERY)
+    assert bool(oracle.releases.plan(state, x, (gradient, loss), EVERY).granted.all()), "the control"
 
 
 # ---------------------------------------------------------------- noise that a run chooses
@@ -824,7 +824,7 @@ class Heard:
 
 
 @dataclass(frozen=True, eq=False)
-class Chooser(OnDesk):
+class Chooser(ReleasingOracle):
     """Asks for one number; spends the rest of its budget at once where the first answer was above 0, else nothing."""
 
     value: float
@@ -832,22 +832,22 @@ class Chooser(OnDesk):
     first: float = 0.2
 
     @cached_property
-    def desk(self) -> Desk:
-        return Desk(self.budget, REPLACE, WHOLE, "proved", Gaussian())
+    def releases(self) -> Releases:
+        return Releases(self.budget, REPLACE, WHOLE, "proved", Gaussian())
 
     def begin(self, x: Tensor) -> Heard:
-        return Heard(self.desk.mechanism.init(x), torch.zeros_like(self.budget))
+        return Heard(self.releases.mechanism.init(x), torch.zeros_like(self.budget))
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
-        rest = torch.where(state.belief.last > 0, self.budget - self.first, 1e-20) * (1 - 1e-12)
+        rest = torch.where(state.memory.last > 0, self.budget - self.first, 1e-20) * (1 - 1e-12)
         cost = torch.where(state.meter.calls == 0, self.first, rest)
-        return (Ask.with_multiplier(self.desk.bound(0.5, 1), (0.5 / cost).sqrt()),)
+        return (Ask.with_multiplier(self.releases.bound(0.5, 1), (0.5 / cost).sqrt()),)
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
         return (Answer(torch.full_like(plan.x, self.value)),)
 
-    def believe(self, plan: Plan, noise: Any, values: list[Tensor]) -> tuple[Heard, Tensor]:
-        return Heard(noise, torch.where(plan.granted, values[0][:, 0], plan.state.belief.last)), values[0]
+    def remember(self, plan: ReleasePlan, noise: Any, values: list[Tensor]) -> tuple[Heard, Tensor]:
+        return Heard(noise, torch.where(plan.granted, values[0][:, 0], plan.state.memory.last)), values[0]
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         return ()

@@ -176,7 +176,7 @@ def use_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Break the cursor: it says what the last batch used."""
     line = "used = meter.used if ask.examples is None else meter.used + plan.uses"
     broken = module_with_line_replaced(release, line, line.replace("meter.used + ", ""))
-    monkeypatch.setattr(release.Desk, "_counted", broken.Desk._counted)
+    monkeypatch.setattr(release.Releases, "_counted", broken.Releases._counted)
 
 
 LEAPS = (0.0, 0.1, 0.1, 0.3, "save", 0.7, 0.71, "back", 0.3, 0.5, "back", 0.45, 0.45, 0.6, 0.2, 0.21)
@@ -298,7 +298,7 @@ def test_noise_of_a_sum_is_the_tree_s_or_that_of_all_moves():
     assert abs(float(torch.corrcoef(pair)[0, 1])) < 0.03
 
 
-# ---------------------------------------------------------------- law 5: bits, belief and meter
+# ---------------------------------------------------------------- law 5: bits, memory and meter
 def small_oracle(runs: int, mechanism: Any) -> Spider:
     tree = isinstance(mechanism, Tree)
     return Spider(
@@ -348,7 +348,7 @@ def test_restoring_never_moves_the_meter_back():
         back = oracle.rollback(restore(now, flatten(now)), saved, mask, refresh=refresh)
         for name, tensor in flatten(now.meter).items():
             assert torch.equal(flatten(back.meter)[name], tensor)
-        assert torch.equal(back.belief.point[0], seen[3][1][0]) and torch.equal(back.belief.point[1], seen[-1][1][1])
+        assert torch.equal(back.memory.point[0], seen[3][1][0]) and torch.equal(back.memory.point[1], seen[-1][1][1])
         after, estimate = oracle.estimate(back, seen[3][1], streams, every(2))
         assert after.meter.refreshes[0] - now.meter.refreshes[0] == int(refresh)
         assert (after.meter.used > now.meter.used).all() and (after.meter.calls == now.meter.calls + 1).all()
@@ -376,7 +376,7 @@ def test_a_jump_back_counts_as_the_move_that_it_is():
         state = oracle.init(x)
         for point in (x, away, x):
             state, _ = oracle.estimate(state, point, streams, every(1))
-        assert float(state.belief.drift) == pytest.approx(expected)
+        assert float(state.memory.drift) == pytest.approx(expected)
 
 
 # ---------------------------------------------------------------- examples are used once

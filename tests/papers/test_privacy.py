@@ -28,7 +28,7 @@ from dpnotes.papers.budget_schedules import algorithms as budget_schedules
 from dpnotes.papers.budget_schedules import calculators as budget_schedules_numbers
 from dpnotes.papers.drift_escape import algorithms as drift_escape
 from dpnotes.papers.drift_escape import calculators as drift_escape_numbers
-from dpnotes.papers.drift_escape import clients as drift_escape_doors
+from dpnotes.papers.drift_escape import distributed as drift_escape_doors
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
 from dpnotes.papers.drift_escape.selection import Selection
 from dpnotes.papers.goldstein import algorithms as goldstein_doors
@@ -91,7 +91,7 @@ def unit(draw: Draw) -> dict[str, float]:
     }
 
 
-def adaptive_batch_run(found: adaptive_batch.Parameters) -> Releases:
+def adaptive_batch_run(found: adaptive_batch.AdaptiveBatchParameters) -> Releases:
     leaf = 2 * max(found.gradient_bound / found.first_batch, 1 / found.batch_per_gradient)
     return on_a_tree(found.noise_multiplier * found.term_sensitivity / leaf, found.max_leaves)
 
@@ -138,7 +138,7 @@ def budget_schedule(draw: Draw, kind: str) -> Releases:
     return [Event(float(noise), Relation.REPLACE_ONE, WHOLE) for noise in found]
 
 
-def drift_escape_run(found: drift_escape.Parameters) -> Releases:
+def drift_escape_run(found: drift_escape.DriftEscapeParameters) -> Releases:
     return once(found.noise_multiplier)
 
 
@@ -295,7 +295,7 @@ def noisy_sgd_privacy_noise(draw: Draw) -> Releases:
     return [Event(found["Delta"] * size / (2 * bound), Relation.REPLACE_ONE, WHOLE, steps)]
 
 
-def goldstein_choice(choose: Callable[..., goldstein_doors.Parameters], draw: Draw) -> Releases:
+def goldstein_choice(choose: Callable[..., goldstein_doors.GoldsteinParameters], draw: Draw) -> Releases:
     """All releases of a run, as the one Gaussian that they are together."""
     sizes = {"radius": draw.between(0.1, 0.9), "lipschitz": 1.0, "initial_gap": draw.between(1, 3)}
     found = choose(draw.whole(1e3, 1e6), draw.whole(1, 30), **draw.privacy, **sizes)

@@ -44,7 +44,7 @@ from dpnotes.papers.drift_escape import algorithms as escape
 from dpnotes.papers.drift_escape import derivatives as model_derivatives
 from dpnotes.papers.drift_escape import reference as escape_reference
 from dpnotes.papers.drift_escape import selection as model_selection
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.papers.goldstein import algorithms as goldstein
 from dpnotes.papers.goldstein import reference as goldstein_reference
 from dpnotes.papers.noisy_sgd import algorithms as noisy
@@ -379,20 +379,20 @@ MANY = hills(3000)
 class Spider:
     """A setting of Algorithm 2 of adaptive_batch."""
 
-    parameters: adaptive.Parameters
+    parameters: adaptive.AdaptiveBatchParameters
     x: Tensor
     virtual: bool
     as_printed: bool = False
     total: int = 3000
 
 
-def of_data(**more: Any) -> adaptive.Parameters:
+def of_data(**more: Any) -> adaptive.AdaptiveBatchParameters:
     given: dict[str, Any] = {
         "accuracy": 0.1, "gradient_bound": 1.0, "smoothness": 1.25, "hessian_lipschitz": 1.0, "drift_threshold": 0.6,
         "first_batch": 60.5, "batch_per_gradient": 150.0, "noise_multiplier": 1.5, "num_steps": 120, "step_size": 0.8,
         "threshold": 0.3, "window": 4.5, "perturbation": 0.2, "max_leaves": 13, "origin": "by hand",
     }  # fmt: skip
-    return adaptive.Parameters(**given | more)
+    return adaptive.AdaptiveBatchParameters(**given | more)
 
 
 OF_POPULATION = of_data(
@@ -411,7 +411,7 @@ def library_spiders(setting: Spider) -> Path:
 
     watch = Watch(
         estimate=released, x=point, paid=rho, saddle=saddle,
-        fresh=lambda state, _: int(state.oracle.belief.terms[0]) == 1,
+        fresh=lambda state, _: int(state.oracle.memory.terms[0]) == 1,
         left=lambda state, _: setting.total - int(state.oracle.meter.used[0]),
     )  # fmt: skip
     return watch.path(
@@ -444,7 +444,7 @@ def reference_spiders(module: Any, setting: Spider) -> Path:
 class Conversion:
     """A setting of Algorithm 2 of goldstein, with one of its oracles and as many examples as are there."""
 
-    parameters: goldstein.Parameters
+    parameters: goldstein.GoldsteinParameters
     examples: int
 
     @property
@@ -465,7 +465,7 @@ def converted(many: bool, examples: int, **more: Any) -> Conversion:
         "noise_multiplier": 2.0, "difference_multiplier": 3.0 if many else None, "order": "zeroth", "directions": 6,
         "first_directions": None, "slack": 0.25, "independent": False, "failure": 0.0, "origin": "by hand",
     }  # fmt: skip
-    return Conversion(goldstein.Parameters(**given | more), examples)
+    return Conversion(goldstein.GoldsteinParameters(**given | more), examples)
 
 
 CENTRES = 0.6 * Streams.of("centres", ["a"]).normal("a", 0, 300 * DIM).view(-1, DIM)
@@ -476,10 +476,10 @@ def library_converts(setting: Conversion) -> Path:
     used = lambda state: int(state.oracle.meter.used[0])  # noqa: E731
     live = lambda leaf: [2**level for level in reversed(range(9)) if leaf >> level & 1]  # noqa: E731
     watch = Watch(
-        g=released, paid=rho, blocks=lambda state, _: [] if setting.multi else live(int(state.oracle.belief.terms[0])),
-        x=lambda state, _: state.iterate[0], z=lambda state, _: state.oracle.belief.point[0],
+        g=released, paid=rho, blocks=lambda state, _: [] if setting.multi else live(int(state.oracle.memory.terms[0])),
+        x=lambda state, _: state.iterate[0], z=lambda state, _: state.oracle.memory.point[0],
         Delta=lambda state, _: state.move[0], average=lambda state, _: state.average[0],
-        windows=lambda state, _: int(state.windows[0]), fresh=lambda state, _: int(state.oracle.belief.terms[0]) == 1,
+        windows=lambda state, _: int(state.windows[0]), fresh=lambda state, _: int(state.oracle.memory.terms[0]) == 1,
         left=lambda state, _: setting.examples - used(state),
         queries=lambda _, estimate: int(estimate.num_gradients[0]) + int((estimate.num_evaluations or [0])[0]),
     )  # fmt: skip
@@ -546,7 +546,7 @@ def reference_converts(module: Any, setting: Conversion) -> Path:
 class Escape:
     """A setting of Algorithms 1 and 2 of drift_escape."""
 
-    parameters: escape.Parameters
+    parameters: escape.DriftEscapeParameters
     x: Tensor
     virtual: bool
     repeat: Repeat = "refresh"
@@ -560,9 +560,9 @@ class Escape:
 
 def escapes(
     bound: float, attempts: int = 3, threshold: float = 0.5, drift: float = 0.05, radius: float = 0.9
-) -> escape.Parameters:
+) -> escape.DriftEscapeParameters:
     """With gradients of at most `bound` and as smooth."""
-    return escape.Parameters(
+    return escape.DriftEscapeParameters(
         escape.Escape(
             accuracy=0.2, smoothness=bound, hessian_lipschitz=1.0, step_size=0.4 / bound, threshold=threshold,
             attempt_length=6, radius=radius, attempts=attempts, num_steps=1000, origin="by hand",
@@ -659,7 +659,7 @@ def library_clients(setting: Escape) -> Path:
 
     watch = Watch(
         asked=asked, g=released, paid=rho, escapes=lambda state, _: int(state.escapes[0]),
-        sent=lambda state, _: state.oracle.belief.gradient[0],
+        sent=lambda state, _: state.oracle.memory.gradient[0],
         left=lambda state, _: min(HELD) - int(state.oracle.meter.used[0, 0]),
     )  # fmt: skip
     return watch.path(
@@ -1313,7 +1313,7 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
      "saddle = moves & (tested <= settings.threshold) & (state.frozen <= 1)"),
     ("Stochastic Spider, 9 and 10 as printed", spider_descent, "StochasticSpider.step",
      "tested = state.previous if self.as_printed else norms(direction)", "tested = norms(direction)"),
-    ("drift escape, refresh, from a saddle", spider, "Spider.believe",
+    ("drift escape, refresh, from a saddle", spider, "Spider.remember",
      "gradient = torch.where(plan.begins[:, None], values[0], old.gradient + values[0])", "gradient = values[0]"),
     ("drift escape, refresh, from a saddle", drift_escape, "DriftEscape.step",
      "escaped = testing & (norms(x - anchor) >= settings.radius)",

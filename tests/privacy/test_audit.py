@@ -15,7 +15,7 @@ from dp_accounting import pld
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import Guarantee, Relation, Release, Sensitive
+from dpnotes.core import Guarantee, Relation, Request, Sensitive
 from dpnotes.guarantees import CombinationError
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles import clipped
@@ -290,7 +290,7 @@ def gaussian_scores(audits: int, runs: int, included: bool, seed: str) -> Tensor
     """Scores `(audits, runs)` of the library's Gaussian mechanism, with the example or without it."""
     streams, each = Streams.of(f"{seed} {included}", range(audits)), torch.ones(audits, dtype=torch.float64)
     answer = Sensitive(torch.full((audits, runs), float(included)).double(), each, Relation.ZERO_OUT, "proved")
-    request = Release(answer, each / MU, torch.zeros(audits, dtype=torch.int64), each.bool())
+    request = Request(answer, each / MU, torch.zeros(audits, dtype=torch.int64), each.bool())
     mechanism = mechanisms.Gaussian()
     return mechanism.release(mechanism.init(answer.value), request, streams)[1] * MU
 
@@ -476,7 +476,7 @@ def training_audit(
     return from_scores(*sides, delta=delta, relation=ZERO_OUT, threshold=threshold)
 
 
-SENSITIVITY = "return self.desk.bound(self.clip, self.problem.num_examples)"
+SENSITIVITY = "return self.releases.bound(self.clip, self.problem.num_examples)"
 
 
 @functools.cache
@@ -542,7 +542,7 @@ def test_a_mechanism_that_draws_every_call_from_one_seed_is_caught():
         released = []
         for call, direction in enumerate((moved, -moved)):
             answer = Sensitive(torch.full((runs, 1), direction).double(), ones, Relation.ZERO_OUT, "proved")
-            request = Release(answer, ones, torch.full((runs,), call), ones.bool())
+            request = Request(answer, ones, torch.full((runs,), call), ones.bool())
             mechanism = module.Gaussian()
             released.append(mechanism.release(mechanism.init(answer.value), request, streams)[1][:, 0])
         return released[0] - released[1]

@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import FRESH, Ledger, Relation, Release, Sensitive
+from dpnotes.core import FRESH, Ledger, Relation, Request, Sensitive
 from dpnotes.privacy import factorisation, mechanisms, tree
 from dpnotes.privacy.accounting import rho_to_epsilon
 from dpnotes.privacy.audit import GaussianPair, from_scores, runs_for_power
@@ -42,7 +42,7 @@ def sums(
     for step in range(STEPS):
         answer = Sensitive(increments[step].expand(runs, 1).clone(), ones, Relation.ZERO_OUT, "proved", FRESH)
         fresh = torch.full((runs,), step in restarts or step == 0)
-        request = Release(answer, 2 * ones, torch.full((runs,), step), ones.bool(), fresh)
+        request = Request(answer, 2 * ones, torch.full((runs,), step), ones.bool(), fresh)
         state, value, price = mechanism.release(state, request, streams)
         ledger.add(price)
         total = value if bool(fresh[0]) else total + value

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import Ledger, Relation, Release, Sampling, Sensitive
+from dpnotes.core import Ledger, Relation, Request, Sampling, Sensitive
 from dpnotes.guarantees import CombinationError
 from dpnotes.privacy import discrete
 from dpnotes.privacy.accounting import account
@@ -22,13 +22,13 @@ from dpnotes.random.streams import Streams
 GRID = 2.0**-6
 
 
-def request(value: Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Release:
+def request(value: Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Request:
     runs = torch.ones(len(value), dtype=torch.float64)
     answer = Sensitive(value, sensitivity * runs, Relation.ZERO_OUT, "proved")
-    return Release(answer, noise_std * runs, torch.zeros(len(value), dtype=torch.int64), active & runs.bool())
+    return Request(answer, noise_std * runs, torch.zeros(len(value), dtype=torch.int64), active & runs.bool())
 
 
-def released(mechanism, asked: Release) -> Tensor:
+def released(mechanism, asked: Request) -> Tensor:
     return mechanism.release(mechanism.init(asked.answer.value), asked, Streams.secure(len(asked.noise_std)))[1]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -180,8 +180,8 @@ def test_a_run_that_chooses_its_noise_never_overspends_and_ends_refused():
 
 def test_only_a_schedule_that_is_known_to_fit_has_a_tolerance():
     fixed = FixedNoise.of([schedules.exponential(0.8, 0.3, 3)])
-    assert ClippedGradient(problem(), 1.0, adaptive(1, 0.5)).desk.tolerance == 0
-    assert ClippedGradient(problem(), 1.0, fixed).desk.tolerance > 0, "the control"
+    assert ClippedGradient(problem(), 1.0, adaptive(1, 0.5)).releases.tolerance == 0
+    assert ClippedGradient(problem(), 1.0, fixed).releases.tolerance > 0, "the control"
 
 
 def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
@@ -225,7 +225,7 @@ def test_restoring_a_belief_does_not_move_the_meter_back():
     first = oracle.init(x)
     again = restore(first, flatten(first))
     later, _ = oracle.estimate(first, x, streams, YES)
-    rolled_back = replace(later, belief=first.belief)
+    rolled_back = replace(later, memory=first.memory)
     assert float(rolled_back.meter.spent) > 0 and int(rolled_back.meter.calls) == 1
     _, one = oracle.estimate(rolled_back, x, streams, YES)
     _, other = oracle.estimate(again, x, streams, YES)
@@ -235,7 +235,7 @@ def test_restoring_a_belief_does_not_move_the_meter_back():
 def test_a_mechanism_quotes_what_it_charges():
     for multiplier in (0.3, 1.0, 7.0):
         answer = Sensitive(torch.zeros(1, 1), budget(0.5), Relation.ZERO_OUT, "proved")
-        release = Release(answer, budget(0.5 * multiplier), torch.tensor([0]), YES)
+        release = Request(answer, budget(0.5 * multiplier), torch.tensor([0]), YES)
         _, _, price = Gaussian().release(torch.zeros(1, 0), release, Streams.of(0, ["a"]))
         assert torch.equal(price.rho(), Gaussian().cost(torch.zeros(1, 0), budget(multiplier)))
 

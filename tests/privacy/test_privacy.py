@@ -16,7 +16,7 @@ from dp_accounting import pld, rdp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpnotes.core import FRESH, WHOLE, Assumption, Guarantee, Ledger, Price, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Assumption, Guarantee, Ledger, Price, Relation, Request, Sampling, Sensitive
 from dpnotes.guarantees import CombinationError
 from dpnotes.privacy import schedules
 from dpnotes.privacy.accounting import (
@@ -225,11 +225,11 @@ def test_bad_budgets_are_refused(call, message):
 
 
 # ---------------------------------------------------------------- mechanisms
-def request(value: torch.Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Release:
+def request(value: torch.Tensor, noise_std: float, sensitivity: float = 1.0, active: bool = True) -> Request:
     runs = len(value)
     answer = Sensitive(value, torch.full((runs,), sensitivity).double(), Relation.ZERO_OUT, "proved")
     calls = torch.zeros(runs, dtype=torch.int64)
-    return Release(answer, torch.full((runs,), noise_std).double(), calls, torch.full((runs,), active))
+    return Request(answer, torch.full((runs,), noise_std).double(), calls, torch.full((runs,), active))
 
 
 def released_std(noise_std: float) -> float:
@@ -417,7 +417,7 @@ def test_a_release_holds_no_graph_of_what_is_private(mechanism):
     exact = torch.ones(1, 1, dtype=torch.float64, requires_grad=True) * 2
     assert exact.grad_fn is not None
     std = torch.zeros(1).double() if isinstance(mechanism, Exact) else torch.ones(1).double()
-    request = Release(
+    request = Request(
         Sensitive(exact, torch.ones(1, dtype=torch.float64), Relation.ZERO_OUT, "assumed"),
         std, torch.zeros(1, dtype=torch.int64), torch.ones(1, dtype=torch.bool),
     )  # fmt: skip

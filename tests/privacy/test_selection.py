@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Release, Sampling, Sensitive
+from dpnotes.core import FRESH, WHOLE, Ledger, Price, Relation, Request, Sampling, Sensitive
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import CombinationError, events_of
 from dpnotes.privacy.mechanisms import Laplace, laplace
@@ -23,7 +23,7 @@ R = Relation.REPLACE_ONE
 # ---------------------------------------------------------------- Laplace
 def released(std: float, runs: int = 40_000) -> Tensor:
     answer = Sensitive(torch.zeros(runs, 1, dtype=torch.float64), torch.ones(runs).double(), R, "proved")
-    request = Release(
+    request = Request(
         answer, torch.full((runs,), std).double(), torch.zeros(runs).long(), torch.ones(runs, dtype=torch.bool)
     )
     return Laplace().release(answer.value[:, :0], request, Streams.of(0, range(runs)))[1][:, 0]
@@ -40,7 +40,7 @@ def test_laplace_noise_is_laplace_of_the_promised_scale():
 
 def test_laplace_costs_its_epsilon():
     answer = Sensitive(torch.zeros(1, 1), torch.tensor([0.5]).double(), R, "proved")
-    request = Release(answer, torch.tensor([2.0]).double(), torch.tensor([0]), torch.tensor([True]))
+    request = Request(answer, torch.tensor([2.0]).double(), torch.tensor([0]), torch.tensor([True]))
     _, _, price = Laplace().release(torch.zeros(1, 0), request, Streams.of(0, ["a"]))
     epsilon = 0.5 / (2.0 / math.sqrt(2))
     assert float(price.rho()) == pytest.approx(epsilon**2 / 2)

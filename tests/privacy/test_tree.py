@@ -12,7 +12,7 @@ from dp_accounting import dp_event, rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
 from torch import Tensor
 
-from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Ledger, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive as loop
 from dpnotes.oracles.clipped import ClippedGradient
@@ -60,10 +60,10 @@ def request(
     restart: list[bool] | None = None,
     active: list[bool] | None = None,
     value: Tensor | None = None,
-) -> Release:
+) -> Request:
     value = torch.zeros(runs, dim, dtype=torch.float64) if value is None else value
     answer = Sensitive(value, torch.full((runs,), sensitivity).double(), Relation.ZERO_OUT, "proved", sampling)
-    return Release(
+    return Request(
         answer,
         torch.full((runs,), std).double(),
         torch.full((runs,), call),
@@ -483,7 +483,7 @@ def test_the_noise_is_drawn_on_the_device_of_the_answer(scheme, bandwidth, make)
         state = mechanism.init(torch.zeros(2, 3, device=device))
         for call in range(20):
             there = request(2, 3, call)
-            there = Release(
+            there = Request(
                 replace(there.answer, value=there.answer.value.to(device), l2_sensitivity=there.noise_std.to(device)),
                 *(t.to(device) for t in (there.noise_std, there.call, there.active)),
             )
@@ -574,7 +574,7 @@ def test_bad_sizes_are_refused(make, message):
 def test_a_sum_keeps_the_sampling_of_its_first_term_and_cannot_be_rolled_back(mechanism):
     def request(call, sampling, restart=False):
         answer = Sensitive(torch.zeros(1, 2), torch.ones(1), Relation.ZERO_OUT, "proved", sampling)
-        return Release(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]), torch.tensor([restart]))
+        return Request(answer, torch.ones(1), torch.tensor([call]), torch.tensor([True]), torch.tensor([restart]))
 
     streams, one = Streams.of(0, ["run"]), torch.ones(1)
     for first, second in ((WHOLE, FRESH), (FRESH, WHOLE)):

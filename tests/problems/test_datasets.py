@@ -24,7 +24,7 @@ from PIL import Image
 
 from dpnotes.problems import datasets, pretrained, text
 from dpnotes.problems.datasets import DataCorrupt, DataNotFound, Dataset, cifar, cola, mnist
-from dpnotes.problems.files import PublishedFile
+from dpnotes.problems.published import PublishedFile
 
 REAL = Path(os.environ.get("DPNOTES_DATA", "/nowhere"))
 NOWHERE = "http://127.0.0.1:9/"  # the discard port: refused at once

@@ -15,8 +15,8 @@ from torch.func import functional_call, grad, hessian, vmap
 
 from dpnotes.problems import text
 from dpnotes.problems.datasets import Corpus, DataCorrupt, DataNotFound, Sentences, load_cola
-from dpnotes.problems.files import PublishedFile
 from dpnotes.problems.modules import ModuleProblem
+from dpnotes.problems.published import PublishedFile
 from dpnotes.problems.text import (
     CHARACTER_PIECES,
     TINY_BERT,

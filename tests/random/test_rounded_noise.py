@@ -11,7 +11,7 @@ import torch
 from mpmath import mp
 from scipy import stats
 
-from dpnotes.core import Relation, Release, Sensitive
+from dpnotes.core import Relation, Request, Sensitive
 from dpnotes.privacy.mechanisms import Gaussian, Laplace, grid_of, is_exact, noisy_on_grid
 from dpnotes.privacy.selection import AboveThreshold
 from dpnotes.random import secret
@@ -77,7 +77,7 @@ def test_what_float64_does_not_tell_is_computed_with_more_digits(monkeypatch: py
 def released(value: torch.Tensor, std: float, mechanism: Gaussian | Laplace | None = None) -> torch.Tensor:
     one = torch.ones(len(value), dtype=torch.float64)
     answer = Sensitive(value, one, Relation.ZERO_OUT, "proved")
-    request = Release(answer, std * one, torch.zeros(len(value), dtype=torch.int64), one > 0)
+    request = Request(answer, std * one, torch.zeros(len(value), dtype=torch.int64), one > 0)
     mechanism = mechanism or Gaussian()
     return mechanism.release(mechanism.init(value), request, Streams.secure(len(value)))[1]
 

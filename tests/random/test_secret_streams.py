@@ -12,7 +12,7 @@ from test_device import FIXED, ORACLES, RUNS, classes, network, rows, start
 from torch import Tensor, nn
 
 from dpnotes import privacy
-from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
+from dpnotes.core import FRESH, Relation, Request, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.clipped import ClippedGradient
@@ -50,7 +50,7 @@ def release(mechanism: Any, streams: Streams, call: int, active: tuple[bool, boo
     answer = Sensitive(5 * ones[:, None], ones, Relation.ZERO_OUT, "proved", FRESH)
     calls, mask = torch.full((2,), call, device=device), torch.tensor(active, device=device)
     state = mechanism.init(torch.zeros(2, 1, dtype=torch.float64, device=device))
-    return mechanism.release(state, Release(answer, ones, calls, mask, ~mask), streams)[1]
+    return mechanism.release(state, Request(answer, ones, calls, mask, ~mask), streams)[1]
 
 
 @each_mechanism

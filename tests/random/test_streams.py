@@ -17,7 +17,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpnotes.core import FRESH, Relation, Release, Sensitive, Status
+from dpnotes.core import FRESH, Relation, Request, Sensitive, Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.clipped import ClippedGradient
@@ -443,7 +443,7 @@ def test_a_tree_that_goes_on_with_a_fresh_seed_still_takes_its_old_noise_away(tm
         total = torch.zeros(1, 4000, dtype=torch.float64)
         for call in calls:
             answer = Sensitive(torch.zeros(1, 4000, dtype=torch.float64), ones, Relation.ZERO_OUT, "proved", FRESH)
-            request = Release(answer, ones, torch.tensor([call]), ones.bool())
+            request = Request(answer, ones, torch.tensor([call]), ones.bool())
             state, value, _ = tree.release(state, request, streams)
             total = total + value
         return state, total

@@ -8,7 +8,7 @@ import torch
 from pretend_device import PretendCuda
 from test_device import ORACLES, start
 
-from dpnotes.core import Relation, Release, Sensitive, Status
+from dpnotes.core import Relation, Request, Sensitive, Status
 from dpnotes.methods import checkpoint
 from dpnotes.methods.descent import Descent
 from dpnotes.methods.loop import drive
@@ -26,11 +26,11 @@ from dpnotes.util.states import flatten, restore
 MECHANISMS = [Gaussian(), Laplace(), Tree(8), Tree(7, optimal=True), BandedSquareRoot(8, 3)]
 
 
-def request(device: str, **changed: object) -> Release:
+def request(device: str, **changed: object) -> Request:
     answer = Sensitive(torch.full((1, 1), 1000.0).double().to(device), torch.ones(1, device=device).double(),
                        Relation.ZERO_OUT, "proved")  # fmt: skip
     ones = torch.ones(1, device=device).double()
-    return replace(Release(answer, ones, torch.zeros(1, dtype=torch.int64, device=device), ones.bool()), **changed)
+    return replace(Request(answer, ones, torch.zeros(1, dtype=torch.int64, device=device), ones.bool()), **changed)
 
 
 @pytest.mark.parametrize("call", [-1, 2**32, 2**32 + 5])

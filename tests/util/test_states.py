@@ -12,7 +12,7 @@ from torch import Tensor
 
 import dpnotes.oracles
 import dpnotes.privacy
-from dpnotes.core import FRESH, WHOLE, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, WHOLE, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods.descent import Descent
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
@@ -120,7 +120,7 @@ class Everybody:
 
     mechanism: Any
 
-    def release(self, state: Any, request: Release, streams: Streams) -> tuple:
+    def release(self, state: Any, request: Request, streams: Streams) -> tuple:
         return self.mechanism.release(state, replace(request, active=torch.ones(RUNS, dtype=torch.bool)), streams)
 
 
@@ -128,7 +128,7 @@ def released(mechanism: Any, state: Any, calls: Tensor, active: Tensor, restart:
     ones = torch.ones(RUNS, dtype=torch.float64)
     value = torch.zeros(RUNS, 1, dtype=torch.float64)
     answer = Sensitive(value, ones, Relation.REPLACE_ONE, "proved", FRESH)
-    return mechanism.release(state, Release(answer, ones, calls, active, restart), Streams.of(0, range(RUNS)))[0]
+    return mechanism.release(state, Request(answer, ones, calls, active, restart), Streams.of(0, range(RUNS)))[0]
 
 
 @pytest.mark.parametrize(("name", "options"), EVERY_MECHANISM, ids=lambda value: str(value))

@@ -30,7 +30,7 @@ from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrI
 
 @checked
 @dataclass(frozen=True)
-class Parameters:
+class AdaptiveBatchParameters:
     """All numbers of a run.
 
     Args:
@@ -125,7 +125,7 @@ def theorem_3_11(
     initial_gap: Positive,
     failure: Probability = 0.01,
     constants: str = "paper",
-) -> Parameters:
+) -> AdaptiveBatchParameters:
     """The parameters of Theorem 3.11 at its accuracy.
 
     At the size of a laptop they are vacuous: the threshold of line 9, `gamma log^3(..)`, exceeds G unless n is above
@@ -161,7 +161,7 @@ def theorem_3_11(
     number = {name: float(value) for name, value in found.items()}
     sensitivity = 2 * max(gradient_bound / number["batch"], 1 / number["batch_per_gradient"])
     steps = math.ceil(number["steps"])
-    return Parameters(
+    return AdaptiveBatchParameters(
         accuracy=number["alpha"],
         gradient_bound=gradient_bound,
         smoothness=smoothness,
@@ -196,7 +196,7 @@ def practical(
     window_factor: Positive = 5.0,
     steps_factor: Positive = 4.0,
     max_leaves: AtLeastOne = 2**16,
-) -> Parameters:
+) -> AdaptiveBatchParameters:
     """Parameters that have the theorem's exponents, with numbers in place of its logarithms.
 
     The error of an estimate has four parts: the noise of the tree and of the examples, each of the fresh gradient and
@@ -237,7 +237,7 @@ def practical(
         # 2 / s, where s is the sensitivity at which the noise of half of the levels is the error.
         private = 2 * multiplier * math.sqrt(dim * max_leaves.bit_length() / 2) / error
     kappa = max(gradient_bound, private * error**2)
-    return Parameters(
+    return AdaptiveBatchParameters(
         accuracy=accuracy,
         gradient_bound=gradient_bound,
         smoothness=smoothness,
@@ -256,7 +256,9 @@ def practical(
     )
 
 
-def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.device | str = "cpu") -> Spider:
+def spider_of(
+    parameters: Sequence[AdaptiveBatchParameters], samples: Samples, device: torch.device | str = "cpu"
+) -> Spider:
     """The oracle of runs with these parameters, one each.
 
     Raises:
@@ -291,7 +293,7 @@ def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.
     )
 
 
-def method_of(parameters: Sequence[Parameters], as_printed: bool = False) -> StochasticSpider:
+def method_of(parameters: Sequence[AdaptiveBatchParameters], as_printed: bool = False) -> StochasticSpider:
     """The method of runs with these parameters, one each.
 
     Example:
@@ -312,7 +314,7 @@ def method_of(parameters: Sequence[Parameters], as_printed: bool = False) -> Sto
 
 def stochastic_spider(
     samples: Samples,
-    parameters: Parameters | Sequence[Parameters],
+    parameters: AdaptiveBatchParameters | Sequence[AdaptiveBatchParameters],
     x: Tensor,
     streams: Streams,
     *,
@@ -365,7 +367,7 @@ def stochastic_spider(
       >>> bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.1).all()), round(runs.guarantees[0].epsilon, 2)
       (True, 1.0)
     """
-    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    chosen = [parameters] * len(x) if isinstance(parameters, AdaptiveBatchParameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     method, oracle = method_of(chosen, as_printed), spider_of(chosen, samples, x.device)
     steps = max(p.num_steps for p in chosen) if max_steps is None else max_steps

@@ -189,7 +189,7 @@ def practical_escape(
 
 @checked
 @dataclass(frozen=True)
-class Parameters:
+class DriftEscapeParameters:
     """All numbers of a run: those of Algorithm 1, and of Algorithm 2.
 
     Args:
@@ -232,7 +232,7 @@ def theorem_2(
     risk_range: Positive,
     failure: Probability = 0.1,
     constants: str = "paper",
-) -> Parameters:
+) -> DriftEscapeParameters:
     """The parameters of Theorem 2, with those of Theorem 1 at the noise that its oracle then has and draws.
 
     They are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above M^2 / rho,
@@ -275,7 +275,7 @@ def theorem_2(
         float(found["sigma"]), drawn, dim, smoothness=smoothness, hessian_lipschitz=hessian_lipschitz,
         risk_range=risk_range, failure=failure, constants=constants,
     )  # fmt: skip
-    return Parameters(
+    return DriftEscapeParameters(
         escape,
         gradient_bound,
         kappa,
@@ -297,7 +297,7 @@ def practical(
     error_share: Positive = 0.25,
     private_drift: Positive = 64.0,
     sampling_drift: Positive = 16.0,
-) -> Parameters:
+) -> DriftEscapeParameters:
     """An oracle for an escape, with the exponents of Theorem 2 and numbers in place of its logarithms.
 
     The error of an estimate has four parts: noise of the mechanism and of the examples, each of the fresh gradient and
@@ -345,10 +345,12 @@ def practical(
             f"Expected batches within reach of floating point, got gradient_bound={gradient_bound!r}, "
             f"error_share={error_share!r}, private_drift={private_drift!r}, sampling_drift={sampling_drift!r}."
         ) from None
-    return Parameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
+    return DriftEscapeParameters(escape, gradient_bound, kappa, first, later, multiplier, "practical")
 
 
-def spider_of(parameters: Sequence[Parameters], samples: Samples, device: torch.device | str = "cpu") -> Spider:
+def spider_of(
+    parameters: Sequence[DriftEscapeParameters], samples: Samples, device: torch.device | str = "cpu"
+) -> Spider:
     """The oracle of Algorithm 2 for runs with these parameters, one each.
 
     Raises:
@@ -399,7 +401,7 @@ def method_of(escapes: Sequence[Escape], repeat: Repeat = "refresh", return_test
 
 def drift_escape(
     samples: Samples,
-    parameters: Parameters | Sequence[Parameters],
+    parameters: DriftEscapeParameters | Sequence[DriftEscapeParameters],
     x: Tensor,
     streams: Streams,
     *,
@@ -454,7 +456,7 @@ def drift_escape(
       >>> runs.state.status.tolist(), bool((data.landscape.gradient(runs.x).norm(dim=1) < 0.2).all())
       ([1, 1], True)
     """
-    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    chosen = [parameters] * len(x) if isinstance(parameters, DriftEscapeParameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     escapes = [p.escape for p in chosen]
     method, oracle = method_of(escapes, repeat, return_tested), spider_of(chosen, samples, x.device)

@@ -16,7 +16,7 @@ from dpnotes.core import WHOLE, Estimate, Guarantee, Relation, Status
 from dpnotes.guarantees import Assumption
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients, ClientsState
-from dpnotes.oracles.release import Answer, Ask, Bound, Desk, Meter, OnDesk, Plan, State
+from dpnotes.oracles.release import Answer, Ask, Bound, Meter, ReleasePlan, Releases, ReleasingOracle, State
 from dpnotes.papers.drift_escape.derivatives import Derivatives, apart_again, smallest_eigenvalues
 from dpnotes.privacy import search
 from dpnotes.privacy.calibration import gaussian_std
@@ -192,7 +192,7 @@ class Selection:
 
 # ---------------------------------------------------------------- the oracle of a client
 @dataclass(frozen=True, eq=False)
-class GradientAndHessian(OnDesk):
+class GradientAndHessian(ReleasingOracle):
     """Lines 3 to 5 of Algorithm 4: the mean gradient and Hessian of all examples, noised, as one vector.
 
     Formal guarantees:
@@ -244,7 +244,7 @@ class GradientAndHessian(OnDesk):
         if level.dim() != 1 or level.dtype != torch.float64 or not bool(((level >= 0) & level.isfinite()).all()):
             given = validate.shown("noise_multiplier", level)
             raise ValueError(f"Expected {given} to be finite numbers >= 0, (rows,) and float64.")
-        _ = self.desk, self._asked
+        _ = self.releases, self._asked
 
     @cached_property
     def _asked(self) -> Ask:
@@ -255,12 +255,12 @@ class GradientAndHessian(OnDesk):
         return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))  # a Hessian is dim of them
 
     @cached_property
-    def desk(self) -> Desk:
+    def releases(self) -> Releases:
         """The terms of its releases: what T of them cost, which is what one with `sqrt(T)` times less noise costs."""
         budget = 0.5 * self.selection.num_models / self.noise_multiplier**2
         mechanism = Gaussian("selection: gradient and Hessian") if self.selection.noise_multiplier else Exact()
         derivatives = self.derivatives
-        return Desk(
+        return Releases(
             budget, Relation.REPLACE_ONE, WHOLE, derivatives.basis, mechanism, TOLERANCE, apart=derivatives.apart
         )
 
@@ -268,13 +268,13 @@ class GradientAndHessian(OnDesk):
         """The ask, which is the same for every model."""
         return (self._asked,)
 
-    def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
+    def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
         """The mean over all examples."""
         mean = self.derivatives.mean(plan.x, self.selection.weight, self.selection.longest)
         return (Answer(mean.detach()),)  # a graph of what follows would hold it without noise
 
-    def release(self, plan: Plan, streams: Streams) -> tuple[State, Estimate]:
-        """As `OnDesk.release`; the estimate is as wide where no run is granted one."""
+    def release(self, plan: ReleasePlan, streams: Streams) -> tuple[State, Estimate]:
+        """As `ReleasingOracle.release`; the estimate is as wide where no run is granted one."""
         state, estimate = super().release(plan, streams)
         if estimate.gradient.shape[1] == self.selection.numbers_sent:
             return state, estimate
@@ -283,10 +283,10 @@ class GradientAndHessian(OnDesk):
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
         """The bound on a gradient and a Hessian."""
         of_both = f"gradient and Hessian are at most {self.selection.longest:g} long as one vector"
-        if self.desk.basis == "enforced":
+        if self.releases.basis == "enforced":
             return (Assumption(f"of every example {of_both}: they are clipped", "enforced", True),)
         shown = int(meter.exceeded[run]) == 0
-        return (Assumption(f"of every example {of_both}", self.desk.basis, None if shown else False),)
+        return (Assumption(f"of every example {of_both}", self.releases.basis, None if shown else False),)
 
 
 # ---------------------------------------------------------------- the front doors

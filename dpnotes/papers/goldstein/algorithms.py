@@ -33,7 +33,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Parameters:
+class GoldsteinParameters:
     """All numbers of a run.
 
     Args:
@@ -208,7 +208,7 @@ def single_pass(
     slack: float = 0.5,
     independent: bool = False,
     failure: float = 0.0,
-) -> Parameters:
+) -> GoldsteinParameters:
     """Parameters of Theorem 3.1 (losses) or 6.1 (gradients) with numbers in place of what an O hides.
 
     D is the smaller of two of the theorem's four terms, `(Phi^2 alpha / (L^2 T^2 sqrt(d)))^(1/3)` and `(Phi alpha
@@ -277,7 +277,7 @@ def multi_pass(
     slack: float = 0.5,
     independent: bool = False,
     failure: float = 0.0,
-) -> Parameters:
+) -> GoldsteinParameters:
     """Parameters of Theorem 4.1, corrected, with numbers in place of what an O hides: all examples at every step.
 
     `beta = max((sqrt(Phi) L d^(3/4) z / (n sqrt(alpha)))^(2/3), L / sqrt(n))`, at most L, is what the theorem promises;
@@ -341,8 +341,8 @@ def plain(
     num_steps: int | None = None,
     directions: int | None = None,
     slack: float = 0.5,
-) -> Parameters:
-    """Parameters without variance reduction: a conditionally unbiased oracle, what the others have to beat.
+) -> GoldsteinParameters:
+    """GoldsteinParameters without variance reduction: a conditionally unbiased oracle, what the others have to beat.
 
     Noise is as large as a gradient, `d sigma^2 = L^2`: one pass has batches of `2 z sqrt(d)` examples and n over that
     many steps, many passes have `T = n^2 / (4 z^2 d)` steps over all examples. Of the bound `gap / (D T) + k
@@ -437,10 +437,10 @@ def _whole_windows(steps: int, window: int, num_examples: int) -> int:
     return steps // window * window
 
 
-def _chosen(directions: int | None, live: float, **numbers: Any) -> Parameters:
+def _chosen(directions: int | None, live: float, **numbers: Any) -> GoldsteinParameters:
     """The parameters with directions, and the step size for the noise of `live` draws on average."""
     step_size = numbers["largest_move"] / numbers["lipschitz"]
-    some = Parameters(**numbers, step_size=step_size, directions=2**62, first_directions=None)
+    some = GoldsteinParameters(**numbers, step_size=step_size, directions=2**62, first_directions=None)
     if directions is None:
         failure = some.failure / (2 if some.difference_multiplier is None else 2 * some.num_steps)
         least = least_directions(some, failure) if failure else (0, 0)
@@ -451,7 +451,7 @@ def _chosen(directions: int | None, live: float, **numbers: Any) -> Parameters:
     return replace(some, directions=directions, first_directions=first, step_size=step_size)
 
 
-def _shared_out(some: Parameters, z: float) -> Parameters:
+def _shared_out(some: GoldsteinParameters, z: float) -> GoldsteinParameters:
     """The parameters with the noise of one Gaussian shared out between resets and increments, and its step size."""
     resets = math.ceil(some.num_steps / some.period)
     increments = some.num_steps - resets
@@ -466,7 +466,7 @@ def _shared_out(some: Parameters, z: float) -> Parameters:
 
 
 # ---------------------------------------------------------------- the algorithms
-def oracle_of(parameters: Sequence[Parameters], problem: Any, device: Any = "cpu") -> Spider:
+def oracle_of(parameters: Sequence[GoldsteinParameters], problem: Any, device: Any = "cpu") -> Spider:
     """The oracle of runs with these parameters, one each.
 
     Raises:
@@ -513,7 +513,7 @@ def oracle_of(parameters: Sequence[Parameters], problem: Any, device: Any = "cpu
     )
 
 
-def method_of(parameters: Sequence[Parameters], restart: bool = False) -> OnlineToNonconvex:
+def method_of(parameters: Sequence[GoldsteinParameters], restart: bool = False) -> OnlineToNonconvex:
     """The method of runs with these parameters, one each.
 
     Example:
@@ -529,7 +529,7 @@ def method_of(parameters: Sequence[Parameters], restart: bool = False) -> Online
 
 def online_to_nonconvex(
     problem: Any,
-    parameters: Parameters | Sequence[Parameters],
+    parameters: GoldsteinParameters | Sequence[GoldsteinParameters],
     x: Tensor,
     streams: Streams,
     *,
@@ -582,7 +582,7 @@ def online_to_nonconvex(
       >>> bool((runs.state.average - 0.5).norm() < 0.4), round(runs.guarantees[0].epsilon, 2)
       (True, 4.0)
     """
-    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    chosen = [parameters] * len(x) if isinstance(parameters, GoldsteinParameters) else list(parameters)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     validate.between(0, 1, delta=delta)
     failure = max(p.failure for p in chosen)

@@ -12,7 +12,7 @@ from dpnotes.guarantees import Assumption
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.fresh import FreshGradient
 from dpnotes.oracles.minibatch import MinibatchGradient
-from dpnotes.oracles.release import Desk, norms_within
+from dpnotes.oracles.release import Releases, norms_within
 from dpnotes.papers.noisy_sgd.calculators import SENSITIVITY, TOTAL_DELTA, TRANSCRIPT_DELTA
 from dpnotes.privacy.accounting import account
 from dpnotes.privacy.events import LEAST_NOISE
@@ -129,15 +129,15 @@ def readings(
 
 def _clipped(runs: Runs, index: int, choice: NoiseChoice) -> dict[str, Reading]:
     claim = runs.guarantees[index]
-    rests = *claim.assumptions, *choice.premises, _accounted(choice, runs.oracle.desk, index)
+    rests = *claim.assumptions, *choice.premises, _accounted(choice, runs.oracle.releases, index)
     name = f"nominal: {choice.origin}"
     nominal = Guarantee(choice.epsilon, choice.delta, claim.relation, name, rests, claim.not_covered)
     return {"theorem 3.1": Reading(nominal, claim)}
 
 
 def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises) -> dict[str, Reading]:
-    claim, desk, epsilon = runs.guarantees[index], runs.oracle.desk, choice.epsilon
-    C, failure = desk.claimed[0].bound.longest, choice.delta if premises.failure is None else premises.failure
+    claim, releases, epsilon = runs.guarantees[index], runs.oracle.releases, choice.epsilon
+    C, failure = releases.claimed[0].bound.longest, choice.delta if premises.failure is None else premises.failure
     both = TOTAL_DELTA(epsilon=min(epsilon, 700.0), delta=choice.delta, failure=failure, constants="corrected")
     found = max(min(claim.nominal_epsilon, 700.0), 1e-300)
     accounted_both = TOTAL_DELTA(epsilon=found, delta=claim.delta, failure=failure, constants="corrected")
@@ -149,11 +149,11 @@ def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises
         for whose, run_on in (("a data set", "its own run"), ("either of two neighbours", "the run on one of them"))
     )
     # That the bound is certain is what these arguments do without; what the run saw of it counts.
-    about_norms = norms_within(C, desk.basis, runs.state.oracle.meter, index)
+    about_norms = norms_within(C, releases.basis, runs.state.oracle.meter, index)
     others = tuple(a for a in claim.assumptions if a not in about_norms)
     seen = tuple(a for a in about_norms if a.basis == "checked")
-    algorithm_1 = *choice.premises, _accounted(choice, desk, index)
-    theorem = _premises_of_theorem_3_3(premises, runs.method.step_size, desk.steps)
+    algorithm_1 = *choice.premises, _accounted(choice, releases, index)
+    theorem = _premises_of_theorem_3_3(premises, runs.method.step_size, releases.steps)
 
     def reading(
         name: str, delta: float, accounted_delta: float, nominal_only: tuple[Assumption, ...], *of: Assumption
@@ -172,7 +172,7 @@ def _not_clipped(runs: Runs, index: int, choice: NoiseChoice, premises: Premises
     num_examples = _num_examples(runs.oracle)
     as_they_are = not getattr(runs.oracle, "augment", False)
     if premises.sigma is not None and num_examples and as_they_are and claim.relation == Relation.REPLACE_ONE:
-        named["assumption B"] = _by_assumption_b(desk, index, claim, premises.sigma, others, num_examples)
+        named["assumption B"] = _by_assumption_b(releases, index, claim, premises.sigma, others, num_examples)
     return named
 
 
@@ -183,12 +183,12 @@ def _num_examples(oracle: MinibatchGradient | FreshGradient) -> int:
     return oracle.problem.num_examples
 
 
-def _accounted(choice: NoiseChoice, desk: Desk, run: int) -> Assumption:
+def _accounted(choice: NoiseChoice, releases: Releases, run: int) -> Assumption:
     """Whether clipped SGD with this noise is as private as it is called, by the accountant at the nominal delta."""
-    found = account(desk.events(run), choice.delta).epsilon if desk.accountable(run) else math.inf
+    found = account(releases.events(run), choice.delta).epsilon if releases.accountable(run) else math.inf
     statement = (
         f"Algorithm 1 with Delta = {choice.std:.4g} ({choice.origin}) is ({choice.epsilon:g}, {choice.delta:g})-DP "
-        f"(accounted: epsilon = {found:.4g}, {desk.relation})"
+        f"(accounted: epsilon = {found:.4g}, {releases.relation})"
     )
     return Assumption(statement, "checked", found <= choice.epsilon)
 
@@ -208,10 +208,10 @@ def _premises_of_theorem_3_3(premises: Premises, step_size: float, num_steps: in
 
 
 def _by_assumption_b(
-    desk: Desk, run: int, claim: Guarantee, sigma: float, others: tuple[Assumption, ...], num_examples: int
+    releases: Releases, run: int, claim: Guarantee, sigma: float, others: tuple[Assumption, ...], num_examples: int
 ) -> Reading:
-    (ask,) = desk.claimed
-    batch_size = desk.sampling.batch_size if desk.sampling.scheme == "fixed-size" else num_examples
+    (ask,) = releases.claimed
+    batch_size = releases.sampling.batch_size if releases.sampling.scheme == "fixed-size" else num_examples
     # The sum over the batch moves by B times what the mean does, whatever it is divided by.
     moved = SENSITIVITY(n=num_examples, B=batch_size, sigma=sigma)["batch"] * batch_size / ask.bound.divisor
     std = float(ask.noise_std[run])
@@ -219,7 +219,7 @@ def _by_assumption_b(
         f"Assumption B holds for both data sets with sigma = {sigma:g}, at every iterate", "assumed"
     )
     rests = *others, assumption
-    if not desk.accountable(run) or std / moved < LEAST_NOISE:
+    if not releases.accountable(run) or std / moved < LEAST_NOISE:
         return Reading(None, replace(claim, nominal_epsilon=math.inf, assumptions=rests))
-    event = replace(desk.events(run)[0], noise_multiplier=std / moved)
+    event = replace(releases.events(run)[0], noise_multiplier=std / moved)
     return Reading(None, account([event], claim.delta, assumptions=rests, not_covered=claim.not_covered))

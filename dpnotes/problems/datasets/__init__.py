@@ -21,7 +21,7 @@ from dpnotes.problems.datasets.dataset import (
     subset,
 )
 from dpnotes.problems.datasets.mnist import MNIST_SHA256
-from dpnotes.problems.files import DataCorrupt, DataNotFound, cache_folder, find
+from dpnotes.problems.published import DataCorrupt, DataNotFound, cache_folder, find
 from dpnotes.util import validate
 
 __all__ = [

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.files import DataCorrupt, PublishedFile, cache_folder, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, cache_folder, fetch
 from dpnotes.util import files
 
 # The authors publish md5 sums, c58f30108f718f92721af3b95e74349a and eb9058c3a382ffc7106e4002c42a8d85. Different files
@@ -149,7 +149,8 @@ def unpickle(content: bytes, name: str) -> Any:
       {'labels': [3, 5]}
       >>> unpickle(pickle.dumps(print), "example")
       Traceback (most recent call last):
-      dpnotes.problems.files.DataCorrupt: Expected example to be a pickle of plain data: builtins.print is not allowed.
+      dpnotes.problems.published.DataCorrupt: Expected example to be a pickle of plain data:
+      builtins.print is not allowed.
     """
     try:
         return _arrays(_Unpickler(io.BytesIO(content), encoding="bytes").load())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
 from dpnotes.util import validate
 
 FILES = (

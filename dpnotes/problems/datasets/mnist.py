@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.files import DataCorrupt, PublishedFile, fetch
+from dpnotes.problems.published import DataCorrupt, PublishedFile, fetch
 
 # Mirrors in the order they are tried: the one that torchvision uses, then the page of the data set's authors.
 _MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")

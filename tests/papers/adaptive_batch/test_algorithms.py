@@ -10,7 +10,7 @@ from torch import Tensor
 from dpnotes.core import Relation, Status
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.papers.adaptive_batch.algorithms import (
-    Parameters,
+    AdaptiveBatchParameters,
     method_of,
     practical,
     spider_of,
@@ -31,7 +31,7 @@ DATA = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5), DIM)]
 SADDLE = torch.zeros(3, DIM, dtype=torch.float64)
 
 
-def choice(accuracy: float = 0.1, epsilon: float = 1.0, **more: Any) -> Parameters:
+def choice(accuracy: float = 0.1, epsilon: float = 1.0, **more: Any) -> AdaptiveBatchParameters:
     return practical(accuracy, DIM, epsilon, DELTA, **SIZES | more)
 
 
@@ -41,7 +41,7 @@ def test_runs_find_a_second_order_stationary_point_within_their_claim(epsilon):
     streams, seen = Streams.of("sosp", range(3)), []
     runs = stochastic_spider(
         VirtualSamples(DATA, 10**14), choice(epsilon=epsilon), SADDLE, streams, delta=DELTA, max_steps=120,
-        observe=lambda going, state, estimate: seen.append((state.oracle.belief.point, estimate.gradient)),
+        observe=lambda going, state, estimate: seen.append((state.oracle.memory.point, estimate.gradient)),
     )  # fmt: skip
     assert (DATA.landscape.gradient(runs.x).norm(dim=1) < 0.1).all()
     assert (DATA.landscape.smallest_eigenvalue(runs.x) > -math.sqrt(0.1)).all()
@@ -171,9 +171,9 @@ def test_what_is_wrong_is_said_with_by_how_much():
     with pytest.raises(ValueError, match=r"Expected M=4 >= sqrt\(rho alpha\)=10: too small by a factor of 2.5"):
         choice(0.1, hessian_lipschitz=1000.0)
     with pytest.raises(ValueError, match=r"Expected step_size=0.5 <= 1/M=0.25: too large by a factor of 2"):
-        Parameters(**{**choice().__dict__, "step_size": 0.5})
+        AdaptiveBatchParameters(**{**choice().__dict__, "step_size": 0.5})
     with pytest.raises(ValueError, match="drift_threshold=0.0 > 0"):
-        Parameters(**{**choice().__dict__, "drift_threshold": 0.0})
+        AdaptiveBatchParameters(**{**choice().__dict__, "drift_threshold": 0.0})
     with pytest.raises(ValueError, match="accuracy=-1.0 > 0"):
         choice(-1.0)
     with pytest.raises(ValueError, match="runs share their mechanism"):

@@ -64,7 +64,7 @@ class Record:
     perturbed: np.ndarray
 
 
-def walked(module, landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
+def walked(module, landscape: Ramps, given: ramps.RampParameters, streams: Streams, steps: int) -> Record:
     blocks: list[ramps.Block] = []
 
     def watch(block: ramps.Block) -> np.ndarray:
@@ -105,14 +105,14 @@ def agree(ours: Record, theirs: Record) -> bool:
     return bool(same and all(near))
 
 
-def through_the_door(landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
+def through_the_door(landscape: Ramps, given: ramps.RampParameters, streams: Streams, steps: int) -> Record:
     """With batches of at least 2 / s examples, so that s is the sensitivity of a term for the door too."""
     most = (
         np.maximum(given.first, 2 / given.term_sensitivity),
         np.maximum(given.per_gradient, 2 / given.term_sensitivity),
     )
     parameters = [
-        algorithms.Parameters(
+        algorithms.AdaptiveBatchParameters(
             float(landscape.accuracy[run]), 1.0, 1.0, float(landscape.hessian_lipschitz[run]), given.kappa[run],
             most[0][run], most[1][run], given.noise_multiplier[run], steps, given.step_size[run], given.saddle[run],
             given.window[run], given.perturbation[run], steps, "a cell of the experiment",
@@ -127,7 +127,7 @@ def through_the_door(landscape: Ramps, given: ramps.Parameters, streams: Streams
     return driven(landscape.start, run)
 
 
-def on_the_parts(landscape: Ramps, given: ramps.Parameters, streams: Streams, steps: int) -> Record:
+def on_the_parts(landscape: Ramps, given: ramps.RampParameters, streams: Streams, steps: int) -> Record:
     """With the library's oracle and method, as no front door puts them together: one ingredient, or neither."""
     numbers = {name: torch.as_tensor(value) for name, value in vars(given).items() if isinstance(value, np.ndarray)}
     multiplier = numbers["noise_multiplier"]

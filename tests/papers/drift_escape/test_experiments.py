@@ -15,7 +15,7 @@ from dpnotes.oracles import spider
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import DataSetSamples, VirtualSamples
 from dpnotes.papers.drift_escape.algorithms import drift_escape
-from dpnotes.papers.drift_escape.clients import clients_of, distributed_drift_escape
+from dpnotes.papers.drift_escape.distributed import clients_of, distributed_drift_escape
 from dpnotes.papers.drift_escape.experiments import (
     audit,
     mnist_clients,
@@ -27,7 +27,7 @@ from dpnotes.papers.drift_escape.experiments import (
 )
 from dpnotes.papers.drift_escape.experiments import clients as of_clients
 from dpnotes.papers.drift_escape.experiments import selection as of_selection
-from dpnotes.papers.drift_escape.experiments.ladder import Ladder, Parameters
+from dpnotes.papers.drift_escape.experiments.ladder import Ladder, LadderParameters
 from dpnotes.privacy.audit import GaussianPair
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.privacy.mechanisms import Gaussian
@@ -63,14 +63,14 @@ def test_the_ladder_is_a_sum_of_cosines_with_a_hill_of_every_curvature():
 
 
 def test_the_parameters_scale_as_equation_4_says():
-    one, other = Parameters(1e-2, 30, 1.0), Parameters(1e-4, 30, 1.0)
+    one, other = LadderParameters(1e-2, 30, 1.0), LadderParameters(1e-4, 30, 1.0)
     assert one.alpha / other.alpha == pytest.approx(100)
     assert one.radius / other.radius == pytest.approx(10)
     assert one.mu < other.mu < 2 * one.mu
     assert other.attempt_length * one.mu / (one.attempt_length * other.mu) == pytest.approx(10, rel=0.05)
     noise = 2 * one.dim * one.privacy_std**2
     assert noise == pytest.approx(one.psi**2)  # half of psi^2 is the mechanism's
-    oracle = Parameters(1e-2, 15, 1.0).oracle(Ladder.down_to(0.1), 1, 10, "cpu")
+    oracle = LadderParameters(1e-2, 15, 1.0).oracle(Ladder.down_to(0.1), 1, 10, "cpu")
     assert 1 / oracle.batch_size <= one.psi**2 / 2
 
 
@@ -104,7 +104,7 @@ def returned(
                  "gradient": level}
             )  # fmt: skip
     for psi in returned_point.QUICK["psi_of_hills"]["1/M"]:
-        half = Parameters(psi, 10, 1.0).largest_curvature(8, 0.5) * (psi / 1e-3) ** (of_hills / 2) / psi**0.5
+        half = LadderParameters(psi, 10, 1.0).largest_curvature(8, 0.5) * (psi / 1e-3) ** (of_hills / 2) / psi**0.5
         for factor in returned_point.QUICK["hills"]:
             stays = 1 / (1 + (factor / half) ** 20)
             rows += [

@@ -264,8 +264,8 @@ def test_a_loss_of_known_operations_sees_no_example_and_another_one_is_assumed_t
     assert not any(isinstance(a, Tensor) and not isinstance(a, fx.Proxy) and float(a.sum()) in of_data for a in seen)
     torch.testing.assert_close(found, opened.mean(HILL[None], 1.0, 1.0))
     assert closed.apart == () and opened.apart == (SHOWN_ALONE,)
-    desk = GradientAndHessian.of(opened, CHOICE).desk
-    assert SHOWN_ALONE in desk.apart
+    releases = GradientAndHessian.of(opened, CHOICE).releases
+    assert SHOWN_ALONE in releases.apart
 
 
 def test_the_trusted_server_pays_for_the_answer_alone():

@@ -10,7 +10,7 @@ import torch
 from dpnotes.core import Status
 from dpnotes.oracles.smoothed import SmoothedSamples
 from dpnotes.papers.goldstein.algorithms import (
-    Parameters,
+    GoldsteinParameters,
     least_directions,
     multi_pass,
     online_to_nonconvex,
@@ -46,7 +46,7 @@ CHOICES: dict[str, tuple[Any, int, dict[str, Any]]] = {
 }
 
 
-def choice(name: str, epsilon: float = EPSILON, **more: Any) -> Parameters:
+def choice(name: str, epsilon: float = EPSILON, **more: Any) -> GoldsteinParameters:
     make, n, own = CHOICES[name]
     return make(n, DIM, epsilon, DELTA, **sizes(**own | more))
 

@@ -11,7 +11,7 @@ from specs import changed, frame_of
 from dpnotes.experiments import Context
 from dpnotes.oracles.fresh import PURPOSE
 from dpnotes.papers.noisy_sgd.experiments import appendix_c, escape, fraction, lemma_3_2, slopes
-from dpnotes.papers.noisy_sgd.experiments.wells import Instances, Parameters, Wells, levels, parameters
+from dpnotes.papers.noisy_sgd.experiments.wells import Instances, WellParameters, Wells, levels, parameters
 from dpnotes.privacy.mechanisms import Gaussian
 from dpnotes.problems.separable import Cosine, Linear, Separable
 from dpnotes.problems.virtual import VirtualData
@@ -33,7 +33,7 @@ def test_batches_of_instances_are_those_of_virtual_data_times_a_factor():
 
 def test_levels_are_those_of_the_iterates_whatever_runs_are_beside():
     wells, factors = Wells(3, f_max=1.0, sigma=0.3), torch.tensor([1.0, 0.7, 0.9]).double()
-    given = [Parameters(0.1, 0.7, steps, std, 10.0, 16) for steps, std in ((40, 0.05), (25, 0.0), (40, 0.1))]
+    given = [WellParameters(0.1, 0.7, steps, std, 10.0, 16) for steps, std in ((40, 0.05), (25, 0.0), (40, 0.1))]
     streams, rho = Streams.of("levels", range(3)), wells.hessian_lipschitz
     together = levels(wells, streams, given, factors)
     assert [len(path) for path in together] == [40, 25, 40]

@@ -17,8 +17,8 @@ from dpnotes.problems import text
 from dpnotes.problems.architectures import load_pretrained, resnet18
 from dpnotes.problems.datasets.cola import Corpus, Sentences
 from dpnotes.problems.datasets.dataset import Dataset
-from dpnotes.problems.files import DataNotFound
 from dpnotes.problems.modules import ModuleProblem
+from dpnotes.problems.published import DataNotFound
 from dpnotes.random.streams import Streams
 from dpnotes.train.norms import NORMS, ExampleNorms
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
-from dpnotes.papers.adaptive_batch.algorithms import Parameters, stochastic_spider
+from dpnotes.papers.adaptive_batch.algorithms import AdaptiveBatchParameters, stochastic_spider
 from dpnotes.papers.adaptive_batch.experiments.ramps import Ramps, RampSamples
 from dpnotes.random.streams import Streams
 
@@ -53,7 +53,7 @@ def ramps(spec: Spec, runs: int) -> Ramps:
     return Ramps(accuracy, amplitude, spec["dim"], quiet_ridge=True)
 
 
-def parameters(spec: Spec, perturbed: bool, tree: bool) -> Parameters:
+def parameters(spec: Spec, perturbed: bool, tree: bool) -> AdaptiveBatchParameters:
     """What a run is given, with the theorem's exponents and without logarithms; G = M = 1, alpha = gamma / ratio.
 
     Batches are those of the sampling regime, and the noise of a tree's node is what they allow for, alpha / sqrt(d).
@@ -65,7 +65,7 @@ def parameters(spec: Spec, perturbed: bool, tree: bool) -> Parameters:
     gamma, alpha = spec["accuracy"], spec["accuracy"] / spec["ratio"]
     kappa = spec["amplitude"] ** (1 / 3)
     sensitivity = 2 * alpha**2 / min(1.0, kappa)
-    return Parameters(
+    return AdaptiveBatchParameters(
         accuracy=gamma, gradient_bound=1.0, smoothness=1.0, hessian_lipschitz=float(ramps(spec, 1).hessian_lipschitz),
         drift_threshold=kappa, first_batch=1 / alpha**2, batch_per_gradient=kappa / alpha**2,
         noise_multiplier=alpha / math.sqrt(spec["dim"]) / sensitivity if tree else 0.0, num_steps=num_steps(spec),

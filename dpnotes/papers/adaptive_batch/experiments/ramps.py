@@ -163,7 +163,7 @@ class RampSamples:
 
 
 @dataclass(frozen=True, eq=False)
-class Parameters:
+class RampParameters:
     """What each run is given, `(runs,)` float64; gradient bound and smoothness are 1.
 
     Args:
@@ -199,7 +199,7 @@ class Parameters:
         named = {each.name: getattr(self, each.name) for each in fields(self)}
         return {name: value for name, value in named.items() if isinstance(value, np.ndarray)}
 
-    def take(self, index: NDArray[Any]) -> "Parameters":
+    def take(self, index: NDArray[Any]) -> "RampParameters":
         """The parameters of some of the runs."""
         return replace(self, **{name: value[index] for name, value in self._arrays.items()})
 
@@ -236,7 +236,7 @@ def _levels(leaf: Any) -> Any:
 
 def walk(
     ramps: Ramps,
-    parameters: Parameters,
+    parameters: RampParameters,
     streams: Streams,
     max_steps: int,
     ended: Callable[[Block], NDArray[np.bool_]],
@@ -366,7 +366,7 @@ def walk(
             prefixes = prefixes[:, on]
 
 
-def first_stationary(ramps: Ramps, parameters: Parameters, streams: Streams, max_steps: int) -> dict[str, Any]:
+def first_stationary(ramps: Ramps, parameters: RampParameters, streams: Streams, max_steps: int) -> dict[str, Any]:
     """What each run had used when it first stood at a gamma-SOSP of F, by its exact gradient and Hessian.
 
     Returns:

@@ -10,7 +10,7 @@ import torch
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, spaced, stacked, study, tabulated
-from dpnotes.papers.adaptive_batch.experiments.ramps import Parameters, Ramps, first_stationary
+from dpnotes.papers.adaptive_batch.experiments.ramps import RampParameters, Ramps, first_stationary
 from dpnotes.random.streams import Streams
 
 RULE = (
@@ -90,7 +90,7 @@ QUICK, PAPER = profiles("adaptive_batch.slopes", PARAMETERS)
 
 def parameters(
     arm: str, accuracy: np.ndarray, epsilon: np.ndarray, dim: int, amplitude: float, largest: float, ratio: float
-) -> Parameters:
+) -> RampParameters:
     """What a method is given, with the papers' exponents and without logarithms; G = M = 1, alpha = gamma / ratio.
 
     Adaptive batches are Theorem 3.11's, with the sensitivity of a replaced example, `b_t` of the last gradient, and a
@@ -128,26 +128,26 @@ def parameters(
     }
     base = one * amplitude ** (1 / 3)
     if arm == "sampling":
-        return Parameters(
+        return RampParameters(
             **common, kappa=base, first=1 / alpha**2, least=one, per_gradient=base / alpha**2, noise_multiplier=0 * one,
             term_sensitivity=np.inf * one, power=1, mechanism="none",
         )  # fmt: skip
     if arm == "private":
         kappa = np.maximum(alpha * dim**0.5 / epsilon, base)
-        return Parameters(
+        return RampParameters(
             **common, kappa=kappa, first=1 / alpha**2, least=one, per_gradient=kappa / alpha**2,
             noise_multiplier=1 / epsilon, term_sensitivity=alpha * epsilon / dim**0.5, power=1, mechanism="tree",
         )  # fmt: skip
     fresh = 2 * dim**0.5 / (epsilon * alpha)
     if arm == "adaptive_alone":
         kappa = 16 * accuracy ** (1 / 3)
-        return Parameters(
+        return RampParameters(
             **common, kappa=kappa, first=fresh, least=one, per_gradient=fresh * np.sqrt(kappa / accuracy),
             noise_multiplier=1 / epsilon, term_sensitivity=np.inf * one, power=1, mechanism="gaussian",
         )  # fmt: skip
     kappa = 64 * (step_size * accuracy) ** (4 / 3)
     tree = arm == "tree_alone"
-    return Parameters(
+    return RampParameters(
         **common, kappa=kappa, first=fresh, least=fresh * kappa**0.5, per_gradient=0 * one,
         noise_multiplier=1 / epsilon, term_sensitivity=2 / fresh if tree else np.inf * one, power=2,
         mechanism="tree" if tree else "gaussian",

@@ -15,8 +15,8 @@ from dpnotes.methods.loop import drive
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import TiltedSamples
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.papers.drift_escape.algorithms import Escape, Parameters, method_of
-from dpnotes.papers.drift_escape.clients import clients_of
+from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, Escape, method_of
+from dpnotes.papers.drift_escape.distributed import clients_of
 from dpnotes.problems.separable import Cosine, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
@@ -64,13 +64,13 @@ def tilts(spec: Spec, clients: int) -> Tensor:
     return spec["tilt"] * drawn / drawn.norm(dim=1, keepdim=True).mean().clamp_min(1e-12)
 
 
-def parameters(spec: Spec, noise: str) -> Parameters:
+def parameters(spec: Spec, noise: str) -> DriftEscapeParameters:
     """A run that descends all the way: no gradient is small enough for a test."""
     escape = Escape(
         accuracy=0.1, smoothness=spec["smoothness"], hessian_lipschitz=1.0, step_size=spec["step_size"],
         threshold=1e-12, attempt_length=10, radius=1.0, attempts=1, num_steps=spec["steps"], origin="the spec",
     )  # fmt: skip
-    return Parameters(
+    return DriftEscapeParameters(
         escape, spec["gradient_bound"], spec["drift_threshold"], spec["first"], spec["least"],
         spec["multipliers"][noise], "the spec",
     )  # fmt: skip

@@ -107,7 +107,7 @@ class Ladder:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class LadderParameters:
     """Equations (4) of the paper with constants that can be run: M = rho = 1, and powers of iota are 1.
 
     `chi = 2 psi`, `alpha = 4 chi`, S = `radius` = 0.3 sqrt(alpha), eta = `step_size` and T_esc = `attempt_length` =
@@ -162,7 +162,7 @@ class Parameters:
         all of them. An attempt fails where it is then within the radius.
 
         Example:
-          >>> found = Parameters(1e-3, 10, 1.0)
+          >>> found = LadderParameters(1e-3, 10, 1.0)
           >>> round(found.largest_curvature(8, 0.5) ** 2 / found.psi, 2), round(found.alpha / found.psi)
           (1.97, 8)
         """

@@ -16,9 +16,9 @@ from dpnotes.experiments.sweeps import Each, Rows, mean_interval, profiles, stac
 from dpnotes.methods.loop import Runs
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.holdings import ClientSamples, dirichlet_split
-from dpnotes.papers.drift_escape.algorithms import Escape, Parameters
+from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, Escape
 from dpnotes.papers.drift_escape.baseline import distributed_noisy_sgd
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.problems.datasets.dataset import Dataset, permutation
 from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
@@ -129,7 +129,7 @@ def drift_escape(spec: Spec, network: TwoLayerNetwork, parts: list[Tensor], x: T
         radius=options["radius"], attempts=options["attempts"], num_steps=spec["rounds"], origin="the spec",
     )  # fmt: skip
     multiplier = gaussian_std(spec["epsilon"], spec["delta"])
-    choice = Parameters(
+    choice = DriftEscapeParameters(
         escape, spec["clip"], options["drift"], options["first"], options["least"], multiplier, "the spec"
     )
     return distributed_drift_escape(

@@ -18,7 +18,7 @@ from dpnotes.methods.descent import Descent
 from dpnotes.methods.drift_escape import DriftEscape
 from dpnotes.methods.loop import drive
 from dpnotes.oracles.fresh import FreshGradient
-from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, Parameters, quiet_first
+from dpnotes.papers.drift_escape.experiments.ladder import DEPTH, Ladder, LadderParameters, quiet_first
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 
@@ -97,9 +97,9 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     return {**blank, **flags, **cell, **rows}
 
 
-def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[Parameters, int]:
+def parameters(spec: Spec, cell: Cell, dim: int) -> tuple[LadderParameters, int]:
     """Those of a cell, and the length of its attempts."""
-    found = Parameters(cell["psi"], dim, 1.0)
+    found = LadderParameters(cell["psi"], dim, 1.0)
     if cell["step"] == "theorem":
         found = replace(found, step_size=found.alpha**0.5)
     return found, max(2, round(cell["shorter"] * found.attempt_length))
@@ -109,10 +109,10 @@ def _runs(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
     """Algorithm 1 until it returns, from the top of all hills, or of one: at a stop its curvature is just too much."""
     if cell["kind"] == "level":
         same = [psi for step, values in spec["psi"].items() if step == cell["step"] for psi in values]
-        ladder = Ladder.down_to(Parameters(min(same), 1, 1.0).alpha ** 0.5 / DEPTH)
+        ladder = Ladder.down_to(LadderParameters(min(same), 1, 1.0).alpha ** 0.5 / DEPTH)
         begin = torch.zeros(ladder.dim, dtype=torch.float64)
     else:
-        squared = cell["hill"] ** 2 * cell["psi"] or Parameters(cell["psi"], 1, 1.0).alpha
+        squared = cell["hill"] ** 2 * cell["psi"] or LadderParameters(cell["psi"], 1, 1.0).alpha
         ladder, begin = single_hill(cell["dim"], squared**0.5)
     found, length = parameters(spec, cell, ladder.dim)
     # The last iterate is what is printed; the tested point is in the state all the same.
@@ -239,7 +239,7 @@ def slopes(frame: pd.DataFrame) -> Rows:
             log_psi = np.log(psi)
             fit = power_law(psi, table.to_numpy())
             dims, sizes = part.groupby("psi")["num_coordinates"].first(), part.groupby("psi")["step_size"].first()
-            with_logs = [p * Parameters(p, int(dims[p]), float(sizes[p])).mu ** 2 for p in psi]
+            with_logs = [p * LadderParameters(p, int(dims[p]), float(sizes[p])).mu ** 2 for p in psi]
             yield {
                 "step": step, "of": column, "slope": fit.slope, "low": fit.low, "high": fit.high,
                 "half_width": fit.half_width,

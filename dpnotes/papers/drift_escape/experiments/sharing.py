@@ -16,15 +16,15 @@ from dpnotes.experiments.sweeps import Each, Rows, grid, profiles, proportion, s
 from dpnotes.measure.stationarity import sosp_level
 from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.samples import VirtualSamples
-from dpnotes.papers.drift_escape.algorithms import Parameters, practical_escape
-from dpnotes.papers.drift_escape.clients import distributed_drift_escape, practical
+from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, practical_escape
+from dpnotes.papers.drift_escape.distributed import distributed_drift_escape, practical
 from dpnotes.problems.separable import LogCosh, Separable, Sine
 from dpnotes.problems.virtual import VirtualData
 from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 
 RULE = (
-    "Clients have the parameters of `papers.drift_escape.clients.practical` for a ladder of accuracies alpha, and runs "
+    "Clients have the parameters of `drift_escape.distributed.practical` for a ladder of accuracies alpha, and runs "
     "start on a strict saddle. That a client of m needs 1/m (where examples decide) or 1/sqrt(m) (where privacy does) "
     "of the batches of one is built into these; that runs then return an alpha-SOSP, after how many steps, fresh "
     "gradients, escapes and attempts, is not. Reproduced if (1) the accuracy that a fixed number of examples a client "
@@ -157,8 +157,8 @@ def setting(spec: Spec, cell: Cell) -> VirtualData:
     )
 
 
-def parameters(spec: Spec, cell: Cell) -> Parameters:
-    """Those of `papers.drift_escape.clients.practical`; T is four times the way down, and eight times for a margin."""
+def parameters(spec: Spec, cell: Cell) -> DriftEscapeParameters:
+    """Those of `drift_escape.distributed.practical`; T is four times the way down, and eight times for a margin."""
     escape = practical_escape(
         cell["accuracy"], smoothness=1.0, hessian_lipschitz=1.0, risk_range=cell["height"],
         length_factor=spec["length_factor"], attempts=spec["attempts"],
@@ -170,7 +170,7 @@ def parameters(spec: Spec, cell: Cell) -> Parameters:
     )  # fmt: skip
 
 
-def minor_noise(found: Parameters, dim: int, regime: str) -> float:
+def minor_noise(found: DriftEscapeParameters, dim: int, regime: str) -> float:
     """The mean square of the noise, the mechanism's or the examples', that should not decide, over the other's."""
     ratios = [4 * found.noise_multiplier**2 * dim / math.ceil(batch) for batch in (found.first_batch, found.batch)]
     return max(ratios) if regime == "sampling" else 1 / min(ratios)

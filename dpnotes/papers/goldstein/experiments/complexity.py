@@ -10,7 +10,7 @@ from dpnotes.experiments import FLOAT64, Cell, Context, Decision, Simulation, Sp
 from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.sweeps import Each, Rows, columns_of, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
-from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, plain, single_pass
+from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 from dpnotes.random.streams import Streams
 
@@ -84,7 +84,7 @@ def cells(spec: Spec) -> list[Cell]:
     ]
 
 
-def parameters(spec: Spec, cell: Cell, num_examples: int, epsilon: float) -> Parameters:
+def parameters(spec: Spec, cell: Cell, num_examples: int, epsilon: float) -> GoldsteinParameters:
     """What a run is given: gradients, one direction, the numbers of the theorem but for the move.
 
     Example:

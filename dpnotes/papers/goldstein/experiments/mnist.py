@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d
 from dpnotes.experiments import FLOAT32, Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
 from dpnotes.measure.goldstein import mean_gradient
-from dpnotes.papers.goldstein.algorithms import Parameters, multi_pass, plain
+from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, multi_pass, plain
 from dpnotes.papers.goldstein.experiments import valleys
 from dpnotes.problems.datasets.dataset import Dataset, keep_classes, subset
 from dpnotes.problems.datasets.mnist import MNIST_SHA256, load_mnist
@@ -57,7 +57,7 @@ def cells(spec: Spec) -> list[Cell]:
     return [{"repeat": repeat, "method": method} for repeat in range(spec["repeats"]) for method in METHODS]
 
 
-def parameters(spec: Spec, method: str, dim: int) -> Parameters:
+def parameters(spec: Spec, method: str, dim: int) -> GoldsteinParameters:
     """What a run is given, with gradients clipped at `clip` in place of a Lipschitz constant.
 
     Example:

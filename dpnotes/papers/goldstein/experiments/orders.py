@@ -9,7 +9,7 @@ import pandas as pd
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.fits import Slope, power_law
 from dpnotes.experiments.sweeps import Each, Rows, profiles, stacked, study
-from dpnotes.papers.goldstein.algorithms import Parameters, plain, single_pass
+from dpnotes.papers.goldstein.algorithms import GoldsteinParameters, plain, single_pass
 from dpnotes.papers.goldstein.experiments import valleys
 from dpnotes.random.streams import Streams
 
@@ -70,7 +70,7 @@ def cells(spec: Spec) -> list[Cell]:
     return found + [{"part": kind, "dim": dim, "directions": dim} for kind in ("common", "independent")]
 
 
-def parameters(spec: Spec, cell: Cell) -> Parameters:
+def parameters(spec: Spec, cell: Cell) -> GoldsteinParameters:
     """What the runs of a cell are given.
 
     Example:

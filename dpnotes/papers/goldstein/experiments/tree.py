@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from dpnotes.core import Ledger, Mechanism, Release, Sensitive
+from dpnotes.core import Ledger, Mechanism, Request, Sensitive
 from dpnotes.experiments import Cell, Context, Decision, Simulation, Spec
 from dpnotes.experiments.sweeps import Each, profiles, study
 from dpnotes.guarantees import FRESH, Relation
@@ -121,7 +121,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
         square = torch.zeros_like(one)
         for call in range(period):
             answer = Sensitive(zero, one, Relation.REPLACE_ONE, "proved", FRESH)
-            request = Release(answer, noise_std * one, torch.full_like(one, call).long(), one.bool())
+            request = Request(answer, noise_std * one, torch.full_like(one, call).long(), one.bool())
             state, released, price = releases.release(state, request, streams)
             ledger.add(price)
             total = total + released

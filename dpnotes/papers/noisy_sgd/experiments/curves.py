@@ -172,7 +172,7 @@ def accounted(oracle: MinibatchGradient, guarantee: Guarantee) -> dict[str, floa
     kinder = math.inf
     if std:
         poisson = Sampling.poisson(oracle.sampling.rate)
-        divisor = float(oracle.desk.claimed[0].bound.divisor)
+        divisor = float(oracle.releases.claimed[0].bound.divisor)
         moved = clipped_sensitivity(oracle.norm_bound, divisor, Relation.ZERO_OUT, poisson)
         event = Event(std / moved, Relation.ZERO_OUT, poisson, oracle.num_steps)
         kinder = account([event], guarantee.delta).epsilon

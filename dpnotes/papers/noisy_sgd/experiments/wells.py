@@ -140,7 +140,7 @@ class InstanceBatch:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class WellParameters:
     """What Theorem 3.5 sets: alpha, eta, T, Delta, the C of Lemma 3.2, and the batch size by our rule."""
 
     alpha: float
@@ -151,7 +151,7 @@ class Parameters:
     batch_size: int
 
 
-def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) -> Parameters:
+def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) -> WellParameters:
     """Theorem 3.5 with the corrected constants and c_2 as given, from n, d, epsilon, delta and the class.
 
     Delta cancels in alpha. It is the least that lets the step size be 1/L, and the batch is the smallest that allows
@@ -176,7 +176,7 @@ def parameters(wells: Wells, num_examples: float, epsilon: float, delta: float) 
     batch_size = math.ceil(max((wells.sigma / noise) ** 2, window))
     found = CLOSED_LOOP(B=batch_size, **given, constants="given")
     alpha, step, steps, std, bound = (float(found[name]) for name in ("alpha", "eta", "T", "Delta", "C"))
-    return Parameters(alpha, step, math.ceil(steps), std, bound, batch_size)
+    return WellParameters(alpha, step, math.ceil(steps), std, bound, batch_size)
 
 
 def draw_factors(spec: Spec, streams: Streams, repeats: Tensor) -> Tensor:
@@ -197,7 +197,7 @@ def draw_factors(spec: Spec, streams: Streams, repeats: Tensor) -> Tensor:
 def levels(
     wells: Wells,
     streams: Streams,
-    given: list[Parameters],
+    given: list[WellParameters],
     factors: Tensor,
     feature: Profile | None = None,
     means: Means = Streams.normal,
@@ -214,7 +214,7 @@ def levels(
       feature: what the examples differ by, in the first coordinate; the wells' if None.
       means: as `Instances`.
     """
-    alike: dict[Parameters, list[int]] = {}
+    alike: dict[WellParameters, list[int]] = {}
     for run, parameters in enumerate(given):
         alike.setdefault(replace(parameters, noise_std=float(parameters.noise_std > 0)), []).append(run)
     found: dict[int, Tensor] = {}

@@ -20,7 +20,7 @@ from dpnotes.oracles.blocks import Blocks
 from dpnotes.oracles.clients import Clients
 from dpnotes.oracles.samples import Samples
 from dpnotes.papers.drift_escape import algorithms
-from dpnotes.papers.drift_escape.algorithms import Escape, Parameters, method_of, spider_of
+from dpnotes.papers.drift_escape.algorithms import DriftEscapeParameters, Escape, method_of, spider_of
 from dpnotes.privacy.accounting import account, assumptions_of
 from dpnotes.privacy.events import Event
 from dpnotes.random.streams import Streams
@@ -32,7 +32,7 @@ TRUSTED_SERVER = Assumption("the server shows nothing but means, and every clien
 def practical(
     escape: Escape, dim: int, epsilon: float, delta: float, num_clients: int, *, gradient_bound: float,
     error_share: float = 0.25, private_drift: float = 64.0, sampling_drift: float = 16.0,
-) -> Parameters:  # fmt: skip
+) -> DriftEscapeParameters:  # fmt: skip
     """An oracle for an escape by m clients: as `algorithms.practical`, for a mean whose error is that of m of them.
 
     Examples and noise of clients are independent, so the error of a mean is `1 / sqrt(m)` that of a client, and each
@@ -66,7 +66,7 @@ def practical(
 
 
 def clients_of(
-    parameters: Sequence[Parameters],
+    parameters: Sequence[DriftEscapeParameters],
     samples_of: Callable[[range], Samples],
     blocks: Blocks,
     device: torch.device | str = "cpu",
@@ -91,7 +91,7 @@ def clients_of(
 
 def distributed_drift_escape(
     samples_of: Callable[[range], Samples],
-    parameters: Parameters | Sequence[Parameters],
+    parameters: DriftEscapeParameters | Sequence[DriftEscapeParameters],
     x: Tensor,
     streams: Streams,
     *,
@@ -152,7 +152,7 @@ def distributed_drift_escape(
       0       0  887040      1.0                     0.227
       1       1  887040      1.0                     0.227
     """
-    chosen = [parameters] * len(x) if isinstance(parameters, Parameters) else list(parameters)
+    chosen = [parameters] * len(x) if isinstance(parameters, DriftEscapeParameters) else list(parameters)
     validate.instance(Blocks, blocks=blocks)
     validate.same_length(x=x, parameters=chosen, streams=streams)
     escapes = [each.escape for each in chosen]

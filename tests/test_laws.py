@@ -287,7 +287,8 @@ CONTROLS: dict[str, tuple[Any, Any, str]] = {
     "the idle are said to cost": (
         laws.alone,
         patched(
-            CLIPPED, release.ReleasingOracle, "release", release, ESTIMATE, ESTIMATE.replace("granted *", "0 * granted +")
+            CLIPPED, release.ReleasingOracle, "release", release, ESTIMATE,
+            ESTIMATE.replace("granted *", "0 * granted +"),
         ),
         "the idle to get and pay nothing",
     ),

@@ -200,7 +200,7 @@ class Toy:
         """Compute some cells of the first stage, and no others, into one file of the cache."""
         cells = Cells(self.experiment, "quick", code=code_of(self.experiment))
         for index in indices:
-            runner.execute(cells, {"stage": "tune", "index": index}, runner.Plan("cpu", 10**9, 1))
+            runner.execute(cells, {"stage": "tune", "index": index}, runner.RunPlan("cpu", 10**9, 1))
         self.computed(clear=True)
 
     def started(self, hang: int, program: str = DRIVER, *arguments: str) -> subprocess.Popen:

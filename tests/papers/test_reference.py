@@ -19,7 +19,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpnotes.core import FRESH, Constant, Relation, Release, Sampling, Sensitive, Status
+from dpnotes.core import FRESH, Constant, Relation, Request, Sampling, Sensitive, Status
 from dpnotes.methods import descent, drift_escape, online_to_nonconvex, spider_descent
 from dpnotes.methods.drift_escape import Repeat
 from dpnotes.oracles import blocks, clients, clipped, holdings, minibatch, samples, smoothed, spider
@@ -357,7 +357,7 @@ def library_sums() -> Path:
     state = mechanism.init(ORIGIN[None])
     for call, term in enumerate(TERMS):
         answer = Sensitive(term[None], torch.tensor([0.3], dtype=torch.float64), Relation.REPLACE_ONE, "proved", FRESH)
-        asked = Release(answer, torch.tensor([2.0]).double(), torch.tensor([call]), torch.tensor([True]))
+        asked = Request(answer, torch.tensor([2.0]).double(), torch.tensor([call]), torch.tensor([True]))
         state, value, price = mechanism.release(state, asked, STREAMS)
         total = total + value[0]
         blocks = [2**level for level in reversed(range(6)) if (call + 1) >> level & 1]  # the binary expansion

@@ -169,6 +169,19 @@ def test_the_picture_of_the_house_names_every_part():
     assert len(lines) == len(parts), "one line a room"
 
 
+def test_the_walks_through_the_code_are_as_short_as_they_say():
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Two walks")[2].partition("\n## ")[0]
+    first, own = text.partition("*An algorithm of your own*")[::2]
+    files = [name for name in re.findall(r"`([\w/]+\.py)`", first) if name != "oracles/release.py"]
+    lines = sum(len((ROOT / "dpnotes" / name).read_text().splitlines()) for name in files)
+    said = int(re.findall(r"([\d,]+) lines", first)[0].replace(",", ""))
+    assert len(files) <= 10 and lines <= 1200 and abs(lines - said) < 50, (len(files), lines)
+    counts = [int(count) for count in re.findall(r"\((\d+) lines\)", own)]
+    template = [(ROOT / "docs/template" / name).read_text() for name in ("algorithms.py", "test_algorithms.py")]
+    written = [len(text.splitlines()) for text in template]
+    assert sum(written) <= 100 and all(abs(a - b) < 5 for a, b in zip(written, counts, strict=True)), written
+
+
 def test_the_layers_in_words_are_those_that_are_tested():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     table = text.partition("Who may import whom")[2].partition("are\nleaves")[0]

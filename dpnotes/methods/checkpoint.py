@@ -130,8 +130,8 @@ def resume(
         state = restore(template, tensors)
     except ValueError as error:
         raise ValueError(
-            f"Expected {path} to hold a state like the template: {error} A run of another version of dpnotes is finished "
-            "with that version, or begun afresh."
+            f"Expected {path} to hold a state like the template: {error} "
+            "A run of another version of dpnotes is finished with that version, or begun afresh."
         ) from None
     return state, streams if streams is not None else Streams.secure(stored["runs"], device)
 

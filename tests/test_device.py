@@ -467,7 +467,7 @@ def test_front_doors(door: Callable[..., Any]) -> None:
 
 def test_every_front_door_is_here() -> None:
     found = set()
-    parts = ("algorithms", "baseline", "clients", "selection")
+    parts = ("algorithms", "baseline", "distributed", "selection")
     names = [f"dpnotes.papers.{paper}.{part}" for paper in papers.PAPERS for part in parts]
     for name in (*names, "dpnotes.train.loop"):
         if find_spec(name) is not None:

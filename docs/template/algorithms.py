@@ -37,9 +37,8 @@ class Storm(ReleasingOracle):
     @cached_property
     def releases(self) -> Releases:
         """An example is in one batch, and pays for it alone."""
-        how = {"total": self.samples.total, "draws": (PURPOSE, ORDER_PURPOSE)}
-        budget = 0.5 * self.noise_multiplier**-2
-        return Releases(budget, Relation.REPLACE_ONE, FRESH, self.samples.basis, Gaussian(), **how)
+        how = {"total": self.samples.total, "draws": (PURPOSE, ORDER_PURPOSE), "mechanism": Gaussian()}
+        return Releases(0.5 * self.noise_multiplier**-2, Relation.REPLACE_ONE, FRESH, self.samples.basis, **how)
 
     def begin(self, x: Tensor) -> Memory:
         """No direction yet."""

@@ -196,7 +196,6 @@ class Prediction:
             describe=judged,
             heading=question,
             button="Record my prediction and run",
-            hidden=True,
             still=self._repr_html_(),
             **options,
         )

@@ -37,9 +37,8 @@ class Explorer:
       size: width and height in inches, at 100 pixels an inch.
       heading: the text above the controls; HTML, and mathematics between dollar signs.
       button: the label of a button that starts the work; controls then only announce a change.
-      hidden: with a `button`, nothing is computed or drawn before it is first pressed.
       columns: the number of controls side by side, if there is room.
-      still: HTML for readers without a kernel; "": the present picture and readout.
+      still: with a `button`, HTML for readers without a kernel; nothing is drawn before the button is first pressed.
 
     Attributes:
       controls: as given.
@@ -71,12 +70,11 @@ class Explorer:
         size: tuple[float, float] = (7.2, 3.6),
         heading: str = "",
         button: str | None = None,
-        hidden: bool = False,
         columns: int = 1,
         still: str = "",
     ):
-        if hidden and button is None:
-            raise ValueError("Expected a button with hidden=True: without one the picture would never appear.")
+        if still and button is None:
+            raise ValueError("Expected a button with still: without one the picture would never appear.")
         self.controls = dict(controls)
         self.data: Data | None = None
         self.error: str | None = None
@@ -106,9 +104,8 @@ class Explorer:
         self.box = ipywidgets.VBox([part for part in parts if part is not None])
         self.box.add_class("dpnotes-explorer")
 
-        if hidden:
+        if still:
             self.readout.value = WAITING.format(button=button)
-            self._still = still or f"<p>{heading}</p>\n<p>{self.readout.value}</p>"
             self.image.layout.display = "none"
         else:
             self.run()

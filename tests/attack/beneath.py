@@ -167,7 +167,7 @@ def unprotected() -> Iterator[None]:
     with (
         patch.object(ModuleProblem, "_as_known_operations", lambda self, vouched: (self._module, self._loss)),
         patch.object(Passes, "_refuse_changes", lambda self: None),
-        patch(modules + "refuse_code_of_tensors", lambda **_: None),
+        patch("dpnotes.problems.module_data.refuse_code_of_tensors", lambda **_: None),
         patch(modules + "_refuse_by_name", lambda module: None),
         patch(passes + "refuse_what_sees_all", lambda: None),
         patch(passes + "nothing_beneath", nullcontext),

@@ -118,14 +118,14 @@ def test_a_button_comes_back_after_an_error(error, shown_as):
 
 def test_hidden_means_not_computed():
     calls = []
-    shown = explorer(lambda side: calls.append(side) or {"area": side}, button="Reveal", hidden=True)
+    shown = explorer(lambda side: calls.append(side) or {"area": side}, button="Reveal", still="<p>Reveal it</p>")
     assert not calls and shown.data is None and "Reveal" in shown.readout.value
     assert shown.image.layout.display == "none"
     assert shown.png == b"" and "Reveal" in shown._repr_mimebundle_()["text/html"]
     shown.run_button.click()
     assert calls == [3] and shown.png and shown.image.layout.display is None
     with pytest.raises(ValueError, match="Expected a button"):
-        explorer(hidden=True)
+        explorer(still="<p>nothing yet</p>")
 
 
 def test_the_stored_form_is_stable_and_has_a_picture():

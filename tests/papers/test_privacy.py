@@ -319,13 +319,13 @@ CASES: dict[str, dict[str, Case]] = {
         "calculators.PLAN": drift_escape_plan,
         "algorithms.theorem_2": drift_escape_theorem,
         "algorithms.practical": drift_escape_practical,
-        "clients.practical": drift_escape_clients,
+        "distributed.practical": drift_escape_clients,
         "selection.Selection": drift_escape_selection,
         "baseline.distributed_noisy_sgd": drift_escape_baseline,
     },
     "goldstein": {
         **{
-            f"algorithms.{choose.__name__}": partial(goldstein_choice, choose)
+            f"proved.{choose.__name__}": partial(goldstein_choice, choose)
             for choose in (goldstein_doors.single_pass, goldstein_doors.multi_pass, goldstein_doors.plain)
         },
         "calculators.SINGLE_PASS_PARAMETERS": goldstein_single_pass,

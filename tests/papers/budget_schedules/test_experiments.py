@@ -219,8 +219,9 @@ def test_repeats_share_a_cell_and_are_what_they_are_alone():
     cell = {"stage": "tune", "num_examples": 20}
     together = mnist35.run_cell(spec, {**cell, "repeats": [0, 1]}, Context("cpu", 10**9))
     alone = [mnist35.run_cell(spec, {**cell, "repeats": [repeat]}, Context("cpu", 10**9)) for repeat in (0, 1)]
-    for name, column in together.items():
-        expected = np.concatenate([part[name] for part in alone])
+    for name, value in together.items():
+        column = np.broadcast_to(value, 2 * len(alone[0]["repeat"]))
+        expected = np.concatenate([np.broadcast_to(part[name], len(part["repeat"])) for part in alone])
         if column.dtype.kind == "f":
             np.testing.assert_allclose(column, expected, rtol=1e-5)
         else:

@@ -1,4 +1,4 @@
-"""The privacy accountants as functions of plain numbers: epsilon, delta and noise multiplier of repeated releases."""
+"""What the accountants say, as functions of plain numbers."""
 
 import math
 from collections.abc import Iterable
@@ -30,19 +30,19 @@ delta = SYMBOLS.symbol("delta", "probability left to chance", domain=UNIT_INTERV
 
 
 def delta_at(events: "Iterable[Event]", epsilon: float, accountant: "Accountant | None" = None) -> float:
-    """Return the least delta, to one millionth, at which releases fixed in advance are (epsilon, delta)-DP.
+    """The least delta at which releases that were fixed in advance are (epsilon, delta)-DP, up to a millionth.
 
     Args:
-        events: as in `privacy.accounting.account`.
+      events: as `privacy.accounting.account`.
       epsilon: above 0.
-        accountant: as in `account`.
+      accountant: as `account`.
 
     Returns:
-        delta, rounded towards more privacy loss: `account(events, delta)` is at most epsilon. The result is 1 where no
-          smaller delta is found, and never below 1e-300.
+      delta, on the private side: `account(events, delta)` is at most epsilon. 1 where no delta below it is found, and
+      never below 1e-300.
 
     Raises:
-        CombinationError, ValueError: as in `account`.
+      CombinationError, ValueError: as `account`.
 
     Example:
       >>> from dpnotes.core import Relation
@@ -89,7 +89,7 @@ def _delta(noise_multiplier: Any, num_steps: Any, batch_size: Any, num_examples:
     return {"delta": _delta_of_each(noise_multiplier, num_steps, batch_size, num_examples, epsilon)[()]}
 
 
-# For equal releases; `delta_at` accepts any list of events.
+# Of equal releases; `delta_at` takes any list of events.
 DELTA = Calculator(
     _delta,
     (noise_multiplier, num_steps, batch_size, num_examples, epsilon),
@@ -141,8 +141,8 @@ def _noise_multiplier(epsilon: float, delta: float, num_steps: int, sampling_rat
     return calibration.noise_multiplier(events, float(epsilon), float(delta))
 
 
-# For noisy SGD. A noise multiplier is relative to the sensitivity under the neighbouring relation: replacing an example
-# moves a sum of clipped gradients twice as far as adding or removing one.
+# The usual noisy SGD. Multipliers are over the sensitivity to what a neighbour may do: replacing an example moves a sum
+# of clipped gradients twice as far as adding one.
 EPSILON = Calculator(
     lambda *numbers: {name: _epsilon(name, *numbers)[()] for name in _SAMPLED},
     (noise_multiplier, num_steps, sampling_rate, delta),

@@ -73,7 +73,7 @@ def _privacy_noise(
 
 
 def _spent(n: float, T: float, B: float, epsilon: float, delta: float, C: float, Delta: float) -> tuple[float, float]:
-    """Epsilon at delta, and delta at epsilon, of batches of fixed size."""
+    """Return the accounted epsilon at `delta` and delta at `epsilon` of T steps on batches of fixed size (replace-one)."""
     from dpnotes.core import WHOLE, Relation, Sampling
     from dpnotes.papers.accountant import delta_at
     from dpnotes.privacy.accounting import account
@@ -88,22 +88,22 @@ _spent_each = np.vectorize(_spent, otypes=[float, float])
 
 
 def _worth(n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, Delta: Any) -> dict[str, Any]:
-    """What the accountant finds of T steps with noise Delta, an example replaced; seconds each."""
+    """Return the accounted epsilon and delta of T steps with noise Delta (replace-one); each entry takes seconds."""
     _require_batch(B, n)
     at_delta, at_epsilon = _spent_each(n, T, B, epsilon, delta, C, Delta)
     return {"epsilon_reached": at_delta[()], "delta_reached": at_epsilon[()]}
 
 
 def _spread(sigma: Any, n: Any) -> Any:
-    """How far a sample's gradient may be from the mean gradient under Assumption B."""
+    """Return a bound on every example's distance from the mean gradient under Assumption B: sigma sqrt(ln(1 + (e-1) n))."""
     return sigma * np.sqrt(np.log1p((np.e - 1) * n))
 
 
 def _gradient_terms(
     n: Any, T: Any, delta: Any, L: Any, f_max: Any, sigma: Any, c: Any, c_eta: Any, constants: str
 ) -> tuple[Any, Any]:
-    """The gradient bound is the first plus alpha times the second."""
-    if constants == "deterministic":  # in place of C, by the sensitivity of a batch under Assumption B
+    """Return two terms: the gradient bound C is the first plus alpha times the second."""
+    if constants == "deterministic":  # replaces C by the sensitivity of a batch under Assumption B
         return _spread(sigma, n) * n / (n - 1), 0.0
     if constants == "paper":
         logs = L * np.sqrt(np.log(T / delta)) + sigma * np.sqrt(np.log(n * T)) + np.sqrt(-sigma * np.log(delta))

@@ -56,7 +56,7 @@ def smallest_eigenvalues(hessians: Tensor) -> Tensor:
 
 
 class Derivatives(Protocol):
-    """The examples of several clients, one row per client and run, with first and second derivatives of their losses."""
+    """The examples of several clients, one row per client and run, with first and second derivatives of the losses."""
 
     @property
     def total(self) -> Tensor:
@@ -74,7 +74,7 @@ class Derivatives(Protocol):
         ...
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """Return each row's mean of `with_triangle` at `x` `(rows, dim)`, of clipped examples if the bound is enforced."""
+        """Return each row's mean of `with_triangle` at `x` `(rows, dim)`; vectors are clipped if the bound is enforced."""
         ...
 
     def take(self, index: Tensor) -> "Derivatives":
@@ -137,8 +137,7 @@ class ExampleDerivatives:
         return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """Return the means, as `Derivatives.mean`; an example that is not finite counts as a gradient of norm
-        `longest`.
+        """Return the means, as `Derivatives.mean`; a vector that is not finite counts as a gradient of norm `longest`.
 
         Raises:
           Open: the vetted operations and the loss itself give different numbers.

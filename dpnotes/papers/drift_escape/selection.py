@@ -44,10 +44,10 @@ class Selection:
       sqrt(d)` and its norm is sqrt(2)-Lipschitz.
 
     Differences from the paper: the printed thresholds make no allowance for c_1 and c_2, nor for more than one model,
-      so that they reject even a critical point (claims `drift_escape.alg4.gradient_threshold` and
-      `.hessian_threshold`), and matrix Bernstein for a norm needs the factor 2d (claim `drift_escape.eq98`).
-      `printed_slacks` computes the printed ones. Here the accountant determines the noise, and clients may hold
-      different numbers of examples.
+    so that they reject even a critical point (claims `drift_escape.alg4.gradient_threshold` and
+    `.hessian_threshold`), and matrix Bernstein for a norm needs the factor 2d (claim `drift_escape.eq98`).
+    `printed_slacks` computes the printed ones. Here the accountant determines the noise, and clients may hold
+    different numbers of examples.
 
     Args:
       accuracy: alpha, above 0, in units of a gradient.
@@ -255,8 +255,8 @@ class GradientAndHessian(ReleasingOracle):
         # A copy: if the caller changed the tensor later, the price of an answer would change and its noise would not.
         total, level = self.derivatives.total, self.noise_multiplier.clone()
         bound = Bound.of(self.selection.longest, total.double(), level, Relation.REPLACE_ONE, WHOLE)
-        return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))  # a Hessian costs dim
-        # gradients
+        # A Hessian costs as much as dim gradients.
+        return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))
 
     @cached_property
     def releases(self) -> Releases:
@@ -339,7 +339,7 @@ def distributed_selection(
       7. if both tests pass, 8. return x_t                           (`Selection.accepts`)
 
     This is not AboveThreshold: the clients pay for every model that is asked about, and the noise is calibrated for T
-      models.
+    models.
 
     Formal guarantees:
       The messages of each client are (epsilon, delta)-DP under replace-one in its own examples, against any observer
@@ -442,10 +442,10 @@ def trusted_selection(
     """Select a model by a trusted server: `privacy.search.select_stationary_point` on all examples.
 
     This is central privacy, not the privacy of Definition 3: the server sees every client's exact means. It publishes
-      only the index, which is (epsilon, 0)-DP under replace-one in the examples of any client, assuming that the bounds
-      on examples hold (`trusted_search(selection).guarantee`). Gradient and Hessian of an example are clipped as one
-      vector. An example outside the bounds therefore moves the norm by at most sqrt(2) times the assumed amount, and an
-      eigenvalue by at most 2 sqrt(d) times.
+    only the index, which is (epsilon, 0)-DP under replace-one in the examples of any client, assuming that the bounds
+    on examples hold (`trusted_search(selection).guarantee`). Gradient and Hessian of an example are clipped as one
+    vector. An example outside the bounds therefore moves the norm by at most sqrt(2) times the assumed amount, and an
+    eigenvalue by at most 2 sqrt(d) times.
 
     Args:
       models: as in `distributed_selection`.

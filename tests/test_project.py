@@ -266,3 +266,27 @@ def test_control_an_undocumented_function_is_seen():
     source = 'def f():\n    """Half."""\n\nclass A:\n    x = 1\n\ndef _private(): ...\n'
     assert list(undocumented(source, examples=False)) == ["A has no docstring"]
     assert list(undocumented(source, examples=True)) == ["f has no example", "A has no docstring"]
+
+
+def riddles(source: str) -> Iterator[str]:
+    """The docstrings that begin with a question word or "That": they describe a thing and do not name it."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node) or ""
+            if re.match(r"(The )?(what|whether|who|how|which|that)\b", docstring, re.IGNORECASE):
+                yield f"{getattr(node, 'name', 'the module')}: {docstring.splitlines()[0]}"
+
+
+def test_every_docstring_names_its_thing_or_its_act():
+    sources = sorted((ROOT / "dpnotes").rglob("*.py"))
+    # Docstrings of experiments still begin with such words: those of the package and those of each paper.
+    others = [path for path in sources if "experiments" not in path.relative_to(ROOT).parts]
+    found = [f"{path.relative_to(ROOT)}: {line}" for path in others for line in riddles(path.read_text())]
+    assert not found, "\n".join(found)
+
+
+def test_control_a_docstring_that_begins_with_a_question_word_is_seen():
+    source = (
+        '"""What it is."""\n\ndef f():\n    """The what."""\n\nclass A:\n    """The whole."""\n\n    def b(): "That."\n'
+    )
+    assert list(riddles(source)) == ["the module: What it is.", "f: The what.", "b: That."]

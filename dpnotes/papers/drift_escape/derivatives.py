@@ -74,7 +74,7 @@ class Derivatives(Protocol):
         ...
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """Return each row's mean of `with_triangle` at `x` `(rows, dim)`; vectors are clipped if the bound is enforced."""
+        """Return each row's mean of `with_triangle` at `x` `(rows, dim)`, clipped if the bound is enforced."""
         ...
 
     def take(self, index: Tensor) -> "Derivatives":

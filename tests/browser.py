@@ -155,11 +155,11 @@ def launched() -> Iterator["Browser"]:
 
 
 def complaints(page: "Page", url: str) -> list[str]:
-    """What goes wrong on a page from now on; only what is at `url` is let through."""
+    """Collect the errors and warnings of a page from now on; requests outside `url` are blocked."""
     heard: list[str] = []
 
     def console(message: "ConsoleMessage") -> None:
-        slow = "to activate" in message.text  # what JupyterLab says on a busy machine
+        slow = "to activate" in message.text  # a message of JupyterLab on a busy machine
         if message.type in ("error", "warning") and not slow:
             heard.append(f"console {message.type}: {message.text}")
 
@@ -259,7 +259,7 @@ class Notebook:
         return picture.evaluate("element => element.src"), readout.inner_text()
 
     def differs(self, explorer: "Locator", before: tuple[str, str], both: bool = False, seconds: float = 5) -> bool:
-        """Whether picture or readout, or both of them, come to be other than they were."""
+        """Wait until picture or readout (or both) differ from before; return whether they do."""
         deadline = time.monotonic() + seconds
         while True:
             changes = [now != then for now, then in zip(self.seen(explorer), before, strict=True)]
@@ -329,7 +329,7 @@ class Notebook:
         self.page.wait_for_timeout(300)
 
     def cut(self) -> list[str]:
-        """What of outputs and texts is wider than its place, by how many pixels; a box that scrolls hides as well."""
+        """Return outputs and texts wider than their box, with the excess in pixels; scrolling boxes count, too."""
         return self.page.evaluate(CUT)
 
     def pale(self, least: float = 4.5) -> list[str]:

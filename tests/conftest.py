@@ -1,4 +1,4 @@
-"""What every test runs under: few threads, derandomised hypothesis, markers that say what they miss."""
+"""The settings of all tests: few threads, derandomised hypothesis, markers that report missing requirements."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What a slow test tries of many: something else at the next commit."""
+"""Random choices of slow tests, different at each commit."""
 
 import random
 from collections.abc import Iterable

@@ -109,7 +109,7 @@ def written_in(module: ModuleType) -> set[type]:
 
 
 def complaints(classes: set[type], factories: Mapping[type, Mapping[str, Any]], where: str) -> list[str]:
-    """What is wrong with a list of factories: a class that has none, or one whose class is gone."""
+    """Return the faults of a list of factories: classes without a factory, and factories whose class does not exist."""
     name = lambda value: f"{value.__module__}.{value.__qualname__}"  # noqa: E731
     missing = [f"Expected {name(c)} to have a factory in {where}." for c in classes if not factories.get(c)]
     return missing + [
@@ -325,7 +325,7 @@ def on_neighbours(make: Factory) -> list[tuple[Play, Play, float, torch.dtype]]:
 
 
 def asked_alike(one: Play, two: Play) -> Iterator[tuple[Release, Release]]:
-    """What was asked of the mechanisms on two data sets, which is the same but for the answers."""
+    """Yield the requests to the mechanisms on two data sets; they may differ in the answers only."""
     for (left, _, _), (right, _, _) in zip(one.released, two.released, strict=True):
         for name in ("noise_std", "call", "active"):
             assert torch.equal(getattr(left, name), getattr(right, name)), f"Expected a public {name}."
@@ -334,7 +334,7 @@ def asked_alike(one: Play, two: Play) -> Iterator[tuple[Release, Release]]:
 
 
 def moves(one: Play, two: Play) -> Iterator[tuple[Tensor, Release]]:
-    """How far a neighbour moves each answer, `(runs,)`, 0 where none was asked for."""
+    """Yield the distance by which a neighbour moves each answer, `(runs,)`; 0 for inactive runs."""
     for left, right in asked_alike(one, two):
         moved = torch.linalg.vector_norm((left.answer.value - right.answer.value).double(), dim=1)
         yield moved.where(left.active, torch.zeros_like(moved)), left
@@ -359,8 +359,8 @@ def sensitivity(make: Factory) -> None:
 
 
 def leaks(make: Factory) -> None:
-    """What does not come out of a mechanism is the same whatever the data: refusals, costs, points, meters."""
-    rows = data_sets(True)  # with answers put aside any two data sets are as good as neighbours
+    """Check that all but the mechanisms' answers is independent of the data: refusals, costs, points, meters."""
+    rows = data_sets(True)  # once the answers are hidden, any two data sets must behave like neighbours
     others = [0 * rows, -rows, 1e3 * rows, rows.flip(1) + 2 * LOSS, torch.nan * rows]
     plays = [play(make(Bowls(data), len(data)), Streams.of(0, range(3)), torch.float64) for data in (rows, *others)]
     pairs = [(one, two) for one, two, _, _ in on_neighbours(make)] + [(plays[0], other) for other in plays[1:]]
@@ -382,7 +382,7 @@ def public(value: Any) -> dict[str, Tensor]:
 
 
 def same(one: Any, other: Any, what: str, left: Any = slice(None), right: Any = slice(None)) -> None:
-    """Whether rows of two states, or estimates, have the same bits."""
+    """Check that rows of two states, or of two estimates, have the same bits."""
     others = public(other)
     for name, tensor in public(one).items():
         assert torch.equal(tensor[left], others[name][right]), f"Expected {name} {what}."
@@ -540,7 +540,7 @@ def once(make: Factory) -> None:
 
 @contextmanager
 def drawn() -> Iterator[list[tuple[str, tuple[int, ...], int]]]:
-    """What secret streams are asked for meanwhile: purpose, calls and first element."""
+    """Record the draws from secret streams while this context lasts: purpose, calls and first element."""
     found: list[tuple[str, tuple[int, ...], int]] = []
     numbers, words = Streams._numbers, Streams.words
 
@@ -723,7 +723,7 @@ def steps_of(method: Any, problem: Any, streams: Streams, runs: int, change: Any
 
 
 def estimates_alone(make: Factory) -> None:
-    """What a method does follows from its estimates: on other data with the same transcript it moves the same."""
+    """Check that a method depends on its estimates alone: other data with the same transcript give the same moves."""
     streams = Streams.of("methods", range(3))
     one, two = (
         steps_of(make(), Bowls(rows[None]), streams, 3, change)
@@ -937,7 +937,7 @@ FACTORIES: dict[type, dict[type, dict[str, Factory]]] = {Oracle: ORACLES, Mechan
 
 
 def names(made: type, makes: Mapping[str, Factory]) -> list[str]:
-    """What the factories of a class are called in tests."""
+    """Return the names of a class's factories in tests."""
     return [f"{made.__module__.removeprefix('dpnotes.')}.{made.__name__}, {name}" for name in makes]
 
 

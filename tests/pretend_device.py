@@ -230,7 +230,7 @@ class PretendCuda(TorchDispatchMode):
 
 @looking
 class _Python(TorchFunctionMode):
-    """What Python sees, and what never reaches the dispatcher."""
+    """A mode for the Python calls that never reach torch's dispatcher."""
 
     def __init__(self, device: PretendCuda) -> None:
         super().__init__()
@@ -277,13 +277,13 @@ class _Python(TorchFunctionMode):
 
 
 def _without_compiler(backend: Callable[[torch.device], Backend]) -> Callable[[torch.device], Backend]:
-    """What draws, where nothing compiles for cuda: triton, which comes with PyTorch's usual build, needs a driver."""
+    """Return the backend of draws for a pretend GPU: the reference, because Triton needs a driver to compile."""
     here = Backend(reference, False, "no fused kernel for a pretend GPU")
     return lambda device: here if device.type == "cuda" else backend(device)
 
 
 def _leaves(value: Any) -> list[Any]:
-    """What is in the tuples, lists and dicts that operations are called with; torch's own way takes most of a step."""
+    """Return the leaves of an operation's tuples, lists and dicts; torch's own function takes most of a step's time."""
     if type(value) in (tuple, list):
         return [leaf for part in value for leaf in _leaves(part)]
     return [leaf for part in value.values() for leaf in _leaves(part)] if type(value) is dict else [value]
@@ -301,7 +301,7 @@ def _on_cpu(leaf: Any) -> Any:
 
 
 def _pretends(value: Any) -> bool:
-    """Whether this is a pretend tensor, or one example of one under vmap."""
+    """Return whether this is a pretend tensor, or one example of a pretend tensor under vmap."""
     return isinstance(value, Tensor) and value.device == HIDDEN
 
 
@@ -311,7 +311,7 @@ def _hidden(leaf: Any) -> Any:
 
 
 def _compute(func: Any, args: Any, kwargs: Any, by_number: bool) -> Any:
-    """What CUDA computes; `by_number`: the second argument is a number of the host, whose reciprocal CUDA takes."""
+    """Compute as CUDA does; `by_number`: the second argument is a host number; CUDA multiplies by its reciprocal."""
     packet = func.overloadpacket
     if func is _aten.bmm.dtype:  # which only CUDA has
         return torch.bmm(args[0].to(args[2]), args[1].to(args[2]))

@@ -111,7 +111,7 @@ def whole_part(node, env):
 
 
 def holds(node, env, kind):
-    """Whether a condition holds."""
+    """Return whether a condition holds."""
     if isinstance(node, str):
         node = parsed(node)
     match node:
@@ -439,7 +439,7 @@ class Form:
 
 
 def is_a(kind, atom):
-    """Whether an atom is a sum, or a logarithm."""
+    """Return whether an atom has this kind: a sum, or a logarithm."""
     return isinstance(atom[0], tuple) and atom[0][0] == kind
 
 
@@ -637,7 +637,7 @@ def positive_powers(form):
 
 
 def prove(entry, gap, relation, box=()):
-    """Whether z3 shows that a form is 0, or not positive, wherever the domains and the conditions allow."""
+    """Return whether z3 proves that a form is 0, or not positive, under the domains and the conditions."""
     (variant, *_) = variants(entry)
     env = variant(Form, forms(entry))
     try:
@@ -767,7 +767,7 @@ def power_of_unit(base, exponent, entry):
 
 
 def alike(one, other, entry):
-    """Whether two units are equal up to the span of those that are set to 1."""
+    """Return whether two units are equal up to multiples of those that are set to 1."""
     gap = [a - b for a, b in zip(one, other, strict=True)]
     free = [tuple(map(F, entry["units"][name] or (0, 0))) for name in entry["normalised"]]
     free = [pair for pair in free if any(pair)]
@@ -851,7 +851,7 @@ def largest(text, put_in=()):
 
 
 class Lemmas:
-    """That monomials are at most the largest of others: weighted means of them, times monomials that are at most 1."""
+    """Proofs that monomials are at most the largest of others: as weighted means times monomials that are at most 1."""
 
     def __init__(self, entry, ones):
         self.proofs = {}
@@ -883,7 +883,7 @@ def statement(entry):
 
 
 def grows(entry, monomial):
-    """How fast a monomial grows along the direction."""
+    """Return the growth exponent of a monomial along the direction."""
     return sum(F(entry["direction"].get(name, 0)) * power for name, power in monomial)
 
 
@@ -924,7 +924,7 @@ def balance(entry):
 
 
 def reachable(terms, constraints, region, rates, tuned):
-    """That everywhere in a region some choice makes all terms at most the largest rate; z3 decides it, exactly."""
+    """Return whether everywhere in a region some choice makes all terms at most the largest rate (exact, by z3)."""
     unknown = {name: z3.Real(name) for m in (*terms, *constraints, *region, *rates) for name, _ in m}
 
     def linear(monomial):
@@ -942,7 +942,7 @@ def reachable(terms, constraints, region, rates, tuned):
 
 
 def roomy(region):
-    """Whether a region is more than an edge."""
+    """Return whether a region has an interior."""
     solver = z3.Solver()
     for m in region - {()}:
         solver.add(z3.Sum([z3.Q(p.numerator, p.denominator) * z3.Real(name) for name, p in m]) < 0)
@@ -1007,11 +1007,11 @@ UNCHECKED = {
 
 
 def recheck(entry):
-    """How a certificate was checked again.
+    """Return the way in which a certificate was checked again.
 
     Raises:
-      WrongError: it does not hold.
-      OpenError: it is not decided here.
+      WrongError: the certificate does not hold.
+      OpenError: this program cannot decide it.
     """
     kind, Form.work = entry["certificate"], 0
     if kind in UNCHECKED:

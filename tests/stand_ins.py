@@ -1,4 +1,4 @@
-"""What stands in for a mechanism or for streams, so that a test sees what an oracle does with them."""
+"""Stand-ins for a mechanism and for streams, with which a test observes an oracle's use of them."""
 
 from dataclasses import dataclass, field
 from typing import Any

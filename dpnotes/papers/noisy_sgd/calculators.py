@@ -142,7 +142,7 @@ def _transcript_delta(delta: Any, failure: Any) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the closed loop of Theorem 3.5
 def _settle(step: Callable[[Any], Any], start: Any, several: int = 0) -> Any:
-    """The fixed point of a contraction of logarithms, to `TOLERANCE`; the last `several` axes settle together."""
+    """Return the fixed point of a contraction of logarithms, to `TOLERANCE`; the last `several` axes settle at once."""
     here = start
     settled = np.asarray(False)
     for _ in range(_ROUNDS):

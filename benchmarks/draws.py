@@ -3,9 +3,9 @@
     python benchmarks/draws.py            # half a minute
 
 The targets: drawing 10^6 normals takes at most 0.8 of the time of torch.randn in float64 on one thread, and 0.5 on two;
-  drawing 100 normals takes at most 30 microseconds. On one thread, a descent step on two numbers takes at most 0.4 ms,
-  a Spider step at most 1.2 ms: here the overhead of the calls dominates. The columns of a line are timed in turn. The
-  exit status is 1 if a target is missed.
+drawing 100 normals takes at most 30 microseconds. On one thread, a descent step on two numbers takes at most 0.4 ms,
+a Spider step at most 1.2 ms: here the overhead of the calls dominates. The columns of a line are timed in turn. The
+exit status is 1 if a target is missed.
 """
 
 import itertools

@@ -4,10 +4,10 @@
     python benchmarks/privacy.py --million    # also a tree of a million steps, one by one: ten to twenty minutes
 
 The targets: a tree step takes at most 1.3 times as long as the reference kernel needs to draw one Gaussian vector of
-  10,000 numbers, and 1.1 times for 1,000,000 numbers (the fused kernel draws ten times as fast, so that with it a step
-  costs mainly reads and writes). A step draws exactly one vector, and the tree holds at most floor(log2 T) + 2 vectors.
-  Accounting for 1,000 distinct noise levels takes under a millisecond in closed form, under ten seconds for sampled
-  batches, and no noticeable time when repeated. The exit status is 1 if a target is missed.
+10,000 numbers, and 1.1 times for 1,000,000 numbers (the fused kernel draws ten times as fast, so that with it a step
+costs mainly reads and writes). A step draws exactly one vector, and the tree holds at most floor(log2 T) + 2 vectors.
+Accounting for 1,000 distinct noise levels takes under a millisecond in closed form, under ten seconds for sampled
+batches, and no noticeable time when repeated. The exit status is 1 if a target is missed.
 """
 
 import statistics

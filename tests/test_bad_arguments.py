@@ -1,9 +1,9 @@
 """Invalid numbers are refused by name, for every number of every public callable, found by inspection.
 
 A callable is called as in its example, with one argument replaced: by NaN, infinities, -0.0, 0, a negative number, a
-  bool, a string, an integer beyond any computer's, None and tensors. The result must be a one-line error that names the
-  argument and its value, or, if the value may be valid, an answer without NaN. A new public callable that takes a
-  number and has no example fails this test.
+bool, a string, an integer beyond any computer's, None and tensors. The result must be a one-line error that names the
+argument and its value, or, if the value may be valid, an answer without NaN. A new public callable that takes a
+number and has no example fails this test.
 """
 
 import dataclasses

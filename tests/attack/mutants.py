@@ -1,9 +1,9 @@
 """Seeded mutants of one line in oracles/, privacy/ and methods/, each against the tests of its part.
 
 A mutant changes one thing on one line: a sign, a bound, an index, a dropped clamp, or a swapped purpose or state. It is
-  written into a copy of the repository, where the tests of its part run (`PARTS`); it is killed if one of them fails.
-  The choice of lines depends on their text, not on their position: added or removed code elsewhere leaves the other
-  lines in the sample, and an interrupted run continues where it ended.
+written into a copy of the repository, where the tests of its part run (`PARTS`); it is killed if one of them fails.
+The choice of lines depends on their text, not on their position: added or removed code elsewhere leaves the other
+lines in the sample, and an interrupted run continues where it ended.
 """
 
 import ast

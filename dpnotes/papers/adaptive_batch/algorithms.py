@@ -133,9 +133,9 @@ def theorem_3_11(
     """Return the parameters of Theorem 3.11 at its accuracy.
 
     For small n these parameters are vacuous: the threshold of line 9, `gamma log^3(..)`, exceeds G unless n is above
-      about 1e10, so every iterate counts as a saddle point. Where privacy needs larger batches than sampling does, the
-      printed noise is also not private; the guarantee of such a run states its true epsilon. Use `practical` for actual
-      runs.
+    about 1e10, so every iterate counts as a saddle point. Where privacy needs larger batches than sampling does, the
+    printed noise is also not private; the guarantee of such a run states its true epsilon. Use `practical` for actual
+    runs.
 
     Args:
       num_examples: n.
@@ -208,12 +208,12 @@ def practical(
     """Return parameters with the theorem's exponents, and fixed factors in place of its logarithms.
 
     The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
-      differences. Batch sizes are chosen such that each sampling part has a root mean square of `error_share *
-      accuracy`, and so has the privacy noise when half of the tree's levels contribute. By default the total error is
-      therefore half the accuracy. kappa is G, or larger where that costs no further examples for the differences. The
-      threshold of line 9 is `threshold_factor * accuracy`. The window of line 10 is `window_factor M / sqrt(rho
-      accuracy)`, during which a perturbation grows by a factor exp(window_factor). The perturbation equals the
-      accuracy.
+    differences. Batch sizes are chosen such that each sampling part has a root mean square of `error_share *
+    accuracy`, and so has the privacy noise when half of the tree's levels contribute. By default the total error is
+    therefore half the accuracy. kappa is G, or larger where that costs no further examples for the differences. The
+    threshold of line 9 is `threshold_factor * accuracy`. The window of line 10 is `window_factor M / sqrt(rho
+    accuracy)`, during which a perturbation grows by a factor exp(window_factor). The perturbation equals the
+    accuracy.
 
     Args:
       accuracy: gamma, above 0.

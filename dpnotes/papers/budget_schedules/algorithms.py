@@ -55,8 +55,8 @@ def private_gradient_descent(
         7: else terminate                                              (`Status.BUDGET_EXHAUSTED`)
 
     Differences from the paper: the paper assumes that G bounds the gradients. Here gradients are clipped to G, which
-      enforces the sensitivity but biases the average. `ClippedGradient` explains the change of line 2 and the
-      neighbouring relation.
+    enforces the sensitivity but biases the average. `ClippedGradient` explains the change of line 2 and the
+    neighbouring relation.
 
     Formal guarantees:
       Every run is rho-zCDP under `relation`, with the rho of its plan (Theorem 3.5, R = 2 rho). The guarantees state

@@ -91,7 +91,7 @@ def theorem_1(
     """Return the parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
 
     At realistic sizes these parameters are vacuous: with s = 10 and psi = 1e-8 the accuracy is 2.4e-4, an attempt takes
-      8e8 steps and a run 2e22 steps. Use `practical_escape` for actual runs.
+    8e8 steps and a run 2e22 steps. Use `practical_escape` for actual runs.
 
     Args:
       sigma: norm-sub-Gaussian scale of the sampling noise of the examples, above 0.
@@ -248,8 +248,8 @@ def theorem_2(
     """Return the parameters of Theorem 2, with those of Theorem 1 at the noise level of the resulting oracle.
 
     These parameters are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above
-      M^2 / rho, which raises an error here; n = 1e20 gives an accuracy of 0.06. In addition the batches add up to more
-      than n examples, so that a run ends with DATA_EXHAUSTED. Use `practical` for actual runs.
+    M^2 / rho, which raises an error here; n = 1e20 gives an accuracy of 0.06. In addition the batches add up to more
+    than n examples, so that a run ends with DATA_EXHAUSTED. Use `practical` for actual runs.
 
     Args:
       num_examples: n.
@@ -316,11 +316,11 @@ def practical(
     """Return oracle parameters for an escape, with the exponents of Theorem 2 and fixed factors for its logarithms.
 
     The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
-      differences since then. Batch sizes are chosen such that each part has a root mean square of at most `error_share
-      * chi`, so that by default the total error is chi / 2. kappa balances fresh gradients and differences: it is
-      `private_drift (G / M)^(2/3) (eta chi)^(4/3)` where privacy determines the fresh batch, and `sampling_drift (G /
-      M) eta chi` where sampling does. With a factor 1 in place of 64, a single step would reach kappa and every
-      gradient would be fresh.
+    differences since then. Batch sizes are chosen such that each part has a root mean square of at most `error_share
+    * chi`, so that by default the total error is chi / 2. kappa balances fresh gradients and differences: it is
+    `private_drift (G / M)^(2/3) (eta chi)^(4/3)` where privacy determines the fresh batch, and `sampling_drift (G /
+    M) eta chi` where sampling does. With a factor 1 in place of 64, a single step would reach kappa and every
+    gradient would be fresh.
 
     Args:
       escape: the parameters of Algorithm 1.

@@ -1,10 +1,10 @@
 """Parameters, rates and sample sizes of the drift escape paper, as functions of plain numbers.
 
 Sets of constants: `paper`, as printed, with 1 for the constants that an O hides; `corrected`, the constants and
-  logarithms that the proofs give, with the paper's unspecified C and s as arguments; `one`, all constants and
-  logarithms 1. The error of Theorems 2, 3 and 4 has no corrected constants, because their O hides C, s and the
-  logarithm mu. `algorithms.theorem_2` gives parameters under all three sets, with noise that is private under the last
-  two.
+logarithms that the proofs give, with the paper's unspecified C and s as arguments; `one`, all constants and
+logarithms 1. The error of Theorems 2, 3 and 4 has no corrected constants, because their O hides C, s and the
+logarithm mu. `algorithms.theorem_2` gives parameters under all three sets, with noise that is private under the last
+two.
 
 Two circular systems are solved to `TOLERANCE`: the equation (5) for mu, whose entries contain mu, by iteration, and the
 error of Theorems 2 and 3, on which the oracle's noise depends, by bisection.

@@ -307,8 +307,8 @@ def noisy_sgd_on_fresh_data(
     """Algorithm 2 as `noisy_sgd`, on new examples for each batch, from an unlimited supply.
 
     This is for studying the theorems: the minibatch variance, the constants and the Hessian of such data are known, and
-      batches may be as large as the theorems require. The guarantee depends on what the batches are declared to be
-      (`FreshGradient`).
+    batches may be as large as the theorems require. The guarantee depends on what the batches are declared to be
+    (`FreshGradient`).
 
     Args:
       data: for example `problems.virtual.VirtualData`.

@@ -70,7 +70,7 @@ def momentum_run(num_steps: int) -> tuple[sympy.Expr, sympy.Expr]:
     """Return the excess risk and the momentum-effect sum for f = u M theta^2/2 in one dimension, both relative to f_1.
 
     Quantities are normalised: M = 1, theta_1 = 1, f_1 = u/2. The noise of step t has variance R alpha u s_t, which
-      equals (G sigma_t/N)^2 because alpha = G^2/(2 R M N^2 f_1).
+    equals (G sigma_t/N)^2 because alpha = G^2/(2 R M N^2 f_1).
     """
     place, average = {0: Integer(1)}, {}  # coefficients: key 0 for the mean, key t for the noise of step t
     effect = Integer(0)

@@ -53,7 +53,7 @@ class Counts:
 
 @contextmanager
 def counting() -> Iterator[Callable[[], Counts]]:
-    """A pretend device, and what was done on it so far."""
+    """Provide a pretend device, and a function that returns the counts so far."""
     found = Counts()
 
     def estimate(gradient: Any, price: Any, num_gradients: torch.Tensor, *others: Any) -> Estimate:

@@ -155,7 +155,7 @@ class Found(NamedTuple):
     kind: str
     name: str
     moved: float
-    says: str  # "enforced", "assumed", "refused"
+    says: str  # "enforced", "assumed" or "refused"
     why: str = ""
 
 

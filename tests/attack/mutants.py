@@ -255,10 +255,10 @@ def tests_of(part: str) -> list[str]:
 
 
 def tested(copy: Path, tests: list[str], limit: float, *before: str) -> tuple[str, float]:
-    """Run tests in a copy of the repository: "" if they pass, else which failed or that time was up; the seconds.
+    """Run tests in a copy of the repository; return "" or the failed test (or a timeout), and the seconds.
 
-    `before` stands between `python -m` and `pytest`. A control that quotes the line which a mutant changed fails at the
-    quotation, whatever the line does: it is left out, and the others go on.
+    `before` is inserted between `python -m` and `pytest`. A control that quotes the mutated line fails because the
+    quotation no longer matches, whatever the line does: such controls are deselected, and the other tests run.
     """
     command = [sys.executable, "-m", *before, "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -276,7 +276,7 @@ def tested(copy: Path, tests: list[str], limit: float, *before: str) -> tuple[st
         first = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
         if not (first and done.returncode == 1 and _QUOTED in done.stdout):
             failed = (first.group(1) if first else "the tests could not begin") if done.returncode else ""
-            # 5: none was left but those that quote it.
+            # pytest's status 5 means that all tests were deselected.
             return ("" if done.returncode == 5 and "--deselect" in command else failed), time.monotonic() - begun
         command += ["--deselect", first.group(1)]
 
@@ -323,9 +323,9 @@ class Coverage:
         return Coverage(functions, seconds)
 
     def quickest(self, mutant: "Mutant", text: str, within: set[str]) -> list[str]:
-        """The tests that run the statement of a mutant, of some files, the quickest first.
+        """Return the tests in these files that run the statement of a mutant, fastest first.
 
-        None of them if an import runs it: then they all do.
+        The list is empty if the statement runs at import, because then every test runs it.
         """
         if not any(isinstance(node, ast.FunctionDef) for node in _around(text, mutant.line)):
             return []
@@ -341,13 +341,13 @@ class Coverage:
 
 
 def _around(text: str, line: int) -> list[ast.stmt]:
-    """The statements that a line belongs to, the largest first."""
+    """Return the statements that contain a line, the largest first."""
     inside = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt))
     return [node for node in inside if node.lineno <= line <= (node.end_lineno or node.lineno)]
 
 
 def _statement(text: str, line: int) -> range:
-    """The lines of the smallest statement that a line belongs to, without its body."""
+    """Return the lines of the smallest statement that contains a line, without its body."""
     smallest = _around(text, line)[-1]
     body = getattr(smallest, "body", None)
     return range(smallest.lineno, (body[0].lineno - 1 if body else smallest.end_lineno or line) + 1)
@@ -355,7 +355,7 @@ def _statement(text: str, line: int) -> range:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A mutant, what killed it ("" if nothing did), and why one that survived changes nothing (written by hand)."""
+    """A mutant, the test that killed it (or ""), and for a survivor the hand-written reason why it changes nothing."""
 
     file: str
     line: int
@@ -369,7 +369,7 @@ class Outcome:
 
 
 def read(table: Path = TABLE) -> list[Outcome]:
-    """The outcomes that are stored."""
+    """Return the stored outcomes."""
     if not table.exists():
         return []
     with table.open(newline="") as file:
@@ -409,7 +409,7 @@ def _with(copies: SimpleQueue[Path], act: Callable[[Path], Any]) -> Any:
 
 
 def copied(place: Path) -> Path:
-    """A copy of what the tests read, in a folder of its own."""
+    """Return a copy, in its own folder, of everything that the tests read."""
     leave = shutil.ignore_patterns(".git", ".venv", "__pycache__", ".pytest_cache", ".cache", ".hypothesis")
     return Path(shutil.copytree(ROOT, place, ignore=leave))
 
@@ -417,13 +417,13 @@ def copied(place: Path) -> Path:
 def attack(
     mutants: list[Mutant], table: Path = TABLE, workers: int = 2, report: Callable[[str], None] = print
 ) -> list[Outcome]:
-    """Judge the mutants that the table does not hold yet, and store each as it comes; all of them in their order.
+    """Judge the mutants that the table lacks, and store each outcome at once; return all outcomes in order.
 
     Raises:
-      RuntimeError: if the tests of a part fail without a mutant.
+      RuntimeError: the tests of a part fail without a mutant.
     """
     known, left = dict[Mutant, Outcome](), list(mutants)
-    for outcome in read(table):  # its line may stand elsewhere by now
+    for outcome in read(table):  # the line may have moved since
         same = [m for m in left if (m.file, m.said, m.new) == (outcome.file, outcome.said, outcome.new)]
         if same:
             nearest = min(same, key=lambda mutant: abs(mutant.line - outcome.line))

@@ -39,7 +39,7 @@ def delta_at(events: "Iterable[Event]", epsilon: float, accountant: "Accountant 
 
     Returns:
       delta, rounded towards more privacy loss: `account(events, delta)` is at most epsilon. The result is 1 where no
-        smaller delta is found, and never below 1e-300.
+      smaller delta is found, and never below 1e-300.
 
     Raises:
       CombinationError, ValueError: as in `account`.

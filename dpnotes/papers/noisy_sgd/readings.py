@@ -79,7 +79,7 @@ def readings(
     For `noisy_sgd` and `noisy_sgd_on_fresh_data`, nothing enforces C, and `runs.guarantees` take the bound C for
     certain. The following arguments do not; each lists its premises and which of them held:
       "theorem 3.3": (epsilon, 2 delta) as printed. The proof conditions on an event of one data set and counts its
-      failure probability once, which does not follow (`COUNTED_ONCE`), so this argument never holds.
+        failure probability once, which does not follow (`COUNTED_ONCE`), so this argument never holds.
       "premises": (epsilon, delta + (1 + e^epsilon) delta), which is all that follows from the premises of that proof
         for each data set separately (claim thm3.3.privacy). It is vacuous where this delta exceeds 1.
       "transcript": (epsilon, delta + failure), if the event concerns the examples of both data sets along the run on

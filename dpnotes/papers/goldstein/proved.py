@@ -59,8 +59,8 @@ def _steps(d: Any, alpha: Any, beta: Any, Phi: Any, L: Any, least_block: Any) ->
     block = np.ceil(np.maximum(np.maximum((7.5 * (L + beta / 6) / beta) ** 2, np.sqrt(d)), least_block))
     move = radius / block
     gap = Phi + L * radius * d / (d + 1)  # claim own.smoothing_error
-    likely = np.maximum(np.log(360 * d * L / beta), 1.0)  # clipping moves the mean by at most 6 d L e^-likely <=
-    # beta/60
+    # Clipping moves the mean by at most 6 d L e^-likely, which is at most beta/60.
+    likely = np.maximum(np.log(360 * d * L / beta), 1.0)
     return {
         "T": block * np.ceil(3 * gap / (move * beta) / block),
         "D": move,

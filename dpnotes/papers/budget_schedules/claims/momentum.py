@@ -394,7 +394,7 @@ early = 2 * gamma ** (T + i) / (gamma * (gamma - beta**2))
 
 
 def exact_influence(step: sympy.Expr) -> sympy.Expr:
-    """The same as `weight`, for symbolic numbers of steps."""
+    """Return the influence that `weight` computes, for symbolic numbers of steps."""
     factor = ((1 - beta) / (1 - beta**k)) ** 2
     return Sum(gamma ** (T - k) * factor * beta ** (2 * (k - step)), (k, step, T))
 

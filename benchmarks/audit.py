@@ -1,10 +1,11 @@
-"""How long audits take: 10,000 runs of training for 100 steps, with the canary and without it.
+"""The time of audits: 10,000 runs of a training of 100 steps with the canary, and 10,000 without it.
 
     python benchmarks/audit.py
 
-The audited code is the library's own: descent on clipped gradients of ten examples in eight dimensions, released with
-Gaussian noise. The attack is the likelihood ratio of all 100 released gradients. The promise is under 30 s on two cores
-for all 20,000 runs and the bound; the exit status is 1 when it is broken, or when the correct code is accused.
+The audited code is the library's own: gradient descent on clipped gradients of ten examples in eight dimensions,
+released with Gaussian noise. The attack is the likelihood ratio of all 100 released gradients. The target is under 30 s
+on two cores for all 20,000 runs and the bound. The exit status is 1 if the target is missed, or if the audit rejects
+the correct code.
 """
 
 import sys

@@ -53,7 +53,7 @@ def steps(oracle: Any, dim: int) -> Callable[[], None]:
 
 
 def one_process() -> bool:
-    """Whether 256 clients keep their promise."""
+    """Return whether 256 clients in one process meet the time target."""
     held = STEPS * BATCH
     inputs = Streams.of("benchmark", ["inputs"]).normal("x", 0, CLIENTS * held * 20).view(-1, 20)
     problem = TwoLayerNetwork(inputs, (inputs[:, 0] > 0).long(), num_hidden=4)
@@ -89,7 +89,7 @@ def messages() -> None:
 
 
 def two_processes() -> bool:
-    """Whether their messages keep their promise."""
+    """Return whether the messages of two processes meet the time target."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

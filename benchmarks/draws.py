@@ -1,10 +1,11 @@
-"""What a draw costs, beside torch.randn, on one thread and on two; and the smallest steps: calls, not numbers.
+"""The time of a random draw, relative to torch.randn, on one thread and on two; and of the smallest steps.
 
     python benchmarks/draws.py            # half a minute
 
-The promises: 10^6 normals take at most 0.8 of torch.randn in float64 on one thread and 0.5 on two, 100 normals at most
-30 microseconds; on one thread a step of descent on two numbers at most 0.4 ms, one of Spider at most 1.2 ms. The
-columns of a line take turns. The exit status is 1 when a promise is broken.
+The targets: drawing 10^6 normals takes at most 0.8 of the time of torch.randn in float64 on one thread, and 0.5 on two;
+drawing 100 normals takes at most 30 microseconds. On one thread, a descent step on two numbers takes at most 0.4 ms,
+a Spider step at most 1.2 ms: here the overhead of the calls dominates. The columns of a line are timed in turn. The
+exit status is 1 if a target is missed.
 """
 
 import itertools

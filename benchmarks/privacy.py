@@ -1,13 +1,13 @@
-"""What privacy costs: a step of the tree against drawing its noise, its memory, and how long accountants take.
+"""The cost of privacy: time and memory of a tree step relative to drawing its noise, and the time of accountants.
 
     python benchmarks/privacy.py              # half a minute on one core
     python benchmarks/privacy.py --million    # also a tree of a million steps, one by one: ten to twenty minutes
 
-The promises: a step of the tree takes at most 1.3 times as long as the reference takes to draw one Gaussian vector of
-10,000 numbers, 1.1 times of 1,000,000 (the fused kernel takes a tenth of that: beside it a step is what it reads and
-writes), draws exactly one vector, and holds at most floor(log2 T) + 2; 1,000 distinct levels are
-accounted for in under a millisecond in closed form and in under ten seconds if batches are sampled, and at once the
-second time. The exit status is 1 when one is broken.
+The targets: a tree step takes at most 1.3 times as long as the reference kernel needs to draw one Gaussian vector of
+10,000 numbers, and 1.1 times for 1,000,000 numbers (the fused kernel draws ten times as fast, so that with it a step
+costs mainly reads and writes). A step draws exactly one vector, and the tree holds at most floor(log2 T) + 2 vectors.
+Accounting for 1,000 distinct noise levels takes under a millisecond in closed form, under ten seconds for sampled
+batches, and no noticeable time when repeated. The exit status is 1 if a target is missed.
 """
 
 import statistics

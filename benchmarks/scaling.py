@@ -1,12 +1,13 @@
-"""How time grows with runs, dimension, examples, steps, clients, products and levels: exponents with their intervals.
+"""The growth of time with runs, dimension, examples, steps, clients, products and levels: exponents with intervals.
 
     python benchmarks/scaling.py            # two minutes
     python benchmarks/scaling.py --write    # also stores docs/scaling.json and docs/scaling.png, on an idle machine
 
-The sizes of a line take turns, round by round; each round has an exponent, the slope of ln(time) in ln(size). Told are
-the median over rounds and the interval that holds 95% of them. What mathematics fixes is tested on counts
-(tests/test_degrees.py); here is to be seen what a machine makes of it: below the exponent of the counts where a call's
-fixed cost still matters, above it where something does not fit into a cache.
+The sizes of a line are timed in turn, in rounds. Each round gives an exponent, the slope of ln(time) against ln(size);
+the output is the median over rounds and the interval that contains 95% of them. The exponents that follow from
+mathematics are tested on counts (tests/test_degrees.py). The times measured here show the machine's behaviour: a
+smaller exponent than that of the counts where the fixed cost of a call still matters, a larger one where data no longer
+fit into a cache.
 """
 
 import argparse

@@ -1,10 +1,11 @@
-"""How long theory takes: one balance over one linear program in floats, and every claim.
+"""The time of the theory: an exact balance relative to a linear program in floats, and all claims.
 
     python benchmarks/theory.py
 
 The exact balance finds all vertices for all values of the kept symbols at once; the linear program finds the optimum at
-one point. Both are timed in turn on the same random instances (ten terms, three tuned symbols). The promises are half a
-second a balance, a second a claim and a minute for all claims on one core; the exit status is 1 when one is broken.
+one point. Both are timed in turn on the same random instances (ten terms, three tuned symbols). On one core, the
+targets are half a second per balance, a second per claim and a minute for all claims; the exit status is 1 if one is
+missed.
 """
 
 import random

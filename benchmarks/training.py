@@ -166,7 +166,7 @@ def opacus(task: Task, mode: str) -> Callable[[], None]:
 
 
 def columns(task: Task, runs: int) -> dict[str, tuple[Callable[[], Callable[[], None]], int]]:
-    """What makes a step of each column, and how many runs that takes a step of; the first is the floor."""
+    """Return each column's factory of a training step and its number of runs per step; the first is the baseline."""
     return {
         "plain torch SGD, not private": (lambda: plain(task), 1),
         f"dpnotes, {runs} run(s) a chunk": (lambda: ours(task, runs), runs),

@@ -1,9 +1,9 @@
-"""How long a slider takes: kernel time from setting its value to the traits written, over a bare Agg redraw.
+"""The time of a slider: kernel time from setting its value to writing the traits, relative to a bare Agg redraw.
 
     python benchmarks/widget.py
 
-Both are timed in turn in one run, on the same figure. The promise is a ratio of at most 2 (a bare redraw takes about
-25 ms); the exit status is 1 when it is broken.
+Both are timed in turn in one run, on the same figure. The target is a ratio of at most 2 (a bare redraw takes about 25
+ms); the exit status is 1 if it is missed.
 """
 
 import statistics

@@ -1,4 +1,4 @@
-"""What stands in for a mechanism or for streams, so that a test sees what an oracle does with them."""
+"""Stand-ins for a mechanism and for streams, with which a test observes an oracle's use of them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,7 @@ from dpnotes.random.streams import Streams
 
 @dataclass
 class Spy:
-    """A mechanism that shows what it was asked to release; it costs what Gaussian noise does, whatever releases."""
+    """A mechanism that records the requested releases; its cost is that of Gaussian noise."""
 
     releasing: Mechanism = Gaussian()
     purpose: str = "spy"
@@ -33,7 +33,7 @@ class Spy:
 
 @dataclass(frozen=True)
 class Wrapped:
-    """A mechanism around another one, with everything that `core.Mechanism` asks for."""
+    """A wrapper around another mechanism, with all attributes that `core.Mechanism` requires."""
 
     inner: Any
     purpose: str = "wrapped"
@@ -49,7 +49,7 @@ class Wrapped:
 
 
 class UnitDraws:
-    """Streams of equal keys whose run 0 has no noise, and run r the r-th number that a release draws, at a scale."""
+    """Streams of equal keys in which run 0 draws no noise, and run r only the r-th number of a release, scaled."""
 
     def __init__(self, streams: Streams, purpose: str, scale: float = 1.0) -> None:
         self.inner, self.purpose, self.scale = streams, purpose, scale

@@ -1,9 +1,9 @@
-"""What cannot be meant is refused by name: every number of every public callable, found by inspection.
+"""Invalid numbers are refused by name, for every number of every public callable, found by inspection.
 
-A callable is called as in its example with one argument replaced: by NaN, infinities, -0.0, 0, a negative number, a
-truth value, a text, a whole number no computer has, None and tensors. What comes back is one line that names the
-argument and its value, or, where the number may be in its domain, a result without a NaN. A new public callable with a
-number among its arguments and without an example fails.
+A callable is called as in its example, with one argument replaced: by NaN, infinities, -0.0, 0, a negative number, a
+bool, a string, an integer beyond any computer's, None and tensors. The result must be a one-line error that names the
+argument and its value, or, if the value may be valid, an answer without NaN. A new public callable that takes a
+number and has no example fails this test.
 """
 
 import dataclasses
@@ -800,7 +800,7 @@ MEANT: dict[str, dict[str, tuple[float, ...]]] = {
 
 
 def refused(name: str, argument: str, annotation: str) -> list[Any]:
-    """What an argument that is a number never is."""
+    """Return values that are never valid for a numeric argument."""
     values: list[Any] = [math.nan, math.inf, -math.inf, True, "1"]
     values.append(torch.full((2,), math.nan) if "Tensor" in annotation else torch.ones(50))
     if not re.search(r"\bNone\b", annotation):
@@ -816,7 +816,7 @@ def refused(name: str, argument: str, annotation: str) -> list[Any]:
 
 
 def is_named(message: str, argument: str, value: Any) -> bool:
-    """Whether it is one line that says the argument and its value (of a tensor, what is wrong with it)."""
+    """Return whether a message is one line with the argument and its value (for a tensor, its fault)."""
     says = {repr(value)[:10], f"{value:g}"} if isinstance(value, float) else {repr(value)[:10]}
     said = isinstance(value, Tensor) or any(one in message for one in says)
     return said and "\n" not in message and re.search(rf"\b{argument}\b", message) is not None
@@ -832,7 +832,7 @@ def test_the_example_works(name: str):
 
 
 def wrong_answer(name: str, argument: str, value: Any) -> str | None:
-    """What is wrong with how a call with this value is refused."""
+    """Return the fault in the refusal of a call with this value, or None."""
     try:
         call(name, {**example(name), argument: value})
         message = "was taken"
@@ -846,7 +846,7 @@ def wrong_answer(name: str, argument: str, value: Any) -> str | None:
 
 
 def found_nan(result: Any) -> bool:
-    """Whether a result holds a NaN somewhere."""
+    """Return whether a result contains a NaN."""
     if isinstance(result, float):
         return math.isnan(result)
     if isinstance(result, Tensor):

@@ -31,7 +31,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
 def build(source: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """What `make book` runs, into `folder`."""
+    """Run the command of `make book`, with output into `folder`."""
     (line,) = re.findall(r"-m sphinx (.*) \. build/book$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     places = {"docs/book": str(ROOT / "docs/book"), ".cache/book": str(folder / "cache")}
     options = [places.get(option, option) for option in line.split()]

@@ -1,4 +1,4 @@
-"""How work grows with sizes: exponents that mathematics fixes, of counts and not of seconds."""
+"""The growth of work with problem sizes: exponents that mathematics determines, from counts rather than seconds."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,6 +1,7 @@
-"""What runs on a CPU runs on a GPU and gives the same numbers there, as far as a pretend GPU can tell.
+"""Everything that runs on a CPU runs on a GPU with the same numbers, as far as a pretend GPU can tell.
 
-Oracles, methods, front doors and experiments are found through the package: a new one is covered, or is missed here.
+Oracles, methods, public algorithms and experiments are found in the package; a new one without a case fails a test
+here.
 """
 
 import functools
@@ -85,7 +86,7 @@ RUNS, NUM_EXAMPLES = 3, 12
 
 # ---------------------------------------------------------------- the same numbers
 def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """What a result is made of, by name; of prices what was charged: a device finds out late that runs have ended."""
+    """Yield the parts of a result by name; of a price only charged parts: a device learns late that runs ended."""
     if isinstance(value, Ledger):
         value = [price for price in value.prices if bool(price.charged.any())]
     if isinstance(value, Price):
@@ -313,7 +314,7 @@ class Dear(Gaussian):
 
 def test_a_release_that_costs_more_than_was_said_has_no_answer_before_it_is_refused() -> None:
     def asked(mechanism: Mechanism) -> list[float]:
-        """How long the answers of the runs are."""
+        """Return the norm of each run's answer."""
         oracle = replace(ORACLES["clipped"]("cuda"), mechanism=mechanism)
         x, streams = start(oracle.problem.dim, "cuda")
         every = torch.ones(len(x), dtype=torch.bool, device="cuda")

@@ -1,4 +1,4 @@
-"""What must not grow: counted in calls, objects and bytes, never in seconds."""
+"""Limits on growth, counted in calls, objects and bytes, never in seconds."""
 
 import re
 from dataclasses import dataclass

@@ -1,11 +1,12 @@
-"""What a step and a cell cost on a GPU: counted, stored, and never more.
+"""The cost of a step and of a cell on a GPU: counted, stored, and not allowed to grow.
 
     python tests/test_launches.py        # writes tests/launches.csv; a number that rises needs a reason in the commit
 
-Kernels launched, waits of the host, gradients of single examples, numbers drawn, bytes that kernels read and write.
-Counted on a pretend device. Launches and waits of a step do not depend on sizes but for a network's, whose layers take
-norms by inner products or written out, whichever is less work: the ConvNet is counted at the paper's width, too. Draws
-are the reference's here, as Triton has no pretend device; its kernel is one launch a draw.
+The counts are: kernel launches, waits of the host, gradients of single examples, numbers drawn, and bytes that kernels
+read and write, all on a pretend device. Launches and waits of a step do not depend on sizes, except for a network,
+whose layers compute norms by inner products or explicitly, whichever is less work; so the ConvNet is also counted at
+the paper's width. Draws use the reference here, because Triton has no pretend device; its kernel is one launch per
+draw.
 """
 
 import csv
@@ -55,7 +56,7 @@ MAY_WAIT = ("Poisson", "data set", "Tree", "little budget")
 def stepping(
     method: Any, make: Callable[[str], Any], dim: int, dtype: torch.dtype = torch.float64, runs: int = RUNS
 ) -> Callable[[], Counts]:
-    """What a step does, of steps after the second."""
+    """Return the counts of a step after the second."""
 
     def count() -> Counts:
         with counting() as so_far:
@@ -73,9 +74,9 @@ def stepping(
 
 
 def computing(name: str) -> Counts:
-    """What a cell of each kind of an experiment does together, at the sizes of `test_device.SMALLER`.
+    """Return the counts of one cell of each kind of an experiment together, at the sizes of `test_device.SMALLER`.
 
-    The second time: what a process keeps, such as a data set's components, is there.
+    The counts are for the second call, when the process has cached values such as a data set's components.
     """
     spec, cells = some_cells(EXPERIMENTS[name])
     with counting() as so_far:

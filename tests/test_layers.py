@@ -1,4 +1,4 @@
-"""Who may import whom: DESIGN's table as a test, over the syntax trees of all modules."""
+"""The allowed imports between layers: DESIGN's table as a test, over the syntax trees of all modules."""
 
 import ast
 import subprocess
@@ -52,12 +52,12 @@ def imports(source: str, module: str) -> Iterator[str]:
 
 
 def is_of_claims(module: str) -> bool:
-    """Whether a module belongs to the claims of a paper."""
+    """Return whether a module belongs to the claims of a paper."""
     return module.split(".")[1:4:2] == ["papers", "claims"]
 
 
 def violations(source: str, module: str) -> list[str]:
-    """What a module of ours imports although its layer may not."""
+    """Return the imports of a module that its layer does not allow."""
     layer = module.split(".")[1]
     found = []
     for name in imports(source, module):

@@ -18,7 +18,7 @@ Program = Callable[[Tensor], Any]
 
 
 def run(program: Program, x: Tensor) -> tuple[Any, PretendCuda]:
-    """What a program gives on the device, back on the host, and what was counted on its way."""
+    """Run a program on the device; return its result on the host, and the device with its counts."""
     with PretendCuda(__file__) as device:
         argument = x.to("cuda")
         device.reset()
@@ -203,7 +203,7 @@ def draws_by_logarithms(x: Tensor) -> Tensor:
 
 
 def faults(step: Program) -> list[str]:
-    """What is wrong with a step that should not wait, and should give the same bits on every device."""
+    """Return the faults of a step that should not wait, and should give the same bits on every device."""
     x = torch.arange(1.0, 41.0)
     try:
         result, device = run(step, x)

@@ -279,3 +279,29 @@ def test_control_an_undocumented_function_is_seen():
     source = 'def f():\n    """Half."""\n\nclass A:\n    x = 1\n\ndef _private(): ...\n'
     assert list(undocumented(source, examples=False)) == ["A has no docstring"]
     assert list(undocumented(source, examples=True)) == ["f has no example", "A has no docstring"]
+
+
+# ---------------------------------------------------------------- the first words of docstrings
+def riddles(source: str) -> Iterator[str]:
+    """Yield the first lines of docstrings that begin with a question word, and so name neither a thing nor an act."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = (ast.get_docstring(node) or "").partition("\n")[0]
+            if re.match(r"((The )?[Ww]hat|Whether|Who|How|Which|That)\b", first):
+                yield f"{getattr(node, 'name', 'the module')}: {first}"
+
+
+def test_no_docstring_begins_with_a_question_word():
+    found = []
+    for path in sorted((ROOT / "dpnotes").rglob("*.py")):
+        if "experiments" not in path.relative_to(ROOT).parts:  # those of experiments are not rewritten yet
+            found += [f"{path.relative_to(ROOT)}, {line}" for line in riddles(path.read_text())]
+    assert not found, "\n".join(found)
+
+
+def test_control_a_docstring_that_begins_with_a_question_word_is_seen():
+    source = (
+        '"""Whose it is."""\n\nclass A:\n    """The what of A."""\n\n    def f(self):\n        """That it holds."""\n'
+    )
+    assert list(riddles(source)) == ["A: The what of A.", "f: That it holds."]
+    assert not list(riddles('def f():\n    """Return how far and what it moved."""\n'))

@@ -96,7 +96,7 @@ def test_control_another_result_decision_rule_or_tolerance_is_seen(monkeypatch: 
 
 # ---------------------------------------------------------------- what was spent, and what that is worth
 def nothing_spent(manifest: dict[str, Any]) -> bool:
-    """Whether the manifest records no privacy event with a positive cost and a relation."""
+    """Return whether the manifest records no privacy event with a positive cost and a relation."""
     return not any(event.get("rho", 0) > 0 and event.get("relation") for event in manifest["spent"])
 
 
@@ -174,7 +174,7 @@ def test_control_an_altered_epsilon_is_caught(experiment: str, name: str, factor
 
 # ---------------------------------------------------------------- it agrees
 def disagreements(results: list[Result], seed: str, seconds: float) -> tuple[int, list[str]]:
-    """How many cells were run again, and every difference."""
+    """Return the number of cells that were run again, and every difference."""
     outcomes = list[Outcome]()
     with Children() as children:
         for sample in draw(results, seed, seconds):

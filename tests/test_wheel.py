@@ -23,7 +23,7 @@ NOTEBOOK = "01_budget_schedules.ipynb"  # shows stored results
 
 
 def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str:
-    """What a program prints, without anything of the repository in its environment."""
+    """Return the output of a program that has nothing of the repository in its environment."""
     hidden = {"PYTHONPATH", "DPNOTES_RESULTS", "VIRTUAL_ENV"}
     kept = {name: value for name, value in environment().items() if name not in hidden}
     done = subprocess.run([*map(str, command)], cwd=cwd, env=kept | variables, capture_output=True, text=True)
@@ -33,7 +33,7 @@ def run(*command: str | Path, cwd: Path, code: int = 0, **variables: str) -> str
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a wheel is built from, apart from the repository: building leaves folders behind."""
+    """Copy the sources of a wheel out of the repository, because building leaves folders behind."""
     folder = tmp_path_factory.mktemp("source")
     for name in ("dpnotes", "notebooks", "docs"):
         ignored = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")

@@ -200,7 +200,7 @@ def contents(name: str, module: ModuleType) -> Iterator[str]:
 
 
 def docstring(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
-    """What autodoc reads, before napoleon finds the sections in it."""
+    """Convert a docstring to the text that autodoc reads, before napoleon finds the sections in it."""
     lines[:] = restructured(lines)
     if isinstance(thing, ModuleType):
         lines += contents(name, thing)

@@ -1,4 +1,4 @@
-"""What is done on a GPU that is lent: rehearsed on the pretend one, killed and gone on with; what is refused."""
+"""The command `dpnotes gpu` for a borrowed GPU: rehearsal on the pretend GPU, restart after a kill, refusals."""
 
 import time
 from dataclasses import replace

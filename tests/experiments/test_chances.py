@@ -78,7 +78,7 @@ def test_what_is_wrong_is_named():
 
 
 def is_judged(experiment: Experiment, spec: Spec) -> bool:
-    """Whether there are cells, and a rule that says when each verdict is reached."""
+    """Return whether the experiment has cells, and a rule that says when each verdict is reached."""
     rule = spec["decision_rule"].lower()
     outcomes = (r"(?<!not )\breproduced\b", r"\bnot reproduced if\b", r"\bundecided\b")
     return all(re.search(outcome, rule) for outcome in outcomes) and bool(experiment.cells(spec))

@@ -431,7 +431,7 @@ def test_what_saves_time_changes_no_interval(monkeypatch: pytest.MonkeyPatch, fa
 
 # ---------------------------------------------------------------- against Kuczynski and Wozniakowski
 def kuczynski_wozniakowski(dim: int, num_products: int, failure_probability: float) -> float:
-    """How far Lanczos' extreme Ritz value is from the eigenvalue at most, in units of the spectrum's spread, a priori.
+    """Return an a priori bound on the error of Lanczos' extreme Ritz value, in units of the spectrum's spread.
 
     "Estimating the largest eigenvalue by the power and Lanczos algorithms with a random start", SIAM J. Matrix Anal.
     Appl. 13(4), 1992, doi:10.1137/0613066.

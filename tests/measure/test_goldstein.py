@@ -91,7 +91,7 @@ def test_the_hull_of_many_around_the_origin_reaches_it():
 
 
 def test_bounds_hold_at_elements_that_are_not_the_shortest(monkeypatch: pytest.MonkeyPatch):
-    """What is found when the programme does not converge is an interval, and not a wrong number."""
+    """If the programme does not converge, the result is an interval that contains the exact value."""
     gradients = normal("mean", 12, 8) + torch.linspace(0, 1, 8, dtype=torch.float64) + 1
     exact = minimum_norm(gradients)
 

@@ -168,7 +168,7 @@ def _default_dtype():
 
 
 def cells_of(name: str, *starts: str) -> dict[str, Any]:
-    """What a notebook's imports, and then the cells that start so, define."""
+    """Run a notebook's imports and the cells that start with these texts; return the names they define."""
     sources = [cell.source for cell in nbformat.read(FOLDER / name, as_version=4).cells if cell.cell_type == "code"]
     defined: dict[str, Any] = {}
     exec(sources[0].partition("\nclaims = ")[0], defined)
@@ -247,7 +247,7 @@ INCREMENTS = {
 
 @pytest.fixture(scope="module")
 def goldstein_exercises() -> dict[str, Any]:
-    """What the cells of goldstein's exercises define, and what they use from above."""
+    """Return the names that the cells of goldstein's exercises define, and those they need from earlier cells."""
     return cells_of("05_goldstein.ipynb", "from dpnotes.oracles.smoothed import", "def _asked")
 
 
@@ -285,7 +285,7 @@ ROUNDS = {
 
 @pytest.fixture(scope="module")
 def clients_exercises() -> dict[str, Any]:
-    """What the cells of the clients' exercises define, and what they use from above."""
+    """Return the names that the cells of the clients' exercises define, and those they need from earlier cells."""
     starts = ("DATA =", "def epsilon_against", "COUNTS =", "def _messages_mistake")
     return cells_of("04b_clients.ipynb", *starts)
 
@@ -320,7 +320,7 @@ def test_the_questions_of_the_clients_are_sound(clients_exercises):
 
 @pytest.fixture(scope="module")
 def escape_exercises() -> dict[str, Any]:
-    """What the cells of the exercises of drift escape define."""
+    """Return the names that the cells of the exercises on drift escape define."""
     return cells_of("04_drift_escape.ipynb", "def _attempts_mistake")
 
 

@@ -19,7 +19,7 @@ LEVEL = 1e-3  # of every statistical test here; seeds are fixed
 
 
 def sets(scheme: Sampling, num_examples: int, runs: int = 6000, call: int = 0, draws=draw) -> Counter[tuple[int, ...]]:
-    """How often each set of examples was drawn, by runs of other keys."""
+    """Count the draws of each set of examples, over runs with different keys."""
     calls = torch.full((runs,), call)
     sample = draws(scheme, num_examples, Streams.of("sets", range(runs)), "test", calls)
     rows = zip(sample.examples.tolist(), sample.present.tolist(), strict=True)
@@ -91,7 +91,7 @@ def test_batches_of_calls_and_of_runs_are_independent(scheme, other):
 
 
 def member(sample: module.DrawnBatch) -> Tensor:
-    """Whether example 0 is in the batch."""
+    """Return for each run whether example 0 is in the batch."""
     assert sample.examples is not None
     return ((sample.examples == 0) & sample.present).any(1).long()
 

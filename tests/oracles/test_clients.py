@@ -77,14 +77,14 @@ class Thread:
 
 
 def together(size: int, work: Callable[[Any], Any]) -> list[Any]:
-    """What each of so many processes makes of its work."""
+    """Run `work` in `size` pretend processes; return their results."""
     meeting, table = threading.Barrier(size), [None] * size
     with ThreadPoolExecutor(size) as pool:
         return [*pool.map(work, [Thread(rank, meeting, table) for rank in range(size)])]
 
 
 def summed(rows: list[Tensor], size: int, num_processes: int) -> list[tuple[Tensor, Tensor]]:
-    """What each of these processes makes of the rows `(runs, dim)` of all clients."""
+    """Return each pretend process's sum of the rows `(runs, dim)` of all clients."""
 
     def work(processes: Any) -> tuple[Tensor, Tensor]:
         blocks = Blocks(len(rows), size, processes)

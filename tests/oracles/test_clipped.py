@@ -78,7 +78,7 @@ TO_ZERO_OUT: dict[str, Any] = {
 @pytest.mark.parametrize("name", TO_ZERO_OUT)
 def test_no_weight_is_rounded_up_from_next_to_nothing(name, monkeypatch):
     def moved() -> float:
-        """How far one example of gradient 3.3e38 moves the mean, over what is claimed."""
+        """Return how far one example with a gradient of 3.3e38 moves the mean, in units of the claimed sensitivity."""
         x, streams, means = torch.zeros(1, 1025), Streams.of(0, ["run"]), []
         for examples in (FAR, torch.zeros_like(FAR)):
             oracle = TO_ZERO_OUT[name](linear(examples))

@@ -80,7 +80,7 @@ def every(runs: int) -> Tensor:
 
 
 def answer(oracle: Any, runs: int = 200) -> Request:
-    """What one estimate of many runs, each with a batch of its own, is asked to release."""
+    """Return the release that one estimate requests, for many runs with different batches."""
     spy = Spy()
     oracle = replace(oracle, mechanism=spy)
     x = torch.zeros(runs, 3, dtype=torch.float64)

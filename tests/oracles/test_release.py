@@ -238,7 +238,7 @@ Held = tuple[Any, Any, Streams, list[int]]  # a state, its oracle, its streams a
 
 
 def something_done(choose: random.Random, method: Descent, pool: list[Held]) -> Held:
-    """What comes of a step, a few steps, a copy, a new meter, a mixture with another state, or some of the runs."""
+    """Do one random thing: a step, some steps, a copy, a new meter, a mix with another state, or a subset of runs."""
     state, oracle, streams, rows = choose.choice(pool)
     other = choose.choice([other for other, _, _, runs in pool if runs == rows])
     index = torch.tensor(sorted(choose.sample(range(len(rows)), choose.randint(1, len(rows)))))
@@ -257,7 +257,7 @@ def something_done(choose: random.Random, method: Descent, pool: list[Held]) -> 
 
 
 def drawn_twice(trial: int) -> bool:
-    """Whether any noise is drawn twice by who does 25 things at random to states: step, drive, copy, part, mix."""
+    """Return whether noise is drawn twice in 25 random operations on states: step, drive, copy, subset, mix."""
     choose, drawn = random.Random(trial), Counter[tuple[int, int]]()
 
     class Counting(Gaussian):

@@ -77,7 +77,7 @@ def estimates(problem: Any, x: Tensor, previous: Tensor | None = None, runs: int
 
 
 def off(found: Tensor, mean: Tensor, covariance: Tensor) -> float:
-    """How far mean and covariance are from what they should be, in standard errors of them."""
+    """Return the largest error of the mean and the covariance, in standard errors."""
     rows = len(found)
     of_mean = (found.mean(0) - mean).abs() / (found.std(0) / rows**0.5)
     products = (found - mean)[:, :, None] * (found - mean)[:, None]
@@ -92,7 +92,7 @@ def of_losses(a: Tensor, m: int) -> tuple[Tensor, Tensor]:
 
 
 def ball_for_sphere(normal: Tensor, radius: Tensor) -> Tensor:
-    """What line 12 of Algorithm 3 says, in the unit ball."""
+    """Return points as printed in line 12 of Algorithm 3: uniform in the unit ball."""
     points = normal / normal.norm(dim=-1, keepdim=True)
     radii = torch.rand(points[..., :1].shape, generator=torch.Generator().manual_seed(0)).double()
     return radius * points * radii ** (1 / DIM)

@@ -409,7 +409,7 @@ class Counting:
 
 
 def places_of(spider: Any, total: int = 60) -> tuple[list[int], list[int]]:
-    """Which places of the order each release used, of a run that goes on until its data are exhausted."""
+    """Return the positions in the order of examples that each release used, until the data are exhausted."""
     used: list[int] = []
 
     @dataclass

@@ -1,4 +1,4 @@
-"""What `dpnotes calc` reaches: every calculator by name, without algebra; numbers that had been private functions."""
+"""The calculators behind `dpnotes calc`: all reachable by name and without algebra, with the values they had before."""
 
 import json
 import math

@@ -1,7 +1,7 @@
-"""What holds for the claims of all papers. Expected verdicts stand in expected_verdicts.csv, and nowhere else.
+"""Tests of the claims of all papers. The expected verdicts stand in expected_verdicts.csv and nowhere else.
 
-Most tests here take verdicts through the cache of `dpnotes.theory.cache`, whose key is the source of engine and claims
-(../theory/test_cache.py holds it to that); those about another process, and those of the slow suite, check anew.
+Most tests here read verdicts from the cache of `dpnotes.theory.cache`, whose key is the source of the engine and the
+claims (../theory/test_cache.py tests the key). The tests about another process, and the slow suite, check anew.
 """
 
 import ast
@@ -211,7 +211,7 @@ def test_a_statement_replaced_by_true_or_by_its_neighbours_has_another_verdict(p
 
 
 def equal(statement: Statement, theirs: tuple) -> bool:
-    """Whether two claims print the same formulas in different forms, by the definitions of the first."""
+    """Return whether two claims print the same formulas in different forms, under the definitions of the first."""
     where = getattr(statement, "where", {})
     pairs = zip(statement.printed, theirs, strict=True)
     return all(Identity(_X, ours, other, where=where).verdict().confirms for ours, other in pairs)
@@ -364,7 +364,7 @@ def test_a_rate_is_restated_exactly_where_nothing_is_balanced(paper: str):
 
 
 def same_sides(rate: Rate) -> bool:
-    """Whether a rate has nothing to tune, and its terms' products of powers are the printed ones."""
+    """Return whether a rate has no tuned parameter and its terms equal the printed products of powers."""
     sides = []
     for group in ([rate.value], rate.terms.values()):
         total = sympy.expand(sympy.Add(*group).subs(dict.fromkeys(rate.normalised, 1)), power_base=True)
@@ -416,7 +416,7 @@ def test_the_page_of_errata_is_current():
 
 
 def counts() -> str:
-    """What README says of all claims, from the verdicts."""
+    """Return README's sentence about the number of claims with each verdict."""
     kinds = Counter(verdict.kind for paper in papers.PAPERS for verdict in verdicts(paper).values())
     severities = Counter(claim.erratum.severity for claim in papers.claims() if claim.erratum)
     confirmed = sum(kinds[kind] for kind in CONFIRMING)

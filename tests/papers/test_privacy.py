@@ -66,7 +66,7 @@ class Draw:
 
     @property
     def privacy(self) -> dict[str, float]:
-        """What is asked for."""
+        """The target epsilon and delta of the draw."""
         return {"epsilon": self.epsilon, "delta": self.delta}
 
 
@@ -76,7 +76,7 @@ def once(noise_multiplier: float) -> Releases:
 
 
 def on_a_tree(noise_multiplier: float, num_leaves: float) -> Releases:
-    """What the worst-placed example of a tree pays."""
+    """Return the cost of the worst-placed example of a tree."""
     return once(math.sqrt(0.5 / Tree(math.ceil(num_leaves)).max_cost(noise_multiplier)))
 
 
@@ -158,7 +158,7 @@ def drift_escape_practical(draw: Draw) -> Releases:
 
 
 def drift_escape_clients(draw: Draw) -> Releases:
-    """What each client sends, whatever the number of clients."""
+    """Return the messages of each client, for any number of clients."""
     escape = drift_escape.practical_escape(
         draw.between(1e-3, 0.3), smoothness=draw.between(1, 3), hessian_lipschitz=draw.between(0.3, 1), risk_range=1.0
     )
@@ -169,7 +169,7 @@ def drift_escape_clients(draw: Draw) -> Releases:
 
 
 def drift_escape_selection(draw: Draw) -> Releases:
-    """What each client sends of all models, whatever its number of examples."""
+    """Return the messages of each client about all models, for any number of examples."""
     bounds = {name: draw.between(0.3, 3) for name in ("gradient_bound", "smoothness", "hessian_lipschitz")}
     sizes = tuple(draw.whole(1, 1e6) for _ in range(draw.whole(1, 5)))
     dim, models = draw.whole(1, 1e3), draw.whole(1, 1e4)
@@ -178,7 +178,7 @@ def drift_escape_selection(draw: Draw) -> Releases:
 
 
 def drift_escape_baseline(draw: Draw) -> Releases:
-    """What a client of distributed DP-SGD sends; one of them, as all have as many examples."""
+    """Return the messages of one client of distributed DP-SGD; all clients have equally many examples."""
     size, steps, bound = draw.whole(1, 50), draw.whole(1, 20), draw.between(0.1, 10)
     problem = Quadratic.sample(torch.tensor([1.0]), num_examples=size, spread=1.0, seed=0)
     runs = distributed_noisy_sgd(
@@ -391,7 +391,7 @@ def asked_for_privacy(paper: str) -> Iterator[str]:
 
 
 def unknown(paper: str) -> set[str]:
-    """Those without a case, and without a reason for none."""
+    """Return the functions that have neither a case nor a reason for having none."""
     reasons = {name.split(".", 1)[1] for name in NO_CASE if name.startswith(f"{paper}.")}
     return set(asked_for_privacy(paper)) - CASES[paper].keys() - reasons
 

@@ -129,7 +129,7 @@ def virtual() -> Callable[..., Tensor]:
 
 # ---------------------------------------------------------------- paths
 def walked(steps: Iterator[Any], *names: str, **also: Callable[[Any], Any]) -> Iterator[Record]:
-    """What a reference's steps say under these names, and its value."""
+    """Yield the fields with these names of a reference's steps, and finally its return value."""
     while True:
         try:
             step = next(steps)
@@ -167,7 +167,7 @@ def point(state: Any, estimate: Any) -> Tensor:
 
 
 def apart(one: Any, other: Any) -> float:
-    """How far two numbers or vectors are apart; infinite if they are something else, and not the same."""
+    """Return the distance of two numbers or vectors; for other values 0 if they are equal, else infinity."""
     if isinstance(one, Tensor | float) or isinstance(other, Tensor | float):
         one, other = torch.as_tensor(one, dtype=torch.float64), torch.as_tensor(other, dtype=torch.float64)
         if one.shape != other.shape:
@@ -1222,7 +1222,7 @@ def mutated(module: ModuleType, mutant: Mutant) -> ModuleType:
 
 
 def is_noticed(module: ModuleType, function: str, mutant: Mutant) -> bool:
-    """Whether a path of the library, or what a printed line does, is another one."""
+    """Return whether a mutant changes a path that is compared with the library, or the effect of a printed line."""
     broken = mutated(module, mutant)
     for name, case in CASES.items():
         if case.module is module and function in case.functions:

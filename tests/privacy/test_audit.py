@@ -296,7 +296,7 @@ def gaussian_scores(audits: int, runs: int, included: bool, seed: str) -> Tensor
 
 
 def exceedances(audits: int, runs: int, false_runs: int, seed: str) -> dict[str, int]:
-    """How often each kind of audit of the correct mechanism exceeds its true epsilon."""
+    """Count how often each kind of audit of the correct mechanism exceeds its true epsilon."""
     found: dict[str, int] = dict.fromkeys((*HONEST, "no interval", "ten times the level", "chosen on the same"), 0)
     chunk = 100
     for first in range(0, audits, chunk):
@@ -452,7 +452,7 @@ def problem(included: bool) -> CustomProblem:
 
 
 def clipped_means(x: Tensor) -> tuple[Tensor, Tensor]:
-    """What the attacker computes by itself: the mean of clipped gradients without the canary, and with it."""
+    """Return the attacker's own computation: the mean of clipped gradients without the canary, and with it."""
     each = x[:, None] - examples()
     each = each / (each.norm(dim=2, keepdim=True) / CLIP).clamp_min(1) / NUM_EXAMPLES
     return each[:, :-1].sum(1), each.sum(1)

@@ -58,7 +58,7 @@ def test_the_noise_is_wider_by_what_rounding_adds(monkeypatch: pytest.MonkeyPatc
 
 
 class TestWithOpenDP:
-    """What needs the extra `exact`."""
+    """Tests that need the extra `exact`."""
 
     @pytest.fixture(autouse=True)
     def _opendp(self):

@@ -75,7 +75,7 @@ def test_exhibit_b_the_audit_exceeds_the_claim_exactly_when_it_is_broken(exhibit
 
 
 def event_rate(exhibit: Exhibit, pair_broken: bool, code_broken: bool, included: bool, runs: int = 20_000) -> float:
-    """How often what one variant samples scores above the middle of what the other's (or its own) densities say."""
+    """Return the rate at which samples of one variant score above the middle of the other's (or its own) densities."""
     pair = exhibit.pair(pair_broken)
     release = exhibit.broken if code_broken else exhibit.correct
     streams = Streams.of("rates", [f"{exhibit.name} {code_broken} {included}"])

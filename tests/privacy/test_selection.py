@@ -77,7 +77,7 @@ def run(mechanism: AboveThreshold, values: list[float], runs: int, seed: int = 0
 
 
 def probability(values: list[float], epsilon: float, question_scale: float, threshold_scale: float = 2.0) -> float:
-    """That all but the last question are answered no and the last one yes, for threshold 0 and sensitivity 1."""
+    """Return the probability that only the last question is answered yes, for threshold 0 and sensitivity 1."""
     noise, nu = stats.laplace(scale=threshold_scale / epsilon), stats.laplace(scale=question_scale / epsilon)
     *no, yes = values
     nodes, weights = np.polynomial.legendre.leggauss(60)  # between kinks the integrand is smooth
@@ -199,7 +199,7 @@ def test_nothing_is_asked_before_a_search_is_begun_and_paid_for():
 
 
 def searching_twice(monkeypatch: pytest.MonkeyPatch, again: bool) -> tuple[Tensor, Ledger]:
-    """What two searches of every run draw for, a row a draw: the run, threshold or question, call; and their ledger."""
+    """Search twice in every run; return the draws (run, threshold or question, call), one per row, and the ledger."""
     drawn = []
 
     def spy(streams: Streams, purpose: str, call: Tensor) -> Tensor:

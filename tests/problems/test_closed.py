@@ -193,7 +193,7 @@ def test_other_code_is_open_and_sees_one_example(name: str):
 
 
 def moved(module: nn.Module, clip: float = 0.01, count: int = 60) -> float:
-    """How far one example of a thousand times the others' size moves the clipped sum, over the bound."""
+    """Return how far one example, a thousand times as large as the others, moves the clipped sum, over the bound."""
     x, sums = torch.cat([p.detach().flatten() for p in module.parameters()])[None], []
     for size in (1.0, 1000.0):
         inputs = normal(count, 4).float()

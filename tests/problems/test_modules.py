@@ -953,10 +953,10 @@ def distance(found: Tensor, exact: Tensor) -> float:
 
 
 def moved(module: nn.Module, inputs: Tensor, labels: Tensor, x: Tensor, weights: Tensor, bits: int) -> float:
-    """How far a sum moves, relatively, when weights and inputs move at random by up to 2^-bits of themselves.
+    """Return the relative change of a sum when weights and inputs change at random by up to 2^-bits of themselves.
 
-    That is what rounding to so many bits does to the factors of a pass, so its error is of this size whatever the
-    network: of one with kinks it is large, as some of its units change sides.
+    Rounding to this number of bits has the same effect on the factors of a pass, so its error has this size for any
+    network. For a network with kinks the change is large, because some units change sides.
     """
     exact = ModuleProblem(module, inputs, labels).gradients(x).weighted_sum(weights)
 

@@ -308,7 +308,7 @@ def test_cuda_agrees_with_cpu(activation: Activation) -> None:
 
 @pytest.mark.parametrize("num_classes", (2, 10))
 def test_an_example_of_weight_zero_takes_no_part(num_classes: int) -> None:
-    """Whether its gradient is finite or not, on a CPU, which looks, and on a GPU, which is not asked."""
+    """Its gradient may be finite or not, on a CPU, which checks it, and on a GPU, which does not."""
     for scale in (1.0, 1e308):  # its hidden units overflow, to infinity less infinity
         problem = network("relu", num_classes, num_examples=4)
         problem.inputs[1] *= scale

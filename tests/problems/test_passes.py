@@ -180,7 +180,7 @@ KEEPING: dict[str, Callable[[Keeps, Tensor], object]] = {
 
 
 def shown(value: Any) -> bool:
-    """Whether there are numbers of an example in it: those here are 7 and more."""
+    """Return whether a value contains numbers of an example; only examples have numbers of 7 and more here."""
     return isinstance(value, Tensor) and not isinstance(value, fx.Proxy) and bool((value.detach() >= 7).any())
 
 

@@ -143,7 +143,7 @@ def test_what_may_be_drawn_again_is_no_noise():
 
 # ---------------------------------------------------------------- processes
 def in_a_fork(act: Callable[[], Any]) -> str:
-    """What a forked child says of it."""
+    """Return the result of an action in a forked child, as text."""
     read, write = os.pipe()
     if (child := os.fork()) == 0:
         try:

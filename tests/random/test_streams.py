@@ -159,7 +159,7 @@ def test_an_empty_draw_is_refused():
 
 # ---------------------------------------------------------------- no two draws share a stream
 def counters(monkeypatch: pytest.MonkeyPatch, draw: Callable[[], object]) -> Tensor:
-    """What Philox is asked for by the draws: key and counter, six words a row."""
+    """Return the Philox inputs of the draws: key and counter, six words per row."""
     monkeypatch.setattr(streams_module, "_SMALL", 0)  # nothing ahead
     asked = []
 

@@ -1,4 +1,4 @@
-"""What `dpnotes check --certificates` writes is enough for others: `tests/recheck.py` has neither dpnotes nor sympy."""
+"""The output of `dpnotes check --certificates` suffices for others: `tests/recheck.py` uses no dpnotes, no sympy."""
 
 import ast
 import copy

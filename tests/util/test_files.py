@@ -1,4 +1,4 @@
-"""What is read again is whole or refused, by one line with its path; a full disk leaves what was there."""
+"""Files are read whole or refused, by a one-line error with the path; a full disk leaves the old file unchanged."""
 
 import errno
 import json

@@ -2,9 +2,9 @@
 
 "Adaptive Batch Size for Privately Finding Second-Order Stationary Points", arXiv:2410.07502v1.
 
-Letters of the paper in the bodies below: alpha accuracy, gamma bound of an estimate's error, G, M, rho Lipschitz,
+The bodies below use the paper's letters: alpha accuracy, gamma bound on an estimate's error, G, M, rho Lipschitz,
 smoothness and Hessian-Lipschitz constants of every example's loss, B initial gap, kappa threshold of the drift, b and
-b_t batches, sigma noise of a node of the tree, T steps, Gamma window, zeta perturbation, n examples, d dimension.
+b_t batch sizes, sigma noise of a tree node, T steps, Gamma escape window, zeta perturbation, n examples, d dimension.
 """
 
 import math
@@ -31,7 +31,7 @@ from dpnotes.util.validate import AtLeastOne, NonNegative, Positive, PositiveOrI
 @checked
 @dataclass(frozen=True)
 class AdaptiveBatchParameters:
-    """All numbers of a run.
+    """All parameters of a run.
 
     Args:
       accuracy: alpha (and gamma), above 0, in the units of a gradient.
@@ -39,19 +39,19 @@ class AdaptiveBatchParameters:
       smoothness: M, above 0, and at least sqrt(rho alpha).
       hessian_lipschitz: rho, above 0.
       drift_threshold: kappa, above 0, in the units of a gradient.
-      first_batch: b, of a fresh gradient.
-      batch_per_gradient: examples of a difference, over M times the move.
-      noise_multiplier: sigma of a node over the largest sensitivity of a term, replace-one; 0 without privacy.
+      first_batch: b, the batch size of a fresh gradient.
+      batch_per_gradient: batch size of a gradient difference, divided by M times the length of the move.
+      noise_multiplier: sigma of a node divided by the largest sensitivity of a term (replace-one); 0 without privacy.
       num_steps: T.
       step_size: eta, at most 1 / M.
-      threshold: what a gradient estimate is compared with.
-      window: Gamma, steps.
+      threshold: estimates with at most this norm count as small, in the units of a gradient.
+      window: Gamma, in steps.
       perturbation: zeta, at least 0.
-      max_leaves: the longest sum of a tree; a longer one is begun anew.
-      origin: where the numbers come from.
+      max_leaves: number of leaves of the tree, which is the length of its longest sum; a new tree is begun after it.
+      origin: the source of the numbers, for display.
 
     Raises:
-      ValueError: outside these domains, saying by how much.
+      ValueError: an argument is outside its domain; the message says by how much.
     """
 
     accuracy: Positive
@@ -75,22 +75,22 @@ class AdaptiveBatchParameters:
 
     @property
     def term_sensitivity(self) -> float:
-        """How far an example that is replaced moves a term of the sum at most, `2 max(G / b, |g| / b_t)`."""
+        """The largest replace-one sensitivity of a term of the sum, `2 max(G / b, |g| / b_t)`."""
         return 2 * max(self.gradient_bound / self.first_batch, 1 / self.batch_per_gradient)
 
     @property
     def budget(self) -> float:
-        """zCDP of a run: what the first leaf of a tree pays."""
+        """zCDP parameter of a run: the cost of the first leaf, which belongs to the most nodes."""
         if not self.noise_multiplier:
             return math.inf
         return Tree(self.max_leaves).max_cost(self.noise_multiplier)
 
 
 def check_smoothness(smoothness: float, hessian_lipschitz: float, accuracy: float, step_size: float) -> None:
-    """Refuse what the theorem's premises exclude: M below sqrt(rho alpha), or a step above 1 / M.
+    """Raise an error where the theorem's premises fail: M below sqrt(rho alpha), or a step size above 1 / M.
 
     Raises:
-      ValueError: if so, saying by how much.
+      ValueError: a premise fails; the message says by which factor.
 
     Example:
       >>> check_smoothness(2.0, 1.0, 0.25, 0.75)
@@ -126,11 +126,12 @@ def theorem_3_11(
     failure: Probability = 0.01,
     constants: str = "paper",
 ) -> AdaptiveBatchParameters:
-    """The parameters of Theorem 3.11 at its accuracy.
+    """Return the parameters of Theorem 3.11 at its accuracy.
 
-    At the size of a laptop they are vacuous: the threshold of line 9, `gamma log^3(..)`, exceeds G unless n is above
-    1e10 or so, so that every iterate counts as a saddle. And where privacy asks for larger batches than sampling does
-    the printed noise is not private: the claim of such a run says what it is. `practical` is for running.
+    For small n these parameters are vacuous: the threshold of line 9, `gamma log^3(..)`, exceeds G unless n is above
+    about 1e10, so every iterate counts as a saddle point. Where privacy needs larger batches than sampling does, the
+    printed noise is also not private; the guarantee of such a run states its true epsilon. Use `practical` for actual
+    runs.
 
     Args:
       num_examples: n.
@@ -142,10 +143,10 @@ def theorem_3_11(
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
       failure: iota, in (0, 1).
-      constants: "paper", or "one" with noise that is private, see `calculators`; no proof gives others.
+      constants: "paper", or "one" with noise that is private, see `calculators`. No proof gives other constants.
 
     Raises:
-      ValueError: outside these domains, or if the theorem says nothing of so few examples.
+      ValueError: an argument is outside its domain, or the theorem says nothing about so few examples.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
@@ -197,14 +198,15 @@ def practical(
     steps_factor: Positive = 4.0,
     max_leaves: AtLeastOne = 2**16,
 ) -> AdaptiveBatchParameters:
-    """Parameters that have the theorem's exponents, with numbers in place of its logarithms.
+    """Return parameters with the theorem's exponents, and fixed factors in place of its logarithms.
 
-    The error of an estimate has four parts: the noise of the tree and of the examples, each of the fresh gradient and
-    of the differences. Batches are such that each part of the examples has a root mean square of `error_share *
-    accuracy`, and the tree too, with half of its levels live; so an error is half the accuracy by default. kappa is G,
-    or as large as it can be without more examples for the differences. Those of line 9 and 10 are `threshold_factor *
-    accuracy` and `window_factor M / sqrt(rho accuracy)`, in which a perturbation grows by exp(window_factor); the
-    perturbation is as long as the accuracy.
+    The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
+    differences. Batch sizes are chosen such that each sampling part has a root mean square of `error_share *
+    accuracy`, and so has the privacy noise when half of the tree's levels contribute. By default the total error is
+    therefore half the accuracy. kappa is G, or larger where that costs no further examples for the differences. The
+    threshold of line 9 is `threshold_factor * accuracy`. The window of line 10 is `window_factor M / sqrt(rho
+    accuracy)`, during which a perturbation grows by a factor exp(window_factor). The perturbation equals the
+    accuracy.
 
     Args:
       accuracy: gamma, above 0.
@@ -216,13 +218,13 @@ def practical(
       hessian_lipschitz: rho, above 0.
       initial_gap: B, above 0.
       error_share: above 0.
-      threshold_factor: above 0; what has been tried is from 1 to 4.
+      threshold_factor: above 0; values from 1 to 4 have been tried.
       window_factor: above 0.
-      steps_factor: above 0: T is so many times B M / gamma^2.
-      max_leaves: one for all runs that are to be compared: the noise grows with its logarithm.
+      steps_factor: above 0; T is this factor times B M / gamma^2.
+      max_leaves: use one value for all runs that are compared, because the noise grows with its logarithm.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
@@ -234,7 +236,7 @@ def practical(
     multiplier = private = 0.0
     if epsilon < math.inf:
         multiplier = tree_std(epsilon, delta, 1.0, max_leaves)
-        # 2 / s, where s is the sensitivity at which the noise of half of the levels is the error.
+        # This is 2 / s, where s is the sensitivity at which the noise of half of the levels has the size of the error.
         private = 2 * multiplier * math.sqrt(dim * max_leaves.bit_length() / 2) / error
     kappa = max(gradient_bound, private * error**2)
     return AdaptiveBatchParameters(
@@ -259,11 +261,11 @@ def practical(
 def spider_of(
     parameters: Sequence[AdaptiveBatchParameters], samples: Samples, device: torch.device | str = "cpu"
 ) -> Spider:
-    """The oracle of runs with these parameters, one each.
+    """Return the SPIDER oracle for runs with these parameters, one set per run.
 
     Raises:
-      ValueError: if their trees differ in length, some have noise and some none, or there are too few examples for one
-        fresh gradient.
+      ValueError: the trees differ in length, some runs have noise and others none, or there are too few examples for
+        one fresh gradient.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples
@@ -294,7 +296,7 @@ def spider_of(
 
 
 def method_of(parameters: Sequence[AdaptiveBatchParameters], as_printed: bool = False) -> StochasticSpider:
-    """The method of runs with these parameters, one each.
+    """Return the method for runs with these parameters, one set per run.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
@@ -324,36 +326,36 @@ def stochastic_spider(
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Private search for second-order stationary points, many runs at once.
+    """Search privately for second-order stationary points, in many runs at once.
 
-    Algorithm 2 of Liu and Talwar (2024), arXiv:2410.07502v1, by its lines: 2 to 8, 13 and the drift are
-    `oracles.spider.Spider`'s with a `Tree` (Algorithm 1), the batches of Algorithm 3 its `samples`', lines 9 to 15
-    `methods.spider_descent.StochasticSpider`'s; where they differ from the paper stands there. Line 17 returns the list
-    of all iterates, one of which is what is looked for: `observe` sees them all, and `privacy.search` finds one to
-    publish.
+    Algorithm 2 of Liu and Talwar (2024), arXiv:2410.07502v1. Lines 2 to 8, line 13 and the drift are implemented by
+    `oracles.spider.Spider` with a `Tree` (Algorithm 1), the batches of Algorithm 3 by `samples`, and lines 9 to 15 by
+    `methods.spider_descent.StochasticSpider`; those docstrings state the differences from the paper. Line 17 returns
+    the list of all iterates, one of which is the wanted point: `observe` receives all iterates, and `privacy.search`
+    selects one to publish.
 
     Formal guarantees:
-      Every run is `parameters.budget`-zCDP under replace-one, and the guarantees list what that means as
-      (epsilon, delta), for all that it released, whenever it stopped. It rests on G and M, enforced where the samples
-      clip, else assumed.
+      Every run is `parameters.budget`-zCDP under replace-one. The guarantees state the equivalent (epsilon, delta) for
+      everything that the run released, whenever it stopped. They rest on G and M, which are enforced where the samples
+      clip and assumed otherwise.
 
     Args:
-      samples: examples that are used once.
-      parameters: of each run, or of all.
+      samples: the examples, each used at most once.
+      parameters: one set per run, or one for all runs.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run.
+      streams: one key per run.
       delta: in (0, 1), for the guarantees.
-      as_printed: whether lines 9 and 10 are the printed ones.
-      max_steps: stops runs earlier than their T.
+      as_printed: whether to run lines 9 and 10 as printed in the paper.
+      max_steps: number of steps at which runs stop if their T is larger.
       observe: called after every step, see `drive`.
-      not_covered: what else depends on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+      not_covered: other dependences on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
 
     Returns:
-      The runs; those that ran out of examples or budget say so in `state.status`.
+      The runs. `state.status` marks those that ran out of examples or budget.
 
     Raises:
-      ValueError: if an argument is outside its domain, the numbers of runs disagree, or there are too few examples for
-        one fresh gradient.
+      ValueError: an argument is outside its domain, the numbers of runs disagree, or there are too few examples for one
+        fresh gradient.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples

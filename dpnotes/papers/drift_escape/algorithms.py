@@ -2,10 +2,10 @@
 
 "Private Stochastic Optimization for Achieving Second-Order Stationary Points", arXiv:2505.15647, Algorithms 1 and 2.
 
-Letters of the paper in the bodies below: alpha accuracy, chi bound of an estimate's error, psi its scale (of the noise
-of the examples, sigma, and of the mechanism, r sqrt(d)), G, M, rho Lipschitz, smoothness and Hessian-Lipschitz
-constants of every example's loss, U range of the risk, eta step size, T_esc, S, Q length, radius and number of
-attempts, kappa threshold of the drift, b1, b2 batches, n examples, d dimension.
+The bodies below use the paper's letters: alpha accuracy, chi bound on an estimate's error, psi scale of that error
+(sigma from sampling the examples, r sqrt(d) from the mechanism), G, M, rho Lipschitz, smoothness and Hessian-Lipschitz
+constants of every example's loss, U range of the risk, eta step size, T_esc, S, Q length, radius and number of escape
+attempts, kappa threshold of the drift, b1, b2 batch sizes, n examples, d dimension.
 """
 
 import math
@@ -38,15 +38,15 @@ class Escape:
       smoothness: M, above 0, and at least sqrt(rho alpha).
       hessian_lipschitz: rho, above 0.
       step_size: eta, at most 1 / M.
-      threshold: 3 chi.
-      attempt_length: T_esc, steps.
+      threshold: 3 chi; a gradient estimate of at most this norm counts as small.
+      attempt_length: T_esc, in steps.
       radius: S, in the units of a length.
-      attempts: Q.
-      num_steps: T, the steps at most.
-      origin: where the numbers come from.
+      attempts: Q, the number of escape attempts.
+      num_steps: T, the largest number of steps.
+      origin: the source of the numbers, for display.
 
     Raises:
-      ValueError: outside these domains, saying by how much.
+      ValueError: an argument is outside its domain; the message says by how much.
     """
 
     accuracy: Positive
@@ -88,14 +88,14 @@ def theorem_1(
     C: Positive = 1.0,
     s: Positive = 1.0,
 ) -> Escape:
-    """The parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
+    """Return the parameters (4) and (5) of Theorem 1 for an oracle with fresh noise of this scale.
 
-    At the size of a laptop they are vacuous: with s = 10 and psi = 1e-8 the accuracy is 2.4e-4, an attempt has 8e8
-    steps and a run 2e22 of them. `practical_escape` is for running.
+    At realistic sizes these parameters are vacuous: with s = 10 and psi = 1e-8 the accuracy is 2.4e-4, an attempt takes
+    8e8 steps and a run 2e22 steps. Use `practical_escape` for actual runs.
 
     Args:
-      sigma: norm-sub-Gaussian scale of the noise of the examples, above 0.
-      r: standard deviation of the added noise in a coordinate, above 0.
+      sigma: norm-sub-Gaussian scale of the sampling noise of the examples, above 0.
+      r: standard deviation of each coordinate of the added noise, above 0.
       dim: d.
       smoothness: M, above 0.
       hessian_lipschitz: rho, above 0.
@@ -103,10 +103,10 @@ def theorem_1(
       failure: omega, in (0, 1).
       constants: "paper", "corrected" or "one", see `calculators`.
       C: the constant of the concentration inequalities, above 0.
-      s: the constant of the paper that is "sufficiently large", above 0.
+      s: the constant that the paper calls "sufficiently large", above 0.
 
     Raises:
-      ValueError: outside these domains, M < sqrt(rho alpha) among them, or if (5) has no solution.
+      ValueError: an argument is outside its domain, M < sqrt(rho alpha), or (5) has no solution.
 
     Example:
       >>> found = theorem_1(1e-8, 1e-10, 100, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0, s=10.0)
@@ -145,26 +145,26 @@ def practical_escape(
     attempts: AtLeastOne = 8,
     steps_factor: Positive = 4.0,
 ) -> Escape:
-    """Parameters that have the theorem's exponents, with numbers in place of its logarithms (s and iota are 1).
+    """Return parameters with the theorem's exponents, and fixed factors in place of its logarithms (s and iota are 1).
 
-    chi is a fourth of the accuracy, as in (4), and the noise psi of the oracle should be at most half of chi. Then
-    `T_esc = length_factor / (eta sqrt(rho alpha))`, in which a deviation grows by exp(length_factor),
-    `S = radius_factor sqrt(alpha / rho)`, and `T = steps_factor U / (eta chi^2)`.
+    chi is a quarter of the accuracy, as in (4), and the oracle's noise psi should be at most chi / 2. Then `T_esc =
+    length_factor / (eta sqrt(rho alpha))`, during which a deviation grows by a factor exp(length_factor), `S =
+    radius_factor sqrt(alpha / rho)`, and `T = steps_factor U / (eta chi^2)`.
 
     Args:
       accuracy: alpha, above 0.
       smoothness: M, above 0.
       hessian_lipschitz: rho, above 0.
       risk_range: U, above 0.
-      step_size: eta, at most 1 / M; if None the paper's `sqrt(rho alpha) / M^2`. Batches above `M / (2 sqrt(rho
-        alpha))`, which SPIDER's are, do escape with 1 / M.
-      length_factor: above 0; what has been tried is from 5 to 10.
+      step_size: eta, at most 1 / M; if None the paper's `sqrt(rho alpha) / M^2`. Batch sizes above `M / (2 sqrt(rho
+        alpha))`, which SPIDER uses, also escape with step size 1 / M.
+      length_factor: above 0; values from 5 to 10 have been tried.
       radius_factor: above 0.
-      attempts: Q, at least 1; what has been tried is from 8 to 20.
+      attempts: Q, at least 1; values from 8 to 20 have been tried.
       steps_factor: above 0.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> found = practical_escape(0.04, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
@@ -190,19 +190,19 @@ def practical_escape(
 @checked
 @dataclass(frozen=True)
 class DriftEscapeParameters:
-    """All numbers of a run: those of Algorithm 1, and of Algorithm 2.
+    """All parameters of a run: those of Algorithm 1 and those of Algorithm 2.
 
     Args:
-      escape: of Algorithm 1.
+      escape: the parameters of Algorithm 1.
       gradient_bound: G, above 0.
       drift_threshold: kappa, above 0, in the units of a length squared.
-      first_batch: b1, of a fresh gradient.
-      batch: b2, of a difference.
-      noise_multiplier: the noise of a release over its sensitivity, replace-one; 0 without privacy.
-      origin: where the numbers come from.
+      first_batch: b1, the batch size of a fresh gradient.
+      batch: b2, the batch size of a gradient difference.
+      noise_multiplier: the noise of a release divided by its replace-one sensitivity; 0 without privacy.
+      origin: the source of the numbers, for display.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
     """
 
     escape: Escape
@@ -215,7 +215,7 @@ class DriftEscapeParameters:
 
     @property
     def budget(self) -> float:
-        """zCDP of a run."""
+        """zCDP parameter of a run; infinite without noise."""
         return 0.5 / self.noise_multiplier**2 if self.noise_multiplier else math.inf
 
 
@@ -233,11 +233,11 @@ def theorem_2(
     failure: Probability = 0.1,
     constants: str = "paper",
 ) -> DriftEscapeParameters:
-    """The parameters of Theorem 2, with those of Theorem 1 at the noise that its oracle then has and draws.
+    """Return the parameters of Theorem 2, with those of Theorem 1 at the noise level of the resulting oracle.
 
-    They are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above M^2 / rho,
-    which is an error here, and n = 1e20 gives 0.06. The batches add up to more than n besides: a run ends with
-    DATA_EXHAUSTED. `practical` is for running.
+    These parameters are vacuous: at n = 1e12 (d = 100, epsilon = 1, all constants 1) the accuracy of Theorem 1 is above
+    M^2 / rho, which raises an error here; n = 1e20 gives an accuracy of 0.06. In addition the batches add up to more
+    than n examples, so that a run ends with DATA_EXHAUSTED. Use `practical` for actual runs.
 
     Args:
       num_examples: n.
@@ -250,10 +250,10 @@ def theorem_2(
       risk_range: U, above 0.
       failure: omega, in (0, 1).
       constants: "paper" (with c1 = c2 = 1 for the constants of the noise, which the paper leaves open), "corrected" or
-        "one" (with the accountant's noise, for which the escape is planned), see `calculators`.
+        "one" (both with noise from the accountant, at which the escape is planned), see `calculators`.
 
     Raises:
-      ValueError: outside these domains, saying which inequality failed.
+      ValueError: an argument is outside its domain; the message names the inequality that failed.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
@@ -268,7 +268,7 @@ def theorem_2(
     found = PLAN(n=num_examples, d=dim, epsilon=epsilon, delta=delta, **sizes, constants=constants)
     kappa, first, later = float(found["kappa"]), float(found["b_1"]), float(found["b_2"])
     printed = constants == "paper"
-    # The printed variance is c1 G^2 log(1/delta) / (b1 epsilon)^2, and the sensitivity 2 G / b1.
+    # The printed variance is c1 G^2 log(1/delta) / (b1 epsilon)^2, and the sensitivity is 2 G / b1.
     multiplier = math.sqrt(math.log(1 / delta)) / (2 * epsilon) if printed else gaussian_std(epsilon, delta)
     drawn = multiplier * float(largest_sensitivity(first, later, kappa, gradient_bound, smoothness))
     escape = theorem_1(
@@ -298,16 +298,17 @@ def practical(
     private_drift: Positive = 64.0,
     sampling_drift: Positive = 16.0,
 ) -> DriftEscapeParameters:
-    """An oracle for an escape, with the exponents of Theorem 2 and numbers in place of its logarithms.
+    """Return oracle parameters for an escape, with the exponents of Theorem 2 and fixed factors for its logarithms.
 
-    The error of an estimate has four parts: noise of the mechanism and of the examples, each of the fresh gradient and
-    of the differences since. Batches are such that each part has a root mean square of at most `error_share * chi`, so
-    the error is half of chi by default. kappa balances fresh gradients and differences: it is `private_drift
-    (G / M)^(2/3) (eta chi)^(4/3)` where privacy asks for the larger fresh batch, and `sampling_drift (G / M) eta chi`
-    where sampling does. With 1 in place of 64 a single step reaches kappa, and every gradient is a fresh one.
+    The error of an estimate has four parts: privacy noise and sampling noise, each from the fresh gradient and from the
+    differences since then. Batch sizes are chosen such that each part has a root mean square of at most `error_share
+    * chi`, so that by default the total error is chi / 2. kappa balances fresh gradients and differences: it is
+    `private_drift (G / M)^(2/3) (eta chi)^(4/3)` where privacy determines the fresh batch, and `sampling_drift (G /
+    M) eta chi` where sampling does. With a factor 1 in place of 64, a single step would reach kappa and every
+    gradient would be fresh.
 
     Args:
-      escape: Algorithm 1's parameters.
+      escape: the parameters of Algorithm 1.
       dim: d.
       epsilon: above 0; infinite for a run without noise.
       delta: in (0, 1).
@@ -317,7 +318,7 @@ def practical(
       sampling_drift: above 0.
 
     Raises:
-      ValueError: outside these domains.
+      ValueError: an argument is outside its domain.
 
     Example:
       >>> escape = practical_escape(0.04, smoothness=1.0, hessian_lipschitz=1.0, risk_range=1.0)
@@ -351,10 +352,10 @@ def practical(
 def spider_of(
     parameters: Sequence[DriftEscapeParameters], samples: Samples, device: torch.device | str = "cpu"
 ) -> Spider:
-    """The oracle of Algorithm 2 for runs with these parameters, one each.
+    """Return the oracle of Algorithm 2 for runs with these parameters, one set per run.
 
     Raises:
-      ValueError: if some have noise and some none, or there are too few examples for one fresh gradient.
+      ValueError: some runs have noise and others none, or there are too few examples for one fresh gradient.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples
@@ -380,7 +381,7 @@ def spider_of(
 
 
 def method_of(escapes: Sequence[Escape], repeat: Repeat = "refresh", return_tested: bool = True) -> DriftEscape:
-    """Algorithm 1 for runs with these parameters, one each.
+    """Return the method of Algorithm 1 for runs with these parameters, one set per run.
 
     Example:
       >>> sizes = {"smoothness": 1.0, "hessian_lipschitz": 1.0, "risk_range": 1.0}
@@ -412,37 +413,38 @@ def drift_escape(
     observe: Observer | None = None,
     not_covered: tuple[str, ...] = (),
 ) -> Runs:
-    """Private search for a second-order stationary point that knows when it has found one, many runs at once.
+    """Search privately for a second-order stationary point and test it, in many runs at once.
 
-    Algorithm 1 of the paper is `methods.drift_escape.DriftEscape`, Algorithm 2 `oracles.spider.Spider` with `Gaussian`;
-    their docstrings have the numbered lines and where they differ from the paper. In short: the sensitivity is that of
-    an example replaced, and the noise that of an exact accountant; drift is of the moves that were made, jumps back
-    included; what becomes of the oracle at a repeated attempt is `repeat`; the point returned is the one that was
-    tested; and examples that are used up end a run, where the paper's batches ask for more than there are.
+    Algorithm 1 of the paper is `methods.drift_escape.DriftEscape`; Algorithm 2 is `oracles.spider.Spider` with
+    `Gaussian`. Their docstrings contain the numbered lines and the differences from the paper. In short: the
+    sensitivity is for replacing an example, and the noise comes from an exact accountant; the drift counts the moves
+    that were actually made, jumps back included; `repeat` sets the oracle's state at a repeated attempt; the returned
+    point is the one that was tested; and a run ends when its examples are used up, where the paper's batch sizes need
+    more examples than there are.
 
     Formal guarantees:
-      Every run is `parameters.budget`-zCDP under replace-one, and the guarantees list what that means as
-      (epsilon, delta), for all that it released, whenever it stopped. It rests on G and M, enforced where the samples
-      clip, else assumed.
+      Every run is `parameters.budget`-zCDP under replace-one. The guarantees state the equivalent (epsilon, delta) for
+      everything that the run released, whenever it stopped. They rest on G and M, which are enforced where the samples
+      clip and assumed otherwise.
 
     Args:
-      samples: examples that are used once.
-      parameters: of each run, or of all.
+      samples: the examples, each used at most once.
+      parameters: one set per run, or one for all runs.
       x: `(runs, dim)` initial points, chosen without looking at the data.
-      streams: one key a run.
+      streams: one key per run.
       delta: in (0, 1), for the guarantees.
-      repeat: what the oracle believes when an attempt is repeated.
-      return_tested: whether the tested point is returned, or as printed the last iterate.
-      max_steps: stops runs earlier than their T.
+      repeat: state of the oracle at the start of a repeated attempt.
+      return_tested: True to return the tested point, False to return the last iterate as printed.
+      max_steps: number of steps at which runs stop if their T is larger.
       observe: called after every step, see `drive`.
-      not_covered: what else depends on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
+      not_covered: other dependences on the private data, such as `guarantees.TUNED_ON_PRIVATE_DATA`.
 
     Returns:
-      The runs; FINISHED are those that returned a point.
+      The runs. Those with status FINISHED returned a point.
 
     Raises:
-      ValueError: if an argument is outside its domain, the numbers of runs disagree, or there are too few examples for
-        one fresh gradient.
+      ValueError: an argument is outside its domain, the numbers of runs disagree, or there are too few examples for one
+        fresh gradient.
 
     Example:
       >>> from dpnotes.oracles.samples import VirtualSamples

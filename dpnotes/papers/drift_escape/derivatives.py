@@ -1,4 +1,4 @@
-"""Gradients and Hessians of a client's examples as one vector, whose length is bounded."""
+"""Gradients and Hessians of a client's examples as one vector of bounded norm."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,7 +19,7 @@ from dpnotes.util.precision import full_precision
 
 
 def with_triangle(gradient: Tensor, hessian: Tensor, weight: float) -> Tensor:
-    """A gradient `(..., dim)`, then the upper triangle of `(..., dim, dim)` times the weight, row by row.
+    """Return a gradient `(..., dim)` and the weighted upper triangle of `(..., dim, dim)`, row by row, as one vector.
 
     Example:
       >>> with_triangle(torch.tensor([1.0, 2.0]), torch.tensor([[3.0, 4.0], [4.0, 5.0]]), 0.5)
@@ -30,7 +30,7 @@ def with_triangle(gradient: Tensor, hessian: Tensor, weight: float) -> Tensor:
 
 
 def apart_again(vector: Tensor, dim: int, weight: float) -> tuple[Tensor, Tensor]:
-    """The gradient and the symmetric Hessian of such a vector.
+    """Return gradient and symmetric Hessian of a vector: the inverse of `with_triangle`.
 
     Example:
       >>> apart_again(torch.tensor([1.0, 2.0, 1.5, 2.0, 2.5]), 2, 0.5)
@@ -44,7 +44,7 @@ def apart_again(vector: Tensor, dim: int, weight: float) -> tuple[Tensor, Tensor
 
 
 def smallest_eigenvalues(hessians: Tensor) -> Tensor:
-    """The smallest eigenvalues of symmetric `(rows, dim, dim)`, `(rows,)`; NaN where a matrix is not finite.
+    """Return the smallest eigenvalues `(rows,)` of symmetric `(rows, dim, dim)`; NaN where a matrix is not finite.
 
     Example:
       >>> smallest_eigenvalues(torch.stack([torch.eye(5), torch.full((5, 5), torch.nan)]))
@@ -56,7 +56,7 @@ def smallest_eigenvalues(hessians: Tensor) -> Tensor:
 
 
 class Derivatives(Protocol):
-    """The examples of some clients, a row each, with their first and second derivatives."""
+    """The examples of several clients, one row per client and run, with first and second derivatives of the losses."""
 
     @property
     def total(self) -> Tensor:
@@ -65,7 +65,7 @@ class Derivatives(Protocol):
 
     @property
     def basis(self) -> Basis:
-        """The basis of the bounds on an example."""
+        """The basis of the bound on an example: proved, enforced or assumed."""
         ...
 
     @property
@@ -74,26 +74,26 @@ class Derivatives(Protocol):
         ...
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """The mean of all examples' `with_triangle` at `x` `(rows, dim)`, each clipped where that is enforced."""
+        """Return each row's mean of `with_triangle` at `x` `(rows, dim)`, clipped if the bound is enforced."""
         ...
 
     def take(self, index: Tensor) -> "Derivatives":
-        """The examples of some of the rows."""
+        """Return the examples of the rows in `index`."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class ExampleDerivatives:
-    """The derivatives of your own loss, those of each example clipped, as one vector.
+    """The derivatives of a user's loss, with each example's vector clipped.
 
     Args:
       loss: `loss(parameters, *example) -> scalar`, differentiable twice; as `problems.custom.CustomProblem`.
-      data: of each row, tensors with one row an example.
-      examples_at_once: how many Hessians are held at once, at least 1.
+      data: for each row, its tensors, whose first axis counts examples.
+      examples_at_once: the number of Hessians held in memory at once, at least 1.
 
     Raises:
-      TypeError: for data that are no `torch.Tensor`, or of a subclass.
-      ValueError: for no data, or tensors of one row whose lengths disagree.
+      TypeError: the data are not plain `torch.Tensor` objects; subclasses are refused.
+      ValueError: there are no data, or the tensors of one row differ in length.
 
     Example:
       >>> own = (torch.eye(2),), (torch.tensor([[0.0, 1.0]]),)
@@ -126,26 +126,26 @@ class ExampleDerivatives:
 
     @cached_property
     def _known(self) -> nn.Module | None:
-        """The loss as known operations (`problems.closed`), if it is that."""
+        """The loss as a module of vetted operations (`problems.closed`); None if it uses others."""
         with suppress(Open):
             return closed(self.loss, 1 + len(self.data[0]))
         return None
 
     @property
     def total(self) -> Tensor:
-        """As `Derivatives.total`."""
+        """The number of examples, as `Derivatives.total`."""
         return torch.tensor([len(own[0]) for own in self.data], device=self.data[0][0].device)
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`; an example without finite ones counts as the longest slope: zero would look flat.
+        """Return the means, as `Derivatives.mean`; a vector that is not finite counts as a gradient of norm `longest`.
 
         Raises:
-          Open: if the known operations that the loss is made of give other numbers than it.
+          Open: the vetted operations and the loss itself give different numbers.
         """
         if self._known is not None:
             compare_losses(self._known, self.loss, x.shape[1], self.data[0])
         found = x.new_empty(len(x), x.shape[1] * (x.shape[1] + 3) // 2)
-        for size in self.total.unique().tolist():  # rows with equally many examples are asked together
+        for size in self.total.unique().tolist():  # rows with equally many examples form one batch
             alike = (self.total == size).nonzero()[:, 0]
             for rows in alike.split(max(1, self.examples_at_once // size)):
                 own = [torch.stack(tensors) for tensors in zip(*(self.data[i] for i in rows.tolist()), strict=True)]
@@ -154,7 +154,7 @@ class ExampleDerivatives:
 
     @full_precision()
     def _sum(self, x: Tensor, own: list[Tensor], weight: float, longest: float) -> Tensor:
-        """The sum over the second axis of `own`, `(rows, examples, ...)`."""
+        """Return the sum of clipped vectors over the second axis of `own`, `(rows, examples, ...)`."""
         gradient, alike, total = torch.func.grad(self._known or self.loss), (None, *[0] * len(own)), 0
         for start in range(0, own[0].shape[1], self.examples_at_once):
             part = [tensor[:, start : start + self.examples_at_once] for tensor in own]
@@ -163,7 +163,8 @@ class ExampleDerivatives:
                 gradients = torch.func.vmap(torch.func.vmap(gradient, alike))(x, *part)
                 hessians = torch.func.vmap(torch.func.vmap(torch.func.jacrev(gradient), alike))(x, *part)
             terms = with_triangle(gradients, hessians, weight)
-            # In float64, where squares of float32 numbers neither overflow nor vanish; and no weight of too few bits.
+            # Norms are in float64, where squares of float32 numbers neither overflow nor underflow. An example with a
+            # subnormal weight counts as not finite.
             lengths = torch.linalg.vector_norm(terms, dim=2, dtype=torch.float64)
             weights = (longest / lengths).clamp_max(1).to(terms)
             lost = ~lengths.isfinite() | (weights < torch.finfo(terms.dtype).tiny)
@@ -173,7 +174,7 @@ class ExampleDerivatives:
         return total  # type: ignore[return-value]
 
     def take(self, index: Tensor) -> "ExampleDerivatives":
-        """As `Derivatives.take`."""
+        """Return some rows, as `Derivatives.take`."""
         return replace(self, data=tuple(self.data[i] for i in index.tolist()))
 
 
@@ -187,7 +188,7 @@ class VirtualDerivatives:
       means: `(rows, dim)` float64, the mean of z over the examples of each row; see `drawn`.
 
     Raises:
-      ValueError: for other shapes.
+      ValueError: a shape is wrong.
 
     Example:
       >>> from dpnotes.problems.separable import Cosine, Separable, Sine
@@ -205,7 +206,7 @@ class VirtualDerivatives:
 
     @staticmethod
     def drawn(data: VirtualData, total: Tensor, streams: Streams) -> "VirtualDerivatives":
-        """The sample that each row's stream draws."""
+        """Return a sample for each row, drawn from the row's stream."""
         return VirtualDerivatives(data, total, data.fresh(total, streams, "selection: examples", 0).mean)
 
     def __post_init__(self) -> None:
@@ -218,12 +219,12 @@ class VirtualDerivatives:
             raise ValueError(f"Expected means of shape {tuple(self.means.shape)} to be ({len(self.total)}, dim).")
 
     def mean(self, x: Tensor, weight: float, longest: float) -> Tensor:
-        """As `Derivatives.mean`: nothing is clipped."""
+        """Return the means, as `Derivatives.mean`, without clipping."""
         landscape, features, means = self.data.landscape, self.data.features, self.means.to(x)
         gradient = landscape.gradient(x) + means * features.gradient(x)
         hessian = landscape.hessian(x) + torch.diag_embed(means * features.curvatures(x))
         return with_triangle(gradient, hessian, weight)
 
     def take(self, index: Tensor) -> "VirtualDerivatives":
-        """As `Derivatives.take`."""
+        """Return some rows, as `Derivatives.take`."""
         return VirtualDerivatives(self.data, self.total[index], self.means[index])

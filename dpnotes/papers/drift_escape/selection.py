@@ -1,7 +1,7 @@
 """Selection of a model to publish: Algorithm 4 of arXiv:2505.15647, and a trusted server in its place.
 
 Each client has examples that no model was trained on, and sends a noisy gradient and a noisy Hessian of each model.
-What `distributed_drift_escape` returns needs neither: it was tested on the way.
+The point that `distributed_drift_escape` returns needs no selection: the run itself tested it.
 """
 
 import math
@@ -26,36 +26,38 @@ from dpnotes.random.streams import Streams
 from dpnotes.util import validate
 
 
-# ---------------------------------------------------------------- what counts as found
+# ---------------------------------------------------------------- the acceptance test
 @dataclass(frozen=True)
 class Selection:
     """The thresholds and the noise of a selection, with the constants that the proof needs.
 
     A model is accepted if `|g| <= alpha + gradient_slack` and `lambda_min(H) >= -sqrt(rho alpha) - eigenvalue_slack`,
-    for the server's mean gradient and Hessian. Each slack is what sampling and noise are off at most, in all T models
-    with probability `1 - failure`:
+    for the server's mean gradient and Hessian. Each slack is a bound on the error from sampling and noise, which holds
+    for all T models together with probability `1 - failure`. It is the sum of two of these terms:
 
     * sampling, gradient: `G (1 + sqrt(2 L)) s` with `s^2 = sum_j 1/(m^2 n_j)` and `L = log(6 T / failure)`, by bounded
       differences around a mean of at most `G s`;
-    * noise, gradient: `sigma_1 (sqrt(d) + sqrt(2 L))`, which is a 1-Lipschitz function of normal numbers;
+    * noise, gradient: `sigma_1 (sqrt(d) + sqrt(2 L))`, because the norm is a 1-Lipschitz function of normal numbers;
     * sampling, eigenvalue: matrix Bernstein (Tropp 2012, arXiv:1004.4389, Theorem 1.4) for summands of norm
-      `2 M / (m n_j)`, with d for each of two sides;
-    * noise, eigenvalue: `2 sigma_2 (sqrt(d) + sqrt(L))`: the mean is at most `2 sqrt(d)`, the norm sqrt(2)-Lipschitz.
+      `2 M / (m n_j)`, with dimension factor d for each of the two tails;
+    * noise, eigenvalue: `2 sigma_2 (sqrt(d) + sqrt(L))`, because the noise matrix has a mean norm of at most `2
+      sqrt(d)` and its norm is sqrt(2)-Lipschitz.
 
-    Differences from the paper: its thresholds allow nothing for c_1 and c_2, nor for more than one model, so that even
-    a critical point is rejected (claims `drift_escape.alg4.gradient_threshold` and `.hessian_threshold`), and a norm
-    needs 2d in matrix Bernstein (`drift_escape.eq98`); `printed_slacks` are those. The noise is the accountant's.
-    Clients may have unequally many examples.
+    Differences from the paper: the printed thresholds make no allowance for c_1 and c_2, nor for more than one model,
+    so that they reject even a critical point (claims `drift_escape.alg4.gradient_threshold` and
+    `.hessian_threshold`), and matrix Bernstein for a norm needs the factor 2d (claim `drift_escape.eq98`).
+    `printed_slacks` computes the printed ones. Here the accountant determines the noise, and clients may hold
+    different numbers of examples.
 
     Args:
       accuracy: alpha, above 0, in units of a gradient.
       dim: d.
       sizes: the number of examples of each client.
-      num_models: T: how many models may be tested, which the noise is for.
-      epsilon: of each client, above 0; infinite for no privacy.
+      num_models: T, the largest number of models that may be tested; the noise is calibrated for T models.
+      epsilon: epsilon of each client, above 0; infinite for no privacy.
       delta: in (0, 1).
-      gradient_bound: G: the longest gradient of an example.
-      smoothness: M of every example.
+      gradient_bound: G, the largest norm of an example's gradient.
+      smoothness: M, of every example's loss.
       hessian_lipschitz: rho of the objective.
       failure: omega', in (0, 1).
 
@@ -95,29 +97,29 @@ class Selection:
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Noise of each release over the change of a client's gradient and Hessian when an example is replaced."""
+        """The standard deviation of each release, divided by the replace-one sensitivity of a client's vector."""
         if self.epsilon == math.inf:
             return 0.0
         return gaussian_std(self.epsilon, self.delta) * math.sqrt(self.num_models)
 
     @property
     def weight(self) -> float:
-        """Factor of a Hessian beside a gradient: the bounds of both are then equal, which is `c_1 = c_2`."""
+        """The factor of a Hessian in the vector: with it, gradient and Hessian have equal bounds (`c_1 = c_2`)."""
         return self.gradient_bound / (self.smoothness * math.sqrt(self.dim))
 
     @property
     def longest(self) -> float:
-        """The longest that the derivatives of an example are, as one vector."""
+        """The bound on the norm of an example's gradient and weighted Hessian as one vector."""
         return math.sqrt(2) * self.gradient_bound
 
     @property
     def numbers_sent(self) -> int:
-        """Numbers that each client sends for each model."""
+        """The number of numbers that each client sends for each model."""
         return self.dim * (self.dim + 3) // 2
 
     @property
     def gradient_noise(self) -> float:
-        """sigma_1, of each coordinate of the server's gradient; over `weight`, of each entry of its Hessian."""
+        """The noise sigma_1 of the server's gradient, per coordinate; its Hessian's entries have `sigma_1 / weight`."""
         moved = 2 * self.longest * math.sqrt(sum(size**-2 for size in self.sizes)) / len(self.sizes)
         return self.noise_multiplier * moved
 
@@ -131,13 +133,13 @@ class Selection:
 
     @property
     def gradient_slack(self) -> float:
-        """Largest error of the server's gradient."""
+        """The bound on the error of the server's gradient."""
         tail = math.sqrt(2 * self._logarithm)
         return self.gradient_bound * (1 + tail) * self._spread + self.gradient_noise * (math.sqrt(self.dim) + tail)
 
     @property
     def eigenvalue_slack(self) -> float:
-        """Largest error of the smallest eigenvalue of the server's Hessian."""
+        """The bound on the error of the smallest eigenvalue of the server's Hessian."""
         both = self._logarithm + math.log(self.dim)
         linear = 2 * both / (3 * len(self.sizes) * min(self.sizes))
         sampling = self.smoothness * (linear + math.sqrt(linear**2 + 2 * both * self._spread**2))
@@ -145,10 +147,10 @@ class Selection:
 
     @property
     def printed_slacks(self) -> tuple[float, float]:
-        """The slacks of line 7 as printed, at the noise that is drawn here.
+        """The slacks of line 7 as printed, for the noise that is drawn here.
 
         Raises:
-          ValueError: without noise.
+          ValueError: there is no noise (epsilon is infinite).
         """
         validate.positive(noise_multiplier=self.noise_multiplier)
         c = 8 * (self.epsilon * gaussian_std(self.epsilon, self.delta)) ** 2 / math.log(1 / self.delta)
@@ -163,12 +165,12 @@ class Selection:
         """Test models by the norm of the server's gradient and the smallest eigenvalue of its Hessian.
 
         Args:
-          norms: `(...)`.
-          eigenvalues: of the same shape.
-          as_printed: with `printed_slacks`.
+          norms: the gradient norms, in any shape.
+          eigenvalues: the smallest eigenvalues, in the same shape.
+          as_printed: if true, use `printed_slacks`.
 
         Raises:
-          ValueError: for other shapes.
+          ValueError: the shapes differ.
         """
         validate.flag(as_printed=as_printed)
         if norms.shape != eigenvalues.shape:
@@ -179,13 +181,13 @@ class Selection:
 
     @property
     def reached(self) -> float:
-        """alpha', of any model that is accepted, with probability `1 - failure`; in units of a gradient."""
+        """The accuracy alpha' of any accepted model, with probability `1 - failure`, in units of a gradient."""
         curvature = math.sqrt(self.hessian_lipschitz * self.accuracy) + 2 * self.eigenvalue_slack
         return max(self.accuracy + 2 * self.gradient_slack, curvature**2 / self.hessian_lipschitz)
 
     @property
     def vacuous(self) -> bool:
-        """Return whether any model may be accepted: a slack exceeds `gradient_bound` or `smoothness`."""
+        """True if a threshold reaches `gradient_bound` or `smoothness`: one of the two tests then excludes no model."""
         least = math.sqrt(self.hessian_lipschitz * self.accuracy) + self.eigenvalue_slack
         return self.accuracy + self.gradient_slack >= self.gradient_bound or least >= self.smoothness
 
@@ -193,20 +195,21 @@ class Selection:
 # ---------------------------------------------------------------- the oracle of a client
 @dataclass(frozen=True, eq=False)
 class GradientAndHessian(ReleasingOracle):
-    """Lines 3 to 5 of Algorithm 4: the mean gradient and Hessian of all examples, noised, as one vector.
+    """The oracle of lines 3 to 5 of Algorithm 4: a client's mean gradient and Hessian with noise, as one vector.
 
     Formal guarantees:
-      A replaced example moves the vector by at most `2 sqrt(2) G / n`, twice its length `sqrt(G^2 + weight^2 d M^2)`
-      over n: the upper triangle of a Hessian of norm M is at most `sqrt(d) M` long. T releases with Gaussian noise are
-      accounted as such. Where derivatives are clipped that is enforced, and assumed otherwise.
+      Replacing one example moves the mean vector by at most `2 sqrt(2) G / n`. This is twice the bound `sqrt(G^2 +
+      weight^2 d M^2)` on an example's vector divided by n, because the upper triangle of a Hessian of norm M has norm
+      at most `sqrt(d) M`. The accountant composes T Gaussian releases. The bound is enforced where derivatives are
+      clipped, and assumed otherwise.
 
     Args:
-      derivatives: of the examples of each row.
-      selection: the bounds, T, and the noise.
+      derivatives: the derivatives of each row's examples.
+      selection: the bounds, the number T of models, and the noise.
       noise_multiplier: `(rows,)` float64.
 
     Raises:
-      ValueError: for another number of rows.
+      ValueError: the numbers of rows disagree.
 
     Example:
       >>> from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
@@ -229,7 +232,7 @@ class GradientAndHessian(ReleasingOracle):
 
     @staticmethod
     def of(derivatives: Derivatives, selection: Selection) -> "GradientAndHessian":
-        """The oracle with the noise of a selection."""
+        """Return the oracle with the noise of a selection."""
         validate.instance(Selection, selection=selection)
         validate.provides("total", derivatives=derivatives)
         like = derivatives.total.double()
@@ -248,15 +251,16 @@ class GradientAndHessian(ReleasingOracle):
 
     @cached_property
     def _asked(self) -> Ask:
-        """The ask about every model."""
-        # A copy: what the caller does to theirs would change the price of an answer, and not its noise.
+        """The query that is made about every model."""
+        # A copy: if the caller changed the tensor later, the price of an answer would change and its noise would not.
         total, level = self.derivatives.total, self.noise_multiplier.clone()
         bound = Bound.of(self.selection.longest, total.double(), level, Relation.REPLACE_ONE, WHOLE)
-        return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))  # a Hessian is dim of them
+        # A Hessian costs as much as dim gradients.
+        return Ask.with_multiplier(bound, level, gradients=total * (1 + self.selection.dim))
 
     @cached_property
     def releases(self) -> Releases:
-        """The terms of its releases: what T of them cost, which is what one with `sqrt(T)` times less noise costs."""
+        """The settings of the releases; the budget is T / (2 z^2), the cost of T Gaussian releases."""
         budget = 0.5 * self.selection.num_models / self.noise_multiplier**2
         mechanism = Gaussian("selection: gradient and Hessian") if self.selection.noise_multiplier else Exact()
         derivatives = self.derivatives
@@ -265,23 +269,23 @@ class GradientAndHessian(ReleasingOracle):
         )
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
-        """The ask, which is the same for every model."""
+        """Return the query, which is the same for every model."""
         return (self._asked,)
 
     def answer(self, plan: ReleasePlan, streams: Streams) -> tuple[Answer, ...]:
-        """The mean over all examples."""
+        """Return the mean over all examples."""
         mean = self.derivatives.mean(plan.x, self.selection.weight, self.selection.longest)
-        return (Answer(mean.detach()),)  # a graph of what follows would hold it without noise
+        return (Answer(mean.detach()),)  # detached: an autograd graph would keep the exact mean
 
     def release(self, plan: ReleasePlan, streams: Streams) -> tuple[State, Estimate]:
-        """As `ReleasingOracle.release`; the estimate is as wide where no run is granted one."""
+        """Release as `ReleasingOracle.release` does; the estimate keeps its width where every run is refused."""
         state, estimate = super().release(plan, streams)
         if estimate.gradient.shape[1] == self.selection.numbers_sent:
             return state, estimate
         return state, replace(estimate, gradient=plan.x.new_zeros(len(plan.x), self.selection.numbers_sent))
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:
-        """The bound on a gradient and a Hessian."""
+        """Return the assumption about the bound on every example's gradient and Hessian."""
         of_both = f"gradient and Hessian are at most {self.selection.longest:g} long as one vector"
         if self.releases.basis == "enforced":
             return (Assumption(f"of every example {of_both}: they are clipped", "enforced", True),)
@@ -292,16 +296,17 @@ class GradientAndHessian(ReleasingOracle):
 # ---------------------------------------------------------------- the front doors
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """The outcome for a list of models, `(runs,)` each.
+    """The outcome of a selection from a list of models; tensors are `(runs,)` unless stated.
 
     Args:
-      index: the first model that was accepted; -1: none was.
-      asked: models that the clients were asked about.
-      norms: `(models, runs)`, of the server's gradients, which are released; NaN: not asked, as of what is no point.
-      eigenvalues: `(models, runs)`, the smallest of the server's Hessians.
-      guarantees: for every client of a run, of all that it sent.
-      oracle: the clients.
-      state: of theirs.
+      index: the first accepted model; -1 if none was accepted.
+      asked: the number of models that the clients were asked about.
+      norms: `(models, runs)`, the norms of the server's released gradients; NaN for a model that was not asked about,
+        such as one that is not finite.
+      eigenvalues: `(models, runs)`, the smallest eigenvalues of the server's Hessians.
+      guarantees: one per run; it holds for each of its clients, and covers all messages of that client.
+      oracle: the clients' oracle.
+      state: the state of that oracle.
     """
 
     index: Tensor
@@ -314,7 +319,7 @@ class Selected:
 
     @property
     def found(self) -> Tensor:
-        """Return whether a model was accepted, `(runs,)` bool."""
+        """True for each run that accepted a model, `(runs,)` bool."""
         return self.index >= 0
 
 
@@ -322,7 +327,7 @@ def distributed_selection(
     models: Tensor, derivatives_of: Callable[[range], Derivatives], selection: Selection, streams: Streams, *,
     blocks: Blocks, as_printed: bool = False, not_covered: tuple[str, ...] = (),
 ) -> Selected:  # fmt: skip
-    """Algorithm 4 "Distributed Private Model Selection", with the thresholds that its proof needs.
+    """Select a model by Algorithm 4 "Distributed Private Model Selection", with the thresholds that its proof needs.
 
     The algorithm, by its lines:
       1. for t = 1 ... T                                             (here; it stops at the first that is accepted)
@@ -333,32 +338,34 @@ def distributed_selection(
       6. the server's means                                          (`oracles.blocks.Blocks.sum`)
       7. if both tests pass, 8. return x_t                           (`Selection.accepts`)
 
-    It is not AboveThreshold: every model that is asked about is paid for, and so T of them are.
+    This is not AboveThreshold: the clients pay for every model that is asked about, and the noise is calibrated for T
+    models.
 
     Formal guarantees:
-      What each client sends is (epsilon, delta)-DP under replace-one in its own examples, whoever sees it, for any
-      models, also ones that depend on what was sent before. That answers are right with probability `1 - failure` rests
-      on the models not depending on the examples that test them, and on examples within the bounds at each of them: of
-      longer ones, which are clipped, the mean may be small where the objective's gradient is not.
+      The messages of each client are (epsilon, delta)-DP under replace-one in its own examples, against any observer
+      and for any models, including models that depend on earlier messages. The answers are correct with probability `1
+      - failure` only if the models do not depend on the examples that test them, and all examples respect the bounds at
+      every model: longer gradients are clipped, and the mean of clipped gradients can be small where the objective's
+      gradient is not.
 
     Args:
-      models: `(models, runs, dim)`, at most `selection.num_models`; released already. One with a coordinate that is not
-        finite is not asked about, and not accepted.
-      derivatives_of: from the clients of a block to their examples; row `run * clients + place`.
-      selection: what is sought, of all runs.
-      streams: one key a run, from which the clients' follow; or secret ones. A second call with seeded ones
-        draws the noise of the first again, and what both may claim does not add up.
-      blocks: the clients, and which process computes them.
-      as_printed: with the thresholds of the paper, under which nothing may be found.
-      not_covered: what depends on the data and is in no release.
+      models: `(models, runs, dim)`, at most `selection.num_models`, which must already be public. A model with a
+        coordinate that is not finite is neither asked about nor accepted.
+      derivatives_of: a function from the clients of a block to their examples; row `run * clients + place`.
+      selection: the accuracy, bounds and budget of all runs.
+      streams: seeded streams with one key per run, from which the clients' keys are derived, or secret streams. A
+        second call with the same seeded streams repeats the noise of the first, and the two guarantees do not compose.
+      blocks: the blocks of clients, and the process that computes each block.
+      as_printed: if true, use the printed thresholds, which may reject every model.
+      not_covered: uses of the data that no release accounts for.
 
     Returns:
-      The choice, and what was released about each model: NaN of one that was not asked about.
+      The choice, and the numbers released about each model; NaN for a model that was not asked about.
 
     Raises:
-      ProcessLost: if another process dies, hangs or computes something else.
-      ValueError: for other shapes, too many models, another number of clients than `selection.sizes`, or a client with
-        another number of examples.
+      ProcessLost: another process died, hangs or computes something else.
+      ValueError: a shape is wrong, there are too many models, or the number of clients or of a client's examples
+        differs from `selection.sizes`.
 
     Example:
       >>> from dpnotes.papers.drift_escape.derivatives import VirtualDerivatives
@@ -379,7 +386,7 @@ def distributed_selection(
     """
     _check(models, selection, streams, blocks)
     validate.flag(as_printed=as_printed)
-    _ = as_printed and selection.printed_slacks  # refused before anything is released
+    _ = as_printed and selection.printed_slacks  # raises an error before anything is released
     runs = models.shape[1]
     oracle = Clients.of(lambda members: _sized(derivatives_of, selection, members, runs), blocks, runs)
     state, index = oracle.init(models[0]), torch.full_like(models[0, :, 0], -1, dtype=torch.int64)
@@ -404,14 +411,14 @@ def distributed_selection(
 
 
 def trusted_search(selection: Selection) -> search.Search:
-    """AboveThreshold for a server that is trusted with exact means: what it takes to ask, of all clients together.
+    """Return the settings of AboveThreshold for a server that is trusted with the exact means of all clients.
 
-    Only the answers leave, and only a yes is paid for, so that neither noise nor slack grows with the dimension. An
-    example of client j moves the mean over clients by `1 / (m n_j)` of what it moves its own, so the one with fewest
-    examples says how far.
+    The server publishes only yes-or-no answers, and only the first yes costs privacy, so neither noise nor slack grows
+    with the dimension. An example of client j enters the mean over clients with weight `1 / (m n_j)`, so the client
+    with the fewest examples determines the sensitivity.
 
     Args:
-      selection: what is sought.
+      selection: the accuracy, bounds and budget.
 
     Example:
       >>> sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
@@ -432,22 +439,23 @@ def trusted_selection(
     models: Tensor, derivatives_of: Callable[[range], Derivatives], selection: Selection, streams: Streams, *,
     blocks: Blocks,
 ) -> search.Selection:  # fmt: skip
-    """The same models, tested by a server that is trusted: `privacy.search.select_stationary_point` on all examples.
+    """Select a model by a trusted server: `privacy.search.select_stationary_point` on all examples.
 
-    Central privacy, not that of Definition 3: the server sees every client's exact means. What it publishes, the
-    index, is (epsilon, 0)-DP under replace-one in the examples of any client, if their bounds hold, which is assumed:
-    `trusted_search(selection).guarantee`. Longer ones are clipped as one vector, so that one outside its bounds moves
-    the norm at most sqrt(2) times as far as is assumed, and an eigenvalue 2 sqrt(d) times.
+    This is central privacy, not the privacy of Definition 3: the server sees every client's exact means. It publishes
+    only the index, which is (epsilon, 0)-DP under replace-one in the examples of any client, assuming that the bounds
+    on examples hold (`trusted_search(selection).guarantee`). Gradient and Hessian of an example are clipped as one
+    vector. An example outside the bounds therefore moves the norm by at most sqrt(2) times the assumed amount, and an
+    eigenvalue by at most 2 sqrt(d) times.
 
     Args:
-      models: as `distributed_selection`.
-      derivatives_of: as there.
-      selection: as there; its delta is not used.
+      models: as in `distributed_selection`.
+      derivatives_of: as in `distributed_selection`.
+      selection: as in `distributed_selection`; its delta is not used.
       streams: one key a run.
       blocks: the clients, in one process.
 
     Raises:
-      ValueError: as there, or for more than one process.
+      ValueError: as in `distributed_selection`, or there is more than one process.
     """
     _check(models, selection, streams, blocks)
     if blocks.processes.size > 1:
@@ -497,7 +505,7 @@ def _check(models: Tensor, selection: Selection, streams: Streams, blocks: Block
 def _sized(
     derivatives_of: Callable[[range], Derivatives], selection: Selection, members: range, runs: int
 ) -> GradientAndHessian:
-    """The oracle of a block, whose clients have as many examples as the selection says: its slack rests on them."""
+    """Return the oracle of a block; refuse clients whose sizes differ from those that the selection's slack assumes."""
     derivatives = derivatives_of(members)
     validate.provides("mean", "total", "basis", "apart", derivatives_of=derivatives)
     sizes = [selection.sizes[client] for client in members] * runs

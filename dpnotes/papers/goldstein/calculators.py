@@ -1,8 +1,9 @@
 """Sample sizes, accuracies and parameters of Kornowski, Liu and Talwar (2025) as functions of plain numbers.
 
-The paper states orders of magnitude. `constants="paper"` has the printed formulas with 1 for what they hide, `"one"`
-the same with the errata mended and no logarithms: of neither is the noise private. `"corrected"` is what a proof gives,
-with every constant: `proved.single_pass` says from which lemmas. Where there is none, that is an error.
+The paper states orders of magnitude. `constants="paper"` evaluates the printed formulas with 1 for every hidden
+constant; `"one"` also corrects the errata and drops logarithms. The noise of these two sets is not private.
+`"corrected"` evaluates the bounds of a proof with every constant; `proved.single_pass` names the lemmas. Where no such
+proof exists, `"corrected"` is an error.
 """
 
 import math
@@ -49,7 +50,7 @@ from dpnotes.theory.calculators import (
 )
 from dpnotes.theory.refusals import Vacuous, require
 
-_TOLERANCE = 1e-12  # of a bisection, relative
+_TOLERANCE = 1e-12  # relative, of a bisection
 
 
 # ---------------------------------------------------------------- sample sizes: sums of coefficient * beta**-power
@@ -147,14 +148,15 @@ def _accuracies(
 
 
 def _accuracy(terms: _Terms, n: Any, L: Any, name: str) -> Any:
-    """The beta at which the sum of terms is n, by bisection in the logarithm."""
+    """Return the beta at which the sum of the terms equals n, by bisection in log(beta)."""
     least = sum(term * L**-power for term, power in terms)
     require(n >= least, f"Expected n={{n:g}} large enough for beta <= L in {name}: the bound is vacuous.", Vacuous, n=n)
     alone = [(term / n) ** (1 / power) for term, power in terms]
     if len(terms) == 1:
         return np.minimum(alone[0], L)[()]
     low = np.log(np.maximum(*alone))
-    # Each of two terms is at most n; at 2^(1/1.5) times the larger root each is at most n/2.
+    # At the larger of the two single-term roots the sum is at least n; at 2^(1/p) times it, p the smaller power, at
+    # most n.
     high = low + math.log(2) / min(power for _, power in terms)
     for _ in range(math.ceil(math.log2(math.log(2) / _TOLERANCE))):
         middle = (low + high) / 2
@@ -165,7 +167,7 @@ def _accuracy(terms: _Terms, n: Any, L: Any, name: str) -> Any:
 
 # ---------------------------------------------------------------- parameters
 def _sharp_smoothness(d: Any, alpha: Any, L: Any) -> Any:
-    """The largest smoothness of a loss that is smoothed over a ball (own.smoothing_smoothness)."""
+    """Return the largest smoothness of an L-Lipschitz loss smoothed over a ball (claim own.smoothing_smoothness)."""
     from scipy.special import gammaln
 
     return 2 * np.exp(gammaln(d / 2 + 1) - gammaln((d + 1) / 2)) / math.sqrt(math.pi) * L / alpha
@@ -180,7 +182,7 @@ def _single_parameters(
         found, sensitivity = proved.single_pass(d, alpha, beta, epsilon, delta, Phi, L)
     else:
         found = _single_order(d, alpha, beta, epsilon, Phi, L, constants)
-        # Exact smoothed gradients, which any number of directions only approaches.
+        # The sensitivity of exact smoothed gradients; estimates approach it as the number of directions grows.
         increment = 4 * _sharp_smoothness(d, alpha, L) * found["D"] / found["B2"]
         sensitivity = np.maximum(2 * L / found["B1"], increment)
     levels = proved.tree_levels(found["Sigma"])
@@ -285,7 +287,7 @@ def _tree_noise(Sigma: Any, S: Any, epsilon: Any, delta: Any, constants: str) ->
 
 
 def _node(t: Any, Sigma: Any, rank: Any, constants: str) -> dict[str, Any]:
-    """A node of NODE(t), largest first.
+    """Return first leaf, last leaf and number of nodes of NODE(t), for the node of this rank; rank 1 is the largest.
 
     >>> NODE(t=8, Sigma=8, rank=1)
     {'first': 1.0, 'last': 8.0, 'num_nodes': 1.0}
@@ -331,7 +333,7 @@ def _proved_size(passes: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _explicit_size(name: str) -> Callable[..., Any]:
-    """The size at radius alpha in all, half of it for smoothing."""
+    """Return a calculator of this size for a total radius alpha, half of which is for smoothing."""
     return lambda d, alpha, *rest: proved.plain(d, np.asarray(alpha) / 2, *rest, constants="corrected")[name]
 
 
@@ -411,7 +413,7 @@ SINGLE_PASS_PARAMETERS = Calculator(
     },
     _SETS,
 )
-# With gradients: the proof that is made explicit above is of function values.
+# Oracles of gradients have no corrected constants: the explicit proof above is for function values.
 _FIRST_ORDER = {"constants": _ORDERS, "missing": _HIDDEN}
 SINGLE_PASS_FIRST_ORDER = replace(SINGLE_PASS, **_FIRST_ORDER)
 SINGLE_PASS_PARAMETERS_FIRST_ORDER = replace(SINGLE_PASS_PARAMETERS, **_FIRST_ORDER)

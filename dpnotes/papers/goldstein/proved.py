@@ -1,4 +1,4 @@
-"""Theorems 3.1 and 4.1 of Kornowski, Liu and Talwar (2025), and plain oracles, with every constant of a proof."""
+"""Theorems 3.1 and 4.1 of Kornowski, Liu and Talwar (2025), and plain oracles, with explicit, proved constants."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from dpnotes.privacy.calibration import gaussian_std
 from dpnotes.theory.refusals import Vacuous, require, require_informative
 
-# Of a Gaussian at its least private: elementwise, for arrays.
+# The smallest noise multiplier of a Gaussian that is (epsilon, delta)-DP, elementwise on arrays.
 least_noise = np.vectorize(gaussian_std, otypes=[float])
 
 
@@ -21,7 +21,7 @@ def domain(alpha: Any, beta: Any, Phi: Any, L: Any) -> None:
 
 
 def below_lipschitz(beta: Any, L: Any) -> None:
-    """Refuse an accuracy that every point has."""
+    """Refuse an accuracy of at least L, which every point reaches."""
     require_informative("beta", beta, "L", L, closed=True)
 
 
@@ -32,40 +32,42 @@ def far(d: Any, alpha: Any, R: Any) -> None:
 
 
 def floats(*values: Any) -> tuple[Any, ...]:
-    """The numbers as floats or arrays; floats stay plain, as numpy scalars cost three times as much."""
+    """Return the numbers as Python floats or arrays; numpy scalars would take three times as long."""
     return tuple(float(v) if isinstance(v, int | float) else np.asarray(v, dtype=float) for v in values)
 
 
 # ---------------------------------------------------------------- steps and noise
 def tree_levels(num_leaves: Any) -> Any:
-    """The number of nodes that hold a leaf."""
-    # frexp is exact, the logarithm is not: mantissa * 2^exponent, from 1/2 to 1.
+    """Return the largest number of nodes of the tree that contain one leaf: floor(log2(leaves)) + 1."""
+    # frexp is exact at powers of two and log2 is not: it returns a mantissa in [1/2, 1) and the exponent.
     return np.frexp(num_leaves)[1]
 
 
 def resets_of(steps: Any, period: Any) -> tuple[Any, Any]:
-    """The numbers of resets and of increments among the steps."""
+    """Return the numbers of resets and of increments among the steps."""
     resets = np.ceil(np.asarray(steps) / period)
     return resets, np.maximum(np.ceil(steps) - resets, 0.0)
 
 
 def _steps(d: Any, alpha: Any, beta: Any, Phi: Any, L: Any, least_block: Any) -> dict[str, Any]:
-    """The steps, where the oracle's error is at most beta/6.
+    """Return the parameters of a run whose oracle error is at most beta/6.
 
-    The radius alpha is shared by smoothing and the way of a block. Of Proposition 2.6, as corrected, with G1 <= L + G0,
-    each of gap/(D T), (5/2) G1/sqrt(M) and 2 G0 is at most beta/3.
+    Smoothing uses half of the radius alpha, the moves within a block the other half. In the corrected Proposition 2.6,
+    with G1 <= L + G0, each of the three terms gap/(D T), (5/2) G1/sqrt(M) and 2 G0 is at most beta/3.
     """
     radius = alpha / 2
     block = np.ceil(np.maximum(np.maximum((7.5 * (L + beta / 6) / beta) ** 2, np.sqrt(d)), least_block))
     move = radius / block
-    gap = Phi + L * radius * d / (d + 1)  # own.smoothing_error
-    likely = np.maximum(np.log(360 * d * L / beta), 1.0)  # clipping moves the mean by at most 6 d L e^-likely: beta/60
+    gap = Phi + L * radius * d / (d + 1)  # claim own.smoothing_error
+    # Clipping moves the mean by at most 6 d L e^-likely, which is at most beta/60.
+    likely = np.maximum(np.log(360 * d * L / beta), 1.0)
     return {
         "T": block * np.ceil(3 * gap / (move * beta) / block),
         "D": move,
         "Sigma": np.floor(block / np.sqrt(d)),
         "M": block,
-        # Hoeffding's inequality for vectors: all but e^-likely of the means of so many estimates are not clipped.
+        # By Hoeffding's inequality for vectors, the mean of this many estimates is clipped with probability at most
+        # e^-likely.
         "m": np.ceil(2 * d * likely),
         "m_reset": np.ceil(8 * d**2 * likely),
         "clip_reset": 2 * L + 0 * move,
@@ -76,13 +78,14 @@ def _steps(d: Any, alpha: Any, beta: Any, Phi: Any, L: Any, least_block: Any) ->
 def single_pass(
     d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any
 ) -> tuple[dict[str, Any], Any]:
-    """Theorem 3.1 with every constant, and the sensitivity of a leaf.
+    """Return the parameters of Theorem 3.1 with explicit constants, and the sensitivity of a leaf.
 
-    Directions are shared by neighbours and by the two points of an increment, and the mean of a sample's directions is
-    clipped (own.coupled, own.common, own.clipping): so the sensitivity holds always, and is twice the clipping norm
-    over the minibatch. Variances are those of Lemma 3.6, of which the directions are at most as much again; they are to
-    be at most (0.15 beta)^2, and what clipping moves the mean beta/60. With B1 = Sigma and B2 = 1 the increment's
-    sensitivity, 12 sqrt(d) L/M, is the larger one, and 12 sqrt(d)/M + 144 (d levels noise/M)^2 <= (0.15 beta/L)^2.
+    Neighbouring data sets use the same directions, so do the two points of an increment, and the mean over a sample's
+    directions is clipped (claims own.coupled, own.common, own.clipping). The sensitivity therefore always holds; it is
+    twice the clipping norm divided by the minibatch size. The variances are those of Lemma 3.6; the random directions
+    add at most as much again. The total must be at most (0.15 beta)^2, and the bias of clipping at most beta/60. With
+    B1 = Sigma and B2 = 1 the increment has the larger sensitivity, 12 sqrt(d) L/M, and M must satisfy 12 sqrt(d)/M +
+    144 (d levels noise/M)^2 <= (0.15 beta/L)^2.
     """
     domain(alpha, beta, Phi, L)
     noise, share = least_noise(epsilon, delta), (0.15 * beta / L) ** 2
@@ -109,15 +112,16 @@ def single_pass(
 def multi_pass(
     d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any
 ) -> tuple[dict[str, Any], Any, Any]:
-    """Theorem 4.1 with every constant, and the sensitivities of a reset and of an increment.
+    """Return the parameters of Theorem 4.1 with explicit constants, and the sensitivities of reset and increment.
 
-    As `single_pass`, but each query is of all n samples: no minibatch errs, and all releases compose to one
-    Gaussian. Its noise is shared out so that the error d (sigma1^2 + Sigma sigma2^2) is least.
+    The derivation is that of `single_pass`, but each query uses all n samples: there is no sampling error of a
+    minibatch, and all releases compose to one Gaussian mechanism. Its budget is divided between resets and increments
+    so that the error d (sigma1^2 + Sigma sigma2^2) is smallest.
     """
     domain(alpha, beta, Phi, L)
     found, noise = _steps(d, alpha, beta, Phi, L, 0.0), least_noise(epsilon, delta)
     resets, increments = resets_of(found["T"], found["Sigma"])
-    # Root of the number of releases times n times their sensitivity; and what a sigma weighs in the error.
+    # For resets and increments: sqrt(number of releases) * n * sensitivity, and the weight of their sigma in the error.
     first, second = (
         np.sqrt(np.maximum(count, 1.0)) * 2 * clip
         for count, clip in ((resets, found["clip_reset"]), (increments, found["clip_increment"]))
@@ -139,13 +143,13 @@ def multi_pass(
 
 
 def plain(d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: Any, constants: str) -> dict[str, Any]:
-    """Samples and steps without variance reduction, in one pass and in many."""
+    """Return the samples and steps needed without variance reduction, in a single pass and in several passes."""
     d, alpha, beta, epsilon, delta, Phi, L = floats(d, alpha, beta, epsilon, delta, Phi, L)
     domain(alpha, beta, Phi, L)
     regret = 2.5 if constants == "corrected" else 2.0
     gap = Phi + L * alpha * d / (d + 1)
     ratio = 1 / least_noise(epsilon, delta)
-    noise = 4 * d / ratio**2  # d sigma^2 B^2/L^2, for the sensitivity 2L/B
+    noise = 4 * d / ratio**2  # equals d sigma^2 B^2/L^2 at the sensitivity 2L/B
 
     def cost(logarithm: Any) -> Any:
         batch = np.exp(logarithm)
@@ -161,10 +165,10 @@ def plain(d: Any, alpha: Any, beta: Any, epsilon: Any, delta: Any, Phi: Any, L: 
     batch = np.exp((low + high) / 2)
     factor = 27 * gap * L**2 / (4 * alpha * beta**3)
     single = factor * cost((low + high) / 2)
-    # Many passes at d sigma^2 = L^2, where less noise would save steps and more would save samples.
+    # Several passes use d sigma^2 = L^2: less noise would need fewer steps, more noise fewer samples.
     steps = factor * (regret * math.sqrt(2) + 1 + 0 * noise) ** 2
     many = 2 * np.sqrt(d * steps) / ratio
-    steps = steps * (1 + 1 / many)  # sampling of the points in the balls: (a + sqrt(1 + 1/n))^2 <= (a + 1)^2 (1 + 1/n)
+    steps = steps * (1 + 1 / many)  # points sampled in the balls: (a + sqrt(1 + 1/n))^2 <= (a + 1)^2 (1 + 1/n)
     return {
         "n_single_pass": single,
         "B": batch,

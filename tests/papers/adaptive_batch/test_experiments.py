@@ -55,7 +55,7 @@ def stationary(landscape: Ramps, points: torch.Tensor) -> np.ndarray:
 
 @dataclass
 class Record:
-    """What a walk has at every step, `(steps, runs, ...)`, with that of the next point left out."""
+    """The values of a walk at every step, `(steps, runs, ...)`, without those of the next point."""
 
     points: np.ndarray
     estimates: np.ndarray

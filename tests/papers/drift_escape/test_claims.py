@@ -452,7 +452,7 @@ def test_products_may_be_far_more_than_the_test_needs():
 
 
 def test_the_growth_of_noise_and_of_curvature_are_the_roots_of_the_recursions():
-    """What the two inequalities bound, from the recursions themselves: their growth in 200 steps, up to log(2)."""
+    """The two bounded quantities are computed from their recursions: growth over 200 steps, up to log(2)."""
     for x in (0.01, 0.3, 2.0):
         for name, middle, sense in (("growth", 2 + x, "<="), ("escape", 2 + 2 * x, ">=")):
             one = statement(f"own.products.{name}")

@@ -333,7 +333,7 @@ class GivenNoise:
 
 
 def path_of(module: Any, data: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """What the oracle releases for losses `z x^2 / 2 + x` on the way 0, 0.1, ..., 0.4 and back to 0."""
+    """Return the oracle's releases for losses `z x^2 / 2 + x` along the path 0, 0.1, ..., 0.4 and back to 0."""
     problem = CustomProblem(lambda x, z: (z[0] * x.square() / 2 + x).sum(), 1, data[:, None])
     oracle = module.Spider(
         DataSetSamples(problem), Gaussian(), 4.0, torch.full((len(noise),), torch.inf, dtype=torch.float64),

@@ -107,7 +107,7 @@ def test_the_noise_of_a_client_is_that_of_its_own_examples():
 
 
 def off(choice: Selection, runs: int) -> tuple[Tensor, Tensor]:
-    """How far the server's gradient and smallest eigenvalue are off a population, in so many runs with own examples."""
+    """Return the errors of the server's gradient and smallest eigenvalue against the population, over `runs` runs."""
     size = max(choice.sizes)
     data = VirtualData(Separable([(Cosine(0.5), DIM)]), Separable([(Sine(0.2), DIM)]))
     names = [f"{run}/{client}" for run in range(runs) for client in range(3)]
@@ -203,7 +203,7 @@ def test_no_example_is_longer_than_its_bound_in_float32_whatever_its_scale(longe
 
 
 def test_an_example_without_finite_derivatives_is_no_error_of_a_trusted_server():
-    """Whether there is one would be an exact answer about the data; in five dimensions torch raises one."""
+    """The existence of such an example must not show: it is an exact answer about the data. Torch raises in 5-D."""
     choice = replace(CHOICE, dim=5, sizes=(50,))
     models = torch.full((1, 1, 5), math.pi).double()
     data = torch.zeros(50, 5).double()

@@ -527,7 +527,7 @@ def test_parameters_of_one_pass_keep_every_term_below_beta():
 
 
 def proved_bound(problem, found, variance):
-    """What Proposition 2.6 gives, as corrected, for an oracle of this variance whose means are clipped."""
+    """Return the bound of Proposition 2.6, as corrected, for an oracle of this variance whose means are clipped."""
     d, radius = problem["d"], problem["alpha"] / 2
     likely = found["m"] / (2 * d)
     error = math.sqrt(variance) + 6 * d * problem["L"] * math.exp(-likely)

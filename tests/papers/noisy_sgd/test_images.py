@@ -176,7 +176,7 @@ def test_the_published_network_and_settings():
 
 # ---------------------------------------------------------------- the epsilons
 class Sizes:
-    """What `oracle_of` asks of a problem."""
+    """A stand-in with the attributes of a problem that `oracle_of` reads."""
 
     num_examples = 50_000
     keeps_examples_apart = True

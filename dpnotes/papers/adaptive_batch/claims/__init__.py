@@ -1,7 +1,7 @@
-"""Liu and Talwar (2024), "Adaptive Batch Size for Privately Finding Second-Order Stationary Points": claims, checked.
+"""Liu and Talwar (2024), "Adaptive Batch Size for Privately Finding ... Stationary Points": its claims, checked.
 
-Letters are the paper's; what it writes as the norm of the noisy gradient is `g` here, and `p = sqrt(d)/(n epsilon)`
-stands in rates. Lengths of gradients, the drift threshold kappa among them, are measured in [F/x].
+The letters are the paper's. The norm of the noisy gradient is `g` here, and rates use `p = sqrt(d)/(n epsilon)`. Norms
+of gradients, including the drift threshold kappa, are measured in [F/x].
 """
 
 from dpnotes.papers.adaptive_batch.calculators import CROSSOVER, THEOREM

@@ -95,7 +95,7 @@ def source_hash() -> str:
 
 @cache
 def environment(device: str) -> dict[str, Any]:
-    """What the numbers may depend on beside the code: versions, device, driver, threads."""
+    """The environment that numbers may depend on beside the code: versions, device, driver, threads."""
     import torch
 
     versions = {"python": platform.python_version(), "dpnotes": dpnotes.__version__}
@@ -126,7 +126,7 @@ def _processor() -> str:
 
 
 def same_machine(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two environments compute the same bits: device, threads and versions, but this package's own."""
+    """Return whether two environments compute the same bits: equal device, threads and versions (of other packages)."""
     bare = [{**each, "versions": {**each["versions"], "dpnotes": ""}, "count": 0} for each in (one, other)]
     return bare[0] == bare[1]
 

@@ -180,7 +180,7 @@ def _compare(processes: "Processes", columns: dict[str, Any]) -> None:
 # ---------------------------------------------------------------- cells
 @dataclass(frozen=True)
 class RunPlan:
-    """How cells are executed: where, with how much memory each, and how many at once."""
+    """The device, memory and number of parallel jobs with which cells are executed."""
 
     device: str
     memory_bytes: int
@@ -298,7 +298,7 @@ def resolve(device: str, experiment: Experiment, report: Callable[[str], None]) 
 
 
 def has_gpu(device: str) -> bool:
-    """Whether a GPU is meant, and is there."""
+    """Return whether a GPU is requested and present."""
     import torch
 
     return device != "cpu" and torch.cuda.is_available()

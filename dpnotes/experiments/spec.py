@@ -1,4 +1,4 @@
-"""What an experiment is: its parameters, its cells, and the rule by which its outcome is judged.
+"""Experiments: parameters, cells, and the rule by which an outcome is judged.
 
 An `Experiment` is a handful of functions beside one `Spec` a profile. The runner calls `cells` and `run_cell`, glues
 the columns together into one frame, and asks `decide` what came out. The rule that `decide` follows stands in words in
@@ -115,7 +115,7 @@ class Chances:
 
     @property
     def underpowered(self) -> bool:
-        """Whether the rule cannot decide: under 90% of the prediction's results pass, or over 5% of the rival's."""
+        """Return whether under 90% of the prediction's results pass, or over 5% of the rival's."""
         return self.if_right < _POWER or self.if_rival > _LEVEL
 
     def __str__(self) -> str:
@@ -220,7 +220,7 @@ class Setting(NamedTuple):
     why: str = ""
 
     def differs(self, spec: Spec) -> bool:
-        """Whether the paper says something else."""
+        """Return whether the paper has another setting."""
         return self.paper not in (NOT_STATED, self.ours(spec))
 
 
@@ -247,7 +247,7 @@ def alone() -> "Processes":
 
 @dataclass(frozen=True)
 class Context:
-    """What a cell is given to work with, and where it says what happened.
+    """The resources of a cell, and its record of what happened.
 
     Args:
       device: "cpu" or "cuda".
@@ -384,7 +384,7 @@ class Experiment:
         return self.specs[profile]
 
     def setting(self, profile: str) -> str:
-        """What a picture of this profile has to say of itself: how it differs from the paper's, or whose it is."""
+        """The stamp on pictures of this profile: the differences from the paper's figure, or that it is our own."""
         spec = self.spec(profile)
         if self.figure is None:
             repeats = spec.parameters.get("repeats")
@@ -424,5 +424,5 @@ class Experiment:
         return {"version": self.rule_version, "sha256": hashlib.sha256(canonical_json(rule).encode()).hexdigest()}
 
     def tolerance(self, column: str) -> float | None:
-        """How far a float of a column may be off on another processor, as a part of itself; None: not comparable."""
+        """The relative tolerance of a float column on another processor; None: not comparable."""
         return self.tolerances.get(column, self.tolerances.get("*", 0.0))

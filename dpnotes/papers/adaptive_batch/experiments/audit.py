@@ -126,7 +126,7 @@ def oracle(spec: Spec, value: float, runs: int) -> Spider:
 
 
 def transcripts(spec: Spec, included: bool, runs: int) -> Tensor:
-    """What `Spider` releases at fixed points on one of two neighbours, `(runs, 1.5 leaves)`: a sum and half of one."""
+    """The releases of `Spider` at fixed points on one of two neighbours, `(runs, 1.5 leaves)`: one sum and a half."""
     asked = oracle(spec, 1.0 if included else -1.0, runs)
     streams = Streams.of(spec["seed"], [f"{ORACLE}/{included}/{run}" for run in range(runs)])
     x, active = torch.zeros(runs, 1, dtype=torch.float64), torch.ones(runs, dtype=torch.bool)
@@ -211,7 +211,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 # ---------------------------------------------------------------- simulated results
 @cache
 def _printed() -> tuple[str, ...]:
-    """What is audited, in both profiles."""
+    """The audited oracles, in both profiles."""
     return tuple(each.name for each in collection(QUICK))
 
 

@@ -68,7 +68,7 @@ def batch_means(law: str, batch: int, streams: Streams, num_steps: int) -> Tenso
 
 
 def factors(means: Tensor, curvature: float, step_size: float) -> Tensor:
-    """What a step multiplies x by, in units where M = 1: `1 + eta (lambda - (1 - lambda) z)`."""
+    """The factor of x in one step, in units where M = 1: `1 + eta (lambda - (1 - lambda) z)`."""
     return 1 + step_size * (curvature - (1 - curvature) * means)
 
 

@@ -1,4 +1,4 @@
-"""What stochastic Spider needs: saddle perturbation or tree noise to leave, and a drift that nothing resets."""
+"""The needs of stochastic Spider: saddle perturbation or tree noise to leave, and a drift that nothing resets."""
 
 import math
 from itertools import product
@@ -43,7 +43,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def num_steps(spec: Spec) -> int:
-    """How many steps a run takes."""
+    """The number of steps of a run."""
     return int(spec["share"] * spec["amplitude"] / spec["accuracy"] ** 2)
 
 
@@ -54,7 +54,7 @@ def ramps(spec: Spec, runs: int) -> Ramps:
 
 
 def parameters(spec: Spec, perturbed: bool, tree: bool) -> AdaptiveBatchParameters:
-    """What a run is given, with the theorem's exponents and without logarithms; G = M = 1, alpha = gamma / ratio.
+    """The parameters of a run, with the theorem's exponents and without logarithms; G = M = 1, alpha = gamma / ratio.
 
     Batches are those of the sampling regime, and the noise of a tree's node is what they allow for, alpha / sqrt(d).
 

@@ -91,7 +91,7 @@ QUICK, PAPER = profiles("adaptive_batch.slopes", PARAMETERS)
 def parameters(
     arm: str, accuracy: np.ndarray, epsilon: np.ndarray, dim: int, amplitude: float, largest: float, ratio: float
 ) -> RampParameters:
-    """What a method is given, with the papers' exponents and without logarithms; G = M = 1, alpha = gamma / ratio.
+    """The parameters of a method, with the papers' exponents and without logarithms; G = M = 1, alpha = gamma / ratio.
 
     Adaptive batches are Theorem 3.11's, with the sensitivity of a replaced example, `b_t` of the last gradient, and a
     node's noise of alpha / sqrt(d); epsilon is one over the noise multiplier of a node. What that costs in zCDP grows

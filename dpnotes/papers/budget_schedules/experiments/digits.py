@@ -97,7 +97,7 @@ def loss_of_finished(frame: pd.DataFrame) -> pd.Series:
 
 
 def lost(frame: pd.DataFrame) -> int:
-    """How many runs did not finish."""
+    """The number of runs that did not finish."""
     return int((~frame["finished"] | ~np.isfinite(frame["train_loss"])).sum())
 
 

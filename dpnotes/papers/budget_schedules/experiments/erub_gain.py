@@ -1,4 +1,4 @@
-"""How much the best dynamic schedule gains over the best uniform one, by the theorem's bounds, over N and kappa."""
+"""The gain of the best dynamic schedule over the best uniform one, by the theorem's bounds, over N and kappa."""
 
 from functools import lru_cache
 from typing import Any

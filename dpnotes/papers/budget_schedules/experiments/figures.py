@@ -1,4 +1,4 @@
-"""What the panes of Figure 1 were made with, as far as Section 5 says, beside ours."""
+"""The settings of the panes of Figure 1, as far as Section 5 states them, beside ours."""
 
 from collections.abc import Callable
 

@@ -184,7 +184,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 # ---------------------------------------------------------------- simulated results
 @lru_cache(maxsize=32)
 def _exact(spec_json: str, num_examples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, list[float]]]:
-    """What the law of the runs is made of, by coordinate and schedule.
+    """The parts of the distribution of the runs, by coordinate and schedule.
 
     Curvature; where the schedules end in the mean; a root of their covariance under common noise; and steps,
     prediction and bound of each schedule.

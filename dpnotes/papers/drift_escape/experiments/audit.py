@@ -108,7 +108,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 # ---------------------------------------------------------------- simulated results
 @cache
 def _exact(profile: str) -> pd.DataFrame:
-    """What densities force, of each mistake and size; it has no chance in it."""
+    """The epsilon that densities imply, for each mistake and size; it is not random."""
     spec = {"quick": QUICK, "paper": PAPER}[profile]
     rows = []
     for cell in cells(spec):

@@ -1,4 +1,4 @@
-"""What m clients are worth: the error of their mean, with and without disagreement, along the path of drift escape."""
+"""The value of m clients: the error of their mean, with and without disagreement, along a path of drift escape."""
 
 from functools import partial
 from typing import Any

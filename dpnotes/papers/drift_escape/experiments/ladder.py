@@ -126,7 +126,7 @@ class LadderParameters:
 
     @property
     def alpha(self) -> float:
-        """What the returned point should reach."""
+        """The stationarity that the returned point should reach."""
         return 4 * self.chi
 
     @property

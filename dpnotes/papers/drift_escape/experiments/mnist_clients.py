@@ -102,7 +102,7 @@ def digits(examples: str, pool: int, norm: float) -> Dataset:
 
 
 def split(spec: Spec, cell: Cell, labels: Tensor) -> list[Tensor]:
-    """Who holds which examples: the first split in which nobody has fewer than `least_held`; all: one holder."""
+    """The first random split in which every client has at least `least_held` examples; one holder has all."""
     if "concentration" not in cell:
         return [torch.arange(len(labels))]
     for attempt in range(_SPLITS):
@@ -186,7 +186,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
 
 def outcome(runs: Runs, problems: list[TwoLayerNetwork], data: Dataset) -> dict[str, Any]:
-    """What was reached, and what was sent: of each client an estimate a round, to each the point that it is of."""
+    """The accuracy reached and the bytes sent: each round one estimate from each client, and one point to each."""
     rounds = int(runs.state.oracle.meter.calls[0, 0])
     sent = rounds * len(problems) * runs.x.shape[1] * runs.x.element_size()
     loss, accuracy = problems[0].evaluate(runs.x, data.test_inputs, data.test_labels)

@@ -78,7 +78,7 @@ def make_oracle(spec: Spec, name: str, runs: int, num_steps: int, device: str) -
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
-    """How many runs had so many failures, and what these runs used in all: a row for each number of failures."""
+    """A table by number of failures: the number of runs, and the examples that they used."""
     runs = attempts(spec, cell, context)
     levels = np.arange(spec["attempts"] + 1)
     apart = runs["failed"] == levels[:, None]

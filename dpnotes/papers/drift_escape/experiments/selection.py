@@ -1,4 +1,4 @@
-"""What private selection costs: Algorithm 4 over dimensions and data, beside a server that is trusted."""
+"""The cost of private selection: Algorithm 4 over dimensions and data sizes, beside a trusted server."""
 
 import math
 from typing import Any
@@ -56,7 +56,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def choice_of(spec: Spec, cell: Cell) -> Selection:
-    """What is sought where as much was learned as privacy allows, and T models came by."""
+    """The target level of the selection among T models at the accuracy that privacy allows."""
     accuracy = (math.sqrt(cell["dim"]) / cell["data"]) ** 0.4
     size = round(cell["data"] / (math.sqrt(spec["num_clients"]) * spec["epsilon"]))
     return Selection(
@@ -80,7 +80,7 @@ def setting(spec: Spec, choice: Selection) -> tuple[VirtualData, Tensor]:
 
 
 def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
-    """How far the server's derivatives are off, and the level over alpha of what is published, by each way to ask."""
+    """The errors of the server's derivatives, and the level over alpha of the published model, for each way to ask."""
     choice, clients = choice_of(spec, cell), spec["num_clients"]
     data, models = setting(spec, choice)
     levels = np.array([*(float(factor) ** 2 for factor in spec["curvatures"]), np.nan])
@@ -115,7 +115,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 def errors(
     choice: Selection, data: VirtualData, derivatives_of: Any, blocks: Blocks, x: Tensor, streams: Streams
 ) -> tuple[Tensor, Tensor]:
-    """How far the server's gradient is off at `x` `(runs, dim)`, and how far down the noise bends its Hessian."""
+    """The error of the server's gradient at `x` `(runs, dim)`, and the most negative curvature of the noise."""
     oracle = Clients.of(lambda members: GradientAndHessian.of(derivatives_of(members), choice), blocks, len(x))
     _, estimate = oracle.estimate(oracle.init(x), x, streams, torch.ones_like(x[:, 0], dtype=torch.bool))
     gradient, hessian = apart_again(estimate.gradient, choice.dim, choice.weight)

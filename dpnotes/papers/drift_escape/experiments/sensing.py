@@ -267,7 +267,7 @@ def sampled(
 
 @cache
 def sampled_epsilon(multiplier: float, delta: float, batch: int, count: int, num_steps: int) -> float:
-    """What so many batches of a fixed size cost."""
+    """The privacy cost of a number of batches of a fixed size."""
     event = Event(multiplier, Relation.REPLACE_ONE, Sampling.fixed_size(batch, count), num_steps)
     return account([event], delta).epsilon
 
@@ -422,7 +422,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 
 
 def before(frame: pd.DataFrame) -> str:
-    """What the earlier rule says: means of the risk, of the better SPIDER and DP-SGD, by 2 standard errors."""
+    """The outcome by the earlier rule: mean risks of the better SPIDER and of DP-SGD, compared by 2 standard errors."""
     groups = frame[frame["stage"] == "main"].groupby(["problem", "method"])["left"]
     means, errors, ahead = groups.mean().unstack(), groups.sem().unstack(), set()
     for problem, row in means.iterrows():

@@ -106,7 +106,7 @@ class Roof:
 
     @property
     def smoothness(self) -> float:
-        """That of ridges and valleys."""
+        """The largest curvature, which ridges and valleys have."""
         return self.curvature
 
     @property
@@ -297,7 +297,7 @@ def margins(frame: pd.DataFrame, spec: Spec) -> dict[str, Slope]:
 
 
 def control(frame: pd.DataFrame, spec: Spec) -> dict[str, tuple[int, int]]:
-    """How many runs succeeded, and of how many, where clients have parameters as if noise fell as 1/m, or less bad."""
+    """The successes among runs whose clients have parameters for noise that falls as 1/m, or milder ones."""
     most = max(spec["margin"]["multiples"])
     wrong = frame[(frame["kind"] == "margin") & (frame["multiple"] == most) & (frame["clients"] >= most**2)]
     good = wrong["returned"] & (wrong["level"] < 1)

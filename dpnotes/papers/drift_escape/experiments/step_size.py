@@ -1,4 +1,4 @@
-"""Which steps leave a saddle whose curvature is noisy: the boundary eta = 2 b lambda / M^2, with and without SPIDER."""
+"""Step sizes that leave a saddle with noisy curvature: the boundary eta = 2 b lambda / M^2, with and without SPIDER."""
 
 import math
 from typing import Any

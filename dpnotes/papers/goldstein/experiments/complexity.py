@@ -85,7 +85,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def parameters(spec: Spec, cell: Cell, num_examples: int, epsilon: float) -> GoldsteinParameters:
-    """What a run is given: gradients, one direction, the numbers of the theorem but for the move.
+    """The parameters of a run: gradients, one direction, and the theorem's numbers except for the move.
 
     Example:
       >>> cell = {"passes": "one", "method": "variance_reduced", "dim": 10, "share": 0.45}

@@ -83,7 +83,7 @@ def average_slopes(streams: Streams, num_examples: int, num_cells: int) -> Tenso
 
 
 def gaps_of_cells(slopes: Tensor) -> dict[str, Tensor]:
-    """How far data sets are from the population, whose slope is 1/2 everywhere, in four ways.
+    """The distance of data sets from the population, whose slope is 1/2 everywhere, measured in four ways.
 
     The line is two balls long, and its middle is the center of the ball of the Goldstein norms; half of all cells are
     in a ball. Gradients are compared over the middle half of the line, from where a ball does not leave it.
@@ -142,7 +142,7 @@ def smoothed_gradients(problem: RobustRegression, x: Tensor, radius: float, exam
 
 
 def gaps_of_phase_retrieval(spec: Spec, dim: int, num_examples: int, streams: Streams) -> dict[str, Tensor]:
-    """How far smoothed gradients of data sets are from the population's: the largest at points, and where one trained.
+    """The gap between smoothed gradients of data sets and of the population: the largest at points, and after training.
 
     The points are the same for all data sets, normal around 0, on the scale of the signal. Training is gradient descent
     on the smoothed empirical loss from a random point.

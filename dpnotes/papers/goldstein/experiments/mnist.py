@@ -58,7 +58,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def parameters(spec: Spec, method: str, dim: int) -> GoldsteinParameters:
-    """What a run is given, with gradients clipped at `clip` in place of a Lipschitz constant.
+    """The parameters of a run, with gradients clipped at `clip` in place of a Lipschitz constant.
 
     Example:
       >>> [(p.period, p.window) for p in (parameters(QUICK, method, 314) for method in METHODS)]

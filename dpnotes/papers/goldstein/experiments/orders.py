@@ -71,7 +71,7 @@ def cells(spec: Spec) -> list[Cell]:
 
 
 def parameters(spec: Spec, cell: Cell) -> GoldsteinParameters:
-    """What the runs of a cell are given.
+    """The parameters of the runs of a cell.
 
     Example:
       >>> [parameters(QUICK, {"part": "orders", "dim": 4, "directions": m}).num_examples for m in (0, 4)]
@@ -123,7 +123,7 @@ def summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def needed(norms: np.ndarray, directions: np.ndarray, first: float, margin: float) -> float:
-    """How many directions reach `margin` times the norm of gradients; the end of the grid where that is beyond it.
+    """The number of directions that reaches `margin` times the norm of gradients; at most the end of the grid.
 
     ln(m) is interpolated in ln(norm) between the first m that reaches it and the one before.
 

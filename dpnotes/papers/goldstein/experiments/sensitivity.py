@@ -1,4 +1,4 @@
-"""How long an example's estimate from losses is, and an increment of it: against directions, dimension and the move.
+"""The length of an example's estimate from losses, and of its increment, by directions, dimension and move.
 
 The sensitivity of an oracle is what one example can do, so it is these lengths over the batch. Lemma 3.4 of the paper
 bounds a pair of losses by d L, and so the error of m pairs by `d L / sqrt(m)`, whatever the move. Two losses on

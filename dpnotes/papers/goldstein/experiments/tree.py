@@ -65,7 +65,7 @@ def printed_std(epsilon: float, delta: float, period: int) -> float:
 
 
 def mechanism(arm: str, period: int, epsilon: float, delta: float) -> tuple[Mechanism, float]:
-    """What releases the terms, of sensitivity 1, and the noise of a draw."""
+    """The mechanism that releases the terms, of sensitivity 1, and the noise of one draw."""
     if arm == "independent":
         return Gaussian(), gaussian_std(epsilon, delta)
     if arm == "printed tree":

@@ -88,7 +88,7 @@ def population_gradient(dim: int, num_examples: int, seed: str) -> Gradient:
 
 
 class Windows(NamedTuple):
-    """What runs came by: averages of windows `(runs, probes, dim)`, calls of the oracle and `finished`, `(runs,)`."""
+    """The averages of windows `(runs, probes, dim)`, the oracle calls and `finished`, `(runs,)`, of some runs."""
 
     averages: Tensor
     calls: Tensor

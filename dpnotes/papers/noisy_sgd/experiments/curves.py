@@ -41,7 +41,7 @@ _BYTES_A_PARAMETER = 180  # while noise is drawn, see `training.train`
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained on what.
+    """The network, the data and the training of a study.
 
     Args:
       module: the network; its parameters are where a run starts.
@@ -298,7 +298,7 @@ def decide(frame: pd.DataFrame, spec: Spec) -> Decision:
 def _verdict(
     table: pd.DataFrame, asked: list[tuple[float, float, float]], level: float
 ) -> tuple[Literal["reproduced", "not reproduced", "undecided"], list[str]]:
-    """What intervals of this level say of gains and limits; and the gains that decide it, or all if all are large."""
+    """The outcome by intervals of this level for gains and limits, and the gains that decide it (or all)."""
     answers = []
     for start, end, limit in asked:
         mean, low, high = mean_interval((table[end] - table[start]).to_numpy(), level)
@@ -311,7 +311,7 @@ def _verdict(
 
 
 def exceedances(frame: pd.DataFrame) -> str:
-    """What the measured norms of gradients say of C, in words: they are exact, and no guarantee covers them."""
+    """The comparison of the measured gradient norms with C, in words; they are exact, and no guarantee covers them."""
     bound, above = frame["norm_bound"].iloc[0], frame["gradient_above"]
     return (
         f"of the examples' gradients measured in training {above.mean():.1%} were longer than C = {bound:g} (from "

@@ -1,4 +1,4 @@
-"""How noise leaves a strict saddle: growth and spread of coupled runs, escape times, and no escape without noise."""
+"""The escape from a strict saddle by noise: growth and spread of coupled runs, escape times, none without noise."""
 
 import math
 from dataclasses import dataclass
@@ -130,7 +130,7 @@ def run_cell(spec: Spec, cell: Cell, context: Context) -> dict[str, Any]:
 
 
 def growth_of(first: Tensor, last: Tensor, num_steps: int) -> tuple[float, float]:
-    """How fast a standard deviation grew, in the logarithm and a step, and the standard error of that.
+    """The growth rate of a standard deviation (logarithm, per step), and its standard error.
 
     Args:
       first: squares with that variance for mean, one a run.

@@ -1,4 +1,4 @@
-"""What the paper's figures were made with, as far as it says (Section 4 and Appendix A), beside ours."""
+"""The settings of the paper's figures, as far as stated (Section 4 and Appendix A), beside ours."""
 
 from collections.abc import Callable
 from fractions import Fraction

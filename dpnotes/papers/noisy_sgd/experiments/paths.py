@@ -1,4 +1,4 @@
-"""What is measured along runs of noisy SGD, at all of their iterates."""
+"""Measurements along runs of noisy SGD, at all of their iterates."""
 
 import math
 from collections.abc import Callable, Sequence

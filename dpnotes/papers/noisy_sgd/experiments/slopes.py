@@ -1,4 +1,4 @@
-"""How the accuracy that noisy SGD reaches scales with n, epsilon, d and f_max: simulated against Theorem 3.5."""
+"""The scaling of the accuracy of noisy SGD with n, epsilon, d and f_max: simulated against Theorem 3.5."""
 
 import math
 from dataclasses import replace
@@ -49,7 +49,7 @@ QUICK, PAPER = profiles("noisy_sgd.slopes", PARAMETERS)
 
 
 def points(spec: Spec) -> list[dict[str, Any]]:
-    """What is asked: which knob moves, its value, and all knobs."""
+    """The points of the sweep: the knob that moves, its value, and all knobs."""
     found = []
     for knob, ends in spec["ranges"].items():
         for value in spaced(ends, spec["points"]):
@@ -137,7 +137,7 @@ def summary(frame: pd.DataFrame, num_bootstrap: int = 4000) -> Rows:
 
 
 def _passes(row: dict[str, Any], slope: float) -> str:
-    """What an interval says of a slope: ok, worse, steeper or too wide."""
+    """The outcome of comparing an interval with a slope: ok, worse, steeper or too wide."""
     if max(row["high"] - row["slope"], row["slope"] - row["low"]) > 0.05:
         return "too wide"
     # Alpha falls faster than promised as n and epsilon grow, or rises more slowly as d and f_max do.

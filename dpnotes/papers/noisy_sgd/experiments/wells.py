@@ -66,7 +66,7 @@ class Wells:
 
     @property
     def feature(self) -> Profile:
-        """What the examples differ by, in the first coordinate."""
+        """The spread of the examples, in the first coordinate."""
         return Cosine(self.sigma / math.sqrt(-2 / math.expm1(-2)))
 
     @property
@@ -141,7 +141,7 @@ class InstanceBatch:
 
 @dataclass(frozen=True)
 class WellParameters:
-    """What Theorem 3.5 sets: alpha, eta, T, Delta, the C of Lemma 3.2, and the batch size by our rule."""
+    """The parameters of Theorem 3.5: alpha, eta, T, Delta, the C of Lemma 3.2, and the batch size by our rule."""
 
     alpha: float
     step_size: float

@@ -672,6 +672,10 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "problems.datasets.dataset.permutation": dict,
     "problems.datasets.dataset.gaussian_like": dict,
     "problems.landscapes.Saddle": lambda: {"point": zeros(2), "direction": zeros(2)},
+    "problems.module_data.ModuleData": lambda: {
+        "inputs": (images().train_inputs,),
+        "labels": images().train_labels,
+    },
     "problems.modules.ModuleProblem": lambda: {
         "module": torch.nn.Linear(4, 2),
         "inputs": images().train_inputs,

@@ -86,7 +86,7 @@ def off(found: Tensor, mean: Tensor, covariance: Tensor) -> float:
 
 
 def of_losses(a: Tensor, m: int) -> tuple[Tensor, Tensor]:
-    """Of the two-point estimate of a linear loss: `E (a.y)^2 y y' = (|a|^2 I + 2 a a') / d (d + 2)`."""
+    """Return mean and covariance of a linear loss's estimate: `E (a.y)^2 y y' = (|a|^2 I + 2 a a') / d (d + 2)`."""
     second = DIM / (DIM + 2) * (a @ a * torch.eye(DIM) + 2 * torch.outer(a, a))
     return a, (second - torch.outer(a, a)) / m
 

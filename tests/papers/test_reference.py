@@ -553,7 +553,7 @@ class Escape:
 
     @property
     def as_printed(self) -> bool:
-        """Whether lines 9 and 21 of Algorithm 1 run as printed."""
+        """True if lines 9 and 21 of Algorithm 1 run as printed."""
         return self.repeat == "go on"
 
 

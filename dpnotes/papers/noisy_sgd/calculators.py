@@ -1,14 +1,14 @@
-"""Avdiukhin et al. (2024), arXiv:2410.06878: their formulas as functions of numbers.
+"""The formulas of Avdiukhin et al. (2024), arXiv:2410.06878, as functions of plain numbers.
 
-Sets of constants: `corrected` (what the claims confirm, with the factors of the proofs, and the exact accountant's
-noise), `given` (the same with noise by Theorem 3.1, with the c_1 and c_2 of the caller), `paper` (as printed, units or
-not), `one` (the corrected formulas with every factor 1). The absolute constants that the paper does not give (c, c_1,
-c_2, c_eta) are arguments.
+Sets of constants: `corrected` (the confirmed claims, with the constants of the proofs and noise from the exact
+accountant), `given` (the same, with the noise of Theorem 3.1 for the caller's c_1 and c_2), `paper` (as printed, even
+where units disagree), `one` (the corrected formulas with every constant 1). The absolute constants that the paper does
+not give (c, c_1, c_2, c_eta) are arguments.
 
-Theorem 3.1 says that there are c_1 and c_2, for batches drawn at random, and no proof gives them. So `corrected` is for
-whole batches, B = n, where the least noise is known exactly, and takes no account of c_1 and c_2; the accuracy does not
-depend on B anyhow. `delta_reached` says what any noise is worth: exactly for whole batches, and for smaller ones, as if
-nothing had been gained by drawing them, at most that; `SPENT` asks the accountant of batches of fixed size.
+Theorem 3.1 states that c_1 and c_2 exist for randomly drawn batches, and no proof gives their values. So `corrected`
+covers whole batches, B = n, where the least noise is known exactly, and ignores c_1 and c_2; the accuracy does not
+depend on B. `delta_reached` is the delta of any given noise: exact for whole batches, and an upper bound without
+amplification by sampling for smaller ones. `SPENT` calls the accountant for batches of fixed size.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ from dpnotes.theory.refusals import NoRoot, require, require_informative
 
 SETS = ("corrected", "paper", "one")
 NOISE_SETS = (*SETS, "given")
-_least_noise = np.vectorize(gaussian_std, otypes=[float])  # of a Gaussian for a sensitivity of 1
-TOLERANCE = 1e-12  # relative, of closed loops
+_least_noise = np.vectorize(gaussian_std, otypes=[float])  # noise of a Gaussian mechanism with sensitivity 1
+TOLERANCE = 1e-12  # relative, of fixed-point iterations
 _ROUNDS = 200
 
 
@@ -43,7 +43,7 @@ def _require_whole(B: Any, n: Any, instead: str = "constants='given' takes yours
 
 
 def _reached(B: Any, epsilon: Any, C: Any, Delta: Any, T: Any) -> Any:
-    """Delta at epsilon of T steps on whole batches."""
+    """Return delta at epsilon for T steps on whole batches."""
     return gaussian_delta(epsilon, Delta * B / (2 * C * np.sqrt(np.ceil(T))))
 
 
@@ -52,7 +52,7 @@ def _privacy_noise(
 ) -> dict[str, Any]:
     _require_batch(B, n)
     largest = c_1 * T * (B / n) ** 2
-    if constants == "corrected":  # an example that is replaced moves a mean of gradients by 2 C/n
+    if constants == "corrected":  # replacing an example moves a mean of gradients by 2 C/n
         _require_whole(B, n, "constants='paper' takes yours, and noisy_sgd.spent says what that noise is worth")
         noise = 2 * C * np.sqrt(T) * _least_noise(epsilon, delta) / n
     else:
@@ -72,7 +72,7 @@ def _privacy_noise(
 
 
 def _spent(n: float, T: float, B: float, epsilon: float, delta: float, C: float, Delta: float) -> tuple[float, float]:
-    """Epsilon at delta, and delta at epsilon, of batches of fixed size."""
+    """Return epsilon at delta, and delta at epsilon, for batches of fixed size."""
     from dpnotes.core import WHOLE, Relation, Sampling
     from dpnotes.papers.accountant import delta_at
     from dpnotes.privacy.accounting import account
@@ -87,22 +87,22 @@ _spent_each = np.vectorize(_spent, otypes=[float, float])
 
 
 def _worth(n: Any, T: Any, B: Any, epsilon: Any, delta: Any, C: Any, Delta: Any) -> dict[str, Any]:
-    """What the accountant finds of T steps with noise Delta, an example replaced; seconds each."""
+    """Return the accounted epsilon and delta of T steps with noise Delta under replace-one; a call takes seconds."""
     _require_batch(B, n)
     at_delta, at_epsilon = _spent_each(n, T, B, epsilon, delta, C, Delta)
     return {"epsilon_reached": at_delta[()], "delta_reached": at_epsilon[()]}
 
 
 def _spread(sigma: Any, n: Any) -> Any:
-    """How far a sample's gradient may be from the mean gradient under Assumption B."""
+    """Return the largest distance of a sample's gradient from the mean gradient under Assumption B."""
     return sigma * np.sqrt(np.log1p((np.e - 1) * n))
 
 
 def _gradient_terms(
     n: Any, T: Any, delta: Any, L: Any, f_max: Any, sigma: Any, c: Any, c_eta: Any, constants: str
 ) -> tuple[Any, Any]:
-    """The gradient bound is the first plus alpha times the second."""
-    if constants == "deterministic":  # in place of C, by the sensitivity of a batch under Assumption B
+    """Return two terms: the gradient bound is the first plus alpha times the second."""
+    if constants == "deterministic":  # a bound for C from the sensitivity of a batch under Assumption B
         return _spread(sigma, n) * n / (n - 1), 0.0
     if constants == "paper":
         logs = L * np.sqrt(np.log(T / delta)) + sigma * np.sqrt(np.log(n * T)) + np.sqrt(-sigma * np.log(delta))
@@ -128,10 +128,10 @@ def _sensitivity(n: Any, B: Any, sigma: Any) -> dict[str, Any]:
 
 
 def _total_delta(epsilon: Any, delta: Any, failure: Any, constants: str) -> dict[str, Any]:
-    """At most 1, which every algorithm has: beyond, the argument says nothing."""
+    """Return the total delta, at most 1; at 1 the argument is vacuous, because every algorithm is (epsilon, 1)-DP."""
     if constants == "paper":
         return _transcript_delta(delta, failure)
-    # Past 1/failure the exponential does not matter any more: it is cut where it may still be computed.
+    # Once the total exceeds 1 the exponential no longer matters; epsilon is cut where the exponential is still finite.
     both = 1 + np.exp(np.minimum(epsilon, 700.0)) if constants == "corrected" else 1.0
     return _transcript_delta(delta, both * failure)
 
@@ -156,7 +156,7 @@ def _settle(step: Callable[[Any], Any], start: Any, several: int = 0) -> Any:
 
 
 def _factors(constants: str) -> tuple[float, float]:
-    """Of T, and what is added to the dimension: s~^2 <= (d + 1) Delta^2."""
+    """Return the factor of T and the number added to the dimension, from s~^2 <= (d + 1) Delta^2."""
     return (1.0, 0.0) if constants == "one" else (64.0, 1.0)
 
 
@@ -164,7 +164,7 @@ def _noise_floor(
     n: Any, B: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, sigma: Any, alpha: Any, C: Any, dim: Any,
     c_1: Any, c_2: Any, c_eta: Any, constants: str,
 ) -> Any:  # fmt: skip
-    """The least Delta: at least sigma/sqrt(B), within the window of epsilon, and with a step size of at most 1/L."""
+    """Return the least Delta: at least sigma/sqrt(B), within the range of epsilon, with a step size of at most 1/L."""
     floor = np.maximum(sigma / np.sqrt(B), alpha * np.sqrt(c_eta / dim))
     if constants != "corrected":
         floor = np.maximum(floor, c_2 * C / B * np.sqrt(-np.log(delta) / (c_1 * epsilon)))
@@ -176,7 +176,7 @@ def _noise_floor(
 def _reach(
     scale: float, dim: Any, epsilon: Any, delta: Any, L: Any, f_max: Any, c_2: Any, c_eta: Any, constants: str
 ) -> tuple[Any, Any]:
-    """Numerator and denominator of alpha^2 n / C, for a real number of steps; the noise itself cancels."""
+    """Return numerator and denominator of alpha^2 n / C, for a real number of steps; the noise itself cancels."""
     inside = scale / c_eta * L * f_max * dim
     if constants == "corrected":
         return np.sqrt(inside) * 2 * _least_noise(epsilon, delta), 1.0
@@ -216,7 +216,7 @@ def _loop(
 
 
 def _rounding_up(steps: Any, constants: str) -> Any:
-    """Noise for the whole number of steps that a run has, over that for their real number."""
+    """Return the ratio of the noise for the rounded-up number of steps to the noise for the real number."""
     return np.sqrt(1 + 1 / steps) if constants == "corrected" else 1.0
 
 
@@ -285,7 +285,8 @@ def _selection(d: Any, epsilon: Any, L: Any, rho: Any, f_max: Any, constants: st
     if constants == "paper":
         size = 1 / (epsilon * f_max**2 * np.sqrt(d))
         return {"n": size, "gradient": size, "eigenvalue": size}
-    # C/(n epsilon) <= alpha/2 and L/(n epsilon) <= sqrt(rho alpha)/2 at alpha^2 = C sqrt(L f_max d)/(n epsilon).
+    # The conditions C/(n epsilon) <= alpha/2 and L/(n epsilon) <= sqrt(rho alpha)/2 at alpha^2 = C sqrt(L f_max d)/(n
+    # epsilon).
     half, double = (1.0, 1.0) if constants == "one" else (2.0, 2.0)  # C = 2 sqrt(L f_max)
     gradient = half**2 * double / np.sqrt(d) / epsilon
     curvature = (half * L) ** 4 / (rho**2 * double * L * f_max * np.sqrt(d))

@@ -34,7 +34,7 @@ def loss(parameters: Tensor, example: Tensor, weight: Tensor) -> Tensor:
 
 
 def training() -> float:
-    """Audit the training; how long it took."""
+    """Audit the training; return the seconds."""
     examples = 0.3 * Streams.of("benchmark", range(EXAMPLES)).normal("examples", 0, DIM)
     examples[-1] = 10.0
 
@@ -75,7 +75,7 @@ def training() -> float:
 
 
 def museum() -> float:
-    """Both exhibits of every broken variant, and of the correct ones."""
+    """Run both exhibits of every broken variant and of every correct one; return the seconds."""
     start = time.perf_counter()
     runs = 0
     for exhibit in exhibits():
@@ -88,7 +88,7 @@ def museum() -> float:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)  # the tensors of a chunk are small: a second thread mostly waits for the first
+    torch.set_num_threads(1)  # the tensors of a chunk are small, so that a second thread would mostly wait
     print(f"torch {torch.__version__}, one thread")
     longest = training()
     museum()

@@ -31,14 +31,14 @@ from dpnotes.random.streams import Streams
 
 
 def descent() -> Callable[[], object]:
-    """A step of private descent on two numbers."""
+    """Return a step of private gradient descent on two numbers."""
     problem = Quadratic.sample(torch.tensor([1.0, 0.1], dtype=torch.float64), num_examples=20, spread=0.5, seed=0)
     oracle = ClippedGradient(problem, 1.0, FixedNoise.of([uniform(0.5, 10_000)]))
     return stepping(Descent(0.1), oracle, torch.ones(1, 2, dtype=torch.float64))
 
 
 def spider() -> Callable[[], object]:
-    """A step of stochastic Spider on four numbers."""
+    """Return a step of stochastic Spider on four numbers."""
     data = VirtualData(Separable([(Cosine(1.0), 4)]), Separable([(Sine(0.1), 4)]))
     oracle = Spider(
         VirtualSamples(data, 1e18), Gaussian(), 5.0, torch.full((1,), 10.0, dtype=torch.float64),

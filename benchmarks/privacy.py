@@ -35,7 +35,7 @@ MAX_LEAVES = 10**6
 
 @dataclass
 class Counting:
-    """Streams that count what is drawn."""
+    """Streams that count the drawn numbers."""
 
     streams: Streams
     drawn: int = 0
@@ -57,7 +57,7 @@ def request(value: Tensor, call: int) -> Request:
 
 
 def tree_steps(dim: int, steps: int, device: str) -> tuple[float, float, float, float]:
-    """Seconds of a draw by the reference; in units of it, in turn: a draw, a step of the tree, of the optimal tree."""
+    """Return the seconds of a reference draw, and relative to it a draw, a step of the tree and of the optimal tree."""
     streams = Streams.of(0, ["run"], device)
     value = torch.zeros(1, dim, device=device)
     trees = [Tree(MAX_LEAVES), Tree(MAX_LEAVES, optimal=True)]
@@ -93,7 +93,7 @@ def tree_steps(dim: int, steps: int, device: str) -> tuple[float, float, float, 
 
 
 def memory(dim: int, steps: int) -> int:
-    """The most vectors of the answer's size that a tree of a million leaves holds in its first steps."""
+    """Return the most vectors of the answer's size that a tree of a million leaves holds in its first steps."""
     streams, value = Streams.of(0, ["run"]), torch.zeros(1, dim)
     tree, most = Tree(MAX_LEAVES), 0
     state = tree.init(value)
@@ -105,7 +105,7 @@ def memory(dim: int, steps: int) -> int:
 
 
 def accountants() -> tuple[float, float, float, float]:
-    """Seconds: closed form, Poisson cold, Poisson again, batches of fixed size cold; 1,000 distinct levels each."""
+    """Return seconds for 1,000 distinct levels: closed form, Poisson cold, Poisson cached, fixed-size batches cold."""
     levels = np.linspace(1.0, 4.0, 1000)
 
     def seconds(events: list[Event], repeats: int) -> float:
@@ -124,7 +124,7 @@ def accountants() -> tuple[float, float, float, float]:
 
 
 def a_million_steps() -> float:
-    """Seconds of a step, over a million of them."""
+    """Return the seconds of a step, over a million steps."""
     streams, value = Streams.of(0, ["run"]), torch.zeros(1, 1, dtype=torch.float64)
     tree = Tree(MAX_LEAVES)
     state, total = tree.init(value), torch.zeros(1, 1, dtype=torch.float64)
@@ -133,7 +133,7 @@ def a_million_steps() -> float:
         state, released, _ = tree.release(state, request(value, call), streams)
         total += released
     seconds = time.perf_counter() - start
-    ends = np.cumsum([2**k for k in reversed(range(20)) if MAX_LEAVES >> k & 1])  # where the blocks of the sum end
+    ends = np.cumsum([2**k for k in reversed(range(20)) if MAX_LEAVES >> k & 1])  # the ends of the blocks in the sum
     expected = sum(float(streams.normal(tree.purpose, int(end) - 1, 1)) for end in ends)
     assert abs(float(total) - expected) < 1e-6, "the noise of a million terms is the sum of seven draws"
     return seconds / MAX_LEAVES

@@ -24,7 +24,7 @@ NUM_TERMS, NUM_TUNED, NUM_KEPT, INSTANCES = 10, 3, 4, 40
 
 
 def instance(seed: int) -> tuple[tuple[sympy.Symbol, ...], dict[str, sympy.Expr]]:
-    """Ten random monomials in three tuned and four kept symbols."""
+    """Return ten random monomials in three tuned and four kept symbols."""
     generator = random.Random(seed)
     symbols = sympy.symbols(f"x0:{NUM_TUNED + NUM_KEPT}", positive=True)
 
@@ -35,7 +35,7 @@ def instance(seed: int) -> tuple[tuple[sympy.Symbol, ...], dict[str, sympy.Expr]
 
 
 def balances() -> float:
-    """Time both on every instance; the longest balance in seconds."""
+    """Time both methods on every instance; return the seconds of the longest balance."""
     ours, floor, counts = [], [], []
     for seed in range(INSTANCES):
         symbols, terms = instance(seed)
@@ -62,7 +62,7 @@ def balances() -> float:
 
 
 def claims() -> tuple[float, float]:
-    """Check every claim and its correction; the longest in seconds, and the sum, in processor time."""
+    """Check every claim and its correction; return the processor seconds of the longest, and the sum."""
     everything = []
     for key in papers.PAPERS:
         seconds = {}

@@ -351,7 +351,7 @@ class Form:
         return found
 
     def power(self, exponent):
-        """Of a rational exponent, or of one with symbols in it."""
+        """Return the power with a rational exponent, or with one that contains symbols."""
         if not self.terms:
             require(exponent.sign() > 0, "division by 0")
             return self
@@ -372,7 +372,7 @@ class Form:
         return (exponent * self.log()).exp()
 
     def log(self):
-        """A sum of logarithms."""
+        """Return the logarithm as a sum of logarithms."""
         found = Form.of(F(0))
         for (atom, _), power in self.bases().items():
             match atom:
@@ -387,7 +387,7 @@ class Form:
         return found
 
     def exp(self):
-        """A product; the exponential of a logarithm is what was under it."""
+        """Return the exponential as a product; the exponential of a logarithm is the logarithm's argument."""
         result, low = Form.of(F(1)), [p for atoms in self.terms for a, p in atoms if is_a("sum", a)]
         for atoms, value in (self if min(low, default=0) < 0 else self.cleared()).terms.items():
             log = next((a[0] for a, power in atoms if power == 1 and is_a("log", a)), None)
@@ -399,7 +399,7 @@ class Form:
 
     @staticmethod
     def call(name, arguments):
-        """A function by name; of numbers, where it is rational."""
+        """Return the value of a function by its name; for numbers, if it is rational."""
         if name in ("log", "exp"):
             return getattr(arguments[0], name)()
         if arguments and name in ("floor", "Mod", "Max", "Min", "Abs", "sign", "binomial", "factorial"):
@@ -413,7 +413,7 @@ class Form:
         return Form.atom((name, *(a.key() for a in arguments)), False)
 
     def cleared(self):
-        """The form times something positive, so that sums that are no roots are multiplied out."""
+        """Return the form times a positive factor, so that sums that are no roots are multiplied out."""
         form = self
         while True:
             powers = {}
@@ -445,12 +445,12 @@ def is_a(kind, atom):
 
 
 def ordered(pairs):
-    """Pairs in one order."""
+    """Return pairs in a fixed order."""
     return tuple(sorted(pairs, key=repr))
 
 
 def primes(number):
-    """The prime factors of a number, each as often as it divides it."""
+    """Yield the prime factors of a number, with multiplicity."""
     if number > 10**15:
         raise OpenError("a root of a long number")
     divisor = 2
@@ -463,9 +463,9 @@ def primes(number):
         yield number
 
 
-# ---------------------------------------------------------------- what a relation says
+# ---------------------------------------------------------------- the content of a relation
 def variants(entry):
-    """The relation for each instance, as names with values; definitions are put in one after the other."""
+    """Return the relation for each instance, as names with values; definitions are substituted one after the other."""
 
     def environment(kind, instance, symbols):
         env = {**symbols, **{name: kind.of(F(value)) for name, value in instance.items()}}
@@ -477,7 +477,7 @@ def variants(entry):
 
 
 def forms(entry):
-    """Symbols as forms; one whose domain begins at 0 or above is positive wherever it is under a root."""
+    """Return symbols as forms; a symbol whose domain begins at 0 or above is treated as positive under roots."""
     return {
         name: Form.atom(name, domain["low"] is not None and F(domain["low"]) >= 0)
         for name, domain in entry["symbols"].items()
@@ -496,7 +496,7 @@ def inside(entry, point):
 
 
 def side(text, env):
-    """A side at a point; None where it is not a real number."""
+    """Return a side at a point, or None if it is not a real number."""
     try:
         return evaluate(text, env, Interval)
     except WrongError:
@@ -504,7 +504,7 @@ def side(text, env):
 
 
 def both_sides(entry, point):
-    """Both sides at a point of a relation; one of which a witness speaks is in the domains, and the conditions hold."""
+    """Return both sides of a relation at a point; a witness must be in the domains and satisfy the conditions."""
     point = {name: F(value) for name, value in point.items()}
     (variant,) = variants(entry)
     env = variant(Interval, {name: Interval(value) for name, value in point.items()})
@@ -515,7 +515,7 @@ def both_sides(entry, point):
 
 
 def at_point(entry, point):
-    """Both sides at a point, compared with the noted ones."""
+    """Return both sides at a point, and compare them with the noted ones."""
     values = both_sides(entry, point)
     for value, noted in zip(values, entry["sides"], strict=True):
         require((value is None) == (noted is None), f"a side is noted as {noted}")
@@ -528,7 +528,7 @@ def at_point(entry, point):
 
 
 def witness(entry):
-    """A point at which the relation fails."""
+    """Check that the relation fails at a point."""
     left, right = at_point(entry, entry["point"])
     if left is not None and right is not None:
         gap = left + Interval(-1) * right
@@ -541,7 +541,7 @@ def witness(entry):
 
 
 def rounded(entry):
-    """A printed number within one unit of its last digit."""
+    """Check that a printed number is right to one unit of its last digit."""
     left, right = at_point(entry, {})
     gap = left + Interval(-1) * right
     require(max(abs(gap.low), abs(gap.high)) < F(1, 10 ** entry["digits"]), "the numbers differ")
@@ -549,7 +549,7 @@ def rounded(entry):
 
 
 def samples(entry):
-    """Points of the domains at which the conditions hold."""
+    """Yield points of the domains, for testing the conditions."""
     for shift in (F(3, 7), F(1, 5), F(5, 8), F(12, 13)):
         point = {}
         for k, (name, domain) in enumerate(entry["symbols"].items()):
@@ -561,7 +561,7 @@ def samples(entry):
 
 
 def identity(entry):
-    """Both sides have one normal form; or they differ at a point, and the certificate is wrong."""
+    """Check that both sides have the same normal form; the certificate is wrong if they differ at a point."""
     for variant in variants(entry):
         env = variant(Form, forms(entry))
         gap = evaluate(entry["left"], env, Form) + Form.of(F(-1)) * evaluate(entry["right"], env, Form)
@@ -577,7 +577,7 @@ def identity(entry):
 
 # ---------------------------------------------------------------- z3
 class Algebra:
-    """Forms as terms of z3: a real number for each atom, with what is known of it."""
+    """Forms as z3 terms: a real variable for each atom, with the known facts about it."""
 
     def __init__(self, entry, *forms):
         self.entry, self.known, self.numbers = entry, [], {}
@@ -585,11 +585,11 @@ class Algebra:
         self.root = lcm(*powers, 1)
 
     def number(self, atom):
-        """The variable whose power `root` the atom is."""
+        """Return the variable whose power `root` is the atom."""
         if atom not in self.numbers:
             description, positive = atom
             self.numbers[atom] = one = z3.Real(f"x{len(self.numbers)}")
-            whole = one**self.root if positive and self.root > 1 else one  # a square would never be negative
+            whole = one**self.root if positive and self.root > 1 else one  # an even power cannot be a negative atom
             domain = self.entry["symbols"].get(description, {}) if isinstance(description, str) else {}
             if positive:
                 zero = is_a("sum", atom) or (domain.get("closed") and F(domain["low"]) == 0)
@@ -607,7 +607,7 @@ class Algebra:
         return self.numbers[atom]
 
     def term(self, form):
-        """A form without negative powers of sums."""
+        """Return a form without negative powers of sums."""
         low = {}
         for atoms in form.terms:
             for atom, power in atoms:
@@ -627,7 +627,7 @@ class Algebra:
 
 
 def positive_powers(form):
-    """The form times positive atoms, so that no power of one is negative; others are squared."""
+    """Return the form times positive atoms, so that no power is negative; other atoms are squared."""
     form = form.cleared()
     low = {}
     for atoms in form.terms:
@@ -662,13 +662,13 @@ def prove(entry, gap, relation, box=()):
         solver.add({"==": top != 0, "<=": top > 0, "<": top >= 0}[relation])
         shown = solver.check() == z3.unsat
         solver.pop()
-        return shown and solver.check() != z3.unsat  # of nothing, everything is true
+        return shown and solver.check() != z3.unsat  # an empty set of points would satisfy everything
     except OpenError:
         return False
 
 
 def inequality(entry):
-    """The sides at the closest point; then z3 shows the relation, or it is only what a search has found."""
+    """Check the sides at the closest point; z3 then proves the relation, or it counts as the result of a search."""
     at_point(entry, entry["closest"])
     (variant,) = variants(entry)
     try:
@@ -685,7 +685,7 @@ def inequality(entry):
 
 # ---------------------------------------------------------------- optima and crossovers
 def optimum(entry):
-    """A sum of positive powers of the variable is convex in its logarithm: its slope is 0 only where it is least."""
+    """Check a minimum: a sum of positive powers is convex in the logarithm, so a zero slope means the minimum."""
     symbols = forms(entry)
     variable, argument = entry["variable"], evaluate(entry["argument"], symbols, Form)
     objective = evaluate(entry["objective"], {**symbols, variable: Form.atom(variable, True)}, Form)
@@ -704,7 +704,7 @@ def optimum(entry):
 
 
 def crossover(entry):
-    """The ratio of two monomials is a power of the variable, and 1 at the value."""
+    """Check that the ratio of two monomials is a power of the variable and equals 1 at the value."""
     symbols = {**forms(entry), entry["variable"]: Form.atom(entry["variable"], True)}
     ratio = evaluate(f"({entry['left']})/({entry['right']})", symbols, Form)
     require(len(ratio.terms) == 1, "a side is no monomial")
@@ -718,7 +718,7 @@ def crossover(entry):
 
 # ---------------------------------------------------------------- units
 def unit(node, entry):
-    """The powers of loss and length, up to those that are set to 1; None for 0, which has every unit."""
+    """Return the powers of loss and length, up to the units that are set to 1; None for 0, which has every unit."""
     match node:
         case ast.Constant(value):
             return (F(0), F(0)) if value else None
@@ -757,7 +757,7 @@ def unit(node, entry):
 
 
 def power_of_unit(base, exponent, entry):
-    """Of a rational exponent; another one allows no unit below it."""
+    """Return the unit of a power with a rational exponent; other exponents require a base without unit."""
     if base is None or not any(base):
         return F(0), F(0)
     try:
@@ -768,7 +768,7 @@ def power_of_unit(base, exponent, entry):
 
 
 def alike(one, other, entry):
-    """Return whether two units are equal up to multiples of those that are set to 1."""
+    """Return whether two units are equal up to products of powers of the units that are set to 1."""
     gap = [a - b for a, b in zip(one, other, strict=True)]
     free = [tuple(map(F, entry["units"][name] or (0, 0))) for name in entry["normalised"]]
     free = [pair for pair in free if any(pair)]
@@ -781,7 +781,7 @@ def alike(one, other, entry):
 
 
 def units(entry):
-    """The units of all expressions are as noted, and they differ."""
+    """Check that the units of all expressions are as noted, and that they differ."""
     found = {}
     for name, text in {**entry["alike"], **entry["pure"]}.items():
         try:
@@ -803,7 +803,7 @@ def units(entry):
 
 # ---------------------------------------------------------------- balances
 def times(left, right, power=F(1)):
-    """A product of monomials."""
+    """Return a product of monomials."""
     found = dict(left)
     for name, value in dict(right).items():
         found[name] = found.get(name, F(0)) + power * value
@@ -811,7 +811,7 @@ def times(left, right, power=F(1)):
 
 
 def pieces(node, put_in=()):
-    """The monomials that an expression may be, up to constants, each with monomials that are at most 1 where it is."""
+    """Return the possible monomials of an expression, up to constants, each with monomials that are at most 1 there."""
     node, put_in = parsed(node) if isinstance(node, str) else node, dict(put_in)
     match node:
         case ast.Constant(value):
@@ -847,7 +847,7 @@ def pieces(node, put_in=()):
 
 
 def largest(text, put_in=()):
-    """The monomials whose largest an expression is."""
+    """Return the monomials of which an expression is the largest."""
     return {one for one, _ in pieces(text, put_in)}
 
 

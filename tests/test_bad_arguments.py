@@ -69,7 +69,7 @@ from dpnotes.train.plan import TrainingPlan
 from dpnotes.util.validate import AtLeastOne, Positive, checked
 from tests.points import drawn
 
-# Whose arguments nobody types: what calls them has checked.
+# Callables whose arguments no user types; their callers have checked them.
 NOT_DOORS = {
     **dict.fromkeys(
         (f"dpnotes.random.{name}" for name in ("draws", "reference", "cpu_kernel", "gpu_kernel", "secret")),
@@ -84,7 +84,7 @@ NOT_DOORS = {
     "dpnotes.util.validate": "the validators themselves",
     "dpnotes.privacy.museum.releases": "exhibits, of a few lines each",
 }
-# What one part hands to another, at every step or product: whoever made it has checked.
+# Values that one part passes to another at every step or product; their maker has checked them.
 INSIDE = (
     "core.Sensitive",
     "cli.console.counted",
@@ -117,7 +117,7 @@ INSIDE = (
     "papers.drift_escape.derivatives.apart_again",
     "papers.drift_escape.derivatives.with_triangle",
     "util.processes.ProcessLost",
-    "util.processes.Together",  # which asks the launcher; its timeout is tested in oracles/test_clients.py
+    "util.processes.Together",  # asks the launcher; its timeout is tested in oracles/test_clients.py
     "privacy.museum.collection.gaussian_claim",
     "privacy.museum.collection.numbers",
     "privacy.mechanisms.check_answer",
@@ -125,7 +125,7 @@ INSIDE = (
     "privacy.mechanisms.is_exact",
     "privacy.mechanisms.noisy_on_grid",
     "privacy.mechanisms.price_of",
-    "privacy.mechanisms.says_gaussian",  # which says no to anything else
+    "privacy.mechanisms.says_gaussian",  # returns False for anything else
     "privacy.mechanisms.shared",
     "privacy.sums.check_shared",
     "privacy.sums.check_sum",
@@ -144,14 +144,14 @@ INSIDE = (
     "problems.nonsmooth.check_many_points",
     "problems.module_data.ModuleData",
     "problems.passes.Passes",
-    "problems.text.pretrained_bert",  # as random_bert, from a file
+    "problems.text.pretrained_bert",  # like random_bert, from a file
 )
 NUMBER = re.compile(r"\b(int|float)\b")
 
 
 def modules() -> Iterator[ModuleType]:
     for found in pkgutil.walk_packages(dpnotes.__path__, "dpnotes."):
-        # A paper's own pieces; and its listings, which are read: a check in one of them is a line that is no algorithm.
+        # A paper's inner functions, and its references: a check in one of them would be a line outside the algorithm.
         inner = ".papers." in found.name and re.search(r"\.(experiments|claims|reference)\b", found.name)
         if found.name.endswith("__main__") or inner or found.name.startswith(tuple(NOT_DOORS)):
             continue
@@ -159,7 +159,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def callables() -> Iterator[tuple[str, Callable[..., Any]]]:
-    """All public functions, classes and methods by name, of the module that defines them."""
+    """Yield all public functions, classes and methods by name, from the module that defines them."""
     for module in modules():
         for name, value in vars(module).items():
             if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
@@ -182,16 +182,16 @@ def _is_protocol(value: type) -> bool:
 
 
 def annotations_of(function: Callable[..., Any]) -> dict[str, str]:
-    """The arguments with what they are annotated as, without what stands in brackets."""
+    """Return the arguments with their annotations, without the parts in brackets."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except ValueError:  # a class that is made in C, such as an enumeration
+    except ValueError:  # a class made in C, such as an enumeration
         return {}
     return {p.name: re.sub(r"\[.*\]", "", inspect.formatannotation(p.annotation)) for p in parameters}
 
 
 def numbers_of(function: Callable[..., Any]) -> dict[str, str]:
-    """The arguments that are numbers."""
+    """Return the arguments that are numbers."""
     return {name: found for name, found in annotations_of(function).items() if NUMBER.search(found)}
 
 
@@ -232,7 +232,7 @@ def question() -> Selection:
 
 
 def curved(num_clients: int = 1) -> GradientAndHessian:
-    """Of two runs."""
+    """Return derivatives of bowls for two runs."""
     rows = 2 * num_clients
     return GradientAndHessian.of(VirtualDerivatives(data(), torch.full((rows,), 30), zeros(rows, 4)), question())
 
@@ -276,7 +276,7 @@ def eigenvalue_question() -> dict[str, Any]:
     return {"hvp": lambda v: spectrum * v, "dim": 30, "num_products": 8, "failure_probability": 0.01}
 
 
-# What an argument of this name is where an example does not say otherwise.
+# The default value of an argument with this name, unless an example gives another one.
 USUAL: dict[str, Callable[[], Any]] = {
     "accountant": lambda: "exact Gaussian",
     "accuracy": lambda: 0.04,
@@ -337,7 +337,7 @@ SENTENCES = Sentences(("Go on.",), torch.tensor([1]))
 SIZES: dict[str, Any] = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0}
 SEARCH = {"alpha": 0.01, "norm_bound": 1.0, "num_examples": 10**6, "num_candidates": 3}
 
-# What a callable is given beside or instead of that.
+# Further or other arguments of particular callables.
 NOTHING = Guarantee(0.0, 1e-5, Relation.REPLACE_ONE, "nothing released")
 EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "core.Constant": lambda: {"value": 1.0, "basis": "proved", "where": "here"},
@@ -733,7 +733,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "random.streams.Streams.secure": lambda: {"num_runs": 2},
 }
 
-# Of whom a method is.
+# The instances whose methods are called.
 SELVES: dict[str, Callable[[], Any]] = {
     "oracles.fresh.FreshGradient": fresh,
     "oracles.minibatch.MinibatchGradient": minibatch,
@@ -757,7 +757,7 @@ SELVES: dict[str, Callable[[], Any]] = {
 
 
 def example(name: str) -> dict[str, Any]:
-    """A call that works, as keyword arguments."""
+    """Return a valid call, as keyword arguments."""
     given = EXAMPLES[name]() if name in EXAMPLES else {}
     for parameter in inspect.signature(KNOWN[name]).parameters.values():
         if parameter.name in given or parameter.default is not parameter.empty:
@@ -786,7 +786,7 @@ DOORS = {name: function for name, function in KNOWN.items() if numbers_of(functi
 
 
 # ---------------------------------------------------------------- what is refused
-# Where a value has a meaning that it has nowhere else: the argument, the values, and which.
+# Values that have a meaning for particular arguments only.
 MEANT: dict[str, dict[str, tuple[float, ...]]] = {
     "guarantees.Guarantee": {"nominal_epsilon": (math.inf,)},  # nothing is claimed
     "oracles.spider.Refresh": {"threshold": (math.inf,)},  # the number of terms alone decides
@@ -844,7 +844,7 @@ def wrong_answer(name: str, argument: str, value: Any) -> str | None:
         if is_named(str(error), argument, value):
             return None
         message = str(error)
-    except Exception as error:  # of a kind that is for nobody
+    except Exception as error:  # of an unexpected type
         message = repr(error)
     return f"{argument}={repr(value)[:12]}: {message[:100]!r}"
 
@@ -875,7 +875,7 @@ def test_what_is_no_number_is_refused_by_name(name: str):
 
 
 BELOW_ONE = {"delta", "level", "momentum", "rate", "beta"}
-VACUOUS = {"guarantees.Guarantee"}  # which may say that a delta is 1 or more, and so that nothing is claimed
+VACUOUS = {"guarantees.Guarantee"}  # may state that a delta is 1 or more, which claims nothing
 
 
 @pytest.mark.parametrize("name", [n for n in DOORS if BELOW_ONE & numbers_of(DOORS[n]).keys() and n not in VACUOUS])
@@ -932,7 +932,7 @@ def test_control_a_domain_that_is_not_checked_is_seen():
 
 # ---------------------------------------------------------------- what is no number
 def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
-    """Arguments with what they are not: a name that nobody gave, a word where a flag is, nothing where a part is."""
+    """Yield arguments with invalid values: an unknown name, a word in place of a flag, None in place of a part."""
     parameters = inspect.signature(function).parameters.values()
     for parameter in parameters:
         annotation = inspect.formatannotation(parameter.annotation)
@@ -940,7 +940,7 @@ def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
             yield parameter.name, "no such word"
         elif parameter.annotation is Relation:
             yield parameter.name, "replace"
-            yield parameter.name, "replace-one"  # a member is meant, not how it is printed
+            yield parameter.name, "replace-one"  # the member is expected, not its printed form
             yield parameter.name, None
         elif parameter.annotation is bool:
             yield parameter.name, "no"
@@ -949,7 +949,7 @@ def words_of(function: Callable[..., Any]) -> Iterator[tuple[str, Any]]:
 
 
 PARTS = (Problem, Oracle, Mechanism, Method, Samples, FreshData, NoisePlan, Sampling, Escape)
-# What a loop calls at every step, with what it got from the same part.
+# Methods that a loop calls at every step with values from the same part.
 STEPS = (
     "init",
     "step",
@@ -977,7 +977,7 @@ def test_what_is_no_part_no_name_and_no_flag_is_refused_by_name(name: str):
     assert not any(wrong), "\n" + "\n".join(filter(None, wrong))
 
 
-# Found by the fuzz: (what is called, an argument, its value, what the error names).
+# Found by fuzzing: (callable, argument, value, text that the error must contain).
 REFUSED: list[tuple[str, str, Any, str]] = [
     ("oracles.samples.VirtualSamples", "total", 2**63, "total=9223372036854775808"),
     ("papers.adaptive_batch.algorithms.spider_of", "parameters", [], "num_runs=0"),
@@ -1013,7 +1013,7 @@ def test_a_point_of_another_type_is_named_where_products_would_be():
 
 @pytest.mark.parametrize("delta", [5e-324, 1e-308, 1e-307])
 def test_a_delta_that_has_no_inverse_is_one(delta: float):
-    # The best Renyi order is near 1 + sqrt(ln(1/delta) / rho), and epsilon near rho + 2 sqrt(rho ln(1/delta)).
+    # The best Renyi order is near 1 + sqrt(ln(1/delta) / rho), and epsilon is near rho + 2 sqrt(rho ln(1/delta)).
     simple = 0.5 + 2 * math.sqrt(-0.5 * math.log(delta))
     assert 0.9 * simple < rho_to_epsilon(0.5, delta, "tight") <= simple
 
@@ -1088,7 +1088,7 @@ def test_a_calculator_gives_numbers_or_one_line_that_names_what_it_was_given(nam
         try:
             found = calculator(**{**usual, argument: value})
         except (ValueError, TypeError) as error:
-            # Of numbers that do not go together an error may name others: with n=5e-324 an accuracy is too large.
+            # For incompatible numbers an error may name other arguments: with n=5e-324 an accuracy is too large.
             named = not never or is_named(str(error), argument, value)
             if "\n" in str(error) or not str(error).startswith("Expected") or not named:
                 wrong.append(f"{argument}={repr(value)[:12]}: {str(error)[:100]!r}")

@@ -39,17 +39,17 @@ from dpnotes.util import checks
 
 FILE = Path(__file__).with_name("launches.csv")
 STEPS = 4
-# What a step was once asked to stay below: half of what it took when it was first counted.
+# Upper limits of a step: half of the first count.
 ASKED = {
     "one normal": (113, 2),
     "MNIST35, descent": (199, 7),
-    # 452 before norms were right at any scale of the factors; 434 without room for the rounding of terms that cancel
-    # (`problems.factors`), and without comparing price and cost; 449 before clip weights of too few bits, and answers
-    # whose price is too high, were made zeros.
+    # 452 before norms were right at any scale of the factors; 434 without the margin for rounding of cancelling terms
+    # (`problems.factors`) and without comparing price and cost; 449 before clipping weights of too few bits, and
+    # answers with too high a price, were set to zero.
     "ConvNet clipped, descent": (485, 10),
     "Spider, Gaussian, virtual, descent": (393, 15),
 }
-# A Poisson batch is as long as it came out, one of a data set as its sizes say; a tree reads which blocks complete.
+# A Poisson batch has a random size, one of a data set the size of its plan; a tree reads which blocks are complete.
 MAY_WAIT = ("Poisson", "data set", "Tree", "little budget")
 
 
@@ -69,7 +69,7 @@ def stepping(
                 state, _ = method.step(state, oracle, streams)
             return (so_far() - before).over(STEPS)
 
-    # What is copied to a device once a process, such as a tree's table, is there the second time.
+    # Values that are copied to a device once per process, such as a tree's table, are there the second time.
     return lambda: (count(), count())[1]
 
 
@@ -98,7 +98,7 @@ def mnist35(device: str) -> ClippedGradient:
 def convnet(device: str, width: int = 4) -> MinibatchGradient:
     images = Streams.of("images", [0]).uniform("images", 0, 12 * 3 * 32 * 32).view(12, 3, 32, 32).float().to(device)
     problem = ModuleProblem(conv_net(2, norm="group", width=width), images, (torch.arange(12) % 2).to(device))
-    noise = torch.full((1,), 0.1, dtype=torch.float64, device=device)  # runs of a module take turns
+    noise = torch.full((1,), 0.1, dtype=torch.float64, device=device)  # runs of a module are computed in turn
     return MinibatchGradient(problem, Sampling.fixed_size(4, 12), noise, 1.0, 50, Relation.REPLACE_ONE, clipped=True)
 
 
@@ -175,7 +175,7 @@ def test_a_loop_waits_once_in_sixteen_steps():
         once = device.waits
         device.reset()
         drive(Descent(0.1), oracle, state, streams, 32)
-        # At a look the host asks what was required, and which runs go on.
+        # At a check the host asks for the required conditions, and for the runs that continue.
         assert device.waits - once <= 2
     with PretendCuda() as device:  # the control: every step
         state = Descent(0.1).init(x.float(), oracle := mnist35("cuda"))

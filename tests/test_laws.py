@@ -1,4 +1,4 @@
-"""Every oracle, mechanism and method of the package keeps the laws; for each law something that breaks it."""
+"""Every oracle, mechanism and method of the package satisfies the laws; each law detects a planted violation."""
 
 import importlib
 import inspect
@@ -30,14 +30,14 @@ from dpnotes.privacy.museum import module_with_line_replaced
 from dpnotes.privacy.tree import Tree
 
 CASES = laws.cases()
-# `make test` tries the first factory of every class, and every way to draw a batch; `make test-all` tries all of them.
+# `make test` tests the first factory of every class, and every way to draw a batch; `make test-all` tests all.
 SEEN_FIRST = {name for makes in laws.FACTORIES.values() for made in makes for name in laws.names(made, makes[made])[:1]}
 SEEN_FIRST |= {*laws.names(MinibatchGradient, laws.ORACLES[MinibatchGradient])}
-DEAR = ("selection.GradientAndHessian, of bowls", "discrete.DiscreteGaussian, plain: covariance")  # seconds a law
+DEAR = ("selection.GradientAndHessian, of bowls", "discrete.DiscreteGaussian, plain: covariance")  # seconds per law
 
 
 def slow_unless_first(name: str, *given: Any) -> Any:
-    """The parameters of a test, marked slow unless `make test` is to see them."""
+    """Return the parameters of a test, marked slow unless `make test` runs it."""
     first = name.partition(":")[0] in SEEN_FIRST and not any(each in name for each in DEAR)
     return pytest.param(*given, id=name, marks=() if first else pytest.mark.slow)
 
@@ -64,7 +64,7 @@ def test_control_a_class_without_a_factory_and_a_factory_without_a_class_are_nam
 
 
 class Telling:
-    """No oracle of the package."""
+    """A class that is no oracle of the package."""
 
 
 HIDDEN = """
@@ -100,7 +100,7 @@ def test_control_an_oracle_hides_in_no_class_call_wrapper_or_function(
 
 def test_poisson_batches_of_the_laws_are_empty_and_of_one() -> None:
     (one, _, _, _), *_ = laws.on_neighbours(laws.ORACLES[MinibatchGradient]["poisson, zero-out-one, clipped"])
-    alike = len(one.estimates[0].gradient) // 3  # behind the mixed data set stand two of equal examples, 0.95 G long
+    alike = len(one.estimates[0].gradient) // 3  # after the mixed data set there are two of equal examples, 0.95 G long
     values = torch.stack([(request.answer.value[alike:] * laws.ALONG).sum(1) for request, _, _ in one.released])
     sizes = (values * 4 / (0.95 * G)).round()
     assert {0.0, 1.0, 2.0, 8.0} <= {*sizes.flatten().tolist()}
@@ -108,7 +108,7 @@ def test_poisson_batches_of_the_laws_are_empty_and_of_one() -> None:
 
 # ---------------------------------------------------------------- what breaks a law
 def remade(module: ModuleType, line: str, instead: str, made: Any) -> Any:
-    """This oracle, mechanism or method, of its class with one line replaced."""
+    """Return this oracle, mechanism or method with one line of its class replaced."""
     kind = getattr(module_with_line_replaced(module, line, instead), type(made).__name__)
     return kind(**{f.name: getattr(made, f.name) for f in fields(made)})
 
@@ -118,18 +118,18 @@ def broken(factory: Any, module: ModuleType, line: str, instead: str) -> Any:
 
 
 def patched(factory: Any, owner: Any, name: str, module: ModuleType, line: str, instead: str) -> Any:
-    """The factory where a part of the library has the broken line."""
+    """Return the factory with the broken line in a part of the library."""
 
     def patch_and_make(patch: pytest.MonkeyPatch) -> Any:
         wrong = module_with_line_replaced(module, line, instead)
         patch.setattr(owner, name, getattr(getattr(wrong, owner.__name__) if inspect.isclass(owner) else wrong, name))
-        return lambda *given: factory(*given)  # another one: what was seen of the correct one is remembered
+        return lambda *given: factory(*given)  # a new function, because the results of the correct one are remembered
 
     return patch_and_make
 
 
 class Mixed(Bowls):
-    """A problem of a module's inputs that says of itself that it keeps its examples apart, and sums them up."""
+    """A problem of a module's inputs that claims to keep its examples apart, but sums them up."""
 
     def __init__(self, module: Any, inputs: Tensor, labels: Tensor, loss: Any) -> None:
         super().__init__(torch.cat([inputs, inputs[:, :2]], 1)[None])

@@ -39,7 +39,7 @@ def extra(name: str) -> dict[str, str]:
 
 
 def disagreements(environment: dict, project: dict) -> list[str]:
-    """Where environment.yml and pyproject's dependencies with the `lab` extra say different things."""
+    """Return the disagreements between environment.yml and pyproject's dependencies with the `lab` extra."""
     *conda, last = environment["dependencies"]
     pip = last["pip"]
     editable = [line for line in pip if line.startswith("--editable")]
@@ -81,19 +81,19 @@ def test_the_constraints_pin_every_dependency_within_its_bounds():
 
 
 def undeclared(source: str, declared: set[str]) -> set[str]:
-    """Packages that a module imports and that pyproject.toml does not ask for."""
+    """Return the packages that a module imports and pyproject.toml does not list."""
     tops = {name.split(".")[0] for name in imports(source, "dpnotes.module")}
     tops -= {*sys.stdlib_module_names, "dpnotes"}
-    # What is not installed here is taken to be called like its module.
+    # A package that is not installed here is assumed to have the name of its module.
     return {top for top in tops if not declared & {canonicalize_name(name) for name in PROVIDED_BY.get(top, [top])}}
 
 
 @pytest.mark.slow
 def test_every_import_is_declared():
-    # The notebook part is for those who installed the `lab` extra, exact noise for those with `exact`, BERT for `text`.
+    # The notebook part needs the extra `lab`, exact noise the extra `exact`, BERT the extra `text`.
     core = set(specifiers(PROJECT["dependencies"]))
     extras = {"discrete.py": "exact", "text.py": "text", "cpu_kernel.py": "fast"}
-    # Nobody asks for triton: it comes with PyTorch where there is a GPU for it.
+    # triton is not listed: it comes with PyTorch where there is a GPU for it.
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
         optional = "lab" if "notebook" in path.parts else extras.get(path.name, "")
         fetched = {"triton"} if path.name == "gpu_kernel.py" else set()
@@ -255,7 +255,7 @@ def test_the_package_runs_as_a_module():
 
 # ---------------------------------------------------------------- documentation of the public interface
 def undocumented(source: str, examples: bool) -> Iterator[str]:
-    """Public functions and classes without a docstring, and with `examples` functions without an example."""
+    """Yield public functions and classes without a docstring, and with `examples` functions without an example."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             docstring = ast.get_docstring(node)

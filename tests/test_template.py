@@ -1,4 +1,4 @@
-"""docs/template is a paper: copied into the package its claim, algorithm and experiment hold, and the laws guard it."""
+"""docs/template is a paper: copied into the package, its claim, algorithm and experiment hold, the laws check it."""
 
 import shutil
 import sys
@@ -29,7 +29,7 @@ LOSS = "self.samples.problem.gradients(plan.x).losses.mean(1)[:, None]"
 
 @pytest.fixture
 def storm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[ModuleType]:
-    """The copy as `dpnotes.papers.storm`, with replaced text where a test says so."""
+    """A copy as `dpnotes.papers.storm`, with text replaced where a test requests it."""
     line, instead, _ = getattr(request, "param", ("", "", ""))
     shutil.copytree(TEMPLATE, tmp_path / "storm", ignore=shutil.ignore_patterns("__pycache__"))
     (tmp_path / "storm/__init__.py").touch()

@@ -1,4 +1,4 @@
-"""The chances that specs state: simulated again, and what a wrong or missing one says."""
+"""The chances that specs state: simulated again, with a message for a wrong or missing one."""
 
 import dataclasses
 import re
@@ -15,8 +15,8 @@ from dpnotes.experiments.sweeps import study
 
 EXPERIMENTS = {experiment.id: experiment for experiment in all_experiments()}
 PAIRS = [(name, profile) for name, experiment in EXPERIMENTS.items() for profile in experiment.specs]
-# A stated share is refused where Fisher's test, of two samples of simulations, has a p-value under this: one honest
-# table in some hundred shows such a share by chance, with one fixed seed.
+# A stated share is refused if Fisher's test for two samples of simulations has a p-value below this level. With one
+# fixed seed, one in several hundred honest tables contains such a share by chance.
 LEVEL = 1e-4
 
 
@@ -111,5 +111,5 @@ def test_every_experiment_has_both_profiles_but_some_large_networks():
 @pytest.mark.parametrize(("name", "profile"), PAIRS)
 def test_chances_are_as_stated(name: str, profile: str):
     stated = EXPERIMENTS[name].spec(profile).chances
-    simulations = 60 if profile == "quick" else 20  # the table of a run of hours takes longer to simulate
+    simulations = 60 if profile == "quick" else 20  # a table for a run of hours takes longer to simulate
     assert stated is not None and is_plausible(stated, simulate(EXPERIMENTS[name], profile, simulations, seed=1)[0])

@@ -1,4 +1,4 @@
-"""The table of claims: filters, rows that open, counts, and what a reader without a kernel sees."""
+"""The table of claims: filters, expandable rows, counts, and the view of a reader without a kernel."""
 
 import re
 from pathlib import Path
@@ -161,7 +161,7 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 
 @pytest.fixture(autouse=True, scope="module")
 def _default_dtype():
-    """Notebooks compute in float64; the tests that come after these do not."""
+    """Notebooks compute in float64; later tests must not."""
     before = torch.get_default_dtype()
     yield
     torch.set_default_dtype(before)
@@ -208,7 +208,7 @@ def test_the_crossing_of_the_rates_is_where_the_terms_are_equal(capsys):
     assert capsys.readouterr().out.splitlines()[0] == "Right."
 
 
-# The private step of Algorithm 1, and what each wrong one hears.
+# The private step of Algorithm 1, and the message for each wrong version.
 STEPS = {
     "": "_solution_private_step",
     "no gradient was clipped": "_wrong_without_clipping",
@@ -234,7 +234,7 @@ def test_what_is_wrong_with_a_private_step_is_said(capsys, said, function):
 
 
 ASKED = "losses, z, before, places, alpha, y, longest"
-# Each but the first leaves something out.
+# All versions but the first omit something.
 INCREMENTS = {
     "Right.": "clipped(now - then, longest).mean(dim=0)",
     "Not yet: nothing was clipped": "(now - then).mean(dim=0)",
@@ -265,7 +265,7 @@ def test_the_increment_at_other_directions_is_wrong(capsys, goldstein_exercises)
     assert capsys.readouterr().out.startswith("Not yet: it gives")
 
 
-# What a client sends, and what the server follows; each but the first leaves something out.
+# The client's message and the server's step; all versions but the first omit something.
 MEAN, NOISE = "clipped(of_j, G).mean(dim=0)", "multiplier * (2 * G / len(of_j)) * xi"
 ROUNDS = {
     "Right.": (f"{MEAN} + {NOISE}", "sent.mean(dim=0)"),
@@ -324,7 +324,7 @@ def escape_exercises() -> dict[str, Any]:
     return cells_of("04_drift_escape.ipynb", "def _attempts_mistake")
 
 
-# What a reader may return for g and the drift, and what is said of it.
+# A reader's possible answers for g and the drift, and the messages about them.
 MOVE = "(x - last.asked).norm()"
 DIFFERENCE = f"clipped(now - before, M * {MOVE}).mean(dim=0)"
 COVERED = f"multiplier * (2 * M * {MOVE} / len(now)) * xi"

@@ -54,9 +54,9 @@ def answer(problem: Any, x: Tensor, relation: Relation) -> Request:
 
 
 # ---------------------------------------------------------------- law 1: neighbours
-FAR = torch.zeros(2, 1025)  # of more than 1,024 numbers norms are added in float64, and so are finite up to 3e38
+FAR = torch.zeros(2, 1025)  # norms of more than 1,024 numbers are summed in float64, and so are finite up to 3e38
 FAR[0, 0] = 3.3e38
-LITTLE = 5e-7  # half of it over 3.3e38 is rounded up to the least number of float32, 1.85 times as much
+LITTLE = 5e-7  # half of it over 3.3e38 rounds up to the least float32 number, 1.85 times as large
 
 
 def linear(examples: Tensor) -> CustomProblem:
@@ -216,7 +216,7 @@ def test_a_step_that_also_releases_a_loss_is_priced_as_what_both_are_known_to_be
         assert {price.noise for price in ledger.prices if price.charged.any()} == {label}
         assert torch.allclose(ledger.rho(), state.oracle.meter.spent, rtol=1e-12)
         claim = account(events_of(ledger, 0), 1e-5)
-        # The control: Gaussian noise of this cost, which is what a wrong label would make of it.
+        # The control: the claim of Gaussian noise at this cost, which a wrong label would give.
         if label == "zcdp":
             assert claim.epsilon > rho_to_epsilon(float(ledger.rho()[0]), 1e-5, "exact")
         elif label == "gaussian":
@@ -324,7 +324,7 @@ def test_resumed_is_uninterrupted_to_the_bit(momentum, tmp_path):
 
 
 def noises(runs: int, names: list[str]) -> Tensor:
-    """The noise of every release, gradients and losses, one row each."""
+    """Return the noise of every release, gradients and losses, one row each."""
     problem = network()
     ones = torch.ones(runs, dtype=torch.float64)
     oracle = ClippedGradient(problem, CLIP, LossAdaptiveNoise(ones, ones / 9, 1.5, 9 * ones), mechanism=Spy())

@@ -1,4 +1,4 @@
-"""The minibatch oracles against the laws: neighbours, budgets, exactness, noise, bits; and what a run may claim."""
+"""The minibatch oracles against the laws: neighbours, budgets, exactness, noise, bits, and the runs' guarantees."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -44,12 +44,12 @@ PAIRS = [
 
 
 def linear(rows: Tensor) -> CustomProblem:
-    """Examples whose gradients are these rows, at every point."""
+    """Return examples with these gradients at every point."""
     return CustomProblem(lambda x, row: x @ row, rows.shape[1], rows)
 
 
 def vectors(length: float = C, num_examples: int = N, dim: int = 3) -> Tensor:
-    """Gradients of one length, each followed by its opposite."""
+    """Return gradients of one length, each followed by its opposite."""
     drawn = Streams.of("vectors", ["a"]).normal("rows", 0, num_examples * dim).view(num_examples, dim)
     drawn = length * drawn / torch.linalg.vector_norm(drawn, dim=1, keepdim=True)
     return torch.where(torch.arange(num_examples)[:, None] % 2 == 0, drawn, -drawn.roll(1, 0))
@@ -93,7 +93,7 @@ def answer(oracle: Any, runs: int = 200) -> Request:
 def test_clipped_an_example_without_a_finite_gradient_counts_as_zero(sampling, relation):
     rows = vectors()
     found = []
-    square, no_number = (lambda s: s * s), (lambda s: s * s - s * s + 1)  # of 1e200 infinite, and not even that
+    square, no_number = (lambda s: s * s), (lambda s: s * s - s * s + 1)  # infinite at 1e200, and even NaN
     for hostile, factor in ((0.0, square), (1e200, square), (1e200, no_number)):
         scale = torch.ones(N, dtype=torch.float64)
         scale[5] = hostile
@@ -132,7 +132,7 @@ def test_a_run_spends_what_it_declares_and_takes_every_step(sampling, relation):
     assert claims[0].epsilon > claims[1].epsilon > claims[2].epsilon
     if sampling == WHOLE:
         assert torch.allclose(ledger.rho(), oracle.declared(), rtol=1e-12)
-    else:  # the control: what sampling gains is in the claim, and in no zCDP
+    else:  # the control: amplification by sampling is in the claim, but not in the zCDP
         whole = [replace(e, sampling=WHOLE) for e in oracle.events(0)]
         assert claims[0].epsilon < 0.95 * account(whole, 1e-5).epsilon
 
@@ -306,7 +306,7 @@ def test_a_run_above_its_bound_claims_nothing(check):
     (claim, *_) = oracle.guarantee(state.oracle, 1e-5, STREAMS)
     if check:
         assert not claim.holds and str(claim).startswith("no guarantee, since this did not hold")
-    else:  # what nobody looks at is assumed, and said to be
+    else:  # unchecked bounds are declared as assumed
         assert claim.holds and "checked" not in str(claim) and "every gradient norm is at most 0.45" in str(claim)
 
 
@@ -368,7 +368,7 @@ def test_what_a_bound_rests_on_is_said():
 # ---------------------------------------------------------------- what the problem is asked for
 @dataclass
 class Counted:
-    """A problem that counts what it is asked for, can be augmented, and mixes its examples."""
+    """A problem that counts its calls, can be augmented, and mixes its examples."""
 
     inner: Any
     asked: list[str] = field(default_factory=list)
@@ -425,7 +425,7 @@ def test_augmented_examples_are_asked_for_by_call():
 # ---------------------------------------------------------------- fresh batches
 @dataclass(frozen=True)
 class Sphere:
-    """Half the squared norm, and an example's gradient that is off by a unit normal vector."""
+    """Half the squared norm, with example gradients that are off by a unit normal vector."""
 
     def fresh(self, batch_size: int, streams: Streams, purpose: str, call: int | Tensor) -> "Sphere.Batch":
         return Sphere.Batch(streams.normal(purpose, call, 3) / batch_size**0.5)

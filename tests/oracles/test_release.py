@@ -1,4 +1,4 @@
-"""The releases: plans that cost nothing until they are released, states that release once, and claims that hold."""
+"""Plans and releases: plans that cost nothing until they are released, states that release once, and valid claims."""
 
 import contextlib
 import copy
@@ -166,7 +166,7 @@ def test_a_state_that_has_released_is_refused_whatever_stands_beside_its_meter(n
     assert same(replayed, after), "a checkpoint is replayed to the bit"
     _, following = oracle.estimate(after, x, streams, EVERY)
     assert bool((following.status == Status.OK).all())
-    # The control: without the rule the noise of two answers is the same, and their difference is exact.
+    # The control: without the rule two answers have the same noise, and their difference is exact.
     monkeypatch.setattr(release, "_on_time", lambda late, asked: asked)
     _, elsewhere = oracle.estimate(state, x / 2, streams, EVERY)
     if name == "clipped":
@@ -234,7 +234,7 @@ def test_of_many_threads_one_is_given_the_release(name: str):
         assert len(given) == 1
 
 
-Held = tuple[Any, Any, Streams, list[int]]  # a state, its oracle, its streams and which runs it is of
+Held = tuple[Any, Any, Streams, list[int]]  # a state, its oracle, its streams, and the indices of its runs
 
 
 def something_done(choose: random.Random, method: Descent, pool: list[Held]) -> Held:
@@ -317,7 +317,7 @@ def test_what_is_declared_is_a_copy(name: str):
 
 
 def test_a_state_does_not_go_to_a_data_set_that_grew_nor_to_other_premises():
-    """Of more examples others come first: those that were used would be used again, and had paid once."""
+    """With more examples the order changes: used examples would be used again after paying once."""
     releases = ORACLES["Spider"]().releases
     others = [
         replace(releases, total=releases.total + 20),
@@ -340,7 +340,7 @@ def test_what_a_caller_does_to_a_tensor_afterwards_changes_no_claim():
     same_noise = expected.estimate(*begun(expected), EVERY)[1]
     assert torch.equal(estimate.gradient, same_noise.gradient)
     assert oracle.guarantee(after, 1e-5, streams)[0] == expected.guarantee(expected.init(x), 1e-5, streams)[0]
-    with pytest.raises(ValueError, match="other terms"):  # a part is made of what stands there now
+    with pytest.raises(ValueError, match="other terms"):  # a part is made of the current settings
         index = torch.tensor([0, 2])
         part = oracle.take(index)
         part.estimate(map_state(lambda t: t[index], after), x[index], streams.take(index), EVERY[:2])
@@ -384,7 +384,7 @@ def test_a_state_of_another_oracle_is_no_ground_for_a_claim(name: str, change: d
 
 
 def test_a_claim_is_for_the_last_state_of_a_run():
-    """Whoever watches a run and asks for an estimate in its last step has released what the run does not know of."""
+    """An estimate that an observer requests in the last step is a release that the run's claim would miss."""
     oracle, method = ORACLES["clipped"](), Descent(0.1)
     _, x, streams = begun(oracle)
 
@@ -413,7 +413,7 @@ def test_a_plan_is_released_by_who_made_it(name: str):
 
 # ---------------------------------------------------------------- nothing is looked at
 class Untouchable:
-    """Data that nobody may ask."""
+    """Data that fail the test when used."""
 
     num_examples, dim, constants, basis = N, DIM, {}, "assumed"
     total = torch.tensor(150)
@@ -455,7 +455,7 @@ def test_a_plan_refuses_by_public_numbers_and_asks_no_data(monkeypatch):
 
 
 def test_clients_plan_before_any_of_them_releases():
-    """One round of three clients: a run that one of them cannot pay for is paid for by none."""
+    """In a round of three clients, a run that one client cannot pay for is paid for by none."""
     budgets = (rows(1.0), rows(1.0, 0.001, 1.0), rows(1.0, 1.0, 1.0))
     clients = [ClippedGradient(PROBLEM, 0.5, replace(FixedNoise.of([uniform(1.0, 9)] * RUNS), budget=budget))
                for budget in budgets]  # fmt: skip
@@ -478,7 +478,7 @@ def test_clients_plan_before_any_of_them_releases():
 # ---------------------------------------------------------------- SPIDER on all data, at several points
 @dataclass(frozen=True, eq=False)
 class Smoothed:
-    """Samples whose gradients are means over the points around the one that is asked for."""
+    """Samples whose gradients are means over points around the given one."""
 
     samples: Any
     offsets: Tensor
@@ -609,14 +609,14 @@ def test_a_mechanism_of_one_s_own_claims_zcdp_unless_it_says_that_its_noise_is_g
 
 @dataclass(frozen=True)
 class Quarter(Gaussian):
-    """A `release` of its own, with a quarter of the noise, and the price of that."""
+    """A class with its own `release`: a quarter of the noise, and the matching price."""
 
     def release(self, state: Any, request: Any, streams: Streams) -> Any:
         return super().release(state, replace(request, noise_std=request.noise_std / 4), streams)
 
 
 class Labelled(Gaussian):
-    """Speaks for what it has, which is a `Gaussian`'s release."""
+    """A class that declares Gaussian noise for its inherited release."""
 
     noise = "gaussian"
 
@@ -627,7 +627,7 @@ class Says:
 
 @dataclass(frozen=True)
 class Given(Gaussian):
-    """Takes its release from whoever makes it."""
+    """A class whose release is passed to its constructor."""
 
     release: Any = field(default=None, kw_only=True)
 
@@ -709,7 +709,7 @@ def test_a_state_does_not_go_from_noise_that_is_not_said_to_be_gaussian_to_one_t
 
 
 def test_a_state_does_not_go_from_one_tree_to_another():
-    """Noise that was combined from two draws is not what the blocks of a plain tree are priced for."""
+    """Noise combined from two draws does not match the blocks that a plain tree pays for."""
     releases = ORACLES["Spider"]().releases
     terms = [replace(releases, mechanism=tree).terms for tree in (Tree(8), Tree(8), Tree(8, optimal=True), Tree(9))]
     assert torch.equal(terms[0], terms[1])
@@ -777,7 +777,7 @@ def test_a_loss_in_an_interval_moves_by_its_width_and_no_further(monkeypatch):
 
 # ---------------------------------------------------------------- what is amplified is counted
 class Quieter(MinibatchGradient):
-    """An oracle that asks for another noise than it claims from its third step on."""
+    """An oracle whose noise differs from its claim from the third step on."""
 
     def ask(self, state: State, x: Tensor) -> tuple[Ask, ...]:
         factor = torch.where(state.meter.calls < 2, 1.0, self.divisor or 1.0)
@@ -796,7 +796,7 @@ def test_a_claim_that_is_amplified_counts_its_steps_and_compares_each_ask():
                 break
             state, estimate = oracle.estimate(state, x, streams, EVERY)
             assert not estimate.status.any()
-        else:  # more noise than is claimed was let through, and the steps were counted
+        else:  # more noise than claimed is allowed, and the steps are counted
             assert oracle.plan(state, x, EVERY).status.tolist() == [Status.FINISHED] * RUNS
             assert oracle.events(0)[0].count == 4 and all(c.holds for c in oracle.guarantee(state, 1e-5, streams))
     oracle = ORACLES["Poisson"]()
@@ -825,7 +825,7 @@ class Heard:
 
 @dataclass(frozen=True, eq=False)
 class Chooser(ReleasingOracle):
-    """Asks for one number; spends the rest of its budget at once where the first answer was above 0, else nothing."""
+    """An oracle of one number that spends its remaining budget if the first answer is above 0, else nothing."""
 
     value: float
     budget: Tensor
@@ -854,7 +854,7 @@ class Chooser(ReleasingOracle):
 
 
 class GivenNoise:
-    """Streams whose noise is written down."""
+    """Streams with given noise."""
 
     secret = False
 
@@ -866,7 +866,7 @@ class GivenNoise:
 
 
 def exact_delta(epsilon: float, budget: float, side: float) -> float:
-    """Of the first answer and the one it decides on, for the values 1/2 and -1/2, at the levels that were asked for."""
+    """Return delta of the first answer and the following one, for the values 1/2 and -1/2, at the requested levels."""
     grid = torch.linspace(-9, 9, 20_001, dtype=torch.float64)
     oracle = Chooser(side, torch.full((len(grid),), budget, dtype=torch.float64))
     x, active, streams = grid[:, None], torch.ones(len(grid), dtype=torch.bool), GivenNoise(grid[:, None])
@@ -874,7 +874,7 @@ def exact_delta(epsilon: float, budget: float, side: float) -> float:
     _, second = oracle.estimate(state, x, streams, active)  # type: ignore[arg-type]
     assert bool((second.status == 0).all()) and len(second.price.noise_multiplier.unique()) == 2
     level = first.price.noise_multiplier.numpy()
-    loss = 2 * side * first.gradient[:, 0].numpy() / level**2  # log of the densities' ratio, of the sensitivity 1
+    loss = 2 * side * first.gradient[:, 0].numpy() / level**2  # log of the density ratio, for sensitivity 1
     mu, left = 1 / second.price.noise_multiplier.numpy(), epsilon - loss
     tail = (
         norm.cdf(mu / 2 - left / mu) - norm.cdf(-mu / 2 - left / mu) * torch.tensor(left).clamp_max(600).exp().numpy()
@@ -891,7 +891,7 @@ def test_noise_that_a_run_chooses_is_claimed_exactly_and_no_transcript_exceeds_i
     assert claim.epsilon < 0.95 * rho_to_epsilon(rho, delta, "tight")
     found = [exact_delta(claim.epsilon, rho, side) for side in (0.5, -0.5)]
     assert 0.5 * delta < max(found) <= delta * (1 + 1e-6)
-    # Controls: a filter that forgets the first answer lets this one through; and less noise than is claimed.
+    # Controls: a filter that forgets the first answer accepts this; and there is less noise than claimed.
     assert max(exact_delta(claim.epsilon, rho + 0.2, side) for side in (0.5, -0.5)) > 1.2 * delta
     listening = ORACLES["listening"]()
     claims = listening.guarantee(begun(listening)[0], delta, Streams.of(0, range(RUNS)))

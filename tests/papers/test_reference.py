@@ -1,7 +1,7 @@
-"""Two implementations of each algorithm: the library's and its plain reference, whole paths on the same draws.
+"""Two implementations of each algorithm, the library's and its plain reference, compared on the same draws.
 
-`CASES` says how many steps a path has, how far its numbers are apart at most, and whether they are the same to the bit.
-A mutated line on either side makes the comparison fail, and every line that can be had as printed matters.
+`CASES` gives the number of steps of each path, the allowed difference, and whether the paths must agree to the bit. A
+mutated line on either side makes the comparison fail, and every line that can run as printed affects the result.
 """
 
 import ast
@@ -66,10 +66,10 @@ DIM, ENOUGH = 3, 10**4
 STREAMS = Streams.of("reference", ["run"])
 ORIGIN = torch.zeros(DIM, dtype=torch.float64)
 START = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
-MARGIN = 1 + 2.0**-40  # of `oracles.spider`, whose noise is so much more than its multiplier says
+MARGIN = 1 + 2.0**-40  # of `oracles.spider`, whose noise exceeds the multiplier by this factor
 
-Record = dict[str, Any]  # name to a number, a vector or a decision
-Path = Iterable[Record]  # the last one says how it ended, unless it was left before
+Record = dict[str, Any]  # from a name to a number, a vector or a decision
+Path = Iterable[Record]  # the last record holds the reason for the end, unless the path was stopped
 
 
 def normal(purpose: str, call: int) -> Tensor:
@@ -79,7 +79,7 @@ def normal(purpose: str, call: int) -> Tensor:
 # ---------------------------------------------------------------- what is minimised
 @dataclass(frozen=True, eq=False)
 class Hills:
-    """`sum_k cos x_k + a_k sin x_k` with an a of every example, `(examples, dim)`; a problem of the library."""
+    """The losses `sum_k cos x_k + a_k sin x_k`, with an a per example, `(examples, dim)`; a problem of the library."""
 
     a: Tensor
     dim: int = DIM
@@ -94,7 +94,7 @@ class Hills:
         return WrittenOut(self.of(x[:, None], examples))
 
     def of(self, x: Tensor, examples: Tensor | None = None) -> Tensor:
-        """The gradients of examples at `x` `(..., dim)`."""
+        """Return the gradients of examples at `x` `(..., dim)`."""
         return -x.sin() + (self.a if examples is None else self.a[examples]) * x.cos()
 
     def take(self, index: Tensor) -> "Hills":
@@ -107,7 +107,7 @@ def hills(num_examples: int) -> tuple[Hills, Callable[..., Tensor]]:
 
 
 def in_order(gradients: Callable[..., Tensor], num_examples: int) -> Callable[..., Tensor]:
-    """The gradients by place, in the order in which `DataSetSamples` has the examples."""
+    """Return the gradients by position in the order in which `DataSetSamples` visits the examples."""
     order = shuffled(torch.arange(num_examples)[None], num_examples, STREAMS, ORDER_PURPOSE)[0]
     return lambda x, places: gradients(x, order[torch.tensor(places) % num_examples])
 
@@ -116,7 +116,7 @@ POPULATION = VirtualData(Separable([(Cosine(1.0), DIM)]), Separable([(Sine(0.5),
 
 
 def virtual() -> Callable[..., Tensor]:
-    """The mean gradient of a batch of `VirtualSamples`, as that of one example; the next places are the next call."""
+    """Return the mean gradient of a `VirtualSamples` batch as that of one example; new positions mean the next call."""
     seen: list[int] = []
 
     def gradients(x: Tensor, places: range) -> Tensor:
@@ -140,7 +140,7 @@ def walked(steps: Iterator[Any], *names: str, **also: Callable[[Any], Any]) -> I
 
 
 class Watch:
-    """An observer of the library's single run: a record of every release."""
+    """An observer of the library's single run, which records every release."""
 
     def __init__(self, **of: Callable[..., Any]) -> None:
         self.of, self.records = of, list[Record]()
@@ -180,7 +180,7 @@ def apart(one: Any, other: Any) -> float:
 
 
 def distance(one: Path, other: Path, most: float = math.inf) -> float:
-    """The same of two paths, as far as it takes to see that it is more than `most`; infinite if one ends before."""
+    """Return the largest distance of two paths, computed until it exceeds `most`; infinite if one path ends earlier."""
     far = 0.0
     for left, right in zip_longest(one, other, fillvalue={}):
         far = max(far, *(apart(left[name], right[name]) for name in left)) if left.keys() == right.keys() else math.inf
@@ -191,15 +191,15 @@ def distance(one: Path, other: Path, most: float = math.inf) -> float:
 
 @dataclass(frozen=True)
 class Case:
-    """A path that the library and a reference go.
+    """A path that the library and a reference both take.
 
     Args:
-      library: goes it.
-      reference: goes it with the functions of a module, or with a mutated copy of them.
-      module: the reference.
-      functions: of the reference, that this path is made of.
-      steps: how many there are.
-      within: how far the two paths are apart at most; 0: the same to the bit.
+      library: computes it by the library.
+      reference: computes it with the functions of a module, or of a mutated copy.
+      module: the module of the reference.
+      functions: the functions of the reference that the path uses.
+      steps: the number of steps.
+      within: the largest distance of the two paths; 0 means equal to the bit.
     """
 
     library: Callable[[], Path]
@@ -290,7 +290,7 @@ def laplace_of(purpose: str) -> Callable[[str, int], float]:
 
 
 def close(purpose: str, threshold: float, sensitivity: float) -> list[float]:
-    """Six values: five that the noise leaves below the threshold, one that it lifts above it, all by a billionth."""
+    """Return six values a billionth from the threshold: the noise leaves five below it and lifts the last above it."""
     noise = laplace_of(purpose)
     level = threshold + 2 * sensitivity / 0.5 * noise("threshold", 0)
     just = [level - 4 * sensitivity / 0.5 * noise("question", i) for i in range(6)]
@@ -320,7 +320,7 @@ def reference_asks(module: Any) -> Path:
 
 MARGINS = close("search: stationary point", 0.0, 1.0)
 _SLACK = 8 * math.log(6 * 2 / 0.05) / 0.5
-# The norm decides of every second point, the eigenvalue of the others; the last one is close in both.
+# The norm decides at every second point and the eigenvalue at the others; both are close at the last point.
 NORMS = [0.01 + 3e-5 * (_SLACK - m - 99 * (i % 2) * (i < 5)) for i, m in enumerate(MARGINS)]
 EIGENVALUES = [-(0.005**0.5) + 1.6e-5 * (m + 99 * (1 - i % 2) * (i < 5) - _SLACK) for i, m in enumerate(MARGINS)]
 
@@ -360,7 +360,7 @@ def library_sums() -> Path:
         asked = Request(answer, torch.tensor([2.0]).double(), torch.tensor([call]), torch.tensor([True]))
         state, value, price = mechanism.release(state, asked, STREAMS)
         total = total + value[0]
-        blocks = [2**level for level in reversed(range(6)) if (call + 1) >> level & 1]  # the binary expansion
+        blocks = [2**level for level in reversed(range(6)) if (call + 1) >> level & 1]  # the step in binary
         records.append({"released": total, "paid": float(price.rho()), "left": 44 - call, "blocks": blocks})
     return [*records, {"end": ("FINISHED", total)}]
 
@@ -377,7 +377,7 @@ MANY = hills(3000)
 
 @dataclass(frozen=True)
 class Spider:
-    """A setting of Algorithm 2 of adaptive_batch."""
+    """Parameters and data for Algorithm 2 of adaptive_batch."""
 
     parameters: adaptive.AdaptiveBatchParameters
     x: Tensor
@@ -442,7 +442,7 @@ def reference_spiders(module: Any, setting: Spider) -> Path:
 # ---------------------------------------------------------------- goldstein
 @dataclass(frozen=True)
 class Conversion:
-    """A setting of Algorithm 2 of goldstein, with one of its oracles and as many examples as are there."""
+    """Parameters for Algorithm 2 of goldstein with one of its oracles, and the number of examples."""
 
     parameters: goldstein.GoldsteinParameters
     examples: int
@@ -458,7 +458,7 @@ class Conversion:
 
 
 def converted(many: bool, examples: int, **more: Any) -> Conversion:
-    """Numbers at which some estimates, and some increments, are clipped; two coordinates of the tree are live."""
+    """Return parameters at which some estimates and some increments are clipped."""
     given: dict[str, Any] = {
         "num_examples": 60 if many else 300, "dim": DIM, "radius": 0.4, "lipschitz": 1.0, "num_steps": 30,
         "largest_move": 0.08, "step_size": 0.1, "window": 5, "period": 6, "first_batch": 7, "batch": 3,
@@ -491,7 +491,7 @@ def library_converts(setting: Conversion) -> Path:
 
 
 def drawn_points(setting: Conversion, t: int, examples: int, count: int, where: str = "ball of radius alpha") -> Tensor:
-    """The directions of query t, those beyond m are the ones at the other point."""
+    """Return the directions of query t; those beyond m are for the other point."""
     p, found = setting.parameters, []
     width, many = DIM if where == "sphere" else DIM + 2, min(count, setting.parameters.directions)
     assert count in (many, 2 * many)
@@ -502,7 +502,7 @@ def drawn_points(setting: Conversion, t: int, examples: int, count: int, where: 
 
 
 def conversion_steps(module: Any, setting: Conversion, printed: frozenset[int] = frozenset(), **more: Any) -> Any:
-    """The steps of Algorithm 2; `printed` are lines of its oracle."""
+    """Return the steps of Algorithm 2; `printed` holds line numbers of its oracle."""
     p, own = setting.parameters, (CENTRES[: setting.examples],)
     order = shuffled(torch.arange(setting.examples)[None], setting.examples, STREAMS, ORDER_PURPOSE)[0]
     away = lambda at, places: at - own[0][order[torch.tensor(places)]][:, None]  # noqa: E731
@@ -544,7 +544,7 @@ def reference_converts(module: Any, setting: Conversion) -> Path:
 # ---------------------------------------------------------------- drift_escape
 @dataclass(frozen=True)
 class Escape:
-    """A setting of Algorithms 1 and 2 of drift_escape."""
+    """Parameters and data for Algorithms 1 and 2 of drift_escape."""
 
     parameters: escape.DriftEscapeParameters
     x: Tensor
@@ -554,15 +554,15 @@ class Escape:
 
     @property
     def as_printed(self) -> bool:
-        """Lines 9 and 21 of Algorithm 1."""
+        """True if lines 9 and 21 of Algorithm 1 run as printed."""
         return self.repeat == "go on"
 
 
 def escapes(
     bound: float, attempts: int = 3, threshold: float = 0.5, drift: float = 0.05, radius: float = 0.9
 ) -> escape.DriftEscapeParameters:
-    """With gradients of at most `bound` and as smooth."""
-    return escape.DriftEscapeParameters(
+    """Return parameters for gradients of norm and smoothness at most `bound`."""
+    return escape.Parameters(
         escape.Escape(
             accuracy=0.2, smoothness=bound, hessian_lipschitz=1.0, step_size=0.4 / bound, threshold=threshold,
             attempt_length=6, radius=radius, attempts=attempts, num_steps=1000, origin="by hand",
@@ -619,7 +619,7 @@ def reference_escapes(module: Any, setting: Escape) -> Iterator[Record]:
     restored = int(setting.repeat == "restore")
 
     def attempt(step: Any) -> tuple[int, int]:
-        """Where the library stands after this step: where it failed, in the next attempt."""
+        """Return the library's attempt and step after this step; after a failed attempt, those of the next attempt."""
         again = step.tau == rules.attempt_length and not step.esc and step.q < rules.attempts
         return (0 if step.esc else step.q + again), restored if again else step.tau
 
@@ -628,7 +628,7 @@ def reference_escapes(module: Any, setting: Escape) -> Iterator[Record]:
         attempt=attempt,
     )  # fmt: skip
     for record in steps:
-        # A step that follows a restored query released nothing.
+        # A step that follows a restored query releases nothing.
         if "end" not in record:
             paid, escaped = paid + record["paid"], escaped + record["escapes"]
         if record.pop("t", t + 1) > t:
@@ -636,7 +636,7 @@ def reference_escapes(module: Any, setting: Escape) -> Iterator[Record]:
             t, paid = t + 1, 0.0
 
 
-# Three clients: how many examples, which ones, and what their draws come from.
+# The numbers of examples of three clients, their examples, and the keys of their draws.
 HELD = 2900, 2500, 3000
 
 
@@ -645,7 +645,7 @@ def streams_of_client(client: int) -> Streams:
 
 
 def holding(client: int) -> Tensor:
-    """Every third of the hills, as many as there are, from the client's own on."""
+    """Return every third example, starting from the client's own number."""
     return torch.arange(client, 3 * HELD[client], 3)
 
 
@@ -767,7 +767,7 @@ def reference_chooses(module: Any, printed: set[int]) -> Path:
 DATA, SADDLE = Spider(of_data(), START, False), Spider(OF_POPULATION, ORIGIN, True, total=10**9)
 SINGLE = Spider(of_data(batch_per_gradient=2.0, noise_multiplier=0.2), START, False)
 PRINTED = Spider(of_data(), START, False, True)
-# So many examples that none is left after the hundredth step.
+# The number of examples is such that none is left after the hundredth step.
 EXACTLY = replace(SADDLE, total=10**9 - next(islice(spider_steps(adaptive_reference, SADDLE), 99, None)).left)
 CASES: dict[str, Case] = {
     "descent": Case(
@@ -915,19 +915,19 @@ def of_schedules(module: Any, printed: set[int], rows: Tensor, sigmas: list[floa
 
 
 def long_gradient_moves_the_mean_too_far(module: Any, printed: set[int]) -> bool:
-    """An example with a gradient of 50 moves the mean of four by more than G / 4."""
+    """Return whether an example with a gradient of norm 50 moves the mean of four by more than G / 4."""
     without, included = torch.zeros(4, 1, dtype=torch.float64), torch.tensor([[50.0], [0], [0], [0]]).double()
     moved = (of_schedules(module, printed, rows, [2.0])[0].g for rows in (included, without))
     return float(next(moved) - next(moved)) > 1 / 4
 
 
 def last_step_is_lost(module: Any, printed: set[int]) -> bool:
-    """Of four steps that each cost a fourth of the budget."""
+    """Return whether the last of four steps, each at a quarter of the budget, is refused."""
     return len(of_schedules(module, printed, torch.zeros(4, 1).double(), [2.0] * 4)) == 3
 
 
 def lone_example_moves_the_mean_by_C(function: str) -> Callable[[Any, set[int]], bool]:
-    """The only one in its Poisson batch, of an expected size of 10: by C / 10 it may."""
+    """Return a check that a lone example, in a Poisson batch of expected size 10, moves the mean by C, not C / 10."""
 
     def check(module: Any, printed: set[int]) -> bool:
         batch = lambda t: torch.tensor([0])  # noqa: E731
@@ -942,7 +942,7 @@ def sums(module: Any, printed: set[int]) -> list[Any]:
 
 
 def eighth_term_has_no_noise(module: Any, printed: set[int]) -> bool:
-    """TREE(8) is TREE(7): the difference of the two sums is the term, which is private."""
+    """Return whether TREE(8) equals TREE(7), so that the difference of the two sums is the private term."""
     seventh, eighth = sums(module, printed)[6:]
     assert module.node(9, 9, printed) == [(1, 8), (9, 9)], "a sum of nine has the block of eight"
     return eighth.blocks == seventh.blocks != [] and bool((eighth.private_noise == seventh.private_noise).all())
@@ -955,7 +955,7 @@ def no_term_has_noise(module: Any, printed: set[int]) -> bool:
 
 
 def examples_are_taken_that_are_not_there(module: Any, printed: set[int]) -> bool:
-    """More than b are left, but fewer than the batch of a difference; and with no more than b left it is the end."""
+    """Return whether a batch is drawn although fewer examples are left, as long as more than b are."""
     *steps, last = spider_steps(module, DATA, frozenset(printed), c=1000.0)
     early = [*spider_steps(module, DATA, frozenset(printed), b=1500.0)]
     return last.left < 0 and all(step.left > 60.5 for step in steps) and len(early) == 1
@@ -967,7 +967,7 @@ def saddle_where_the_estimate_is_large(module: Any, printed: set[int]) -> bool:
 
 
 def drift_is_forgotten(module: Any, printed: set[int]) -> bool:
-    """After the first saddle that O2 was asked at, it is the length of one move, and O1 was not asked."""
+    """Return whether the drift is one move long after the first saddle found by O2, although O1 was not called."""
     steps = [*spider_steps(module, DATA, frozenset(printed))]
     place = next(place for place, step in enumerate(steps) if step.saddle and not step.fresh)
     return steps[place].drift == pytest.approx(1.25 * float((steps[place].x - steps[place - 1].x).norm()))
@@ -984,13 +984,13 @@ SLOW_DRIFT = Escape(escapes(1.25, drift=50.0), START, False)
 
 
 def second_attempt_sees_a_jump(module: Any, printed: set[int]) -> bool:
-    """Its first query is a difference over the way back."""
+    """Return whether its first query is a difference across the way back."""
     first = next(s for s in escape_steps(module, SLOW_DRIFT, frozenset(printed)) if (s.q, s.tau) == (2, 1))
     return not first.fresh
 
 
 def first_step_of_an_attempt_asks_again(module: Any, printed: set[int]) -> bool:
-    """For b2 examples, at the point where the last query was: what it hears is 0, and known before."""
+    """Return whether it queries b2 examples at the last point, where the answer is 0 and known."""
     steps = [*escape_steps(module, SLOW_DRIFT, frozenset(printed))]
     place = next(place for place, step in enumerate(steps) if step.q)
     again, asked = steps[place], steps[place].t - steps[place - 1].t
@@ -1012,7 +1012,7 @@ def noise_is_half_of_what_it_should_be(fresh: bool) -> Callable[[Any, set[int]],
 
 
 def jump_is_no_drift(module: Any, printed: set[int]) -> bool:
-    """The drift that is counted for the way back is that of a move that was not made."""
+    """Return whether the drift counted for the way back is that of a move that was not made."""
     steps = [*escape_steps(module, SLOW_DRIFT, frozenset({9}), frozenset(printed))]
     place = next(place for place, step in enumerate(steps) if (step.q, step.tau) == (2, 1))
     before = steps[place - 1]
@@ -1020,7 +1020,7 @@ def jump_is_no_drift(module: Any, printed: set[int]) -> bool:
 
 
 def rounds_at(module: Any, points: list[Tensor], printed: set[int], n: Any = HELD) -> list[Any]:
-    """Of three clients at these points, whose rounds follow one another; the second is away from the first."""
+    """Return consecutive rounds of three clients at these points; the second point is away from the first."""
     last: list[Any] = [None]
 
     def models() -> Iterator[Any]:
@@ -1051,7 +1051,7 @@ def a_jump_of_the_server_is_no_drift(module: Any, printed: set[int]) -> bool:
 
 
 def a_flat_critical_point_is_rejected(module: Any, printed: set[int]) -> bool:
-    """Of 60 dimensions, by a client with one example: hardly anything but noise is allowed for, and sent."""
+    """Return whether a client with one example in 60 dimensions rejects it: the threshold covers little but noise."""
     d = 60
     zero = (lambda x: torch.zeros(1, d).double(), lambda x: torch.zeros(1, d, d).double())
     noise = lambda t, j: STREAMS.normal("selection", t, d * (d + 3) // 2)[0]  # noqa: E731
@@ -1071,7 +1071,7 @@ BOWL = {
 
 
 def queries_at(function: str, points: list[Tensor], asked: str, m: int) -> Callable[[Any, set[int]], list[Any]]:
-    """An oracle at these points, of a bowl or of `|x|_1`, without noise worth mentioning."""
+    """Return a function that queries an oracle at these points, for a bowl or `|x|_1`, with negligible noise."""
     setting = Conversion(replace(converted(False, 300).parameters, directions=m), 300)
     given: dict[str, Any] = {"n": 300, "Sigma": len(points), "m": m, "C1": 99.0, "C2": 99.0}
     given |= {"y": partial(drawn_points, setting), "noise": lambda t: normal("noise", t), asked: BOWL[asked]}
@@ -1082,7 +1082,7 @@ def queries_at(function: str, points: list[Tensor], asked: str, m: int) -> Calla
 
 
 def increment_is_too_short(function: str) -> Check:
-    """Of a bowl, whose gradient is as long as the move: `alpha^2 d / (d + 2)`, a tenth of it, with the ball."""
+    """Return a check that the increment of a bowl is too short: with the ball, `alpha^2 d / (d + 2)` of the move."""
     queries = queries_at(function, [START, 3 * START], "losses", 4000)
 
     def check(module: Any, printed: set[int]) -> bool:
@@ -1095,7 +1095,7 @@ def increment_is_too_short(function: str) -> Check:
 
 
 def spot_has_an_increment(function: str, asked: str) -> Check:
-    """Of two queries at one point, the second of which has directions of its own at it."""
+    """Return a check that a second query at the same point, with its own directions, has a nonzero increment."""
     queries = queries_at(function, [0.1 * START] * 2, asked, 5)
 
     def check(module: Any, printed: set[int]) -> bool:
@@ -1173,7 +1173,7 @@ def test_every_line_that_can_be_printed_is_in_the_table():
 
 
 # ---------------------------------------------------------------- mutated lines of the references
-NUMBER = 12  # of each function
+NUMBER = 12  # mutants per function
 NO_TIE = "no two numbers of a run are equal"
 EQUIVALENT: dict[tuple[str, str, str], str] = {
     ("budget_schedules", "torch.zeros_like(x)", "(torch).ones_like(x)"): "1 - beta^0 = 0 times m_1 is 0 for every m_1",
@@ -1205,7 +1205,7 @@ EQUIVALENT: dict[tuple[str, str, str], str] = {
 
 
 def mutants(module: ModuleType) -> dict[str, list[Mutant]]:
-    """All mutants of the listings by function; not of defaults and examples."""
+    """Return all mutants of the listings by function, except those of defaults and examples."""
     source, found = inspect.getsource(module), {}
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     for mutant in mutants_of(module.__name__, source):
@@ -1229,7 +1229,7 @@ def is_noticed(module: ModuleType, function: str, mutant: Mutant) -> bool:
             try:
                 if distance(path(name), islice(case.reference(broken), 4 * case.steps), case.within) > case.within:
                     return True
-            except Exception:  # whatever a mutant raises, it is seen
+            except Exception:  # any exception of a mutant counts as noticed
                 return True
     for (of, name, line), check in LINES.items():
         if of is module and (name == function or function in ("clipped", "touched")):
@@ -1261,7 +1261,7 @@ def test_a_mutated_line_of_a_reference_is_noticed(module: ModuleType):
 
 @pytest.mark.slow
 def test_every_mutant_of_a_reference_is_noticed_or_equivalent():
-    """Each that is said to be equivalent once: a text that stands twice has two mutants."""
+    """Each mutant that is listed as equivalent must occur once; equal lines have a mutant each."""
     assert sorted(mutant for module in MODULES for mutant in unnoticed(module)) == sorted(EQUIVALENT)
 
 
@@ -1372,7 +1372,7 @@ AWAY: list[tuple[str, ModuleType, str, str, str]] = [
 
 
 def replaced(monkeypatch: pytest.MonkeyPatch, module: ModuleType, name: str, line: str, instead: str) -> None:
-    """Put what a line of a module becomes into the place of the function or the method that it is of."""
+    """Replace the function or method that contains a line by the version with the changed line."""
     *owners, last = name.split(".")
     there, broken = module, module_with_line_replaced(module, line, instead)
     for owner in owners:

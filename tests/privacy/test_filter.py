@@ -1,4 +1,4 @@
-"""The filter: refuses before it would overspend, forgets nothing, and is what the clipped oracle asks."""
+"""The filter: it refuses before overspending, forgets nothing, and is used by the clipped oracle."""
 
 import math
 from dataclasses import replace
@@ -115,7 +115,7 @@ def test_no_release_gives_budget_back(sampling, limit, cost):
     watch = Filter(budget(limit, limit))
     spent = watch.grant(watch.init(), budget(0.75, 0.75), torch.tensor([True, True]), sampling)[1]
     costs = budget(cost, 0.25)
-    assert watch.affords(spent, costs, sampling).tolist() == [False, True]  # and what is not negative does fit
+    assert watch.affords(spent, costs, sampling).tolist() == [False, True]  # and a non-negative cost does fit
     granted, paid = watch.grant(spent, costs, torch.tensor([True, True]), sampling)
     assert granted.tolist() == [False, True]
     assert paid.total.tolist() == [0.75, 1.0 if sampling == WHOLE else 0.75]
@@ -193,7 +193,7 @@ def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
     back = restore(start(oracle, 2), stored)
     train(oracle, back, 200, second)
     assert (first.rho() + second.rho() <= 0.5 * (1 + 1e-12)).all()
-    # The control: a run that comes back with its meter emptied spends its budget again.
+    # The control: a run that returns with an empty meter spends its budget again.
     back = restore(start(oracle, 2), stored)
     nothing = replace(back.oracle.meter, filter=oracle.init(back.x).meter.filter)
     forgetful, again = replace(back, oracle=replace(back.oracle, meter=nothing)), Ledger()
@@ -202,7 +202,7 @@ def test_what_was_spent_is_saved_and_restored_with_a_checkpoint(tmp_path):
 
 
 def test_the_oracle_releases_what_it_released_before_it_had_a_filter():
-    # The comparison that stood in the oracle, and its noise, spelled out: the first three releases to the bit.
+    # The oracle's earlier comparison and its noise, written out: the first three releases agree to the bit.
     schedule, task = schedules.exponential(0.8, 0.3, 3), problem()
     oracle = ClippedGradient(task, 1.0, FixedNoise.of([schedule]))
     x, streams = torch.ones(1, 2, dtype=torch.float64), Streams.of(0, ["a"])

@@ -1,4 +1,4 @@
-"""Schedules, mechanisms and accounting, held against dp_accounting, closed forms and controls that must fail."""
+"""Schedules, mechanisms and accounting, compared with dp_accounting, closed forms and controls that must fail."""
 
 import contextlib
 import dataclasses
@@ -96,7 +96,7 @@ def test_a_schedule_cannot_be_changed_after_its_check():
 
 # ---------------------------------------------------------------- conversions
 def exact_delta(epsilon: float, mu: float) -> float:
-    """Delta of a Gaussian mechanism (Balle and Wang 2018, Theorem 8), to 50 digits."""
+    """Return delta of a Gaussian mechanism (Balle and Wang 2018, Theorem 8), to 50 digits."""
     with mpmath.workdps(50):
         e, m = mpmath.mpf(epsilon), mpmath.mpf(mu)
         return mpmath.ncdf(m / 2 - e / m) - mpmath.exp(e) * mpmath.ncdf(-m / 2 - e / m)
@@ -120,7 +120,7 @@ def test_calibration_returns_the_private_side(conversion, epsilon, exponent):
     delta = 10**exponent
     rho = epsilon_to_rho(epsilon, delta, conversion)
     assert rho_to_epsilon(rho, delta, conversion) <= epsilon
-    assert rho_to_epsilon(rho * (1 + 1e-6), delta, conversion) > epsilon * (1 - 1e-9)  # and wastes nothing
+    assert rho_to_epsilon(rho * (1 + 1e-6), delta, conversion) > epsilon * (1 - 1e-9)  # and no noise is wasted
 
 
 def test_the_papers_budget_and_its_wrong_root():
@@ -246,7 +246,7 @@ def test_the_noise_scale_is_right_and_five_per_cent_off_is_seen():
 
 
 def test_a_float32_answer_is_rounded_after_its_noise_was_added_in_float64():
-    # Noise of few bits would leave the answer on rings that only the true data set explains.
+    # Noise with few random bits would leave the answer on rings that only the true data set explains.
     value = torch.linspace(-3, 3, 1000, dtype=torch.float32)[None]
     streams = Streams.of(0, ["bits"])
     _, noisy, _ = Gaussian().release(value[:, :0], request(value, 0.75), streams)
@@ -336,7 +336,7 @@ MECHANISMS = [Gaussian(), Laplace(), Exact(), Tree(4), Tree(4, optimal=True), Ba
 
 @pytest.fixture
 def no_draws(monkeypatch: pytest.MonkeyPatch):
-    """While its context is open, nothing may be drawn."""
+    """Forbid every draw while this context lasts."""
 
     def refuse(*_: object) -> None:
         raise AssertionError("Something was drawn.")

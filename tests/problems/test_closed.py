@@ -1,4 +1,4 @@
-"""Closed code: which modules and losses are known operations alone, and what becomes of the others."""
+"""Closed code: modules and losses that consist of known operations, and the treatment of all others."""
 
 import math
 import warnings
@@ -38,7 +38,7 @@ def linear(function: Callable[[Any, Tensor], Any], **parts: Any) -> nn.Module:
 
 
 def attention(m: Any, x: Tensor) -> Tensor:
-    """As one writes it by hand, with residuals in place."""
+    """Attention written by hand, with in-place residuals."""
     batch, length, width = x.shape
     query, key, value = m.inner(x + m.places[:length]).view(batch, length, 3, width).unbind(2)
     weights = (query @ key.transpose(-2, -1) * width**-0.5).softmax(-1)
@@ -48,7 +48,7 @@ def attention(m: Any, x: Tensor) -> Tensor:
 
 
 def masked(m: Any, x: Tensor) -> Tensor:
-    """With numbers of Python, and statements in place."""
+    """Attention with Python numbers and in-place statements."""
     query, key = m.inner(x).chunk(2, -1)
     scores = query @ key.mT / math.sqrt(key.size(-1))
     scores.masked_fill_(m.mask[: x.size(1), : x.size(1)] == 0, -math.inf)
@@ -65,7 +65,7 @@ def encoder() -> nn.Module:
 
 
 def tied() -> nn.Module:
-    """Declared in another order than they are used."""
+    """A module whose layers are declared in another order than they are used."""
     words = nn.Embedding(7, 4)
     module = linear(lambda m, x: m.out(m.words(x).mean(1)), out=nn.Linear(4, 7, bias=False), words=words)
     module.get_submodule("out").weight = words.weight
@@ -115,8 +115,8 @@ CLOSED: dict[str, tuple[Callable[[], nn.Module], Tensor]] = {
 }  # fmt: skip
 
 
-@pytest.mark.filterwarnings("ignore:Examples are passed one by one")  # of the LSTM: vmap has no rule for it
-@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap has a slow one for some attention
+@pytest.mark.filterwarnings("ignore:Examples are passed one by one")  # of the LSTM, for which vmap has no rule
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # vmap has a slow rule for some attention
 @pytest.mark.parametrize("name", CLOSED)
 def test_ordinary_networks_are_closed_and_their_gradients_their_own(name: str):
     made, inputs = CLOSED[name]
@@ -136,7 +136,7 @@ def test_ordinary_networks_are_closed_and_their_gradients_their_own(name: str):
 
 
 class Quantised(TorchDispatchMode):
-    """Products with numbers on a grid as wide as the largest of all that there are, as fake quantisation has it."""
+    """A mode that rounds products to a grid set by their maximum, as in fake quantisation."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -225,7 +225,7 @@ def test_what_is_around_a_pass_is_refused():
     custom = CustomProblem(lambda x, a: (x - a).square().sum(), 4, normal(6, 4).float())
     x = problem.initial(Streams.of("x", [0]))
     for asked in (lambda: problem.gradients(x).norms(), lambda: custom.gradients(x[:, :4])):
-        with torch.device("cpu"):  # control: a mode of torch's that changes no number
+        with torch.device("cpu"):  # control: a torch mode that changes no number
             asked()
         with pytest.raises(ValueError, match="Expected no Quantised around a pass"), Quantised():
             asked()
@@ -241,7 +241,7 @@ def test_what_is_around_a_pass_is_refused():
 
 
 class Wrapper(Tensor):
-    """A tensor that brings code of its own, which sees all examples."""
+    """A tensor subclass whose own code sees all examples."""
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -335,7 +335,7 @@ def test_autocast_and_parameters_that_the_loss_does_not_see():
 
 
 def test_which_code_runs_does_not_depend_on_one_long_example():
-    """With its size as the stand-ins', losses are flat, and a list that forgets a change of a view seems right."""
+    """With stand-ins of that example's size, losses are flat, and a list that misses a view's change looks right."""
 
     def doubled(m: Any, x: Tensor) -> Tensor:
         h = m.head(x)
@@ -351,7 +351,7 @@ def test_which_code_runs_does_not_depend_on_one_long_example():
 def test_a_table_whose_gradient_counts_words_is_open():
     module = linear(lambda m, x: m.head(torch.embedding(m.table, x, -1, True, False).mean(1)))
     module.table = nn.Parameter(normal(1000, 4).float())
-    problem = ModuleProblem(module, 300 * WORDS % 1000, LABELS)  # stand-ins seldom share a word
+    problem = ModuleProblem(module, 300 * WORDS % 1000, LABELS)  # stand-ins rarely share a word
     assert problem.opens is not None and "more than a table" in problem.opens
 
 
@@ -377,7 +377,7 @@ def test_code_may_keep_what_it_sees_but_no_buffer():
 def test_a_constant_is_what_it_was_at_construction():
     held = torch.ones(4)
     problem = CustomProblem(lambda x, a: (x * held - a).square().sum(), 4, torch.zeros(3, 4))
-    held.mul_(100)  # control: its code would see this
+    held.mul_(100)  # control: the code itself would see this
     assert problem.opens is None and problem.gradients(torch.ones(1, 4)).norms().tolist() == [[4.0, 4.0, 4.0]]
 
 

@@ -1,4 +1,4 @@
-"""Secret streams draw afresh whenever they are asked; a state releases once, in the process that began it."""
+"""Secret streams draw afresh at every call; a state releases once, in the process that started it."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ DEVICES = pytest.mark.parametrize("device", ["cpu", "cuda"])
 
 @contextlib.contextmanager
 def on(device: str) -> Iterator[None]:
-    """The device, a pretended one if it is no CPU."""
+    """Use the device, a pretend one unless it is the CPU."""
     with PretendCuda() if device == "cuda" else contextlib.nullcontext():
         yield
 
@@ -45,7 +45,7 @@ each_mechanism = pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
 
 
 def release(mechanism: Any, streams: Streams, call: int, active: tuple[bool, bool] = (True, True)) -> Tensor:
-    """A release of fives by a mechanism that has released nothing."""
+    """Release fives by a mechanism that has released nothing before."""
     device, ones = streams.keys.device, torch.ones(2, dtype=torch.float64, device=streams.keys.device)
     answer = Sensitive(5 * ones[:, None], ones, Relation.ZERO_OUT, "proved", FRESH)
     calls, mask = torch.full((2,), call, device=device), torch.tensor(active, device=device)
@@ -168,4 +168,4 @@ def test_a_fork_draws_its_own_noise_and_does_not_release_from_its_parent_s_state
     state = method.init(x, oracle)
     assert "RuntimeError: Expected process" in in_a_fork(lambda: method.step(state, oracle, streams))
     assert "State" in in_a_fork(lambda: method.step(method.init(x, oracle), oracle, streams)), "control"
-    method.step(state, oracle, streams)  # the parent goes on
+    method.step(state, oracle, streams)  # the parent process continues

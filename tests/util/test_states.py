@@ -1,4 +1,4 @@
-"""States: selection by run, checkpoints as flat dicts of tensors, and what mechanisms and oracles leave as it was."""
+"""States: selection by run, checkpoints as flat dicts of tensors, and rows that mechanisms and oracles keep."""
 
 import importlib
 import pkgutil
@@ -83,7 +83,7 @@ SOME = torch.tensor([True, False, True])
 
 
 def classes_with(package: Any, *methods: str) -> dict[str, type]:
-    """The classes of a package that have these methods, by name."""
+    """Return the classes of a package that have these methods, by name."""
     found = {}
     for info in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         for name, value in vars(importlib.import_module(info.name)).items():
@@ -96,7 +96,7 @@ def classes_with(package: Any, *methods: str) -> dict[str, type]:
 
 
 def changed(new: Any, old: Any) -> set[int]:
-    """The runs in whose rows anything differs."""
+    """Return the runs whose rows differ."""
     before = flatten(old)
     return {
         run
@@ -116,7 +116,7 @@ EVERY_MECHANISM = [(name, options) for name in MECHANISMS for options in OPTIONS
 
 @dataclass
 class Everybody:
-    """A mechanism that takes every run for an active one."""
+    """A mechanism wrapper that treats every run as active."""
 
     mechanism: Any
 
@@ -206,7 +206,7 @@ MAKERS: dict[str, tuple[Callable[[], Any], ...]] = {
 
 @dataclass
 class ForAll:
-    """An oracle that takes every run for an active one."""
+    """An oracle wrapper that treats every run as active."""
 
     oracle: Any
 

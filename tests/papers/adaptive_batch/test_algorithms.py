@@ -77,7 +77,7 @@ def test_the_paper_s_parameters_are_vacuous_and_its_noise_is_not_private():
         assert found.threshold > found.gradient_bound, "every point is taken for a saddle"
     samples, x, claims = VirtualSamples(DATA, 10**10), SADDLE[:1], {}
     for constants in ("paper", "one"):
-        # Privacy asks for more examples than sampling does.
+        # Privacy requires more examples than sampling does.
         oracle = spider_of([theorem_3_11(1e10, 100, 0.01, DELTA, **sizes, constants=constants)], samples)
         (claims[constants],) = oracle.guarantee(oracle.init(x), DELTA, Streams.of(0, ["a"]))
     assert claims["one"].epsilon == pytest.approx(0.01, rel=1e-6) and claims["one"].epsilon <= 0.01
@@ -87,7 +87,7 @@ def test_the_paper_s_parameters_are_vacuous_and_its_noise_is_not_private():
 
 
 def test_the_noise_is_for_the_tree_that_a_run_has():
-    """T is rounded up to a power of two: the tree has a level more than the real T."""
+    """T is rounded up to a power of two, so that the tree has one level more than for the real T."""
     sizes = {"gradient_bound": 1.0, "smoothness": 1.0, "hessian_lipschitz": 1.0, "initial_gap": 1.0}
     steps = 2**16 - 0.5
     n = SAMPLE_SIZE(alpha=steps**-0.5, d=100, epsilon=1.0, G=1.0, M=1.0, B=1.0)["n"]

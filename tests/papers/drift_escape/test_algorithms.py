@@ -93,7 +93,7 @@ def test_the_paper_s_parameters_are_vacuous():
 def test_the_escape_is_planned_for_the_noise_that_is_drawn(constants: str, epsilon: float):
     n = 1e24 if constants == "paper" else 1e20
     found = theorem_2(n, 100, epsilon, DELTA, gradient_bound=1.0, **UNIT, constants=constants)
-    # A fresh gradient, and the differences until their squared moves add up to kappa, drawn as Algorithm 2 draws them.
+    # A fresh gradient and the differences until their squared moves add up to kappa, drawn as in Algorithm 2.
     moves = torch.full((1000,), math.sqrt(found.drift_threshold / 1000), dtype=torch.float64)
     drawn = found.noise_multiplier * torch.cat([torch.tensor([2 / found.first_batch]), 2 * moves / found.batch]).norm()
     planned = PLAN(n=n, d=100, epsilon=epsilon, delta=DELTA, G=1.0, M=1.0, rho=1.0, U=1.0, constants=constants)

@@ -562,7 +562,7 @@ def escapes(
     bound: float, attempts: int = 3, threshold: float = 0.5, drift: float = 0.05, radius: float = 0.9
 ) -> escape.DriftEscapeParameters:
     """Return parameters for gradients of norm and smoothness at most `bound`."""
-    return escape.Parameters(
+    return escape.DriftEscapeParameters(
         escape.Escape(
             accuracy=0.2, smoothness=bound, hessian_lipschitz=1.0, step_size=0.4 / bound, threshold=threshold,
             attempt_length=6, radius=radius, attempts=attempts, num_steps=1000, origin="by hand",

@@ -568,7 +568,7 @@ class OnDesk(Protocol):
         ...
 
     def answer(self, plan: Plan, streams: Streams) -> tuple[Answer, ...]:
-        """The exact means of a plan; of the granted runs."""
+        """The exact means that a plan asks for, of the granted runs."""
         ...
 
     def bounds(self, meter: Meter, run: int) -> tuple[Assumption, ...]:

@@ -247,6 +247,12 @@ class ModuleProblem:
     ) -> None:
         validate.or_none(validate.at_least, 1, max_examples_at_once=max_examples_at_once)
         validate.flag(channels_last=channels_last, compile=compile)
+        validate.instance(tuple, vouched=vouched)
+        for place, kind in enumerate(vouched):
+            if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+                raise TypeError(f"Expected vouched[{place}]={kind!r} to be a class of torch.nn.Module.")
+        validate.or_none(validate.instance, tuple, example=example)
+        validate.instance(Tensor, **{f"example[{place}]": tensor for place, tensor in enumerate(example or ())})
         if autocast not in (None, torch.bfloat16):
             raise ValueError(f"Expected autocast={autocast} to be None or torch.bfloat16.")
         if not callable(loss) and loss != "cross-entropy":
@@ -505,7 +511,7 @@ class ModuleProblem:
             check(statistics_from, len(statistics_from), self.num_examples)
         loss, correct = x.new_zeros(len(x)), x.new_zeros(len(x))
         step = self._max_examples_at_once or _EVALUATED_AT_ONCE
-        # What sees whole batches may leave something in copies of module and point that nobody trains, nowhere else.
+        # Code that sees whole batches gets copies of module and point: what it leaves in them reaches no pass.
         module = self._fixed if statistics_from is not None else copy.deepcopy(self._module)
         with torch.no_grad(), self._memory(step):
             for run, row in enumerate(x):

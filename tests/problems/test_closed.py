@@ -288,7 +288,8 @@ def test_a_module_that_checks_its_inputs_is_tried_on_a_public_example():
     inputs = normal(6, 4).float().abs()
     given = torch.ones(1, 4), torch.zeros(1, dtype=torch.int64)
     assert ModuleProblem(linear(positive), inputs, LABELS, example=given).opens is not None
-    for argument in ({"vouched": nn.Linear}, {"vouched": (3,)}, {"example": 3}, {"example": (3, 4)}):
+    other: tuple[dict[str, Any], ...] = ({"vouched": nn.Linear}, {"vouched": (3,)}, {"example": 3}, {"example": (3, 4)})
+    for argument in other:
         with pytest.raises(TypeError, match=f"Expected {[*argument][0]}"):
             ModuleProblem(linear(positive), inputs, LABELS, **argument)
     for wrong, said in (

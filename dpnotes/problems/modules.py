@@ -682,7 +682,8 @@ class ModuleProblem:
     def _passes_of(self, run: nn.Module, loss: Loss, **how: bool) -> Passes:
         outputs: Outputs = partial(self._outputs, run)
         how |= {"by_rows": self._cross_entropy, "whole": self.mixes_examples}
-        return Passes(run, outputs, partial(self._loss_by, loss), **how)
+        parts = [part for part in (run, loss) if isinstance(part, nn.Module)]
+        return Passes(run, outputs, partial(self._loss_by, loss), fixed=parts, **how)
 
     def _as_known_operations(self, vouched: tuple[type[nn.Module], ...]) -> tuple[nn.Module, Loss]:
         """What passes run in place of the module and the loss, where that gives the same numbers on stand-ins.
@@ -698,7 +699,8 @@ class ModuleProblem:
         run = closed(followed, len(self._inputs), vouched)
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
         start, (inputs, labels) = self._split(self._start.clone()), self._stand_ins
-        refuse_writes(run, *(tensor[:1] for tensor in inputs))
+        one = tuple(tensor[:1] for tensor in inputs)
+        refuse_writes(run, *one)
         known, own = (
             self._passes_of(run, loss, known=not vouched),
             self._passes_of(copy.deepcopy(self._module), self._loss),
@@ -709,7 +711,12 @@ class ModuleProblem:
             warnings.simplefilter("ignore")
             autocast, self._autocast = self._autocast, None  # rounds to other numbers where sums have another order
             try:
+                if isinstance(loss, nn.Module):
+                    with torch.no_grad():
+                        refuse_writes(loss, self._outputs(run, start, one), labels[:1])
                 found, code = (each.summed(start, self._stand_ins, weights) for each in (known, own))
+            except Open:
+                raise
             except Exception as error:
                 said = (str(error) or type(error).__name__).splitlines()[0]
                 raise Open(f"it cannot be tried on made-up examples ({said}): give example=, a public one") from None

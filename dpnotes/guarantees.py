@@ -143,7 +143,7 @@ ROUNDED_ONCE = Assumption(
 )
 EXACT_SUMS = Assumption(
     "answers are sums as of real numbers (in float32 20,000 terms moved one by .0025 more than its sensitivity), and "
-    "nobody sees how long the run takes",
+    "nobody sees how long the run takes or an error that ends it",
     "assumed",
 )
 GIVEN_IS_PUBLIC = Assumption(

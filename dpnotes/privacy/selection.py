@@ -177,9 +177,8 @@ class AboveThreshold:
         """
         if not streams.secret:
             return value + laplace(streams, purpose, call) * (times * self.sensitivity / self.epsilon)
-        scale = (
-            2 / self.epsilon
-        )  # in sensitivities; the grid is set by the smaller of noise and sensitivity, except for far larger noise
+        scale = 2 / self.epsilon  # of the threshold's noise, in sensitivities
+        # The grid is finer than noise and sensitivity, except where noise is 2^20 sensitivities long or more.
         step = grid_of(torch.full_like(value, self.sensitivity * max(min(1.0, scale), 2.0**-20 * scale)))
         sensitivity = ((self.sensitivity * (1 + _SLACK) / step).floor() + 1) * step
         steps = value.nan_to_num(0.0).clamp(-_FARTHEST * step, _FARTHEST * step)
@@ -192,8 +191,8 @@ class AboveThreshold:
 
         With probability at least `1 - beta` every value answered yes is at least `threshold - accuracy`, and every
         value answered no at most `threshold + accuracy`, provided that only the last of the k may lie above
-        `threshold - accuracy`. On secret streams the noise is larger by 0.2% at most for epsilon above 1e-6, and values
-        are clamped at 10^12 times the smaller of D and `2 D / epsilon` from 0, or further away.
+        `threshold - accuracy`. On secret streams the noise is larger by 0.2% at most for epsilon above 1e-6, and
+        values are clamped at 10^12 sensitivities from 0.
 
         Args:
           num_questions: k, at least 1.

@@ -17,7 +17,9 @@ must agree. If there is no such list, or it differs, the code is *open*: it rece
 import math
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Sequence
+from numbers import Number
 from typing import Any
 
 import torch
@@ -68,6 +70,11 @@ Loss = Callable[..., Tensor]  # maps parameters and one example to a loss
 TENSORS: set[type] = {Tensor, nn.Parameter}  # types of tensors without code of their own
 
 
+# Operations whose rule in `torch.func.vmap` lets one example's index reach another's numbers, or memory beside them.
+MEET = {"index_fill", "ctc_loss"}
+_OF_EVERY_MODULE = vars(nn.Module()).keys()
+
+
 class Open(ValueError):
     """The error for code that is more than known layers and operations; its message says why, and what to change."""
 
@@ -93,7 +100,7 @@ def closed(code: Callable[..., Any], num_arguments: int, vouched: Sequence[type[
       dpnotes.problems.closed.Open: torch.fx cannot follow it ('len' is not supported in symbolic tracing by default...
     """
     found: Any = code
-    if not (isinstance(code, nn.Module) and _is_known(code, tuple(vouched))):
+    if not (isinstance(code, nn.Module) and is_known(code, tuple(vouched))):
         try:
             found = _listed(code, num_arguments, tuple(vouched))
         except Open:
@@ -278,14 +285,14 @@ class _Tracer(fx.Tracer):
         self._vouched = vouched
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        if _is_known(m, self._vouched):
+        if is_known(m, self._vouched):
             return True
         if _has_hooks(m):
             raise Open(f"{type(m).__name__} has hooks: remove them")
         return False
 
 
-def _is_known(layer: nn.Module, vouched: tuple[type[nn.Module], ...]) -> bool:
+def is_known(layer: nn.Module, vouched: tuple[type[nn.Module], ...]) -> bool:
     """Return whether a layer is unchanged code of torch, or of a vouched class, and stores nothing of its inputs."""
     kind, own = type(layer), vars(layer)
     home = sys.modules.get(kind.__module__)
@@ -296,10 +303,21 @@ def _is_known(layer: nn.Module, vouched: tuple[type[nn.Module], ...]) -> bool:
         return False
     if layer.training and own.get("track_running_stats") or own.get("max_norm") is not None:
         return False
-    given = [value for value in own.values() if callable(value) and not isinstance(value, nn.Module | type)]
-    if not _FUNCTIONS.issuperset(given):
-        return False  # a user-defined activation
-    return all(_is_known(child, vouched) for child in layer.children())
+    if isinstance(layer, nn.CTCLoss):
+        return False  # as `MEET`
+    tensors = {id(tensor) for tensor in (*layer._parameters.values(), *layer._buffers.values())}
+    if kind not in vouched and not all(_is_plain(own[name], tensors) for name in own.keys() - _OF_EVERY_MODULE):
+        return False  # such as a user-defined activation
+    return all(is_known(child, vouched) for child in layer.children())
+
+
+def _is_plain(part: Any, tensors: set[int]) -> bool:
+    """Return whether an attribute is made of numbers, strings, torch's functions, and the layer's own parameters."""
+    if isinstance(part, list | tuple):
+        return all(_is_plain(each, tensors) for each in part)
+    if isinstance(part, Tensor):
+        return id(part) in tensors
+    return isinstance(part, (Number, weakref.ref, *_PLAIN)) or (callable(part) and part in _FUNCTIONS)
 
 
 def _has_hooks(layer: nn.Module) -> bool:
@@ -332,10 +350,17 @@ def _check(node: fx.Node) -> None:
     hidden = name in _BENEATH or name.startswith("_") and name not in _PRIVATE
     if not allowed or hidden or node.kwargs.get("out") is not None:
         raise Open(f"it calls {name}, which is no operation of torch on tensors alone")
-    if name in ("embedding", "embedding_bag") and (
-        len(node.args) > 3 or any(node.kwargs.get(k) for k in ("max_norm", "sparse", "scale_grad_by_freq"))
-    ):
-        raise Open(f"it calls {name} with more than a table and a padding row")
+    if name in MEET:
+        raise Open(f"it calls {name}, by which examples can meet where torch runs many at once")
+    if name in ("embedding", "embedding_bag"):
+        table = node.args[1] if len(node.args) > 1 else node.kwargs.get("weight")
+        flags = any(node.kwargs.get(k) for k in ("max_norm", "sparse", "scale_grad_by_freq"))
+        if not of_functional or len(node.args) > 3 or flags or getattr(table, "op", "") != "get_attr":
+            raise Open(f"it calls {name} with more than a table, which is a parameter, and a padding row")
+    if "batch_norm" in name or "instance_norm" in name:
+        statistics = [*node.args[1:3], node.kwargs.get("running_mean"), node.kwargs.get("running_var")]
+        if not of_functional or any(each is not None for each in statistics):
+            raise Open(f"it calls {name} with statistics, to which it writes: use the layer of torch.nn")
     if of_functional:
         node.kwargs = {**node.kwargs, **({"inplace": False} if node.kwargs.get("inplace") else {})}
     elif name not in _METHODS and not _only_reads(name):

@@ -42,7 +42,7 @@ from dpnotes.util.precision import full_precision, row_norms
 _BLOCK = {"cpu": 2**20, "cuda": 2**26}
 # In float32: ten times the largest rounding error of the inner products that was observed.
 _ROOM = 1e-5
-# An example with a longer factor gets an infinite norm, hence weight 0. The other factor times a weight may be #
+# An example with a longer factor gets an infinite norm, hence weight 0. The other factor times a weight may be
 # subnormal and rounded up; that error times this factor is below 1e-25.
 _LONGEST = 1e20
 # The most terms of an inner product that are summed at once in float32; parts of this length are then added. At worst 4

@@ -239,6 +239,12 @@ class ModuleProblem:
     ) -> None:
         validate.or_none(validate.at_least, 1, max_examples_at_once=max_examples_at_once)
         validate.flag(channels_last=channels_last, compile=compile)
+        validate.instance(tuple, vouched=vouched)
+        for place, kind in enumerate(vouched):
+            if not (isinstance(kind, type) and issubclass(kind, nn.Module)):
+                raise TypeError(f"Expected vouched[{place}]={kind!r} to be a class of torch.nn.Module.")
+        validate.or_none(validate.instance, tuple, example=example)
+        validate.instance(Tensor, **{f"example[{place}]": tensor for place, tensor in enumerate(example or ())})
         if autocast not in (None, torch.bfloat16):
             raise ValueError(f"Expected autocast={autocast} to be None or torch.bfloat16.")
         if not callable(loss) and loss != "cross-entropy":
@@ -464,7 +470,7 @@ class ModuleProblem:
             check(statistics_from, len(statistics_from), self.num_examples)
         loss, correct = x.new_zeros(len(x)), x.new_zeros(len(x))
         step = self._max_examples_at_once or _EVALUATED_AT_ONCE
-        # What sees whole batches may leave something in copies of module and point that nobody trains, nowhere else.
+        # Code that sees whole batches gets copies of module and point: what it leaves in them reaches no pass.
         module = self._fixed if statistics_from is not None else copy.deepcopy(self._module)
         with torch.no_grad(), self._memory(step):
             for run, row in enumerate(x):
@@ -553,7 +559,8 @@ class ModuleProblem:
     def _passes_of(self, run: nn.Module, loss: Loss, **how: bool) -> Passes:
         outputs: Outputs = partial(self._outputs, run)
         how |= {"by_rows": self._cross_entropy, "whole": self.mixes_examples}
-        return Passes(run, outputs, partial(self._loss_by, loss), **how)
+        parts = [part for part in (run, loss) if isinstance(part, nn.Module)]
+        return Passes(run, outputs, partial(self._loss_by, loss), fixed=parts, **how)
 
     def _as_known_operations(self, vouched: tuple[type[nn.Module], ...]) -> tuple[nn.Module, Loss]:
         """The operations that passes run in place of the module and the loss, if they agree on stand-ins.
@@ -569,7 +576,8 @@ class ModuleProblem:
         run = closed(followed, len(self._data.inputs), vouched)
         loss = self._loss if self._cross_entropy else closed(self._loss, 2)
         start, (inputs, labels) = self._parameters.split(self._parameters.start.clone()), self._data.stand_ins
-        refuse_writes(run, *(tensor[:1] for tensor in inputs))
+        one = tuple(tensor[:1] for tensor in inputs)
+        refuse_writes(run, *one)
         known, own = (
             self._passes_of(run, loss, known=not vouched),
             self._passes_of(copy.deepcopy(self._module), self._loss),
@@ -580,7 +588,12 @@ class ModuleProblem:
             warnings.simplefilter("ignore")
             autocast, self._autocast = self._autocast, None  # rounds to other numbers where sums have another order
             try:
+                if isinstance(loss, nn.Module):
+                    with torch.no_grad():
+                        refuse_writes(loss, self._outputs(run, start, one), labels[:1])
                 found, code = (each.summed(start, self._data.stand_ins, weights) for each in (known, own))
+            except Open:
+                raise
             except Exception as error:
                 said = (str(error) or type(error).__name__).splitlines()[0]
                 raise Open(f"it cannot be tried on made-up examples ({said}): give example=, a public one") from None

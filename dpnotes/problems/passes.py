@@ -19,7 +19,7 @@ import functools
 import pickle
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-# A layer's own forward pass on all examples needs the tensor that vmap wraps, and wraps its output again. The only #
-# public way is an `autograd.Function` with a vmap rule, which added 15 ms to each step of the paper's ConvNet. The #
+# A layer's own forward pass on all examples needs the tensor that vmap wraps, and wraps its output again. The only
+# public way is an `autograd.Function` with a vmap rule, which added 15 ms to each step of the paper's ConvNet. The
 # other private names tell which hooks and vmap rules are set, for which torch has no public function.
 from torch._C._autograd import _top_saved_tensors_default_hooks  # type: ignore[attr-defined]
 from torch._C._functorch import (  # type: ignore[attr-defined]
@@ -44,6 +44,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from dpnotes.problems.closed import MEET, is_known
 from dpnotes.problems.factors import FactoredGradient, Factors, Written, factored, supported
 
 Values = dict[str, Tensor]  # parameters by name
@@ -61,6 +62,7 @@ class Passes:
       module: the module; a pass that changes it is refused.
       outputs: computes the outputs of a batch at given parameters, by a call of the module.
       loss: maps outputs and labels to losses `(batch,)`.
+      fixed: modules, the loss among them if it is one, whose buffers and frozen parameters a pass must not change.
       by_rows: whether the loss is known to treat each row by itself.
       known: whether module and loss are known operations alone (`problems.closed`), which need no supervision.
       whole: whether the batch is passed as a whole, for a module that mixes examples; it has no per-example gradients.
@@ -73,6 +75,7 @@ class Passes:
         outputs: Outputs,
         loss: Loss,
         *,
+        fixed: Sequence[nn.Module],
         by_rows: bool,
         whole: bool,
         known: bool = False,
@@ -80,14 +83,15 @@ class Passes:
     ) -> None:
         self._outputs, self._loss, self._by_rows, self._whole, self._known = outputs, loss, by_rows, whole, known
         self._names = {id(p): name for name, p in module.named_parameters() if p.requires_grad}
-        trained = {m: self._trained(m) for m in module.modules() if supported(m)}
+        trained = {m: self._trained(m) for m in module.modules() if supported(m) and is_known(m, ())}
         self._layers = {layer: names for layer, names in trained.items() if names}
         self._direct: set[str] = set()  # parameters that are used outside the calls of their layer, too
         self._overwritten: set[nn.Module] = set()  # layers whose inputs or outputs are changed in place
         self._hooks = [type(m).__name__ for m in module.modules() if m._backward_hooks or m._backward_pre_hooks]
         self._fixed = [
             (f"{path}.{name}".removeprefix("."), own, name, tensor.detach().clone())
-            for path, part in module.named_modules()
+            for whole in fixed
+            for path, part in whole.named_modules()
             for own in (part._parameters, part._buffers)
             for name, tensor in own.items()
             if tensor is not None and id(tensor) not in self._names
@@ -331,6 +335,8 @@ class _NoRulesOfItsOwn(TorchFunctionMode):
             own, name = args[0].vmap is not torch.autograd.Function.vmap, args[0].__name__
         elif name and not name.startswith(("aten::", "prim::", "prims::")):
             own = torch._C._dispatch_has_kernel_for_dispatch_key(name, "FuncTorchBatched")
+        if (called := getattr(func, "__name__", "").strip("_")) in MEET:
+            raise RuntimeError(f"{called} lets examples meet where torch runs many at once")
         if own:
             raise RuntimeError(f"{name} brings a vmap rule of its own, for all examples")
         return func(*args, **(kwargs or {}))

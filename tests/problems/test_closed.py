@@ -19,7 +19,7 @@ from dpnotes.papers.drift_escape.derivatives import ExampleDerivatives
 from dpnotes.privacy.mechanisms import Exact
 from dpnotes.privacy.noise import FixedNoise
 from dpnotes.problems.architectures import conv_net, resnet18, small_conv_net
-from dpnotes.problems.closed import Open, closed, stand_ins
+from dpnotes.problems.closed import Open, closed, is_known, stand_ins
 from dpnotes.problems.custom import CustomProblem
 from dpnotes.problems.modules import ModuleProblem
 from dpnotes.random.streams import Streams
@@ -288,6 +288,10 @@ def test_a_module_that_checks_its_inputs_is_tried_on_a_public_example():
     inputs = normal(6, 4).float().abs()
     given = torch.ones(1, 4), torch.zeros(1, dtype=torch.int64)
     assert ModuleProblem(linear(positive), inputs, LABELS, example=given).opens is not None
+    other: tuple[dict[str, Any], ...] = ({"vouched": nn.Linear}, {"vouched": (3,)}, {"example": 3}, {"example": (3, 4)})
+    for argument in other:
+        with pytest.raises(TypeError, match=f"Expected {[*argument][0]}"):
+            ModuleProblem(linear(positive), inputs, LABELS, **argument)
     for wrong, said in (
         ((torch.ones(1, 5), given[1]), r"example of shape \(1, 5\)"),
         ((given[0].double(), given[1]), "torch.float64"),
@@ -295,6 +299,85 @@ def test_a_module_that_checks_its_inputs_is_tried_on_a_public_example():
     ):
         with pytest.raises(ValueError, match=said):
             ModuleProblem(linear(positive), inputs, LABELS, example=wrong)
+
+
+class Counting(nn.Module):
+    """A loss that writes what it sees to its statistics, so little that numbers hardly change."""
+
+    def __init__(self, written: bool) -> None:
+        super().__init__()
+        self.written = written
+        self.register_buffer("mean", torch.zeros(1))
+        self.register_buffer("var", torch.ones(1))
+
+    def forward(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        mean = cast(Tensor, self.mean)
+        if self.written:
+            F.batch_norm(outputs.detach()[:, None], mean, cast(Tensor, self.var), training=True, momentum=1e-5)
+        return (outputs - mean - labels[:, None]).square().sum(1)
+
+
+def test_a_loss_that_keeps_what_it_sees_is_open_and_refused():
+    inputs = normal(6, 4).float()
+    for written in (False, True):
+        problem = ModuleProblem(nn.Linear(4, 3), inputs, LABELS, loss=Counting(written))
+        x = problem.initial(Streams.of("x", [0]), only=[])
+        assert problem.keeps_examples_apart is not written, "control: statistics that are read alone"
+        if written:
+            assert "batch_norm" in str(problem.opens)
+            with pytest.raises(ValueError, match="leave mean as it is"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                problem.gradients(x).norms()
+        else:
+            assert problem.gradients(x).norms().shape == (1, 6)
+
+
+def filled(m: Any, x: Tensor) -> Tensor:
+    place = (x[:, 0] * 8).long().remainder(4)[0] - 4  # legal, and counted from the end
+    return m.head(torch.index_fill(x, 1, place[None], 1.0))
+
+
+def test_what_lets_examples_meet_in_vmap_is_open_and_runs_one_by_one():
+    inputs = normal(6, 4).float()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        problem = ModuleProblem(linear(filled), inputs, LABELS)
+        assert "index_fill" in str(problem.opens)
+        x = problem.initial(Streams.of("x", [0]), only=[])
+        together = problem.gradients(x).norms()
+        alone = torch.cat([problem.gradients(x, torch.tensor([[row]])).norms() for row in range(6)], 1)
+    torch.testing.assert_close(together, alone)
+    own = CustomProblem(lambda x, a: torch.index_fill(a, 0, a[:1].long() - 1, 1.0) @ x, 4, inputs)
+    with pytest.raises(RuntimeError, match="index_fill lets examples meet"):
+        own.gradients(torch.ones(1, 4))
+    with pytest.raises(Open, match="ctc_loss"):
+        closed(lambda a, b: F.ctc_loss(a, b, torch.tensor([3]), torch.tensor([2])), 2)
+    with pytest.raises(Open, match="which is a parameter"):
+        closed(lambda a, table: F.embedding(a, table), 2)
+
+
+class Bias:
+    """No tensor, and code of its own wherever torch's functions are given it."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return F.linear(args[0], args[1])
+
+
+class Activation:
+    """A class in the place of an activation."""
+
+    def __new__(cls, x: Tensor) -> Any:
+        return x.relu()
+
+
+def test_attributes_of_a_layer_of_torch_bring_no_code():
+    layer = nn.Linear(4, 3)
+    assert is_known(layer, ()) and is_known(nn.LSTM(4, 3), ()) and is_known(nn.TransformerEncoderLayer(4, 2), ())
+    del layer._parameters["bias"]
+    vars(layer)["bias"] = Bias()
+    assert not is_known(layer, ())
+    assert not is_known(nn.TransformerEncoderLayer(4, 2, activation=cast(Any, Activation)), ())
 
 
 def test_a_loss_of_one_s_own_takes_outputs_of_any_kind():

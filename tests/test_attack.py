@@ -54,7 +54,7 @@ def undefined(epsilon: float) -> float:
 
 
 def dominant(epsilon: float) -> float:
-    """Return NaN for a dominant divergence; neither word says that the answer may be undefined."""
+    """Return the dominant divergence; neither word says that the answer may be undefined."""
     return math.nan
 
 

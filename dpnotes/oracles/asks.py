@@ -46,9 +46,9 @@ class Bound:
 
         Example:
           >>> like = torch.zeros(1, dtype=torch.float64)
-          >>> Bound.of(1.0, 50, like, Relation.REPLACE_ONE, FRESH).sensitivity
+          >>> Bound.of(1.0, 50, like, Relation.REPLACE_ONE, Sampling("fresh")).sensitivity
           tensor([0.0400], dtype=torch.float64)
-          >>> Bound.of(1.0, 50, like, Relation.REPLACE_ONE, FRESH, span=True).sensitivity
+          >>> Bound.of(1.0, 50, like, Relation.REPLACE_ONE, Sampling("fresh"), span=True).sensitivity
           tensor([0.0200], dtype=torch.float64)
         """
         turned = clipped_sensitivity(1.0, 1.0, relation, sampling)

@@ -325,7 +325,7 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "goldstein": {
         **{
-            f"proved.{choose.__name__}": partial(goldstein_choice, choose)
+            f"algorithms.{choose.__name__}": partial(goldstein_choice, choose)
             for choose in (goldstein_doors.single_pass, goldstein_doors.multi_pass, goldstein_doors.plain)
         },
         "calculators.SINGLE_PASS_PARAMETERS": goldstein_single_pass,
@@ -355,6 +355,9 @@ NO_CASE: dict[str, str] = {
     "drift_escape.calculators.SHARED_RATE": ORDER,
     "drift_escape.calculators.SAMPLES": ORDER,
     "drift_escape.calculators.SHARED_SAMPLES": ORDER,
+    "goldstein.proved.single_pass": "what SINGLE_PASS_PARAMETERS calls",
+    "goldstein.proved.multi_pass": "what MULTI_PASS_PARAMETERS calls",
+    "goldstein.proved.plain": "what EXPLICIT calls",
     "goldstein.calculators.SIZES": SIZE,
     "goldstein.calculators.SINGLE_PASS": SIZE,
     "goldstein.calculators.MULTI_PASS": SIZE,
@@ -374,7 +377,7 @@ NO_CASE: dict[str, str] = {
 # ---------------------------------------------------------------- the registry finds them
 def asked_for_privacy(paper: str) -> Iterator[str]:
     """Yield every calculator and public name of a paper that takes a privacy target."""
-    package = importlib.import_module(f"dpnotes.papers.{paper}")
+    package = importlib.import_module("dpnotes.train" if paper == "train" else f"dpnotes.papers.{paper}")
     for info in pkgutil.iter_modules(package.__path__):
         if info.name in ("claims", "notation", "experiments", "reference"):  # a reference takes its noise
             continue

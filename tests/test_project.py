@@ -2,6 +2,7 @@
 
 import ast
 import doctest
+import importlib
 import importlib.metadata
 import json
 import re
@@ -112,6 +113,13 @@ def test_the_version_is_said_once():
 
 
 # ---------------------------------------------------------------- the README's commands, as text
+@pytest.mark.parametrize("old", dpnotes._MOVED)
+def test_the_old_name_of_a_module_says_the_new_one(old: str):
+    importlib.import_module(new := dpnotes._MOVED[old])
+    with pytest.raises(ModuleNotFoundError, match=f"^{old} is now {new}; CHANGELOG.md"):
+        importlib.import_module(old)
+
+
 def test_the_readme_names_make_targets_that_exist():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     text = "".join((ROOT / name).read_text() for name in ("README.md", "CONTRIBUTING.md", ".ci/run"))
@@ -294,8 +302,7 @@ def riddles(source: str) -> Iterator[str]:
 def test_no_docstring_begins_with_a_question_word():
     found = []
     for path in sorted((ROOT / "dpnotes").rglob("*.py")):
-        if "experiments" not in path.relative_to(ROOT).parts:  # those of experiments are not rewritten yet
-            found += [f"{path.relative_to(ROOT)}, {line}" for line in riddles(path.read_text())]
+        found += [f"{path.relative_to(ROOT)}, {line}" for line in riddles(path.read_text())]
     assert not found, "\n".join(found)
 
 
